@@ -1,0 +1,2 @@
+//! Measures weft beside its floors and peers.
+fn main() {}

@@ -1,0 +1,1 @@
+//! `#[derive(Routes)]`: filled by the typed-routes work; nothing is exported yet.

@@ -1,0 +1,1 @@
+//! Small programs, one idea each: see the `examples` folder of this crate.
