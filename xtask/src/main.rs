@@ -1,2 +1,41 @@
-//! Checks and chores of this repository.
-fn main() {}
+//! Which chores does this repository have? `cargo xtask` lists them, `cargo xtask <name>` runs one.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+mod readme;
+mod tidy;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  tidy                check the house rules on every tracked file
+  readme <name>       print the commands of README.md that stand after <!-- name -->
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        ["tidy"] => tidy::run(&root()),
+        ["readme", name] => readme::run(&root(), name),
+        _ => Err(format!("unknown command: {}\n\n{HELP}", words.join(" "))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository, wherever the command is called from.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

@@ -1,0 +1,119 @@
+//! Which room may know of which? The floors of ARCHITECTURE.md, as one table.
+
+use super::File;
+use super::scan::{Source, imports};
+
+/// What the code in one file or folder never mentions. Its tests may.
+struct Floor {
+    /// The file `room.rs` and all of the folder `room/`.
+    room: &'static str,
+    never: &'static [&'static str],
+    why: &'static str,
+}
+
+const FLOORS: &[Floor] = &[
+    Floor {
+        room: "crates/wire/src",
+        never: &["std::net", "io::Read", "mio", "rustix", "std::thread", "Instant::now"],
+        why: "wire turns bytes into events and back: no I/O, no clock, no threads; do it in the library",
+    },
+    Floor {
+        room: "crates/weftwork/src/message",
+        never: &["crate::conn", "crate::engine", "crate::app", "crate::server"],
+        why: "message is floor 1 and knows no floor above; pass a value or a trait down",
+    },
+    Floor {
+        room: "crates/weftwork/src/transport",
+        never: &["crate::conn", "crate::engine", "crate::app", "crate::server"],
+        why: "transport is floor 1 and knows no floor above; pass a value or a trait down",
+    },
+    Floor {
+        room: "crates/weftwork/src/conn",
+        never: &["crate::engine", "crate::app", "crate::server"],
+        why: "conn is floor 2 and knows no floor above; pass a value or a trait down",
+    },
+    Floor {
+        room: "crates/weftwork/src/engine",
+        never: &["crate::app", "crate::server", "weftwork_wire"],
+        why: "an engine sees only Conn and Handler, and parses no byte; ask conn.rs for what it needs",
+    },
+    Floor {
+        room: "crates/weftwork/src/app",
+        never: &["crate::engine", "crate::server"],
+        why: "app is built from Handler and knows nothing of engines; take what it needs as a parameter",
+    },
+];
+
+pub(super) fn check(file: &File, source: &Source, say: &mut impl FnMut(usize, String)) {
+    if file.test {
+        return;
+    }
+    let module = module_of(&file.path);
+    for floor in FLOORS.iter().filter(|floor| holds(floor.room, &file.path)) {
+        let mut told = Vec::new();
+        for (line, path) in mentions(&source.code, &module) {
+            let hit = floor.never.iter().find(|never| contains(&path, never));
+            if let Some(never) = hit.filter(|_| !source.is_test(line))
+                && !told.contains(&(line, never))
+            {
+                told.push((line, never));
+                say(line, format!("mentions {never}: {}", floor.why));
+            }
+        }
+    }
+}
+
+fn holds(room: &str, path: &str) -> bool {
+    path.strip_prefix(room).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+}
+
+/// Every path in the code, imports spelt out, `super` and `self` resolved against the file's own module.
+fn mentions(code: &str, module: &[&str]) -> Vec<(usize, String)> {
+    let between = |c: char| !(c == ':' || c == '_' || c.is_alphanumeric());
+    let mut paths = imports(code);
+    for (line, text) in code.lines().enumerate() {
+        let inline = text.split(between).filter(|path| !path.is_empty());
+        paths.extend(inline.map(|path| (line, path.to_owned())));
+    }
+    paths.into_iter().map(|(line, path)| (line, resolved(&path, module))).collect()
+}
+
+/// `super::super::engine` in `app/files.rs` is `crate::engine`.
+fn resolved(path: &str, module: &[&str]) -> String {
+    let mut here = module.to_vec();
+    let mut rest = path;
+    let mut relative = false;
+    loop {
+        if let Some(after) = rest.strip_prefix("super::") {
+            here.pop();
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix("self::") {
+            rest = after;
+        } else {
+            break;
+        }
+        relative = true;
+    }
+    if !relative {
+        return path.to_owned();
+    }
+    let mut parts = vec!["crate"];
+    parts.extend(here);
+    parts.push(rest);
+    parts.join("::")
+}
+
+/// `crates/weftwork/src/app/files.rs` is the module `app::files`.
+fn module_of(path: &str) -> Vec<&str> {
+    let inside = path.split_once("/src/").map_or(path, |(_, inside)| inside);
+    let mut parts: Vec<&str> = inside.trim_end_matches(".rs").split('/').collect();
+    parts.pop_if(|last| matches!(*last, "lib" | "main" | "mod"));
+    parts
+}
+
+/// Does `path` hold the segments of `part` in a row? `std::io::Read` holds `io::Read`.
+fn contains(path: &str, part: &str) -> bool {
+    let path: Vec<&str> = path.split("::").collect();
+    let part: Vec<&str> = part.split("::").collect();
+    path.windows(part.len()).any(|window| window == part)
+}
