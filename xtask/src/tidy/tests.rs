@@ -156,6 +156,7 @@ fn a_module_declared_for_tests_is_test_code() {
 #[test]
 fn floors() {
     good(WIRE, "use std::io; use memchr::memchr; // std::net\n");
+    good(WIRE, "use core::net::Ipv6Addr;\n");
     good(WIRE, "#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n");
     for never in ["std::net::TcpStream", "std::{fmt, io::Read}", "mio::Poll", "rustix::io", "std::thread"] {
         bad(WIRE, &format!("use std::fmt;\nuse {never};\n"), 3, "wire turns bytes into events");
