@@ -1,0 +1,95 @@
+//! Which of the bytes after the head are the request's body?
+
+mod chunked;
+mod trailers;
+
+use http::{HeaderName, HeaderValue};
+
+use crate::error::Fault;
+use crate::framing::Framing;
+use crate::limits::Limits;
+
+use chunked::Chunked;
+pub(crate) use trailers::is_forbidden;
+
+/// What [`Http1::read_body`](crate::Http1::read_body) found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEvent {
+    /// All given bytes were used, or there were none: come again with those that follow.
+    NeedMore,
+    /// Payload: this range of the bytes given to the call (inside the used ones).
+    Data {
+        /// Its first byte.
+        start: usize,
+        /// Its length in bytes, never 0.
+        len: usize,
+    },
+    /// The body is over (again and again, if asked again).
+    End,
+}
+
+/// Reads one body. It copies no payload, and no byte is given to it twice.
+#[derive(Debug, Default)]
+pub(crate) enum BodyReader {
+    #[default]
+    Over,
+    Length(u64),
+    Chunked(Chunked),
+}
+
+impl BodyReader {
+    pub(crate) fn new(framing: Framing) -> BodyReader {
+        match framing {
+            Framing::None | Framing::Length(0) => BodyReader::Over,
+            Framing::Length(length) => BodyReader::Length(length),
+            Framing::Chunked => BodyReader::Chunked(Chunked::default()),
+        }
+    }
+
+    /// How many of `bytes` were used, and what they were.
+    pub(crate) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
+        match self {
+            BodyReader::Over | BodyReader::Length(0) => Ok((0, BodyEvent::End)),
+            BodyReader::Length(left) => Ok(take(bytes, 0, left)),
+            BodyReader::Chunked(chunked) => chunked.read(bytes, limits),
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            BodyReader::Over => true,
+            BodyReader::Length(left) => *left == 0,
+            BodyReader::Chunked(chunked) => chunked.is_over(),
+        }
+    }
+
+    /// Payload that is still to come, if the framing says it.
+    pub(crate) fn left(&self) -> Option<u64> {
+        match self {
+            BodyReader::Over => Some(0),
+            BodyReader::Length(left) => Some(*left),
+            BodyReader::Chunked(chunked) => chunked.is_over().then_some(0),
+        }
+    }
+
+    pub(crate) fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        match self {
+            BodyReader::Chunked(chunked) => chunked.trailers(),
+            BodyReader::Over | BodyReader::Length(_) => &[],
+        }
+    }
+}
+
+/// Takes payload from `bytes`, of which the first `start` are used, and counts it off `left`.
+fn take(bytes: &[u8], start: usize, left: &mut u64) -> (usize, BodyEvent) {
+    let available = bytes.len() - start;
+    let len = usize::try_from(*left).map_or(available, |left| left.min(available));
+    if len == 0 {
+        return (start, BodyEvent::NeedMore);
+    }
+    *left -= len as u64;
+    (start + len, BodyEvent::Data { start, len })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Which bytes of a chunked body are its payload? RFC 9112 §7.1, one byte of framing at a time.
+
+use http::{HeaderName, HeaderValue};
+
+use super::trailers::Trailers;
+use super::{BodyEvent, take};
+use crate::error::Fault;
+use crate::grammar::{is_text_byte, is_token_byte};
+use crate::limits::Limits;
+
+/// As many as 64 bits have.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    SizeStart,
+    Size,
+    ExtensionName(Fill),
+    ExtensionValue(Fill),
+    Quoted,
+    QuotedPair,
+    QuotedEnd,
+    SizeLineFeed,
+    Data,
+    DataCarriageReturn,
+    DataLineFeed,
+    /// The last chunk is over: trailers, or the empty line that ends the body.
+    TrailerStart,
+    LastLineFeed,
+    Trailers,
+    Over,
+}
+
+/// Whether a token, which must not be empty, has its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    Empty,
+    Begun,
+}
+
+/// Reads one chunked body.
+#[derive(Debug, Default)]
+pub(crate) struct Chunked {
+    /// The size of the chunk while that is read, then what is left of its data.
+    left: u64,
+    /// Trailers are rare: an idle connection holds no room for them.
+    trailers: Option<Box<Trailers>>,
+    extension_bytes: u32,
+    digits: u8,
+    part: Part,
+}
+
+impl Chunked {
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
+        let mut at = 0;
+        loop {
+            match self.part {
+                Part::Over => return Ok((at, BodyEvent::End)),
+                Part::Data => {
+                    let (used, event) = take(bytes, at, &mut self.left);
+                    if self.left == 0 {
+                        self.part = Part::DataCarriageReturn;
+                    }
+                    return Ok((used, event));
+                }
+                Part::Trailers => {
+                    let trailers = self.trailers.get_or_insert_default();
+                    let (used, is_end) = trailers.read(&bytes[at..], limits)?;
+                    at += used;
+                    if !is_end {
+                        return Ok((at, BodyEvent::NeedMore));
+                    }
+                    self.part = Part::Over;
+                }
+                part => {
+                    let Some(&byte) = bytes.get(at) else { return Ok((at, BodyEvent::NeedMore)) };
+                    self.part = self.next(part, byte, limits)?;
+                    // The first byte of a trailer is the trailer's.
+                    at += usize::from(self.part != Part::Trailers);
+                }
+            }
+        }
+    }
+
+    /// The part that comes after `byte`, which belongs to `part`.
+    fn next(&mut self, part: Part, byte: u8, limits: &Limits) -> Result<Part, Fault> {
+        match part {
+            Part::SizeStart | Part::Size => self.size(part, byte, limits),
+            Part::ExtensionName(_)
+            | Part::ExtensionValue(_)
+            | Part::Quoted
+            | Part::QuotedPair
+            | Part::QuotedEnd => {
+                let next = extension(part, byte)?;
+                if next != Part::SizeLineFeed {
+                    self.count_extension_byte(limits)?;
+                }
+                Ok(next)
+            }
+            Part::SizeLineFeed => {
+                line_feed(byte)?;
+                Ok(if self.left == 0 { Part::TrailerStart } else { Part::Data })
+            }
+            Part::DataCarriageReturn => match byte {
+                b'\r' => Ok(Part::DataLineFeed),
+                b'\n' => Err(Fault::BareLineFeed),
+                _ => Err(Fault::ChunkEndMissing),
+            },
+            Part::DataLineFeed => {
+                line_feed(byte)?;
+                self.digits = 0;
+                Ok(Part::SizeStart)
+            }
+            Part::TrailerStart if byte == b'\r' => Ok(Part::LastLineFeed),
+            Part::TrailerStart => Ok(Part::Trailers),
+            Part::LastLineFeed => line_feed(byte).map(|()| Part::Over),
+            Part::Data | Part::Trailers | Part::Over => Ok(part),
+        }
+    }
+
+    fn size(&mut self, part: Part, byte: u8, limits: &Limits) -> Result<Part, Fault> {
+        if let Some(digit) = (byte as char).to_digit(16) {
+            if self.digits == SIZE_DIGITS_MAX {
+                return Err(Fault::ChunkSizeTooLong);
+            }
+            self.digits += 1;
+            // Not checked for overflow: 16 digits fill 64 bits exactly.
+            self.left = self.left << 4 | u64::from(digit);
+            return Ok(Part::Size);
+        }
+        match (part, byte) {
+            (_, b'\n') => Err(Fault::BareLineFeed),
+            (Part::Size, b'\r') => Ok(Part::SizeLineFeed),
+            (Part::Size, b';') => {
+                self.count_extension_byte(limits)?;
+                Ok(Part::ExtensionName(Fill::Empty))
+            }
+            // RFC 9112 §7.1.1 wants white space before an extension parsed and removed, as BWS. We refuse it:
+            // it is white space after a number, and parsers are known to disagree on that.
+            _ => Err(Fault::ChunkSizeInvalid),
+        }
+    }
+
+    fn count_extension_byte(&mut self, limits: &Limits) -> Result<(), Fault> {
+        if self.extension_bytes >= limits.chunk_extension_bytes_max {
+            return Err(Fault::ChunkExtensionsTooLong);
+        }
+        self.extension_bytes += 1;
+        Ok(())
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.part == Part::Over
+    }
+
+    pub(super) fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        match &self.trailers {
+            Some(trailers) if self.is_over() => trailers.fields(),
+            _ => &[],
+        }
+    }
+}
+
+/// `*( ";" chunk-ext-name [ "=" chunk-ext-val ] )`: RFC 9112 §7.1.1. Extensions are checked and forgotten.
+fn extension(part: Part, byte: u8) -> Result<Part, Fault> {
+    use {Fill::*, Part::*};
+    Ok(match (part, byte) {
+        (Quoted, b'"') => QuotedEnd,
+        (Quoted, b'\\') => QuotedPair,
+        (Quoted | QuotedPair, byte) if is_text_byte(byte) => Quoted,
+        (_, b'\n') => return Err(Fault::BareLineFeed),
+        (ExtensionName(Begun) | ExtensionValue(Begun) | QuotedEnd, b'\r') => SizeLineFeed,
+        (ExtensionName(Begun) | ExtensionValue(Begun) | QuotedEnd, b';') => ExtensionName(Empty),
+        (ExtensionName(Begun), b'=') => ExtensionValue(Empty),
+        (ExtensionValue(Empty), b'"') => Quoted,
+        (ExtensionName(_), byte) if is_token_byte(byte) => ExtensionName(Begun),
+        (ExtensionValue(_), byte) if is_token_byte(byte) => ExtensionValue(Begun),
+        _ => return Err(Fault::ChunkExtensionInvalid),
+    })
+}
+
+fn line_feed(byte: u8) -> Result<(), Fault> {
+    if byte == b'\n' { Ok(()) } else { Err(Fault::BareCarriageReturn) }
+}

@@ -1,0 +1,104 @@
+//! Which fields follow a chunked body?
+
+use http::{HeaderName, HeaderValue};
+use httparse::{EMPTY_HEADER, Status};
+
+use crate::error::Fault;
+use crate::head::{Scan, field_fault};
+use crate::limits::Limits;
+
+/// Names that no trailer may have (RFC 9110 §6.5.1): they frame or route the message, authenticate or condition the
+/// request, or say how its content is to be read, and all of that was decided when the head was read.
+/// Sorted.
+const FORBIDDEN: &[&str] = &[
+    "accept",
+    "authorization",
+    "cache-control",
+    "connection",
+    "cookie",
+    "date",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "range",
+    "referer",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    "www-authenticate",
+];
+
+/// Families of such names.
+const FORBIDDEN_PREFIXES: &[&str] = &["content-", "if-", "x-forwarded-"];
+
+/// True if `name`, in lower case, is no name for a trailer.
+pub(crate) fn is_forbidden(name: &str) -> bool {
+    FORBIDDEN.binary_search(&name).is_ok() || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Gathers trailers. They are copied as they come: the bytes of a body need not be kept until its end.
+#[derive(Debug, Default)]
+pub(crate) struct Trailers {
+    bytes: Vec<u8>,
+    scan: Scan,
+    fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Trailers {
+    /// How many of `bytes` belong to the trailers, and whether they end there.
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, bool), Fault> {
+        if bytes.is_empty() {
+            return Ok((0, false));
+        }
+        let before = self.bytes.len();
+        let total_max = limits.head_bytes_max as usize;
+        let room = total_max - before.min(total_max);
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let found = self.scan.find_end(&self.bytes, 0, usize::MAX, total_max);
+        let end = found.map_err(|fault| match fault {
+            Fault::HeadTooLong => Fault::TrailersTooLong,
+            fault => fault,
+        })?;
+        let Some(end) = end else { return Ok((bytes.len(), false)) };
+        self.fields = parse(&self.bytes[..end], limits.fields_max as usize)?;
+        self.bytes = Vec::new();
+        Ok((end - before, true))
+    }
+
+    pub(super) fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.fields
+    }
+}
+
+/// Parses a block of field lines by the same rules as those of a head.
+fn parse(block: &[u8], fields_max: usize) -> Result<Vec<(HeaderName, HeaderValue)>, Fault> {
+    // Each line ends in CRLF, and so does the empty one after them.
+    let lines = memchr::memchr_iter(b'\n', block).count() - 1;
+    if lines > fields_max {
+        return Err(Fault::TooManyTrailers);
+    }
+    let mut slots = vec![EMPTY_HEADER; lines];
+    let Ok(Status::Complete((_, headers))) = httparse::parse_headers(block, &mut slots) else {
+        return Err(field_fault(block));
+    };
+    headers.iter().map(field).collect()
+}
+
+fn field(header: &httparse::Header<'_>) -> Result<(HeaderName, HeaderValue), Fault> {
+    let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Fault::FieldNameInvalid)?;
+    let value = HeaderValue::from_bytes(header.value).map_err(|_| Fault::FieldValueInvalid)?;
+    if is_forbidden(name.as_str()) {
+        return Err(Fault::TrailerForbidden);
+    }
+    Ok((name, value))
+}

@@ -1,0 +1,207 @@
+//! Which bytes say this response?
+//!
+//! [`plan`] decides, and may refuse; the writing after it cannot fail, so a refused head leaves no bytes behind.
+
+mod plan;
+mod status;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use crate::date::Date;
+use crate::grammar::elements;
+
+pub(crate) use plan::{Plan, Request, interim, plan, trailers};
+use status::write_status_line;
+
+/// The length of a response body, as its writer knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// Exactly that many bytes will be written.
+    Exact(u64),
+    /// Nobody knows: chunked to HTTP/1.1, until the connection closes to HTTP/1.0. A Content-Length among the
+    /// fields declares the length after all.
+    Unknown,
+}
+
+/// A response, but for its body.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    /// A final status, or 101.
+    pub status: StatusCode,
+    /// The Content-Type, unless `fields` has one.
+    pub content_type: Option<&'a HeaderValue>,
+    /// All other fields, written in this order. Date replaces the codec's. Of Connection, `close` and tokens such as
+    /// `upgrade` are heeded. Content-Length must be the length of the body. Transfer-Encoding is refused.
+    pub fields: &'a [(HeaderName, HeaderValue)],
+    /// The length of the body.
+    pub length: BodyLength,
+    /// Say `Connection: close`, whatever the client asked.
+    pub close: bool,
+}
+
+impl Default for ResponseHead<'_> {
+    /// 200, and nothing in it.
+    fn default() -> Self {
+        ResponseHead {
+            status: StatusCode::OK,
+            content_type: None,
+            fields: &[],
+            length: BodyLength::Exact(0),
+            close: false,
+        }
+    }
+}
+
+/// How the body of a response is delimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Delimiter {
+    /// There is none: what is written is swallowed.
+    #[default]
+    NoBody,
+    /// That many bytes are still to come.
+    Length(u64),
+    Chunked,
+    Close,
+}
+
+/// What the Connection field says about the connection itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// What the version says by itself.
+    Implied,
+    Close,
+    KeepAlive,
+    Upgrade,
+}
+
+impl Persistence {
+    fn token(self) -> &'static [u8] {
+        match self {
+            Persistence::Implied => b"",
+            Persistence::Close => b"close",
+            Persistence::KeepAlive => b"keep-alive",
+            Persistence::Upgrade => b"upgrade",
+        }
+    }
+}
+
+/// Bytes that a head takes beside its fields, at most: status line, Date, Content-Length, Connection, and slack.
+const OWN_BYTES: usize = 192;
+
+pub(crate) fn write_head(
+    head: &ResponseHead<'_>,
+    plan: &Plan,
+    persistence: Persistence,
+    date: &Date,
+    out: &mut Vec<u8>,
+) {
+    out.reserve(OWN_BYTES);
+    write_status_line(head.status, out);
+    if !plan.date_given {
+        out.extend_from_slice(b"Date: ");
+        out.extend_from_slice(date.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    if let Some(value) = head.content_type
+        && !plan.content_type_given
+    {
+        write_field(b"Content-Type", value.as_bytes(), out);
+    }
+    for (name, value) in head.fields {
+        if name != http::header::CONNECTION && name != http::header::CONTENT_LENGTH {
+            write_field(name.as_str().as_bytes(), value.as_bytes(), out);
+        }
+    }
+    if let Some(length) = plan.content_length {
+        write_field(b"Content-Length", itoa::Buffer::new().format(length).as_bytes(), out);
+    }
+    if plan.delimiter == Delimiter::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    write_connection(head.fields, plan.connection_given, persistence, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are what
+/// clients have been seen to trip over.
+fn write_connection(
+    fields: &[(HeaderName, HeaderValue)],
+    is_given: bool,
+    persistence: Persistence,
+    out: &mut Vec<u8>,
+) {
+    let own = persistence.token();
+    if !is_given {
+        if !own.is_empty() {
+            write_field(b"Connection", own, out);
+        }
+        return;
+    }
+    let given = fields
+        .iter()
+        .filter(|(name, _)| name == http::header::CONNECTION)
+        .flat_map(|(_, value)| elements(value.as_bytes()))
+        .filter(|token| !is_ours(token) && !token.eq_ignore_ascii_case(own));
+    let mut separator: &[u8] = b"Connection: ";
+    for token in given.chain([own]).filter(|token| !token.is_empty()) {
+        out.extend_from_slice(separator);
+        out.extend_from_slice(token);
+        separator = b", ";
+    }
+    if separator == b", " {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether the connection persists is ours to say.
+fn is_ours(token: &[u8]) -> bool {
+    token.eq_ignore_ascii_case(b"close") || token.eq_ignore_ascii_case(b"keep-alive")
+}
+
+/// Interim responses have no Date: the final one that follows has.
+pub(crate) fn write_interim(status: StatusCode, fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
+    write_status_line(status, out);
+    write_fields(fields, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// One chunk. `data` must not be empty: an empty chunk ends the body.
+pub(crate) fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: usize = size_of::<usize>() * 2;
+    let mut line = *b"0000000000000000\r\n";
+    let mut at = DIGITS;
+    let mut size = data.len();
+    while size > 0 {
+        at -= 1;
+        line[at] = b"0123456789abcdef"[size & 0xf];
+        size >>= 4;
+    }
+    out.reserve(data.len() + line.len() + 2);
+    out.extend_from_slice(&line[at..DIGITS]);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The chunk that ends a body, and its trailers.
+pub(crate) fn write_last_chunk(trailers: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n");
+    write_fields(trailers, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_fields(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
+    for (name, value) in fields {
+        write_field(name.as_str().as_bytes(), value.as_bytes(), out);
+    }
+}
+
+fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests;

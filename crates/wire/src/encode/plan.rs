@@ -1,0 +1,156 @@
+//! May this response be sent to that request, and how is its body delimited?
+
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::{BodyLength, Delimiter, ResponseHead};
+use crate::body::is_forbidden;
+use crate::error::Misuse;
+use crate::grammar::{decimal, elements, is_token};
+use crate::head::Version;
+
+/// What the answer depends on in the request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) version: Version,
+    pub(crate) is_head: bool,
+    pub(crate) is_connect: bool,
+    /// Its body is read, and it asks for an upgrade.
+    pub(crate) can_upgrade: bool,
+}
+
+/// What was decided about a head.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) delimiter: Delimiter,
+    pub(crate) content_length: Option<u64>,
+    /// The connection cannot persist.
+    pub(crate) close: bool,
+    /// What follows the head is another protocol.
+    pub(crate) takeover: bool,
+    pub(crate) date_given: bool,
+    pub(crate) content_type_given: bool,
+    pub(crate) connection_given: bool,
+}
+
+/// What the given fields say that the codec has to know.
+#[derive(Default)]
+struct Given {
+    content_length: Option<u64>,
+    content_type: bool,
+    date: bool,
+    connection: bool,
+    close: bool,
+}
+
+pub(crate) fn plan(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
+    let given = Given::in_fields(head.fields)?;
+    let mut plan = Plan {
+        close: given.close,
+        date_given: given.date,
+        content_type_given: given.content_type,
+        connection_given: given.connection,
+        ..Plan::default()
+    };
+    match (head.length, given.content_length) {
+        (BodyLength::Exact(0), Some(_)) if request.is_head || head.status == StatusCode::NOT_MODIFIED => {}
+        (BodyLength::Exact(exact), Some(given)) if exact != given => {
+            return Err(Misuse::ContentLengthInvalid);
+        }
+        _ => {}
+    }
+    let known = given.content_length.or(match head.length {
+        BodyLength::Exact(length) => Some(length),
+        BodyLength::Unknown => None,
+    });
+    match head.status {
+        StatusCode::SWITCHING_PROTOCOLS if !request.can_upgrade => return Err(Misuse::UpgradeNotPossible),
+        StatusCode::SWITCHING_PROTOCOLS => plan.takeover = true,
+        status if status.is_informational() => return Err(Misuse::StatusNotAllowed),
+        // RFC 9112 §6.3, step 2: the tunnel starts right after the head.
+        status if request.is_connect && status.is_success() => plan.takeover = true,
+        StatusCode::NO_CONTENT => {}
+        // RFC 9110 §15.3.6: no content, and a length that says so.
+        StatusCode::RESET_CONTENT => plan.content_length = Some(0),
+        // RFC 9110 §15.4.5: the length of the representation, if it is known. An empty body says nothing about it.
+        StatusCode::NOT_MODIFIED => plan.content_length = known.filter(|&length| length > 0),
+        // RFC 9110 §9.3.2: the length that GET would have given.
+        _ if request.is_head => plan.content_length = known,
+        _ => plan.delimit(known, request.version),
+    }
+    // RFC 9110 §8.6
+    if (plan.takeover || head.status == StatusCode::NO_CONTENT) && given.content_length.is_some() {
+        return Err(Misuse::ContentLengthForbidden);
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    fn delimit(&mut self, length: Option<u64>, version: Version) {
+        self.content_length = length;
+        self.delimiter = match (length, version) {
+            (Some(length), _) => Delimiter::Length(length),
+            (None, Version::Http11) => Delimiter::Chunked,
+            (None, Version::Http10) => Delimiter::Close,
+        };
+        self.close |= self.delimiter == Delimiter::Close;
+    }
+}
+
+impl Given {
+    fn in_fields(fields: &[(HeaderName, HeaderValue)]) -> Result<Given, Misuse> {
+        let mut given = Given::default();
+        for (name, value) in fields {
+            match name.as_str() {
+                "date" => given.date = true,
+                "content-type" => given.content_type = true,
+                "connection" => given.note_connection(value.as_bytes())?,
+                "content-length" => given.note_content_length(value.as_bytes())?,
+                "transfer-encoding" => return Err(Misuse::TransferEncodingGiven),
+                _ => {}
+            }
+        }
+        Ok(given)
+    }
+
+    fn note_content_length(&mut self, value: &[u8]) -> Result<(), Misuse> {
+        let length = decimal(value).map_err(|_| Misuse::ContentLengthInvalid)?;
+        match self.content_length.replace(length) {
+            None => Ok(()),
+            Some(_) => Err(Misuse::ContentLengthInvalid),
+        }
+    }
+
+    fn note_connection(&mut self, value: &[u8]) -> Result<(), Misuse> {
+        self.connection = true;
+        for option in elements(value).filter(|option| !option.is_empty()) {
+            if !is_token(option) {
+                return Err(Misuse::ConnectionInvalid);
+            }
+            self.close |= option.eq_ignore_ascii_case(b"close");
+        }
+        Ok(())
+    }
+}
+
+/// May this interim response be sent? It has no content (RFC 9110 §15.2).
+pub(crate) fn interim(status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> Result<(), Misuse> {
+    if !matches!(status.as_u16(), 100 | 102 | 103) {
+        return Err(Misuse::StatusNotAllowed);
+    }
+    match Given::in_fields(fields)?.content_length {
+        None => Ok(()),
+        Some(_) => Err(Misuse::ContentLengthForbidden),
+    }
+}
+
+/// May these trailers be sent after a body that was delimited so?
+pub(crate) fn trailers(delimiter: Delimiter, trailers: &[(HeaderName, HeaderValue)]) -> Result<(), Misuse> {
+    if trailers.iter().any(|(name, _)| is_forbidden(name.as_str())) {
+        return Err(Misuse::TrailerForbidden);
+    }
+    match delimiter {
+        Delimiter::Length(_) if !trailers.is_empty() => Err(Misuse::TrailersWithoutChunks),
+        // To HTTP/1.0 and in answers to HEAD they are dropped: what a handler may do should not depend on its client.
+        Delimiter::Length(_) | Delimiter::Chunked | Delimiter::Close | Delimiter::NoBody => Ok(()),
+    }
+}

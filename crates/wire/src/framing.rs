@@ -1,0 +1,172 @@
+//! Where does the message end, and does the connection go on? One pure function over *all* field lines.
+
+use crate::error::Fault;
+use crate::grammar::{decimal, elements, is_token};
+use crate::head::Version;
+
+/// How the bytes after a request's head are delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Framing {
+    /// There is no body.
+    #[default]
+    None,
+    /// The body has that many bytes.
+    Length(u64),
+    /// The body comes in chunks (RFC 9112 §7.1).
+    Chunked,
+}
+
+/// What the field lines say about the message as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) framing: Framing,
+    pub(crate) keep_alive: bool,
+    pub(crate) expect_continue: bool,
+    pub(crate) upgrade: bool,
+}
+
+/// All that was seen in the fields that matter here, before any conclusion is drawn.
+#[derive(Default)]
+struct Seen {
+    content_length: Option<u64>,
+    transfer_encoding: Option<Codings>,
+    close: bool,
+    keep_alive: bool,
+    upgrade_option: bool,
+    upgrade_field: bool,
+    expects: Expects,
+}
+
+/// The transfer codings of all lines, as one list.
+#[derive(Default)]
+struct Codings {
+    chunked: u32,
+    unknown: bool,
+    last_is_chunked: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Expects {
+    #[default]
+    Nothing,
+    Continue,
+    Unknown,
+}
+
+/// Reads the framing of a request from its field lines, given as names and trimmed values.
+pub(crate) fn read<'a>(
+    version: Version,
+    lines: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<Facts, Fault> {
+    let mut seen = Seen::default();
+    for (name, value) in lines {
+        seen.note(name, value)?;
+    }
+    let framing = message_length(version, &seen)?;
+    let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+    let is_11 = version == Version::Http11;
+    // RFC 9110 §10.1.1: an HTTP/1.0 expectation is ignored, whatever it asks for.
+    if is_11 && seen.expects == Expects::Unknown {
+        return Err(Fault::ExpectationUnknown);
+    }
+    Ok(Facts {
+        framing,
+        // RFC 9112 §9.3, in its order: close wins, 1.1 persists, 1.0 persists if asked to.
+        keep_alive: !seen.close && (is_11 || seen.keep_alive),
+        expect_continue: is_11 && has_body && seen.expects == Expects::Continue,
+        upgrade: is_11 && seen.upgrade_option && seen.upgrade_field,
+    })
+}
+
+/// The message body length of a request: RFC 9112 §6.3.
+fn message_length(version: Version, seen: &Seen) -> Result<Framing, Fault> {
+    match (&seen.transfer_encoding, seen.content_length) {
+        // Steps 1 and 2 are about responses.
+        // Step 3: Transfer-Encoding would override Content-Length. Both are how smuggling starts, so refuse.
+        (Some(_), Some(_)) => Err(Fault::ContentLengthAndTransferEncoding),
+        // §6.1: a 1.0 recipient on the way would have taken the body for the next request.
+        (Some(_), None) if version == Version::Http10 => Err(Fault::TransferEncodingInHttp10),
+        // Step 4: chunked, once, and last; §6.1 has the answer for codings that are not understood.
+        (Some(codings), None) => match codings {
+            Codings { chunked: 2.., .. } => Err(Fault::ChunkedRepeated),
+            Codings { chunked: 1, last_is_chunked: false, .. } => Err(Fault::ChunkedNotLast),
+            Codings { unknown: true, .. } => Err(Fault::TransferCodingUnknown),
+            Codings { .. } => Ok(Framing::Chunked),
+        },
+        // Step 5, an invalid Content-Length, was refused when it was seen.
+        // Step 6
+        (None, Some(length)) => Ok(Framing::Length(length)),
+        // Step 7
+        (None, None) => Ok(Framing::None),
+        // Step 8 is about responses.
+    }
+}
+
+impl Seen {
+    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+        // By length first: most fields of most requests are passed over by one comparison.
+        match name.len() {
+            6 if name.eq_ignore_ascii_case(b"expect") => self.note_expect(value),
+            7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade_field = true,
+            10 if name.eq_ignore_ascii_case(b"connection") => self.note_connection(value)?,
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.note_content_length(value)?,
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.note_transfer_encoding(value)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// RFC 9110 §8.6 lets a recipient take equal lengths for one. We do not: refuse, do not guess.
+    fn note_content_length(&mut self, value: &[u8]) -> Result<(), Fault> {
+        if self.content_length.is_some() || value.contains(&b',') {
+            return Err(Fault::ContentLengthRepeated);
+        }
+        let length = decimal(value).map_err(|is_too_large| match is_too_large {
+            true => Fault::ContentLengthTooLarge,
+            false => Fault::ContentLengthInvalid,
+        })?;
+        self.content_length = Some(length);
+        Ok(())
+    }
+
+    /// No element may be empty and none may have parameters: chunked defines none (RFC 9112 §7.1), and what else
+    /// hides in this field is not worth a guess.
+    fn note_transfer_encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
+        let codings = self.transfer_encoding.get_or_insert_default();
+        for coding in elements(value) {
+            if !is_token(coding) {
+                return Err(Fault::TransferEncodingMalformed);
+            }
+            codings.last_is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            match codings.last_is_chunked {
+                true => codings.chunked += 1,
+                false => codings.unknown = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 9110 §5.6.1.2: empty elements are ignored.
+    fn note_connection(&mut self, value: &[u8]) -> Result<(), Fault> {
+        for option in elements(value).filter(|option| !option.is_empty()) {
+            if !is_token(option) {
+                return Err(Fault::ConnectionInvalid);
+            }
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade_option |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+        Ok(())
+    }
+
+    fn note_expect(&mut self, value: &[u8]) {
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            self.expects = Expects::Unknown;
+        } else if self.expects == Expects::Nothing {
+            self.expects = Expects::Continue;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

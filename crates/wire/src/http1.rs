@@ -1,0 +1,311 @@
+//! What happens on one connection, in which order? The driver that joins reader, writer and states.
+
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+
+use crate::body::{BodyEvent, BodyReader};
+use crate::date::Date;
+use crate::encode::{self, Delimiter, Persistence, Request, ResponseHead};
+use crate::error::{Fault, Misuse};
+use crate::head::{self, Head, HeadEvent, Scan, Version};
+use crate::limits::Limits;
+use crate::state::{After, KeepAlive, ReadEvent, Reading, WriteEvent, Writing, after};
+
+/// One connection's protocol, server side. It holds no bytes of the connection but trailers.
+///
+/// Reading and writing are independent: a response may be written before, while or after the request's body is
+/// read. The order within each is checked: see [`Misuse::OutOfTurn`].
+#[derive(Debug, Default)]
+pub struct Http1 {
+    scan: Scan,
+    body: BodyReader,
+    delimiter: Delimiter,
+    reading: Reading,
+    writing: Writing,
+    keep_alive: KeepAlive,
+    fault: Option<Fault>,
+    request: RequestFacts,
+}
+
+/// What has to be remembered of the request in progress.
+#[derive(Clone, Copy, Debug, Default)]
+struct RequestFacts {
+    version: Version,
+    is_head: bool,
+    is_connect: bool,
+    wants_upgrade: bool,
+    /// `100 Continue` is waited for, as far as we know.
+    expects_continue: bool,
+}
+
+// Every idle connection holds one.
+const _: () = assert!(size_of::<Http1>() <= 64);
+
+impl Http1 {
+    /// A connection on which nothing has happened.
+    pub fn new() -> Http1 {
+        Http1::default()
+    }
+
+    /// Reads the next request's head.
+    ///
+    /// `bytes`: all that the connection has and nobody used, from the request's first byte on. The same bytes come
+    /// again, longer, after [`HeadEvent::NeedMore`]; those that were looked at are not looked at again. While a request
+    /// is in progress the answer is `NeedMore`, whatever the bytes: the peer's turn is over.
+    ///
+    /// # Errors
+    /// The rule of RFC 9112 §2 to §6 that the head breaks. A fault poisons the connection: it comes again from every
+    /// later call, and the next response closes.
+    pub fn read_head(&mut self, bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<HeadEvent, Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.reading != Reading::Head {
+            return Ok(HeadEvent::NeedMore);
+        }
+        match head::read(&mut self.scan, bytes, limits, head) {
+            Ok(HeadEvent::Head(used)) => {
+                self.begin(head);
+                Ok(HeadEvent::Head(used))
+            }
+            Ok(HeadEvent::NeedMore) => Ok(HeadEvent::NeedMore),
+            Err(fault) => Err(self.refuse(fault)),
+        }
+    }
+
+    fn begin(&mut self, head: &Head) {
+        self.scan = Scan::default();
+        self.body = BodyReader::new(head.framing);
+        self.keep_alive.and(head.keep_alive);
+        self.request = RequestFacts {
+            version: head.version,
+            is_head: head.method == Method::HEAD,
+            is_connect: head.method == Method::CONNECT,
+            wants_upgrade: head.upgrade,
+            expects_continue: head.expect_continue,
+        };
+        let event = if self.body.is_over() { ReadEvent::HeadWithoutBody } else { ReadEvent::HeadWithBody };
+        self.reading = self.reading.next(event);
+    }
+
+    #[cold]
+    fn refuse(&mut self, fault: Fault) -> Fault {
+        self.fault = Some(fault);
+        self.reading = self.reading.next(ReadEvent::Fault);
+        self.keep_alive.and(false);
+        fault
+    }
+
+    /// Reads the body of the request in progress. Returns how many bytes were used and what they were.
+    ///
+    /// `bytes`: what follows the head and what earlier calls used. Nothing is used past the body's end, and without a
+    /// request in progress the answer is [`BodyEvent::End`].
+    ///
+    /// # Errors
+    /// The rule of RFC 9112 §7.1 that the body breaks, or the connection's earlier fault. See
+    /// [`read_head`](Http1::read_head).
+    pub fn read_body(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.reading != Reading::Body {
+            return Ok((0, BodyEvent::End));
+        }
+        let (used, event) = self.body.read(bytes, limits).map_err(|fault| self.refuse(fault))?;
+        // RFC 9110 §10.1.1: who has sent some of the body does not wait for leave to send it.
+        self.request.expects_continue &= used == 0;
+        if event == BodyEvent::End || self.body.is_over() {
+            self.reading = self.reading.next(ReadEvent::BodyEnd);
+        }
+        Ok((used, event))
+    }
+
+    /// The body's length that is still to come, as far as the framing says it. None: chunked, and not over.
+    pub fn body_left(&self) -> Option<u64> {
+        self.body.left()
+    }
+
+    /// True when the request in progress (if any) has been read to its end.
+    pub fn request_is_read(&self) -> bool {
+        match self.reading {
+            Reading::Head => self.scan.is_untouched(),
+            Reading::Whole => true,
+            Reading::Body | Reading::Refused => false,
+        }
+    }
+
+    /// Trailer fields of the body that has ended. They are apart from the head's fields, and stay so: a trailer must
+    /// not pass for a field of the head (RFC 9110 §6.5.1).
+    pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        self.body.trailers()
+    }
+
+    /// The client waits for `100 Continue`, and nothing has been answered yet.
+    pub fn wants_continue(&self) -> bool {
+        self.request.expects_continue && self.reading == Reading::Body && self.writing == Writing::Head
+    }
+
+    /// Appends an interim response: 100, 102 or 103. Nothing is written to an HTTP/1.0 client (RFC 9110 §15.2).
+    ///
+    /// # Errors
+    /// [`Misuse::StatusNotAllowed`] for other statuses; [`Misuse::InterimWithoutRequest`] without a request in
+    /// progress; fields that frame a message; out of turn, once the final head is written.
+    pub fn write_interim(
+        &mut self,
+        status: StatusCode,
+        fields: &[(HeaderName, HeaderValue)],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        let writing = self.writing.next(WriteEvent::Interim)?;
+        if !matches!(self.reading, Reading::Body | Reading::Whole) {
+            return Err(Misuse::InterimWithoutRequest);
+        }
+        encode::interim(status, fields)?;
+        self.writing = writing;
+        if self.request.version == Version::Http11 {
+            encode::write_interim(status, fields, out);
+            self.request.expects_continue &= status != StatusCode::CONTINUE;
+        }
+        Ok(())
+    }
+
+    /// Appends the head of the final response. Before a request's head is read, or after a fault, it is a response that
+    /// closes: that is how a client is told of a timeout or of its fault.
+    ///
+    /// # Errors
+    /// What the head gets wrong; nothing is written then, and another head may be tried.
+    pub fn write_head(
+        &mut self,
+        head: &ResponseHead<'_>,
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        let writing = self.writing.next(WriteEvent::Head)?;
+        let plan = encode::plan(head, self.encoder_view())?;
+        // RFC 9110 §10.1.1: without the 100 it waits for, the client may send the body or the next request; nobody can
+        // tell which, so nobody reads on.
+        let is_in_step = !self.wants_continue() && matches!(self.reading, Reading::Body | Reading::Whole);
+        self.keep_alive.and(is_in_step && !head.close && !plan.close);
+        encode::write_head(head, &plan, self.persistence(plan.takeover), date, out);
+        // The connection belongs to another protocol now.
+        self.keep_alive.and(!plan.takeover);
+        self.delimiter = plan.delimiter;
+        self.writing = writing;
+        Ok(())
+    }
+
+    fn encoder_view(&self) -> Request {
+        let RequestFacts { version, is_head, is_connect, wants_upgrade, .. } = self.request;
+        let can_upgrade = wants_upgrade && self.reading == Reading::Whole;
+        Request { version, is_head, is_connect, can_upgrade }
+    }
+
+    /// RFC 9112 §9.3: HTTP/1.1 persists and HTTP/1.0 closes, unless they say otherwise.
+    fn persistence(&self, takeover: bool) -> Persistence {
+        match (self.keep_alive, self.request.version) {
+            _ if takeover && self.request.wants_upgrade => Persistence::Upgrade,
+            _ if takeover => Persistence::Implied,
+            (KeepAlive::No, Version::Http11) => Persistence::Close,
+            (KeepAlive::Yes, Version::Http10) => Persistence::KeepAlive,
+            (KeepAlive::Yes, Version::Http11) | (KeepAlive::No, Version::Http10) => Persistence::Implied,
+        }
+    }
+
+    /// False for HEAD, 204, 304: the head said all, [`write_body`](Http1::write_body) swallows what it is given. Before the
+    /// head is written it can be false for HEAD only.
+    pub fn sends_body(&self) -> bool {
+        match self.writing {
+            Writing::Head => !self.request.is_head,
+            Writing::Body | Writing::Whole | Writing::Broken => self.delimiter != Delimiter::NoBody,
+        }
+    }
+
+    /// Appends `data` with its framing. An empty slice writes nothing.
+    ///
+    /// # Errors
+    /// [`Misuse::TooManyBytes`] if the head declared fewer; none of `data` is written then. Out of turn before the head
+    /// and after the end.
+    pub fn write_body(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Misuse> {
+        self.writing = self.writing.next(WriteEvent::Body)?;
+        match self.delimiter {
+            Delimiter::NoBody => {}
+            Delimiter::Length(left) => {
+                self.delimiter = Delimiter::Length(self.count_off(left, data.len() as u64)?);
+                out.extend_from_slice(data);
+            }
+            Delimiter::Chunked if data.is_empty() => {}
+            Delimiter::Chunked => encode::write_chunk(data, out),
+            Delimiter::Close => out.extend_from_slice(data),
+        }
+        Ok(())
+    }
+
+    /// `bytes` of an Exact body were (or will be) sent past `out`.
+    ///
+    /// # Errors
+    /// [`Misuse::TooManyBytes`] if the head declared fewer; [`Misuse::BypassWithoutLength`] if it declared no length.
+    pub fn body_bypassed(&mut self, bytes: u64) -> Result<(), Misuse> {
+        self.writing = self.writing.next(WriteEvent::Body)?;
+        match self.delimiter {
+            Delimiter::NoBody => Ok(()),
+            Delimiter::Length(left) => {
+                self.delimiter = Delimiter::Length(self.count_off(left, bytes)?);
+                Ok(())
+            }
+            Delimiter::Chunked | Delimiter::Close => Err(Misuse::BypassWithoutLength),
+        }
+    }
+
+    /// A writer that has lost count is not trusted with a next response.
+    fn count_off(&mut self, left: u64, bytes: u64) -> Result<u64, Misuse> {
+        self.keep_alive.and(bytes <= left);
+        left.checked_sub(bytes).ok_or(Misuse::TooManyBytes)
+    }
+
+    /// The body is whole: appends the last chunk and trailers, or checks that all declared bytes were written. Trailers
+    /// are dropped where the client cannot take them: from responses to HEAD and to HTTP/1.0.
+    ///
+    /// # Errors
+    /// [`Misuse::TooFewBytes`]: the connection has to be closed at once. Trailers that must not be sent: nothing is
+    /// written, and `finish` may be tried again without them. Out of turn.
+    pub fn finish(
+        &mut self,
+        trailers: &[(HeaderName, HeaderValue)],
+        out: &mut Vec<u8>,
+    ) -> Result<After, Misuse> {
+        let writing = self.writing.next(WriteEvent::Finish)?;
+        if let Delimiter::Length(1..) = self.delimiter {
+            self.writing = self.writing.next(WriteEvent::Break)?;
+            self.keep_alive.and(false);
+            return Err(Misuse::TooFewBytes);
+        }
+        encode::trailers(self.delimiter, trailers)?;
+        if self.delimiter == Delimiter::Chunked {
+            encode::write_last_chunk(trailers, out);
+        }
+        self.writing = writing;
+        Ok(after(self.reading, self.keep_alive))
+    }
+
+    /// Ready for the next request on this connection: after [`After::Next`], or [`After::Drain`] and the body's end. At any
+    /// other time it does nothing.
+    pub fn next_request(&mut self) {
+        if after(self.reading, self.keep_alive) != After::Next {
+            return;
+        }
+        if let Ok(writing) = self.writing.next(WriteEvent::NextRequest) {
+            self.writing = writing;
+            self.reading = self.reading.next(ReadEvent::NextRequest);
+            self.request = RequestFacts::default();
+            self.body = BodyReader::Over;
+        }
+    }
+
+    /// The connection ends after the response in progress, or the next one, which says so if its head is not written
+    /// yet. There is no way back.
+    pub fn close_after(&mut self) {
+        self.keep_alive.and(false);
+    }
+}
+
+#[cfg(test)]
+mod tests;
