@@ -1,0 +1,51 @@
+//! What does `--help` say?
+
+pub(super) const ROOT: &str = "\
+Measures weft beside hand-written floors and nginx, in one run on this machine.
+
+Usage: weftwork-bench <COMMAND>
+
+Commands:
+  quick   every comparison in turn, a table at the end
+  floor   one of the floors alone, until killed
+
+'weftwork-bench <COMMAND> --help' says more.
+";
+
+pub(super) const QUICK: &str = "\
+Every comparison in turn: server on one core, load on another, a fresh server each time.
+
+Usage: weftwork-bench quick [OPTIONS]
+
+Options:
+  --rounds N             rounds; medians over them are shown [3]
+  --seconds S            measured time of each cell, after a short warm-up [2]
+  --only A,B,..          workloads: keepalive, close, pipelined, slow-100, slow-400,
+                         slow-close-100, slow-close-400 (slow: all four), mixed, idle [all]
+  --subjects A,B,..      floor, nginx, weft, weft:ENGINE [floor,nginx,weft]
+  --engine ENGINE        engine of the plain subject weft [its own default]
+  --weft PATH            measure this binary instead of building weftwork-cli
+  --cores SERVER,LOAD    cores to pin to [0,1]
+  --load own|wrk         who asks; wrk does not do mixed and idle [own]
+  --idle N               connections of the idle workload [15000]
+  --json                 one JSON document instead of the tables
+  -h, --help             this text
+
+Ratios to the floor are taken within each round, so that slow drifts of the machine cancel.
+Exit code: 0 measured (won or lost), 1 could not measure, 2 wrong arguments, 130 interrupted.
+";
+
+pub(super) const FLOOR: &str = "\
+A server that only answers, with canned bytes, on 127.0.0.1, until killed.
+
+Usage: weftwork-bench floor <epoll|threads> --port N [OPTIONS]
+
+Options:
+  --port N           port to listen on
+  --close            close the connection after each answer
+  --pipelined        epoll: count heads, and answer all that came with one write;
+                     without it one answer for each read
+  --sleep-ms MS      threads: sleep before the answer to GET /slow.. [0]
+  --answer-bytes N   length of the answer, head and body [130]
+  -h, --help         this text
+";

@@ -1,0 +1,86 @@
+//! Are the arguments read right, and wrong ones refused with a reason?
+
+use super::*;
+
+fn parse_words(line: &str) -> Result<Command> {
+    parse(Parser::from_args(line.split_whitespace()))
+}
+
+fn quick_options(line: &str) -> QuickOptions {
+    match parse_words(line) {
+        Ok(Command::Quick(options)) => options,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn names(options: &QuickOptions) -> Vec<&str> {
+    options.workloads.iter().map(|workload| workload.name).collect()
+}
+
+fn check_refused(line: &str, reason: &str) {
+    match parse_words(line) {
+        Err(Failure::Usage(message)) => assert!(message.contains(reason), "{line}: {message}"),
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn quick_defaults() {
+    let options = quick_options("quick");
+    assert_eq!((options.rounds, options.time, options.idle), (3, Duration::from_secs(2), 15_000));
+    assert_eq!(options.cores, Cores { server: 0, load: 1 });
+    assert_eq!(options.workloads.len(), workloads::ALL.len());
+    assert_eq!(options.subjects.len(), 3);
+}
+
+#[test]
+fn quick_choices() {
+    let options =
+        quick_options("quick --only mixed,slow,slow-100 --subjects floor,weft:reactor --cores 2,3 --json");
+    assert_eq!(names(&options), ["mixed", "slow-100", "slow-400", "slow-close-100", "slow-close-400"]);
+    assert_eq!(options.subjects, [Subject::Floor, Subject::Weft { engine: Some("reactor".to_owned()) }]);
+    assert_eq!(options.cores, Cores { server: 2, load: 3 });
+    assert!(options.json);
+    assert_eq!(names(&quick_options("quick --only close")), ["close"]);
+    assert_eq!(quick_options("quick --seconds 0.5").time, Duration::from_millis(500));
+    assert_eq!(quick_options("quick --load wrk").load, LoadKind::Wrk);
+}
+
+#[test]
+fn floors() {
+    match parse_words("floor threads --port 9 --close --sleep-ms 1 --answer-bytes 200") {
+        Ok(Command::Floor(options)) => {
+            let sleep = Duration::from_millis(1);
+            let floor = Floor::Threads;
+            let want =
+                FloorOptions { floor, port: 9, close: true, pipelined: false, sleep, answer_bytes: 200 };
+            assert_eq!(options, want);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn wrong_arguments() {
+    check_refused("fast", "quick or floor");
+    check_refused("--version", "--version");
+    check_refused("quick --rounds 0", "--rounds must be from 1");
+    check_refused("quick --rounds many", "many");
+    check_refused("quick --seconds 0", "0.2 to 60");
+    check_refused("quick --only health", "unknown workload 'health'");
+    check_refused("quick --subjects apache", "unknown subject 'apache'");
+    check_refused("quick --cores 1", "SERVER,LOAD");
+    check_refused("quick --load ab", "own or wrk");
+    check_refused("quick --colour", "--colour");
+    check_refused("floor --port 1", "which floor");
+    check_refused("floor epoll", "--port");
+    check_refused("floor poll --port 1", "epoll or threads");
+    check_refused("floor epoll --port 1 --answer-bytes 0", "--answer-bytes");
+}
+
+#[test]
+fn help_is_there_for_each_command() {
+    for line in ["", "--help", "help", "quick --help", "floor -h"] {
+        assert!(matches!(parse_words(line), Ok(Command::Help(text)) if text.contains("Usage:")), "{line}");
+    }
+}

@@ -1,0 +1,29 @@
+//! Are the canned answers as long as asked for, and whole?
+
+use super::*;
+use crate::load::response::{Answer, ResponseParser};
+
+fn options(close: bool, answer_bytes: usize) -> FloorOptions {
+    let sleep = Duration::ZERO;
+    FloorOptions { floor: Floor::Epoll, port: 0, close, pipelined: false, sleep, answer_bytes }
+}
+
+fn check(close: bool, answer_bytes: usize) {
+    let answer = canned_answer(&options(close, answer_bytes)).unwrap();
+    assert_eq!(answer.len(), answer_bytes);
+    let parsed = ResponseParser::default().feed(&answer).unwrap();
+    assert_eq!(parsed, (answer_bytes, Some(Answer { status: 200, close })));
+}
+
+#[test]
+fn answers_have_the_length_asked_for() {
+    check(false, 120);
+    check(false, 130);
+    check(true, 140);
+    check(true, 2000);
+}
+
+#[test]
+fn too_short_is_refused() {
+    assert!(matches!(canned_answer(&options(false, 40)), Err(Failure::Usage(_))));
+}

@@ -1,0 +1,184 @@
+//! How does one connection of the generator ask, and what can come back? It sends a lot of requests, reads
+//! their answers, and in closing groups waits for the server's end, so that TIME_WAIT lands on the server.
+
+use std::net::SocketAddrV4;
+use std::time::Instant;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{self, Errno};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::response::ResponseParser;
+use super::tally::Tally;
+
+/// What a group's connections send, and where their counts go.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// As many requests as are sent at once.
+    pub(super) requests: Vec<u8>,
+    pub(super) depth: u32,
+    pub(super) close: bool,
+    pub(super) tally: Tally,
+}
+
+/// What a connection wants of the generator after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Wait,
+    /// It came to its proper end: open the next one.
+    Reopen,
+    /// It broke: count that, and open the next one.
+    Broken,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) group: usize,
+    socket: Option<OwnedFd>,
+    parser: ResponseParser,
+    /// Bytes of the requests that are sent.
+    sent: usize,
+    /// Answers still to come.
+    awaited: u32,
+    /// All is answered; only the server's end is missing.
+    ending: bool,
+    since: Instant,
+}
+
+impl Connection {
+    pub(super) fn new(group: usize, now: Instant) -> Self {
+        let parser = ResponseParser::default();
+        Connection { group, socket: None, parser, sent: 0, awaited: 0, ending: false, since: now }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    pub(super) fn discard(&mut self) {
+        self.socket = None;
+    }
+
+    /// Connects, sends, and asks `epoll` for what comes back.
+    pub(super) fn open(
+        &mut self,
+        epoll: BorrowedFd<'_>,
+        at: usize,
+        to: SocketAddrV4,
+        asking: &Asking,
+    ) -> io::Result<()> {
+        *self = Connection::new(self.group, Instant::now());
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        match net::connect(&socket, &to) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        self.awaited = asking.depth;
+        // On loopback the handshake is mostly over by now: sending before registering saves an event.
+        let whole = self.send(socket.as_fd(), asking)?;
+        let mut flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        // Always, once a send can fall short later: a lot of requests may outgrow the send buffer.
+        flags.set(EventFlags::OUT, !whole || !asking.close);
+        epoll::add(epoll, &socket, EventData::new_u64(at as u64), flags)?;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    /// Sends what is left of the requests; whether that was all.
+    fn send(&mut self, socket: BorrowedFd<'_>, asking: &Asking) -> io::Result<bool> {
+        while self.sent < asking.requests.len() {
+            match net::send(socket, &asking.requests[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(sent) => self.sent += sent,
+                Err(Errno::AGAIN | Errno::NOTCONN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    pub(super) fn event(&mut self, flags: EventFlags, asking: &mut Asking, input: &mut [u8]) -> Next {
+        let Some(socket) = self.socket.take() else { return Next::Wait };
+        let next = self.exchange(socket.as_fd(), flags, asking, input);
+        self.socket = Some(socket);
+        next
+    }
+
+    fn exchange(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        flags: EventFlags,
+        asking: &mut Asking,
+        input: &mut [u8],
+    ) -> Next {
+        if self.sent < asking.requests.len() && self.send(socket, asking).is_err() {
+            return Next::Broken;
+        }
+        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        if !flags.contains(EventFlags::IN) && !ended {
+            return Next::Wait;
+        }
+        loop {
+            let received = match net::recv(socket, &mut *input, RecvFlags::empty()) {
+                Ok((0, _)) => return self.end(asking),
+                Ok((received, _)) => received,
+                Err(Errno::AGAIN) => return Next::Wait,
+                Err(Errno::INTR) => continue,
+                Err(_) => return Next::Broken,
+            };
+            if self.read(&input[..received], asking).is_err() {
+                return Next::Broken;
+            }
+            if self.ending && ended && received < input.len() {
+                return Next::Reopen;
+            }
+            if self.awaited == 0 && !self.ending && self.ask_again(socket, asking).is_err() {
+                return Next::Broken;
+            }
+            // A short read means empty (epoll(7)), except for an end that may stand behind it.
+            if received < input.len() && !ended {
+                return Next::Wait;
+            }
+        }
+    }
+
+    fn read(&mut self, mut bytes: &[u8], asking: &mut Asking) -> Result<(), ()> {
+        let now = Instant::now();
+        while !bytes.is_empty() {
+            let (used, answer) = self.parser.feed(bytes).map_err(drop)?;
+            bytes = &bytes[used..];
+            let Some(answer) = answer else { continue };
+            // More answers than questions are no answers.
+            self.awaited = self.awaited.checked_sub(1).ok_or(())?;
+            asking.tally.answered(answer.status, now - self.since);
+            self.ending = self.awaited == 0 && (answer.close || asking.close);
+            if answer.close && self.awaited > 0 {
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_again(&mut self, socket: BorrowedFd<'_>, asking: &Asking) -> io::Result<()> {
+        self.since = Instant::now();
+        self.awaited = asking.depth;
+        self.sent = 0;
+        self.send(socket, asking).map(drop)
+    }
+
+    /// The server's end: proper only when nothing more was to come.
+    fn end(&mut self, asking: &mut Asking) -> Next {
+        if let Some(answer) = self.parser.end() {
+            asking.tally.answered(answer.status, self.since.elapsed());
+            self.awaited = self.awaited.saturating_sub(1);
+            self.ending = self.awaited == 0;
+        }
+        if self.ending { Next::Reopen } else { Next::Broken }
+    }
+}

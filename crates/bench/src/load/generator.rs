@@ -1,0 +1,128 @@
+//! How is a server kept busy from one thread, and what did it answer? One epoll over all connections of all
+//! groups; bounded in time, in connections, and in how long an answer is waited for.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+
+use super::Group;
+use super::connection::{Asking, Connection, Next};
+use super::tally::Tally;
+use crate::failure::Result;
+use crate::interrupt;
+
+/// How long an answer may take: wrk's bound.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How often late answers, failed connects and interrupts are looked for.
+const SWEEP: Duration = Duration::from_millis(50);
+const EVENTS_MAX: usize = 256;
+const READ_BYTES: usize = 64 * 1024;
+
+/// Open connections that ask while [`Generator::drive`] runs.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    epoll: OwnedFd,
+    to: SocketAddrV4,
+    askings: Vec<Asking>,
+    connections: Vec<Connection>,
+    input: Vec<u8>,
+}
+
+impl Generator {
+    /// Opens every connection of every group to a port on loopback.
+    pub(crate) fn open(port: u16, groups: &[Group]) -> Result<Self> {
+        let mut generator = Generator {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            to: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
+            askings: Vec::new(),
+            connections: Vec::new(),
+            input: vec![0; READ_BYTES],
+        };
+        let now = Instant::now();
+        for (at, group) in groups.iter().enumerate() {
+            let requests = group.request(port).repeat(group.depth as usize).into_bytes();
+            let asking = Asking { requests, depth: group.depth, close: group.close, tally: Tally::new()? };
+            generator.askings.push(asking);
+            generator.connections.extend((0..group.connections).map(|_| Connection::new(at, now)));
+        }
+        for at in 0..generator.connections.len() {
+            generator.reopen(at);
+        }
+        Ok(generator)
+    }
+
+    /// Asks for so long, and counts only what came in that time: one tally a group.
+    pub(crate) fn drive(&mut self, time: Duration) -> Result<Vec<Tally>> {
+        self.askings.iter_mut().for_each(|asking| asking.tally.clear());
+        let start = Instant::now();
+        let mut now = start;
+        let mut sweep_at = start + SWEEP;
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while now < start + time {
+            self.turn(&mut events, (start + time).min(sweep_at) - now)?;
+            now = Instant::now();
+            if now >= sweep_at {
+                interrupt::check()?;
+                self.sweep(now);
+                sweep_at = now + SWEEP;
+            }
+        }
+        let elapsed = now - start;
+        self.askings.iter_mut().for_each(|asking| asking.tally.elapsed = elapsed);
+        Ok(self.askings.iter().map(|asking| asking.tally.clone()).collect())
+    }
+
+    fn turn(&mut self, events: &mut Vec<Event>, wait: Duration) -> Result<()> {
+        events.clear();
+        let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        match epoll::wait(&self.epoll, spare_capacity(events), Some(&wait)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in events.iter() {
+            self.event(event.data.u64() as usize, event.flags);
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, at: usize, flags: EventFlags) {
+        let connection = &mut self.connections[at];
+        let asking = &mut self.askings[connection.group];
+        match connection.event(flags, asking, &mut self.input) {
+            Next::Wait => {}
+            Next::Reopen => self.reopen(at),
+            Next::Broken => {
+                asking.tally.socket_errors += 1;
+                self.reopen(at);
+            }
+        }
+    }
+
+    /// A connect that fails is counted, and tried again at the next sweep.
+    fn reopen(&mut self, at: usize) {
+        let connection = &mut self.connections[at];
+        let asking = &mut self.askings[connection.group];
+        connection.discard();
+        if connection.open(self.epoll.as_fd(), at, self.to, asking).is_err() {
+            asking.tally.socket_errors += 1;
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        for at in 0..self.connections.len() {
+            let connection = &self.connections[at];
+            let late = now.saturating_duration_since(connection.since()) > TIMEOUT;
+            if connection.is_open() && late {
+                self.askings[connection.group].tally.timeouts += 1;
+            }
+            if late || !connection.is_open() {
+                self.reopen(at);
+            }
+        }
+    }
+}

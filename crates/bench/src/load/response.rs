@@ -1,0 +1,225 @@
+//! Where does a response end? Enough of RFC 9112 §6.3 to tell: status, Content-Length, chunked, or until
+//! the connection closes. The requests are all GET, so nothing else can matter.
+
+use memchr::memchr;
+
+/// A head longer than this is not one.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// 16 digits fill a 64-bit size; the rest is room for chunk extensions.
+const CHUNK_LINE_BYTES_MAX: usize = 1024;
+
+/// A response that has been received to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The server will close the connection after it.
+    pub(crate) close: bool,
+}
+
+/// The bytes are no HTTP/1.1 response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Body(u64),
+    UntilClose,
+    ChunkSize,
+    Chunk(u64),
+    ChunkEnd,
+    Trailers,
+}
+
+/// Finds the ends of the responses on one connection, in whatever pieces they come.
+#[derive(Debug)]
+pub(crate) struct ResponseParser {
+    state: State,
+    answer: Answer,
+    /// The part of a head or line that came without its end.
+    partial: Vec<u8>,
+}
+
+impl Default for ResponseParser {
+    fn default() -> Self {
+        let answer = Answer { status: 0, close: false };
+        ResponseParser { state: State::Head, answer, partial: Vec::new() }
+    }
+}
+
+impl ResponseParser {
+    /// Takes bytes up to the end of one response: how many, and the response if it ended.
+    pub(crate) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Answer>), Malformed> {
+        let mut used = 0;
+        loop {
+            let rest = &input[used..];
+            match self.state {
+                State::Body(0) => return Ok((used, Some(self.finish()))),
+                State::UntilClose => return Ok((input.len(), None)),
+                _ if rest.is_empty() => return Ok((used, None)),
+                State::Head => used += self.head(rest)?,
+                State::Body(left) => {
+                    let taken = left.min(rest.len() as u64);
+                    self.state = State::Body(left - taken);
+                    used += taken as usize;
+                }
+                State::Chunk(left) => {
+                    let taken = left.min(rest.len() as u64);
+                    self.state = if taken == left { State::ChunkEnd } else { State::Chunk(left - taken) };
+                    used += taken as usize;
+                }
+                State::ChunkSize | State::ChunkEnd | State::Trailers => used += self.chunk_line(rest)?,
+            }
+        }
+    }
+
+    /// The connection ended: a body that lasts until then is whole now (RFC 9112 §6.3, rule 8).
+    pub(crate) fn end(&mut self) -> Option<Answer> {
+        (self.state == State::UntilClose).then(|| self.finish())
+    }
+
+    fn finish(&mut self) -> Answer {
+        self.state = State::Head;
+        self.answer
+    }
+
+    fn head(&mut self, rest: &[u8]) -> Result<usize, Malformed> {
+        if self.partial.is_empty() {
+            if let Some((used, head)) = parse_head(rest)? {
+                self.enter(head);
+                return Ok(used);
+            }
+            self.partial.extend_from_slice(rest);
+        } else {
+            let before = self.partial.len();
+            self.partial.extend_from_slice(rest);
+            if let Some((used, head)) = parse_head(&self.partial)? {
+                self.partial.clear();
+                self.enter(head);
+                return Ok(used - before);
+            }
+        }
+        if self.partial.len() > HEAD_BYTES_MAX { Err(Malformed) } else { Ok(rest.len()) }
+    }
+
+    fn enter(&mut self, head: Head) {
+        self.answer = Answer { status: head.status, close: head.close };
+        self.state = match head {
+            // An interim response: the real one follows.
+            Head { status: 100..=199, .. } => State::Head,
+            Head { status: 204 | 304, .. } => State::Body(0),
+            Head { chunked: true, .. } => State::ChunkSize,
+            Head { length: Some(length), .. } => State::Body(length),
+            Head { .. } => State::UntilClose,
+        };
+        self.answer.close |= self.state == State::UntilClose;
+    }
+
+    fn chunk_line(&mut self, rest: &[u8]) -> Result<usize, Malformed> {
+        let Some(end) = memchr(b'\n', rest) else {
+            self.partial.extend_from_slice(rest);
+            let too_long = self.partial.len() > CHUNK_LINE_BYTES_MAX;
+            return if too_long { Err(Malformed) } else { Ok(rest.len()) };
+        };
+        self.partial.extend_from_slice(&rest[..end]);
+        let line = self.partial.strip_suffix(b"\r").ok_or(Malformed)?;
+        self.state = match (self.state, line.is_empty()) {
+            (State::ChunkSize, false) => match chunk_size(line)? {
+                0 => State::Trailers,
+                size => State::Chunk(size),
+            },
+            (State::ChunkEnd, true) => State::ChunkSize,
+            (State::Trailers, true) => State::Body(0),
+            (State::Trailers, false) => State::Trailers,
+            _ => return Err(Malformed),
+        };
+        self.partial.clear();
+        Ok(end + 1)
+    }
+}
+
+struct Head {
+    status: u16,
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+}
+
+/// A head and its length, or `None` while its end is missing.
+fn parse_head(bytes: &[u8]) -> Result<Option<(usize, Head)>, Malformed> {
+    let Some((line, mut used)) = line(bytes, 0)? else { return Ok(None) };
+    let mut head = status_line(line)?;
+    loop {
+        let Some((field, end)) = self::line(bytes, used)? else { return Ok(None) };
+        used = end;
+        if field.is_empty() {
+            return Ok(Some((used, head)));
+        }
+        head.read(field)?;
+    }
+}
+
+/// The line that starts at `from`, and where the next one does.
+fn line(bytes: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
+    let rest = &bytes[from..];
+    let Some(end) = memchr(b'\n', rest) else { return Ok(None) };
+    let line = rest[..end].strip_suffix(b"\r").ok_or(Malformed)?;
+    Ok(Some((line, from + end + 1)))
+}
+
+fn status_line(line: &[u8]) -> Result<Head, Malformed> {
+    let (version, rest) = line.split_at_checked(9).ok_or(Malformed)?;
+    let close = match version {
+        b"HTTP/1.1 " => false,
+        b"HTTP/1.0 " => true,
+        _ => return Err(Malformed),
+    };
+    let digits = rest.get(..3).ok_or(Malformed)?;
+    let status = decimal(digits)? as u16;
+    if status < 100 || rest.get(3).is_some_and(|&after| after != b' ') {
+        return Err(Malformed);
+    }
+    Ok(Head { status, length: None, chunked: false, close })
+}
+
+impl Head {
+    fn read(&mut self, field: &[u8]) -> Result<(), Malformed> {
+        let colon = memchr(b':', field).ok_or(Malformed)?;
+        let value = field[colon + 1..].trim_ascii();
+        // By length first: most names need no comparison then.
+        match colon {
+            14 if field[..14].eq_ignore_ascii_case(b"content-length") => self.length = Some(decimal(value)?),
+            17 if field[..17].eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.chunked = value.eq_ignore_ascii_case(b"chunked");
+            }
+            10 if field[..10].eq_ignore_ascii_case(b"connection") => {
+                self.close |= value.eq_ignore_ascii_case(b"close");
+                self.close &= !value.eq_ignore_ascii_case(b"keep-alive");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
+    number(digits, 10)
+}
+
+fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
+    let digits = line.split(|&byte| byte == b';').next().unwrap_or(line);
+    number(digits.trim_ascii_end(), 16)
+}
+
+fn number(digits: &[u8], radix: u32) -> Result<u64, Malformed> {
+    if digits.is_empty() {
+        return Err(Malformed);
+    }
+    digits.iter().try_fold(0u64, |sum, &byte| {
+        let digit = char::from(byte).to_digit(radix).ok_or(Malformed)?;
+        sum.checked_mul(radix.into()).and_then(|sum| sum.checked_add(digit.into())).ok_or(Malformed)
+    })
+}
+
+#[cfg(test)]
+mod tests;

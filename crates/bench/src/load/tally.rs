@@ -1,0 +1,58 @@
+//! What was counted while a group was asking?
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::failure::{Failure, Result};
+
+/// Highest latency kept apart, in nanoseconds; what is slower counts as this.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    pub(crate) ok: u64,
+    /// Answers whose status is not 2xx.
+    pub(crate) non_2xx: u64,
+    /// Connections that failed, broke off, or sent what is no answer.
+    pub(crate) socket_errors: u64,
+    /// Answers, or ends of connections, that did not come in time.
+    pub(crate) timeouts: u64,
+    pub(crate) elapsed: Duration,
+    latency_ns: Histogram<u64>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Result<Self> {
+        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+            .map_err(|error| Failure::step("latency histogram", error))?;
+        Ok(Tally { ok: 0, non_2xx: 0, socket_errors: 0, timeouts: 0, elapsed: Duration::ZERO, latency_ns })
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.latency_ns.reset();
+        (self.ok, self.non_2xx, self.socket_errors, self.timeouts) = (0, 0, 0, 0);
+    }
+
+    pub(crate) fn answered(&mut self, status: u16, latency: Duration) {
+        match status {
+            200..=299 => self.ok += 1,
+            _ => self.non_2xx += 1,
+        }
+        self.latency_ns.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX));
+    }
+
+    pub(crate) fn errors(&self) -> u64 {
+        self.non_2xx + self.socket_errors + self.timeouts
+    }
+
+    /// Good answers a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.ok as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Latency in milliseconds at a quantile from 0 to 1.
+    pub(crate) fn latency_ms(&self, quantile: f64) -> f64 {
+        self.latency_ns.value_at_quantile(quantile) as f64 / 1e6
+    }
+}

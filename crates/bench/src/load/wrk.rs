@@ -1,0 +1,88 @@
+//! What does wrk say about the same load? A second opinion on the generator: one thread, the same pinning.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::Group;
+use crate::failure::{Failure, Result};
+use crate::procs::child::ChildGuard;
+
+/// What wrk prints, as far as it is used here.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct WrkReport {
+    pub(crate) requests: f64,
+    pub(crate) rate: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) errors: f64,
+}
+
+/// Runs wrk to its end. The script that pipelines is written to `scratch`.
+pub(crate) fn run(group: &Group, port: u16, time: Duration, scratch: &Path) -> Result<WrkReport> {
+    let mut command = Command::new("wrk");
+    // wrk takes whole seconds only.
+    let seconds = time.as_secs_f64().ceil().max(1.0);
+    command.args(["-t1", "--latency", &format!("-c{}", group.connections), &format!("-d{seconds}s")]);
+    if group.close {
+        command.args(["-H", "Connection: close"]);
+    }
+    if group.depth > 1 {
+        let script = scratch.join("pipeline.lua");
+        fs::write(&script, pipeline_script(group)).map_err(|error| Failure::step(script.display(), error))?;
+        command.arg("-s").arg(script);
+    }
+    command.arg(format!("http://127.0.0.1:{port}{}", group.path));
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut wrk = ChildGuard::spawn(command, "wrk")?;
+    let mut text = String::new();
+    if let Some(output) = wrk.stdout() {
+        output.read_to_string(&mut text)?;
+    }
+    parse(&text).ok_or_else(|| Failure::Run(format!("wrk said what is not understood:\n{text}")))
+}
+
+fn pipeline_script(group: &Group) -> String {
+    format!(
+        "init = function() lot = string.rep(wrk.format(\"GET\", \"{}\"), {}) end\n\
+         request = function() return lot end\n",
+        group.path, group.depth
+    )
+}
+
+fn parse(text: &str) -> Option<WrkReport> {
+    let mut report = WrkReport::default();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["50%", latency] => report.p50_ms = milliseconds(latency)?,
+            ["99%", latency] => report.p99_ms = milliseconds(latency)?,
+            [requests, "requests", "in", ..] => report.requests = requests.parse().ok()?,
+            ["Requests/sec:", rate] => report.rate = rate.parse().ok()?,
+            ["Non-2xx", "or", "3xx", "responses:", count] => report.errors += count.parse::<f64>().ok()?,
+            ["Socket", "errors:", ref counts @ ..] => {
+                let counts = counts.iter().filter_map(|word| word.trim_end_matches(',').parse::<f64>().ok());
+                report.errors += counts.sum::<f64>();
+            }
+            _ => {}
+        }
+    }
+    (report.requests > 0.0).then_some(report)
+}
+
+fn milliseconds(text: &str) -> Option<f64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "us" => 1e-3,
+        "ms" => 1.0,
+        "s" => 1e3,
+        "m" => 6e4,
+        _ => return None,
+    };
+    Some(digits.parse::<f64>().ok()? * scale)
+}
+
+#[cfg(test)]
+mod tests;

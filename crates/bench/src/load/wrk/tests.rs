@@ -1,0 +1,40 @@
+//! Is what wrk prints read right?
+
+use super::*;
+
+const CLEAN: &str = "\
+Running 2s test @ http://127.0.0.1:20000/health
+  1 threads and 64 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency   431.00us  100.00us   5.32ms   95.01%
+    Req/Sec   150.21k     3.01k  156.00k    80.00%
+  Latency Distribution
+     50%  420.00us
+     75%  450.00us
+     90%  480.00us
+     99%    1.20ms
+  300420 requests in 2.00s, 40.00MB read
+Requests/sec: 150210.12
+Transfer/sec:     20.00MB
+";
+
+fn check(text: &str, want: Option<WrkReport>) {
+    assert_eq!(parse(text), want);
+}
+
+#[test]
+fn reports() {
+    let clean = WrkReport { requests: 300420.0, rate: 150210.12, p50_ms: 0.42, p99_ms: 1.2, errors: 0.0 };
+    check(CLEAN, Some(clean));
+    let socket = "  Socket errors: connect 1, read 2, write 3, timeout 4\n";
+    check(&format!("{CLEAN}{socket}"), Some(WrkReport { errors: 10.0, ..clean }));
+    check(&format!("{CLEAN}  Non-2xx or 3xx responses: 7\n"), Some(WrkReport { errors: 7.0, ..clean }));
+    check("unable to connect to 127.0.0.1:1 Connection refused\n", None);
+}
+
+#[test]
+fn units() {
+    assert_eq!(milliseconds("1.50s"), Some(1500.0));
+    assert_eq!(milliseconds("2.00m"), Some(120_000.0));
+    assert_eq!(milliseconds("12"), None);
+}

@@ -1,0 +1,31 @@
+//! Where do configurations and logs of one run go? Into a directory of its own that goes with the run.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::{env, process};
+
+use crate::failure::{Failure, Result};
+
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Result<Self> {
+        let path = env::temp_dir().join(format!("weftwork-bench-{}", process::id()));
+        // Fails if it exists: nobody else's directory is ever used, or removed.
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| Failure::step(path.display(), error))?;
+        Ok(Scratch(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,90 @@
+//! What do the samples say? Medians over rounds, ratios within rounds, and verdicts against the targets.
+
+pub(crate) mod json;
+pub(crate) mod table;
+mod verdict;
+
+use std::time::Duration;
+
+use crate::measure::{Metric, Sample};
+use crate::subject::Subject;
+use crate::workloads::Workload;
+
+/// Everything that was measured.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) rounds: usize,
+    pub(crate) time: Duration,
+    pub(crate) took: Duration,
+}
+
+/// One subject at one workload: a sample a round, none where it failed.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) workload: &'static Workload,
+    pub(crate) subject: Subject,
+    pub(crate) samples: Vec<Option<Sample>>,
+}
+
+impl Run {
+    /// The rows of each workload.
+    fn workloads(&self) -> impl Iterator<Item = &[Row]> {
+        self.rows.chunk_by(|one, other| one.workload.name == other.workload.name)
+    }
+}
+
+impl Row {
+    fn values(&self, metric: Metric) -> Vec<f64> {
+        self.samples.iter().flatten().filter_map(|sample| sample.get(metric)).collect()
+    }
+
+    fn median(&self, metric: Metric) -> Option<f64> {
+        median(self.values(metric))
+    }
+
+    /// Errors are rare: their sum says more than their median.
+    fn errors(&self) -> f64 {
+        self.values(Metric::Errors).iter().sum()
+    }
+
+    fn failures(&self) -> usize {
+        self.samples.iter().filter(|sample| sample.is_none()).count()
+    }
+
+    /// The median of the ratios to `other`, taken round by round.
+    fn over(&self, other: &Row, metric: Metric) -> Option<f64> {
+        let pairs = self.samples.iter().zip(&other.samples);
+        let ratios = pairs.filter_map(|(mine, theirs)| {
+            let (mine, theirs) = (mine.as_ref()?.get(metric)?, theirs.as_ref()?.get(metric)?);
+            (theirs > 0.0).then(|| mine / theirs)
+        });
+        median(ratios.collect())
+    }
+
+    /// How far the rounds lie apart: highest less lowest, over the median.
+    fn spread(&self, metric: Metric) -> Option<f64> {
+        let values = self.values(metric);
+        let median = median(values.clone()).filter(|median| *median > 0.0)?;
+        let highest = values.iter().copied().reduce(f64::max)?;
+        let lowest = values.iter().copied().reduce(f64::min)?;
+        Some((highest - lowest) / median)
+    }
+}
+
+fn of_subject<'a>(rows: &'a [Row], subject: &Subject) -> Option<&'a Row> {
+    rows.iter().find(|row| row.subject == *subject)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

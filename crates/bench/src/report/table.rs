@@ -1,0 +1,156 @@
+//! How does a person read it? One aligned table a workload, verdicts beneath it.
+
+use std::fmt::Write;
+
+use crate::measure::Metric;
+use crate::subject::Subject;
+use crate::workloads::Kind;
+
+use super::verdict::verdicts;
+use super::{Row, Run, of_subject};
+
+/// What stands in one column.
+#[derive(Clone, Copy)]
+enum Column {
+    Name,
+    /// A median, with so many decimals.
+    Median(&'static str, Metric, usize),
+    /// The ratio to the floor of the column before.
+    OverFloor(Metric),
+    Errors,
+    /// How far the rounds lie apart.
+    Spread(Metric),
+}
+
+use Column::*;
+
+const REQUESTS: &[Column] = &[
+    Name,
+    Median("req/s", Metric::Rate, 0),
+    OverFloor(Metric::Rate),
+    Median("p50 ms", Metric::P50Ms, 3),
+    Median("p99 ms", Metric::P99Ms, 3),
+    Errors,
+    Median("CPU us/req", Metric::CpuUs, 2),
+    OverFloor(Metric::CpuUs),
+    Spread(Metric::CpuUs),
+    Median("switches/req", Metric::Switches, 3),
+    Median("busy %", Metric::Busy, 0),
+];
+
+const MIXED: &[Column] = &[
+    Name,
+    Median("req/s", Metric::Rate, 0),
+    Median("p50 ms", Metric::P50Ms, 3),
+    Median("p99 ms", Metric::P99Ms, 3),
+    Median("alone p99 ms", Metric::AloneP99Ms, 3),
+    Median("ratio", Metric::P99OverAlone, 2),
+    Spread(Metric::P99OverAlone),
+    Errors,
+];
+
+const IDLE: &[Column] = &[
+    Name,
+    Median("connections", Metric::Connections, 0),
+    Median("bytes each", Metric::BytesEach, 0),
+    Spread(Metric::BytesEach),
+    Median("CPU ms in 5 s", Metric::IdleCpuMs, 0),
+    Errors,
+];
+
+/// All tables, and how the verdicts came out.
+pub(crate) fn tables(run: &Run) -> String {
+    let mut text = String::new();
+    let (mut met, mut lost) = (0, 0);
+    for rows in run.workloads() {
+        let Some(first) = rows.first() else { continue };
+        let columns = match first.workload.kind {
+            Kind::Requests(_) => REQUESTS,
+            Kind::Mixed { .. } => MIXED,
+            Kind::Idle => IDLE,
+        };
+        let floor = first.workload.floor.name();
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{}: {}  (floor: {floor})", first.workload.name, first.workload.title);
+        text.push_str(&aligned(&cells(columns, rows)));
+        for row in rows {
+            for verdict in verdicts(row, rows) {
+                let word = if verdict.met { "met " } else { "LOST" };
+                let _ = writeln!(text, "  {word}  {}: {}", row.subject, verdict.says);
+                if verdict.met { met += 1 } else { lost += 1 }
+            }
+        }
+        text.push('\n');
+    }
+    let (rounds, time, took) = (run.rounds, run.time, run.took.as_secs());
+    let _ = writeln!(
+        text,
+        "{rounds} rounds of {time:?} a cell, {took} s in all; targets: {met} met, {lost} lost"
+    );
+    text
+}
+
+fn cells(columns: &[Column], rows: &[Row]) -> Vec<Vec<String>> {
+    let floor = of_subject(rows, &Subject::Floor);
+    let head = columns.iter().map(|column| column.head().to_owned()).collect();
+    let body = rows.iter().map(|row| columns.iter().map(|column| column.cell(row, floor)).collect());
+    [head].into_iter().chain(body).collect()
+}
+
+impl Column {
+    fn head(self) -> &'static str {
+        match self {
+            Name => "subject",
+            Median(head, ..) => head,
+            OverFloor(_) => "x floor",
+            Errors => "errors",
+            Spread(_) => "spread",
+        }
+    }
+
+    fn cell(self, row: &Row, floor: Option<&Row>) -> String {
+        let cell = match self {
+            Name => Some(row.subject.to_string()),
+            Median(_, metric, decimals) => row.median(metric).map(|value| number(value, decimals)),
+            OverFloor(metric) => {
+                floor.and_then(|floor| row.over(floor, metric)).map(|ratio| number(ratio, 2))
+            }
+            Errors => Some(number(row.errors(), 0)),
+            Spread(metric) => row.spread(metric).map(|spread| format!("{:.0}%", spread * 100.0)),
+        };
+        cell.unwrap_or_else(|| "-".to_owned())
+    }
+}
+
+/// Thousands are set apart: 150,210.
+pub(super) fn number(value: f64, decimals: usize) -> String {
+    let plain = format!("{value:.decimals$}");
+    let digits = plain.find('.').unwrap_or(plain.len());
+    let mut text = String::new();
+    for (at, letter) in plain.char_indices() {
+        let behind = digits.saturating_sub(at);
+        if at > 0 && at < digits && behind % 3 == 0 && !text.ends_with('-') {
+            text.push(',');
+        }
+        text.push(letter);
+    }
+    text
+}
+
+/// The first column to the left, numbers to the right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> =
+        (0..columns).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (at, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match at {
+                0 => write!(text, "  {cell:<width$}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.push('\n');
+    }
+    text
+}

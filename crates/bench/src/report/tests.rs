@@ -1,0 +1,122 @@
+//! Do medians, ratios, verdicts and both outputs say what the samples say?
+
+use super::*;
+use crate::args::QuickOptions;
+use crate::workloads;
+
+fn sample(rate: f64, cpu: f64, errors: f64) -> Option<Sample> {
+    Some(Sample(vec![(Metric::Rate, rate), (Metric::CpuUs, cpu), (Metric::Errors, errors)]))
+}
+
+fn row(workload: &str, subject: &str, samples: Vec<Option<Sample>>) -> Row {
+    Row { workload: workloads::named(workload)[0], subject: subject.parse().unwrap(), samples }
+}
+
+fn run(rows: Vec<Row>) -> Run {
+    Run { rows, rounds: 2, time: Duration::from_secs(2), took: Duration::from_secs(9) }
+}
+
+/// Whether each target of the workload was met by a weft of these samples beside a fixed floor and nginx.
+fn check_verdicts(workload: &str, weft: Option<Sample>, met: &[bool]) {
+    let rows = [
+        row(workload, "floor", vec![sample(1000.0, 4.0, 0.0)]),
+        row(workload, "nginx", vec![sample(900.0, 5.0, 0.0)]),
+        row(workload, "weft", vec![weft]),
+    ];
+    let verdicts: Vec<bool> = verdict::verdicts(&rows[2], &rows).iter().map(|verdict| verdict.met).collect();
+    assert_eq!(verdicts, met);
+    assert_eq!(verdict::verdicts(&rows[0], &rows), []);
+}
+
+#[test]
+fn medians() {
+    assert_eq!(median(vec![]), None);
+    assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+    assert_eq!(median(vec![4.0, 1.0]), Some(2.5));
+}
+
+#[test]
+fn ratios_are_taken_within_rounds() {
+    // The machine slowed down threefold: the ratio of the medians would be 1.0.
+    let floor = row("close", "floor", vec![sample(1.0, 1.0, 0.0), sample(1.0, 3.0, 0.0), None]);
+    let weft =
+        row("close", "weft", vec![sample(1.0, 1.5, 1.0), sample(1.0, 4.5, 2.0), sample(1.0, 2.0, 0.0)]);
+    assert_eq!(weft.over(&floor, Metric::CpuUs), Some(1.5));
+    assert_eq!(weft.over(&floor, Metric::P50Ms), None);
+    assert_eq!(weft.spread(Metric::CpuUs), Some(1.5));
+    assert_eq!((weft.errors(), weft.failures(), floor.failures()), (3.0, 0, 1));
+}
+
+#[test]
+fn verdicts_on_rates_and_cpu() {
+    check_verdicts("keepalive", sample(1000.0, 4.2, 0.0), &[true, true, true]);
+    check_verdicts("keepalive", sample(1000.0, 4.6, 0.0), &[false, true, true]);
+    check_verdicts("keepalive", sample(1000.0, 5.1, 7.0), &[false, false, false]);
+    check_verdicts("pipelined", sample(800.0, 9.0, 0.0), &[true, true]);
+    check_verdicts("pipelined", sample(790.0, 9.0, 0.0), &[false, true]);
+    check_verdicts("close", None, &[false]);
+}
+
+#[test]
+fn verdicts_on_mixed_and_idle() {
+    let one = |metric, value| Some(Sample(vec![(metric, value)]));
+    check_verdicts("mixed", one(Metric::P99OverAlone, 1.5), &[true, true]);
+    check_verdicts("mixed", one(Metric::P99OverAlone, 1.6), &[false, true]);
+    check_verdicts("idle", one(Metric::BytesEach, 400.0), &[true, true]);
+    check_verdicts("idle", one(Metric::BytesEach, 401.0), &[false, true]);
+}
+
+#[test]
+fn without_the_other_row_there_is_no_verdict_on_it() {
+    let rows = [row("keepalive", "weft", vec![sample(1000.0, 4.0, 0.0)])];
+    assert_eq!(verdict::verdicts(&rows[0], &rows).len(), 1);
+}
+
+#[test]
+fn the_table_is_aligned_and_names_what_is_lost() {
+    let text = table::tables(&run(vec![
+        row("slow-100", "floor", vec![sample(51234.4, 12.0, 0.0), sample(51234.4, 12.0, 0.0)]),
+        row("slow-100", "weft:fibers", vec![sample(25617.2, 24.0, 3.0), None]),
+    ]));
+    let want = "\
+slow-100: 1 ms blocking handler, keep-alive, 100 connections  (floor: threads)
+  subject       req/s  x floor  p50 ms  p99 ms  errors  CPU us/req  x floor  spread  switches/req  busy %
+  floor        51,234     1.00       -       -       0       12.00     1.00      0%             -       -
+  weft:fibers  25,617     0.50       -       -       3       24.00     2.00      0%             -       -
+  LOST  weft:fibers: failed in 1 of 2 rounds
+
+2 rounds of 2s a cell, 9 s in all; targets: 0 met, 1 lost
+";
+    assert_eq!(text, want);
+}
+
+#[test]
+fn numbers() {
+    for (value, decimals, want) in [
+        (0.0, 0, "0"),
+        (999.0, 0, "999"),
+        (1000.0, 0, "1,000"),
+        (1234567.891, 1, "1,234,567.9"),
+        (-1234.0, 0, "-1,234"),
+        (-123.0, 0, "-123"),
+        (0.12345, 3, "0.123"),
+    ] {
+        assert_eq!(table::number(value, decimals), want);
+    }
+}
+
+#[test]
+fn json_holds_samples_and_medians() {
+    let rows = vec![
+        row("close", "floor", vec![sample(1000.0, 4.0, 0.0), None]),
+        row("close", "weft", vec![sample(900.0, 8.0, 0.0), sample(800.0, 8.0, 0.0)]),
+    ];
+    let text = json::document(&run(rows), &QuickOptions::default());
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let subjects = &document["workloads"][0]["subjects"];
+    assert_eq!(subjects[1]["median"]["requests_per_s"], 850.0);
+    assert_eq!(subjects[1]["cpu_over_floor"], 2.0);
+    assert_eq!(subjects[1]["verdicts"][0]["met"], false);
+    assert_eq!(subjects[0]["samples"][1], serde_json::Value::Null);
+    assert_eq!(subjects[0]["failed_rounds"], 1);
+}

@@ -1,0 +1,55 @@
+//! Did weft reach what it must?
+
+use crate::measure::Metric;
+use crate::subject::Subject;
+use crate::workloads::Target;
+
+use super::{Row, of_subject};
+
+/// One target, what was reached, and whether that is enough.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) met: bool,
+    pub(super) says: String,
+}
+
+/// The verdicts on a row of weft; none on others, nor where the row to compare with is missing.
+pub(super) fn verdicts(row: &Row, rows: &[Row]) -> Vec<Verdict> {
+    if !matches!(row.subject, Subject::Weft { .. }) {
+        return Vec::new();
+    }
+    if row.failures() > 0 {
+        let says = format!("failed in {} of {} rounds", row.failures(), row.samples.len());
+        return vec![Verdict { met: false, says }];
+    }
+    row.workload.targets.iter().filter_map(|target| judge(*target, row, rows)).collect()
+}
+
+fn judge(target: Target, row: &Row, rows: &[Row]) -> Option<Verdict> {
+    let over = |subject, metric| row.over(of_subject(rows, subject)?, metric);
+    let verdict = match target {
+        Target::NoErrors => {
+            let errors = row.errors();
+            Verdict { met: errors == 0.0, says: format!("{errors} errors") }
+        }
+        Target::CpuOverFloorMax(max) => at_most("CPU over floor", over(&Subject::Floor, Metric::CpuUs)?, max),
+        Target::CpuBelowNginx => {
+            let ratio = over(&Subject::Nginx, Metric::CpuUs)?;
+            Verdict { met: ratio < 1.0, says: format!("CPU over nginx {ratio:.2}, must be below 1") }
+        }
+        Target::RateOverFloorMin(min) => {
+            let ratio = over(&Subject::Floor, Metric::Rate)?;
+            Verdict { met: ratio >= min, says: format!("rate over floor {ratio:.2}, at least {min:.2}") }
+        }
+        Target::P99OverAloneMax(max) => at_most("p99 over p99 alone", row.median(Metric::P99OverAlone)?, max),
+        Target::BytesEachMax(max) => {
+            let bytes = row.median(Metric::BytesEach)?;
+            Verdict { met: bytes <= max, says: format!("{bytes:.0} bytes each, at most {max:.0}") }
+        }
+    };
+    Some(verdict)
+}
+
+fn at_most(what: &str, value: f64, max: f64) -> Verdict {
+    Verdict { met: value <= max, says: format!("{what} {value:.2}, at most {max:.2}") }
+}
