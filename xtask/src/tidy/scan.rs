@@ -170,7 +170,7 @@ fn split(text: &str) -> (String, String) {
     let (mut code, mut comments) = (String::new(), String::new());
     let mut rest = text;
     while !rest.is_empty() {
-        let (len, part) = token(rest, code.ends_with(is_name));
+        let (len, part) = token(rest);
         for c in rest[..len].chars() {
             let keep = |wanted| if c == '\n' || part == wanted { c } else { ' ' };
             code.push(keep(Part::Code));
@@ -181,16 +181,16 @@ fn split(text: &str) -> (String, String) {
     (code, comments)
 }
 
-/// The length and kind of what stands at the start of `rest`. `in_name`: the character before it
-/// belongs to a name, so an `r` here starts no raw string.
-fn token(rest: &str, in_name: bool) -> (usize, Part) {
+/// The length and kind of what stands at the start of `rest`.
+fn token(rest: &str) -> (usize, Part) {
     if rest.starts_with("//") {
         return (rest.find('\n').unwrap_or(rest.len()), Part::Comment);
     }
     if rest.starts_with("/*") {
         return (block_comment(rest), Part::Comment);
     }
-    if !in_name && let Some(len) = raw_string(rest) {
+    // No name can end here and a string begin: since edition 2021 such prefixes are reserved.
+    if let Some(len) = raw_string(rest) {
         return (len, Part::Literal);
     }
     match rest.as_bytes()[0] {

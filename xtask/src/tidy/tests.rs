@@ -140,17 +140,25 @@ fn panics() {
         bad(path, "fn f() {\n    a\n        .expect(\"a\")\n}\n", 4, ".expect( can panic");
     }
     bad(WIRE, "fn f() { a.unwrap() } // cannot fail:\n", 2, ".unwrap() can panic");
+    bad(WIRE, "fn f() { a.unwrap() } // cannot fail: a is Some\nfn g() { b.unwrap() }\n", 3, ".unwrap()");
+    bad(WIRE, "struct S { #[cfg(test)] x: u8 }\nfn g() { b.unwrap() }\n", 3, ".unwrap()");
     bad(WIRE, "// cannot fail: this one\nfn f() { a.unwrap() }\nfn g() { b.unwrap() }\n", 4, ".unwrap()");
 }
 
 #[test]
 fn a_module_declared_for_tests_is_test_code() {
-    let parent = |declares: &str| ("crates/wire/src/head.rs".to_owned(), format!("//! Head.\n{declares}\n"));
-    let child =
-        || ("crates/wire/src/head/samples.rs".to_owned(), "//! S.\nfn f() { a.unwrap() }\n".to_owned());
-    assert_eq!(check(&files([parent("#[cfg(all(test, loom))]\nmod samples;"), child()])), []);
-    assert_eq!(check(&files([parent("mod samples;"), child()])).len(), 1);
-    assert_eq!(check(&files([parent("#[cfg(test)]\nmod other;\nmod samples;"), child()])).len(), 1);
+    let check = |parent: &str, declares: &str, child: &str, faults: usize| {
+        let parent = (format!("crates/wire/src/{parent}"), format!("//! Parent.\n{declares}\n"));
+        let child = (format!("crates/wire/src/{child}"), "//! Child.\nfn f() { a.unwrap() }\n".to_owned());
+        assert_eq!(check(&files([parent, child])).len(), faults, "{declares}");
+    };
+    check("head.rs", "#[cfg(all(test, loom))]\nmod samples;", "head/samples.rs", 0);
+    check("head.rs", "#[cfg(test)]\npub(crate) mod samples;", "head/samples/mod.rs", 0);
+    check("head.rs", "#[cfg(test)]\nmod samples;", "head/samples/one.rs", 0);
+    check("lib.rs", "#[cfg(test)]\nmod samples;", "samples.rs", 0);
+    check("head.rs", "mod samples;", "head/samples.rs", 1);
+    check("head.rs", "#[cfg(test)]\nmod other;\nmod samples;", "head/samples.rs", 1);
+    check("head.rs", "#[cfg(test)]\nmod samples;", "samples.rs", 1);
 }
 
 #[test]
@@ -172,6 +180,7 @@ fn floors() {
         }
         knows(from, "crate::{message::Request, transport::Stream}");
     }
+    meets("message/mod", "super::conn");
     meets("conn", "crate::{message, engine::seat}");
     meets("conn/write", "super::super::server");
     knows("conn", "crate::{message, transport}");
