@@ -92,7 +92,7 @@ fn files(texts: impl IntoIterator<Item = (String, String)>) -> Vec<File> {
     let mut files: Vec<File> = scanned.collect();
     let declared: Vec<String> = files.iter().flat_map(declared_tests).collect();
     for file in &mut files {
-        let stem = file.path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let stem = file.path.trim_end_matches(".rs");
         file.test |= declared.iter().any(|module| {
             stem.strip_prefix(module.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         });
