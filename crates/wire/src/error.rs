@@ -204,3 +204,6 @@ impl Display for Misuse {
 }
 
 impl Error for Misuse {}
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,8 @@ mod head;
 mod http1;
 mod limits;
 mod state;
+#[cfg(test)]
+mod testing;
 
 pub use body::BodyEvent;
 pub use date::Date;

@@ -10,7 +10,7 @@ use crate::limits::Limits;
 /// Names that no trailer may have (RFC 9110 §6.5.1): they frame or route the message, authenticate or condition the
 /// request, or say how its content is to be read, and all of that was decided when the head was read.
 /// Sorted.
-const FORBIDDEN: &[&str] = &[
+pub(super) const FORBIDDEN: &[&str] = &[
     "accept",
     "authorization",
     "cache-control",

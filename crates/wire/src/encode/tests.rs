@@ -1,1 +1,343 @@
-//! Samples.
+//! Responses, by their exact bytes.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use super::{BodyLength, ResponseHead};
+use crate::testing::text;
+use crate::{After, Date, Head, Http1, Limits, Misuse};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+const GET_CLOSE: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+const GET_10: &str = "GET / HTTP/1.0\r\n\r\n";
+const GET_10_KEEP: &str = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n";
+const HEAD_10: &str = "HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+const CONNECT: &str = "CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n";
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n";
+const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+
+use BodyLength::{Exact, Unknown};
+
+type Fields = [(HeaderName, HeaderValue)];
+
+fn date() -> Date {
+    Date::at(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
+}
+
+fn fields(lines: &[(&'static str, &'static str)]) -> Vec<(HeaderName, HeaderValue)> {
+    let field = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+    lines.iter().map(field).collect()
+}
+
+fn after_reading(request: &str) -> Http1 {
+    let mut http = Http1::new();
+    http.read_head(request.as_bytes(), &Limits::default(), &mut Head::default()).unwrap();
+    http
+}
+
+fn head(status: u16, length: BodyLength, fields: &Fields) -> ResponseHead<'_> {
+    ResponseHead { status: StatusCode::from_u16(status).unwrap(), fields, length, ..ResponseHead::default() }
+}
+
+/// The whole response to `request`: status and `rest`, in which `@` stands for the Date field.
+#[track_caller]
+fn check(
+    request: &str,
+    (status, length, lines): (u16, BodyLength, &[(&'static str, &'static str)]),
+    body: &[&str],
+    want: &str,
+    after: After,
+) {
+    let (mut http, mut out, lines) = (after_reading(request), Vec::new(), fields(lines));
+    http.write_head(&head(status, length, &lines), &date(), &mut out).unwrap();
+    for part in body {
+        http.write_body(part.as_bytes(), &mut out).unwrap();
+    }
+    assert_eq!(http.finish(&[], &mut out), Ok(after));
+    assert_eq!(text(&out), want.replace('@', DATE));
+}
+
+/// The head is refused, nothing of it is written, and another can be.
+#[track_caller]
+fn misuse(
+    request: &str,
+    status: u16,
+    length: BodyLength,
+    lines: &[(&'static str, &'static str)],
+    want: Misuse,
+) {
+    let (mut http, mut out, lines) = (after_reading(request), Vec::new(), fields(lines));
+    assert_eq!(http.write_head(&head(status, length, &lines), &date(), &mut out), Err(want));
+    assert_eq!(text(&out), "");
+    assert_eq!(http.write_head(&ResponseHead::default(), &date(), &mut out), Ok(()));
+}
+
+#[test]
+fn rfc9112_6_2_known_length() {
+    check(GET, (200, Exact(2), &[]), &["OK"], "HTTP/1.1 200 OK\r\n@Content-Length: 2\r\n\r\nOK", After::Next);
+    check(GET, (200, Exact(0), &[]), &[], "HTTP/1.1 200 OK\r\n@Content-Length: 0\r\n\r\n", After::Next);
+    check(
+        GET,
+        (200, Exact(4), &[]),
+        &["ab", "", "cd"],
+        "HTTP/1.1 200 OK\r\n@Content-Length: 4\r\n\r\nabcd",
+        After::Next,
+    );
+    let given = [("content-length", "2"), ("x-one", "1")];
+    check(
+        GET,
+        (200, Exact(2), &given),
+        &["OK"],
+        "HTTP/1.1 200 OK\r\n@x-one: 1\r\nContent-Length: 2\r\n\r\nOK",
+        After::Next,
+    );
+}
+
+#[test]
+fn rfc9112_7_1_unknown_length() {
+    let chunked = "HTTP/1.1 200 OK\r\n@Transfer-Encoding: chunked\r\n\r\n";
+    check(GET, (200, Unknown, &[]), &[], &format!("{chunked}0\r\n\r\n"), After::Next);
+    check(
+        GET,
+        (200, Unknown, &[]),
+        &["hello", "", " you"],
+        &format!("{chunked}5\r\nhello\r\n4\r\n you\r\n0\r\n\r\n"),
+        After::Next,
+    );
+    let long = "a".repeat(0x1234);
+    check(GET, (200, Unknown, &[]), &[&long], &format!("{chunked}1234\r\n{long}\r\n0\r\n\r\n"), After::Next);
+    check(GET_10, (200, Unknown, &[]), &["a", "b"], "HTTP/1.1 200 OK\r\n@\r\nab", After::Close);
+    check(GET_10_KEEP, (200, Unknown, &[]), &["a"], "HTTP/1.1 200 OK\r\n@\r\na", After::Close);
+    let declared = [("content-length", "2")];
+    check(
+        GET,
+        (200, Unknown, &declared),
+        &["a", "b"],
+        "HTTP/1.1 200 OK\r\n@Content-Length: 2\r\n\r\nab",
+        After::Next,
+    );
+    check(
+        GET_10_KEEP,
+        (200, Unknown, &declared),
+        &["ab"],
+        "HTTP/1.1 200 OK\r\n@Content-Length: 2\r\nConnection: keep-alive\r\n\r\nab",
+        After::Next,
+    );
+}
+
+#[test]
+fn rfc9110_9_3_2_head() {
+    check(
+        HEAD,
+        (200, Exact(5), &[]),
+        &["hello"],
+        "HTTP/1.1 200 OK\r\n@Content-Length: 5\r\n\r\n",
+        After::Next,
+    );
+    check(HEAD, (200, Exact(5), &[]), &[], "HTTP/1.1 200 OK\r\n@Content-Length: 5\r\n\r\n", After::Next);
+    check(
+        HEAD,
+        (200, Exact(0), &[("content-length", "5")]),
+        &[],
+        "HTTP/1.1 200 OK\r\n@Content-Length: 5\r\n\r\n",
+        After::Next,
+    );
+    check(HEAD, (200, Unknown, &[]), &["hello"], "HTTP/1.1 200 OK\r\n@\r\n", After::Next);
+    check(
+        HEAD_10,
+        (200, Unknown, &[]),
+        &["hello"],
+        "HTTP/1.1 200 OK\r\n@Connection: keep-alive\r\n\r\n",
+        After::Next,
+    );
+}
+
+#[test]
+fn rfc9110_15_statuses_without_a_body() {
+    check(GET, (204, Exact(0), &[]), &[], "HTTP/1.1 204 No Content\r\n@\r\n", After::Next);
+    check(GET, (204, Unknown, &[]), &["swallowed"], "HTTP/1.1 204 No Content\r\n@\r\n", After::Next);
+    check(GET_10, (204, Unknown, &[]), &[], "HTTP/1.1 204 No Content\r\n@\r\n", After::Close);
+    check(
+        GET,
+        (205, Exact(3), &[]),
+        &["abc"],
+        "HTTP/1.1 205 Reset Content\r\n@Content-Length: 0\r\n\r\n",
+        After::Next,
+    );
+    check(GET, (304, Exact(0), &[]), &[], "HTTP/1.1 304 Not Modified\r\n@\r\n", After::Next);
+    check(
+        GET,
+        (304, Exact(7), &[]),
+        &["swallow"],
+        "HTTP/1.1 304 Not Modified\r\n@Content-Length: 7\r\n\r\n",
+        After::Next,
+    );
+    check(
+        GET,
+        (304, Exact(0), &[("content-length", "7")]),
+        &[],
+        "HTTP/1.1 304 Not Modified\r\n@Content-Length: 7\r\n\r\n",
+        After::Next,
+    );
+    check(GET, (304, Unknown, &[]), &[], "HTTP/1.1 304 Not Modified\r\n@\r\n", After::Next);
+}
+
+#[test]
+fn rfc9112_4_reason_phrases() {
+    check(
+        GET,
+        (404, Exact(0), &[]),
+        &[],
+        "HTTP/1.1 404 Not Found\r\n@Content-Length: 0\r\n\r\n",
+        After::Next,
+    );
+    check(
+        GET,
+        (418, Exact(0), &[]),
+        &[],
+        "HTTP/1.1 418 I'm a teapot\r\n@Content-Length: 0\r\n\r\n",
+        After::Next,
+    );
+    check(GET, (599, Exact(0), &[]), &[], "HTTP/1.1 599 \r\n@Content-Length: 0\r\n\r\n", After::Next);
+}
+
+#[test]
+fn rfc9112_9_3_one_connection_field() {
+    let length = "Content-Length: 0\r\n";
+    check(
+        GET_CLOSE,
+        (200, Exact(0), &[]),
+        &[],
+        &format!("HTTP/1.1 200 OK\r\n@{length}Connection: close\r\n\r\n"),
+        After::Close,
+    );
+    check(GET_10, (200, Exact(0), &[]), &[], &format!("HTTP/1.1 200 OK\r\n@{length}\r\n"), After::Close);
+    check(
+        GET_10_KEEP,
+        (200, Exact(0), &[]),
+        &[],
+        &format!("HTTP/1.1 200 OK\r\n@{length}Connection: keep-alive\r\n\r\n"),
+        After::Next,
+    );
+    let given = |value| [("connection", value)];
+    check(
+        GET,
+        (200, Exact(0), &given("close")),
+        &[],
+        &format!("HTTP/1.1 200 OK\r\n@{length}Connection: close\r\n\r\n"),
+        After::Close,
+    );
+    check(
+        GET_10_KEEP,
+        (200, Exact(0), &given("Close")),
+        &[],
+        &format!("HTTP/1.1 200 OK\r\n@{length}\r\n"),
+        After::Close,
+    );
+    check(
+        GET,
+        (200, Exact(0), &given("keep-alive")),
+        &[],
+        &format!("HTTP/1.1 200 OK\r\n@{length}\r\n"),
+        After::Next,
+    );
+    check(
+        GET_CLOSE,
+        (200, Exact(0), &given("keep-alive")),
+        &[],
+        &format!("HTTP/1.1 200 OK\r\n@{length}Connection: close\r\n\r\n"),
+        After::Close,
+    );
+    check(
+        GET,
+        (426, Exact(0), &[("upgrade", "b"), ("connection", "Upgrade"), ("connection", "x , close")]),
+        &[],
+        &format!(
+            "HTTP/1.1 426 Upgrade Required\r\n@upgrade: b\r\n{length}Connection: Upgrade, x, close\r\n\r\n"
+        ),
+        After::Close,
+    );
+}
+
+#[test]
+fn rfc9110_15_2_2_switching_protocols() {
+    check(
+        UPGRADE,
+        (101, Exact(0), &[("upgrade", "chat")]),
+        &[],
+        "HTTP/1.1 101 Switching Protocols\r\n@upgrade: chat\r\nConnection: upgrade\r\n\r\n",
+        After::Close,
+    );
+    check(
+        UPGRADE,
+        (101, Unknown, &[("connection", "Upgrade, x")]),
+        &[],
+        "HTTP/1.1 101 Switching Protocols\r\n@Connection: x, upgrade\r\n\r\n",
+        After::Close,
+    );
+    misuse(GET, 101, Exact(0), &[], Misuse::UpgradeNotPossible);
+}
+
+#[test]
+fn rfc9110_9_3_6_connect() {
+    check(CONNECT, (200, Exact(0), &[]), &[], "HTTP/1.1 200 OK\r\n@\r\n", After::Close);
+    check(
+        CONNECT,
+        (403, Exact(0), &[]),
+        &[],
+        "HTTP/1.1 403 Forbidden\r\n@Content-Length: 0\r\n\r\n",
+        After::Next,
+    );
+    misuse(CONNECT, 200, Exact(0), &[("content-length", "0")], Misuse::ContentLengthForbidden);
+}
+
+#[test]
+fn rfc9110_6_6_1_date_and_content_type_are_said_once() {
+    let (plain, mut out) = (HeaderValue::from_static("text/plain"), Vec::new());
+    let response = ResponseHead { content_type: Some(&plain), ..ResponseHead::default() };
+    after_reading(GET).write_head(&response, &date(), &mut out).unwrap();
+    assert_eq!(
+        text(&out),
+        format!("HTTP/1.1 200 OK\r\n{DATE}Content-Type: text/plain\r\nContent-Length: 0\r\n\r\n")
+    );
+    out.clear();
+    let lines = fields(&[("date", "today"), ("content-type", "text/html")]);
+    let response = ResponseHead { fields: &lines, ..response };
+    after_reading(GET).write_head(&response, &date(), &mut out).unwrap();
+    assert_eq!(
+        text(&out),
+        "HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: text/html\r\nContent-Length: 0\r\n\r\n"
+    );
+}
+
+#[test]
+fn heads_that_are_refused() {
+    misuse(GET, 200, Exact(1), &[("content-length", "2")], Misuse::ContentLengthInvalid);
+    misuse(GET, 200, Exact(1), &[("content-length", "+1")], Misuse::ContentLengthInvalid);
+    misuse(
+        GET,
+        200,
+        Exact(1),
+        &[("content-length", "1"), ("content-length", "1")],
+        Misuse::ContentLengthInvalid,
+    );
+    misuse(HEAD, 200, Exact(1), &[("content-length", "2")], Misuse::ContentLengthInvalid);
+    misuse(GET, 204, Exact(0), &[("content-length", "0")], Misuse::ContentLengthForbidden);
+    misuse(GET, 200, Unknown, &[("transfer-encoding", "chunked")], Misuse::TransferEncodingGiven);
+    misuse(GET, 200, Exact(0), &[("connection", "a b")], Misuse::ConnectionInvalid);
+    for status in [100, 102, 103, 199] {
+        misuse(GET, status, Exact(0), &[], Misuse::StatusNotAllowed);
+    }
+}
+
+#[test]
+fn a_response_to_no_request_closes() {
+    let mut out = Vec::new();
+    Http1::new().write_head(&head(408, Exact(0), &[]), &date(), &mut out).unwrap();
+    assert_eq!(
+        text(&out),
+        format!("HTTP/1.1 408 Request Timeout\r\n{DATE}Content-Length: 0\r\nConnection: close\r\n\r\n")
+    );
+}
