@@ -108,6 +108,7 @@ fn floor(parser: &mut Parser) -> Result<Command> {
         close: false,
         pipelined: false,
         sleep: Duration::ZERO,
+        spawn: false,
         answer_bytes: 130,
     };
     while let Some(arg) = parser.next()? {
@@ -117,6 +118,7 @@ fn floor(parser: &mut Parser) -> Result<Command> {
             Arg::Long("close") => options.close = true,
             Arg::Long("pipelined") => options.pipelined = true,
             Arg::Long("sleep-ms") => options.sleep = Duration::from_millis(parser.value()?.parse()?),
+            Arg::Long("spawn") => options.spawn = true,
             Arg::Long("answer-bytes") => options.answer_bytes = parser.value()?.parse()?,
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::FLOOR)),
             _ => return Err(arg.unexpected().into()),

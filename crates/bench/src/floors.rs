@@ -19,7 +19,7 @@ use crate::procs::limits;
 pub(crate) enum Floor {
     /// One thread, one edge-triggered epoll: the floor of everything that never blocks.
     Epoll,
-    /// A thread per connection: the floor of handlers that block.
+    /// As many blocking threads as there are connections: the floor of handlers that block.
     Threads,
 }
 
@@ -43,6 +43,8 @@ pub(crate) struct FloorOptions {
     pub(crate) pipelined: bool,
     /// Sleep before the answer to `GET /slow` (threads only).
     pub(crate) sleep: Duration,
+    /// Start a thread for each connection instead of keeping them (threads only).
+    pub(crate) spawn: bool,
     /// Length of the answer, head and body.
     pub(crate) answer_bytes: usize,
 }
@@ -55,7 +57,7 @@ pub(crate) fn run(options: &FloorOptions) -> Result<()> {
     let answer = canned_answer(options)?;
     match options.floor {
         Floor::Epoll => Ok(epoll::serve(&listener, options, &answer)?),
-        Floor::Threads => threads::serve(&listener, options, answer),
+        Floor::Threads => threads::serve(&listener, options, &answer),
     }
 }
 
@@ -76,16 +78,11 @@ fn listen(options: &FloorOptions) -> rustix::io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// A whole answer of exactly `answer_bytes`: the field names of a real one, the rest as body.
+/// A whole answer of exactly `answer_bytes`: what a client needs to find its end, the rest as body.
 fn canned_answer(options: &FloorOptions) -> Result<Vec<u8>> {
     let close = if options.close { "connection: close\r\n" } else { "" };
-    let head = |body: usize| {
-        format!(
-            "HTTP/1.1 200 OK\r\n{close}content-type: text/plain\r\ncontent-length: {body}\r\n\
-             date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n"
-        )
-    };
-    // The length of the body has as many digits as it has: the first body that fills up wins.
+    let head = |body: usize| format!("HTTP/1.1 200 OK\r\n{close}content-length: {body}\r\n\r\n");
+    // How long the head is depends on the digits of the body's length: take the longest body that fits.
     let body = (0..options.answer_bytes).rev().find(|body| head(*body).len() + body <= options.answer_bytes);
     let Some(body) = body else {
         let least = head(0).len();

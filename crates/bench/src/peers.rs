@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::args::QuickOptions;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::load::idle;
 use crate::procs::pin::Cores;
 use crate::procs::scratch::Scratch;
 use crate::procs::server::{Ports, Server};
 use crate::subject::Subject;
-use crate::workloads::{HEALTH, Kind, Workload};
+use crate::workloads::{self, HEALTH, Kind, Workload};
 
 /// What all servers of one run share.
 #[derive(Debug)]
@@ -68,6 +68,11 @@ impl Peers {
         let port = self.ports.next()?;
         let command = match subject {
             Subject::Floor => self.floor(workload, port),
+            Subject::FloorSpawn => {
+                let mut command = self.floor(workload, port);
+                command.arg("--spawn");
+                command
+            }
             Subject::Nginx => nginx::command(port, self.scratch.path(), self.files_max)?,
             Subject::Weft { engine } => {
                 weft::command(&self.weft, port, engine.as_ref().or(self.engine.as_ref()))
@@ -93,8 +98,12 @@ impl Peers {
     fn match_answers(&mut self) -> Result<()> {
         let weft = self.subjects.iter().find(|subject| matches!(subject, Subject::Weft { .. })).cloned();
         if let Some(weft) = weft {
-            let server = self.start(&weft, &crate::workloads::ALL[0])?;
-            (_, self.answer_bytes) = idle::probe(server.port, &HEALTH)?;
+            let server = self.start(&weft, &workloads::ALL[0])?;
+            let (status, answer_bytes) = idle::probe(server.port, &HEALTH)?;
+            if status != 200 {
+                return Err(Failure::Run(format!("{weft}: {} answers {status}", HEALTH.path)));
+            }
+            self.answer_bytes = answer_bytes;
         }
         Ok(())
     }

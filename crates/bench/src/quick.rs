@@ -1,10 +1,12 @@
 //! In what order is everything measured? Round by round, workload by workload, subject by subject, so that
 //! what is compared lies close together in time.
 
+use std::io::{self, Write};
 use std::time::Instant;
 
 use crate::args::{LoadKind, QuickOptions};
 use crate::failure::{Failure, Result};
+use crate::floors::Floor;
 use crate::interrupt;
 use crate::measure::{Metric, Sample, measure};
 use crate::peers::Peers;
@@ -31,8 +33,7 @@ pub(crate) fn run(options: &QuickOptions) -> Result<()> {
     }
     let run = Run { rows, rounds: options.rounds, time: options.time, took: start.elapsed() };
     let text = if options.json { report::json::document(&run, options) } else { report::table::tables(&run) };
-    print!("{text}");
-    Ok(())
+    Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
 fn check_idle(options: &QuickOptions, files_max: u64) -> Result<()> {
@@ -52,7 +53,11 @@ fn takes_part(options: &QuickOptions, subject: &Subject, workload: &Workload) ->
     if options.load == LoadKind::Wrk && own_load_only {
         return false;
     }
-    *subject != Subject::Nginx || workload.nginx
+    match subject {
+        Subject::Nginx => workload.nginx,
+        Subject::FloorSpawn => workload.floor == Floor::Threads,
+        Subject::Floor | Subject::Weft { .. } => true,
+    }
 }
 
 fn empty_rows(options: &QuickOptions, subjects: &[Subject]) -> Vec<Row> {

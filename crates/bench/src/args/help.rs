@@ -22,7 +22,8 @@ Options:
   --seconds S            measured time of each cell, after a short warm-up [2]
   --only A,B,..          workloads: keepalive, close, pipelined, slow-100, slow-400,
                          slow-close-100, slow-close-400 (slow: all four), mixed, idle [all]
-  --subjects A,B,..      floor, nginx, weft, weft:ENGINE [floor,nginx,weft]
+  --subjects A,B,..      floor, floor:spawn, nginx, weft, weft:ENGINE [floor,nginx,weft]
+                         (floor:spawn: a new thread for each connection, where handlers block)
   --engine ENGINE        engine of the plain subject weft [its own default]
   --weft PATH            measure this binary instead of building weftwork-cli
   --cores SERVER,LOAD    cores to pin to [0,1]
@@ -46,6 +47,7 @@ Options:
   --pipelined        epoll: count heads, and answer all that came with one write;
                      without it one answer for each read
   --sleep-ms MS      threads: sleep before the answer to GET /slow.. [0]
+  --spawn            threads: a new thread for each connection, instead of 512 that accept
   --answer-bytes N   length of the answer, head and body [130]
   -h, --help         this text
 ";

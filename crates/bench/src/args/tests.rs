@@ -48,12 +48,19 @@ fn quick_choices() {
 
 #[test]
 fn floors() {
-    match parse_words("floor threads --port 9 --close --sleep-ms 1 --answer-bytes 200") {
+    match parse_words("floor threads --port 9 --close --sleep-ms 1 --spawn --answer-bytes 200") {
         Ok(Command::Floor(options)) => {
             let sleep = Duration::from_millis(1);
             let floor = Floor::Threads;
-            let want =
-                FloorOptions { floor, port: 9, close: true, pipelined: false, sleep, answer_bytes: 200 };
+            let want = FloorOptions {
+                floor,
+                port: 9,
+                close: true,
+                pipelined: false,
+                sleep,
+                spawn: true,
+                answer_bytes: 200,
+            };
             assert_eq!(options, want);
         }
         other => panic!("{other:?}"),

@@ -1,4 +1,5 @@
-//! What does a blocking handler cost at least? A thread per connection that reads, sleeps and writes.
+//! What does a blocking handler cost at least? Threads that read, sleep and write, each with a connection of
+//! its own; kept between connections, or started for each.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,7 +18,37 @@ const STACK_BYTES: usize = 64 * 1024;
 /// Pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-pub(super) fn serve(listener: &OwnedFd, options: &FloorOptions, answer: Vec<u8>) -> Result<()> {
+/// As many connections as are served at once without `--spawn`; the most threads that weft keeps, too.
+const THREADS: usize = 512;
+
+pub(super) fn serve(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> Result<()> {
+    if options.spawn {
+        spawn_for_each(listener, options, answer)
+    } else {
+        accept_in_each(listener, options, answer)
+    }
+}
+
+/// Every thread accepts for itself, again and again: no thread is started while it counts. That doubles the
+/// rate of short connections beside [`spawn_for_each`], and costs the long ones nothing.
+fn accept_in_each(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> Result<()> {
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let serve_on = || {
+                loop {
+                    match net::accept_with(listener, SocketFlags::CLOEXEC) {
+                        Ok(socket) => answer_all(&socket, answer, options.close, options.sleep),
+                        Err(_) => thread::sleep(ACCEPT_PAUSE),
+                    }
+                }
+            };
+            thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, serve_on)?;
+        }
+        Ok(())
+    })
+}
+
+fn spawn_for_each(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> Result<()> {
     let answer: Arc<[u8]> = answer.into();
     let (close, sleep) = (options.close, options.sleep);
     loop {

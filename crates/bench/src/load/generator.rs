@@ -31,6 +31,7 @@ pub(crate) struct Generator {
     askings: Vec<Asking>,
     connections: Vec<Connection>,
     input: Vec<u8>,
+    timeout: Duration,
 }
 
 impl Generator {
@@ -42,6 +43,7 @@ impl Generator {
             askings: Vec::new(),
             connections: Vec::new(),
             input: vec![0; READ_BYTES],
+            timeout: TIMEOUT,
         };
         let now = Instant::now();
         for (at, group) in groups.iter().enumerate() {
@@ -116,7 +118,7 @@ impl Generator {
     fn sweep(&mut self, now: Instant) {
         for at in 0..self.connections.len() {
             let connection = &self.connections[at];
-            let late = now.saturating_duration_since(connection.since()) > TIMEOUT;
+            let late = now.saturating_duration_since(connection.since()) > self.timeout;
             if connection.is_open() && late {
                 self.askings[connection.group].tally.timeouts += 1;
             }
@@ -126,3 +128,6 @@ impl Generator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
