@@ -1,1 +1,64 @@
-//! x
+//! Weftwork: an HTTP/1.1 server for plain blocking handlers.
+//!
+//! A handler is an ordinary function from a request to a response. It may wait for a database, a file, or
+//! another server. The default engine is an event loop while handlers are quick, and moves its loop to
+//! another thread the moment one blocks, so that nobody else waits.
+//!
+//! ```no_run
+//! use weftwork::prelude::*;
+//!
+//! fn hello(req: &mut Request) -> String {
+//!     format!("hello, {}\n", req.query_value("name").unwrap_or_else(|| "world".into()))
+//! }
+//!
+//! fn main() -> weftwork::Result<()> {
+//!     Server::bind("127.0.0.1:8080")?.run(hello)
+//! }
+//! ```
+//!
+//! # The rooms
+//!
+//! | floor | module | what it is |
+//! |---|---|---|
+//! | 4 | [`Server`], [`Running`] | bind, start, stop |
+//! | 3 | [`Engine`] | how connections meet threads |
+//! | 2 | (private) `conn` | joins a socket and the protocol |
+//! | 1 | [`Request`], [`Response`], [`Handler`] | what a handler sees |
+//! | 0 | the crate `weftwork-wire` | HTTP/1.1 as values |
+//!
+//! Every limit and deadline is in [`Settings`], with its default and its reason.
+
+mod conn;
+mod engine;
+mod error;
+mod message;
+mod server;
+mod settings;
+mod shutdown;
+mod transport;
+
+pub use bytes::Bytes;
+pub use http;
+
+pub use engine::{Engine, UnknownEngine};
+pub use error::{Blame, Error, Result};
+#[cfg(feature = "json")]
+pub use message::json;
+pub use message::{
+    Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, blocks, html, text,
+};
+pub use server::{Address, Running, Server};
+pub use settings::{Bytes as ByteCount, Setting, Settings, Source};
+pub use shutdown::Report;
+pub use transport::counters::Counts;
+pub use weftwork_wire::Fault;
+
+/// What most programs use.
+pub mod prelude {
+    #[cfg(feature = "json")]
+    pub use crate::json;
+    pub use crate::{
+        Engine, Handler, IntoResponse, Request, Response, Result, Running, Server, Settings, blocks, html, text,
+    };
+    pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+}

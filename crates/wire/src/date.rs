@@ -14,8 +14,8 @@ const LAST_SECOND: u64 = 253_402_300_799;
 pub struct Date([u8; DATE_BYTES]);
 
 impl Date {
-    /// The date of `time`, in whole seconds. A time before 1970 or after 9999, which has no such date, becomes
-    /// the nearest one that has.
+    /// The date of `time`, in whole seconds. A time before 1970 or after 9999, which has no such date,
+    /// becomes the nearest one that has.
     pub fn at(time: SystemTime) -> Date {
         let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND));

@@ -1,6 +1,7 @@
 //! Which bytes say this response?
 //!
-//! [`plan`] decides, and may refuse; the writing after it cannot fail, so a refused head leaves no bytes behind.
+//! [`plan`] decides, and may refuse; the writing after it cannot fail, so a refused head leaves no bytes
+//! behind.
 
 mod plan;
 mod status;
@@ -30,8 +31,9 @@ pub struct ResponseHead<'a> {
     pub status: StatusCode,
     /// The Content-Type, unless `fields` has one.
     pub content_type: Option<&'a HeaderValue>,
-    /// All other fields, written in this order. Date replaces the codec's. Of Connection, `close` and tokens such as
-    /// `upgrade` are heeded. Content-Length must be the length of the body. Transfer-Encoding is refused.
+    /// All other fields, written in this order. Date replaces the codec's. Of Connection, `close` and tokens
+    /// such as `upgrade` are heeded. Content-Length must be the length of the body. Transfer-Encoding is
+    /// refused.
     pub fields: &'a [(HeaderName, HeaderValue)],
     /// The length of the body.
     pub length: BodyLength,
@@ -85,7 +87,8 @@ impl Persistence {
     }
 }
 
-/// Bytes that a head takes beside its fields, at most: status line, Date, Content-Length, Connection, and slack.
+/// Bytes that a head takes beside its fields, at most: status line, Date, Content-Length, Connection, and
+/// slack.
 const OWN_BYTES: usize = 192;
 
 pub(crate) fn write_head(
@@ -122,8 +125,8 @@ pub(crate) fn write_head(
     out.extend_from_slice(b"\r\n");
 }
 
-/// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are what
-/// clients have been seen to trip over.
+/// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are
+/// what clients have been seen to trip over.
 fn write_connection(
     fields: &[(HeaderName, HeaderValue)],
     is_given: bool,

@@ -144,8 +144,8 @@ impl Display for Fault {
 
 impl Error for Fault {}
 
-/// What our own side did wrong. Nothing was written by the call that says so, and the connection is still in step
-/// with its peer, or will be closed.
+/// What our own side did wrong. Nothing was written by the call that says so, and the connection is still in
+/// step with its peer, or will be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Misuse {
@@ -158,8 +158,8 @@ pub enum Misuse {
     },
     /// More body bytes than the head declared. None of this call's bytes was written.
     TooManyBytes,
-    /// The body ended before all bytes that the head declared. The connection has to be closed at once: only so
-    /// does the client learn of it (RFC 9112 §8).
+    /// The body ended before all bytes that the head declared. The connection has to be closed at once: only
+    /// so does the client learn of it (RFC 9112 §8).
     TooFewBytes,
     /// A given Content-Length is not decimal, is given twice, or is not the length of the body.
     ContentLengthInvalid,

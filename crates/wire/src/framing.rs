@@ -129,8 +129,8 @@ impl Seen {
         Ok(())
     }
 
-    /// No element may be empty and none may have parameters: chunked defines none (RFC 9112 §7.1), and what else
-    /// hides in this field is not worth a guess.
+    /// No element may be empty and none may have parameters: chunked defines none (RFC 9112 §7.1), and what
+    /// else hides in this field is not worth a guess.
     fn note_transfer_encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
         let codings = self.transfer_encoding.get_or_insert_default();
         for coding in elements(value) {

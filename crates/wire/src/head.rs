@@ -1,7 +1,7 @@
 //! What does a request's head say?
 //!
-//! Three steps, each in its own file: [`scan`] finds where the head ends, [`parse`] splits it into its parts and
-//! checks them, and `framing.rs` reads from its fields how the rest of the message is delimited.
+//! Three steps, each in its own file: [`scan`] finds where the head ends, [`parse`] splits it into its parts
+//! and checks them, and `framing.rs` reads from its fields how the rest of the message is delimited.
 
 mod parse;
 mod scan;
@@ -29,8 +29,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// The bytes of this range. `bytes` must be those that the head was read from; with shorter ones it panics,
-    /// as indexing does.
+    /// The bytes of this range. `bytes` must be those that the head was read from; with shorter ones it
+    /// panics, as indexing does.
     pub fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..][..self.len as usize]
     }
@@ -55,21 +55,21 @@ pub struct Field {
     pub value: Span,
 }
 
-/// A parsed head. Reused from request to request: `fields` keeps its capacity. After a fault its content means
-/// nothing.
+/// A parsed head. Reused from request to request: `fields` keeps its capacity. After a fault its content
+/// means nothing.
 #[derive(Debug, Default)]
 pub struct Head {
     /// The method; any token, known or not (RFC 9110 §9.1).
     pub method: Method,
     /// The target, in one of its four forms (RFC 9112 §3.2).
     pub target: Span,
-    /// Path of the target, without its query. `/` for an absolute target without a path (RFC 9110 §4.2.3), `*` for
-    /// that of OPTIONS, empty for that of CONNECT.
+    /// Path of the target, without its query. `/` for an absolute target without a path (RFC 9110 §4.2.3),
+    /// `*` for that of OPTIONS, empty for that of CONNECT.
     pub path: Span,
     /// After the `?`, without it; None when there is no `?`.
     pub query: Option<Span>,
-    /// Host and port: of the target if it has them, else of the Host field (RFC 9112 §3.3). None when that is empty,
-    /// or missing in HTTP/1.0.
+    /// Host and port: of the target if it has them, else of the Host field (RFC 9112 §3.3). None when that is
+    /// empty, or missing in HTTP/1.0.
     pub authority: Option<Span>,
     /// The version.
     pub version: Version,
@@ -97,8 +97,9 @@ pub enum HeadEvent {
     Head(usize),
 }
 
-/// Where the request line starts: after one empty line, which RFC 9112 §2.2 wants ignored. None: too few bytes to
-/// tell. What cannot start a request is refused here, at its first byte, before anything waits for more of it.
+/// Where the request line starts: after one empty line, which RFC 9112 §2.2 wants ignored. None: too few
+/// bytes to tell. What cannot start a request is refused here, at its first byte, before anything waits for
+/// more of it.
 pub(crate) fn start(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     let start = match bytes {
         [b'\r', b'\n', ..] => 2,

@@ -12,8 +12,8 @@ use crate::state::{After, KeepAlive, ReadEvent, Reading, WriteEvent, Writing, af
 
 /// One connection's protocol, server side. It holds no bytes of the connection but trailers.
 ///
-/// Reading and writing are independent: a response may be written before, while or after the request's body is
-/// read. The order within each is checked: see [`Misuse::OutOfTurn`].
+/// Reading and writing are independent: a response may be written before, while or after the request's body
+/// is read. The order within each is checked: see [`Misuse::OutOfTurn`].
 #[derive(Debug, Default)]
 pub struct Http1 {
     scan: Scan,
@@ -48,13 +48,13 @@ impl Http1 {
 
     /// Reads the next request's head.
     ///
-    /// `bytes`: all that the connection has and nobody used, from the request's first byte on. The same bytes come
-    /// again, longer, after [`HeadEvent::NeedMore`]; those that were looked at are not looked at again. While a request
-    /// is in progress the answer is `NeedMore`, whatever the bytes: the peer's turn is over.
+    /// `bytes`: all that the connection has and nobody used, from the request's first byte on. The same bytes
+    /// come again, longer, after [`HeadEvent::NeedMore`]; those that were looked at are not looked at again.
+    /// While a request is in progress the answer is `NeedMore`, whatever the bytes: the peer's turn is over.
     ///
     /// # Errors
-    /// The rule of RFC 9112 §2 to §6 that the head breaks. A fault poisons the connection: it comes again from every
-    /// later call, and the next response closes.
+    /// The rule of RFC 9112 §2 to §6 that the head breaks. A fault poisons the connection: it comes again
+    /// from every later call, and the next response closes.
     pub fn read_head(&mut self, bytes: &[u8], limits: &Limits, head: &mut Head) -> Result<HeadEvent, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -97,8 +97,8 @@ impl Http1 {
 
     /// Reads the body of the request in progress. Returns how many bytes were used and what they were.
     ///
-    /// `bytes`: what follows the head and what earlier calls used. Nothing is used past the body's end, and without a
-    /// request in progress the answer is [`BodyEvent::End`].
+    /// `bytes`: what follows the head and what earlier calls used. Nothing is used past the body's end, and
+    /// without a request in progress the answer is [`BodyEvent::End`].
     ///
     /// # Errors
     /// The rule of RFC 9112 §7.1 that the body breaks, or the connection's earlier fault. See
@@ -133,8 +133,8 @@ impl Http1 {
         }
     }
 
-    /// Trailer fields of the body that has ended. They are apart from the head's fields, and stay so: a trailer must
-    /// not pass for a field of the head (RFC 9110 §6.5.1).
+    /// Trailer fields of the body that has ended. They are apart from the head's fields, and stay so: a
+    /// trailer must not pass for a field of the head (RFC 9110 §6.5.1).
     pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
         self.body.trailers()
     }
@@ -144,11 +144,12 @@ impl Http1 {
         self.request.expects_continue && self.reading == Reading::Body && self.writing == Writing::Head
     }
 
-    /// Appends an interim response: 100, 102 or 103. Nothing is written to an HTTP/1.0 client (RFC 9110 §15.2).
+    /// Appends an interim response: 100, 102 or 103. Nothing is written to an HTTP/1.0 client (RFC 9110
+    /// §15.2).
     ///
     /// # Errors
-    /// [`Misuse::StatusNotAllowed`] for other statuses; [`Misuse::InterimWithoutRequest`] without a request in
-    /// progress; fields that frame a message; out of turn, once the final head is written.
+    /// [`Misuse::StatusNotAllowed`] for other statuses; [`Misuse::InterimWithoutRequest`] without a request
+    /// in progress; fields that frame a message; out of turn, once the final head is written.
     pub fn write_interim(
         &mut self,
         status: StatusCode,
@@ -168,8 +169,8 @@ impl Http1 {
         Ok(())
     }
 
-    /// Appends the head of the final response. Before a request's head is read, or after a fault, it is a response that
-    /// closes: that is how a client is told of a timeout or of its fault.
+    /// Appends the head of the final response. Before a request's head is read, or after a fault, it is a
+    /// response that closes: that is how a client is told of a timeout or of its fault.
     ///
     /// # Errors
     /// What the head gets wrong; nothing is written then, and another head may be tried.
@@ -181,8 +182,8 @@ impl Http1 {
     ) -> Result<(), Misuse> {
         let writing = self.writing.next(WriteEvent::Head)?;
         let plan = encode::plan(head, self.encoder_view())?;
-        // RFC 9110 §10.1.1: without the 100 it waits for, the client may send the body or the next request; nobody can
-        // tell which, so nobody reads on.
+        // RFC 9110 §10.1.1: without the 100 it waits for, the client may send the body or the next request;
+        // nobody can tell which, so nobody reads on.
         let is_in_step = !self.wants_continue() && matches!(self.reading, Reading::Body | Reading::Whole);
         self.keep_alive.and(is_in_step && !head.close && !plan.close);
         encode::write_head(head, &plan, self.persistence(plan.takeover), date, out);
@@ -210,8 +211,8 @@ impl Http1 {
         }
     }
 
-    /// False for HEAD, 204, 304: the head said all, [`write_body`](Http1::write_body) swallows what it is given. Before the
-    /// head is written it can be false for HEAD only.
+    /// False for HEAD, 204, 304: the head said all, [`write_body`](Http1::write_body) swallows what it is
+    /// given. Before the head is written it can be false for HEAD only.
     pub fn sends_body(&self) -> bool {
         match self.writing {
             Writing::Head => !self.request.is_head,
@@ -222,8 +223,8 @@ impl Http1 {
     /// Appends `data` with its framing. An empty slice writes nothing.
     ///
     /// # Errors
-    /// [`Misuse::TooManyBytes`] if the head declared fewer; none of `data` is written then. Out of turn before the head
-    /// and after the end.
+    /// [`Misuse::TooManyBytes`] if the head declared fewer; none of `data` is written then. Out of turn
+    /// before the head and after the end.
     pub fn write_body(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Misuse> {
         self.writing = self.writing.next(WriteEvent::Body)?;
         match self.delimiter {
@@ -242,7 +243,8 @@ impl Http1 {
     /// `bytes` of an Exact body were (or will be) sent past `out`.
     ///
     /// # Errors
-    /// [`Misuse::TooManyBytes`] if the head declared fewer; [`Misuse::BypassWithoutLength`] if it declared no length.
+    /// [`Misuse::TooManyBytes`] if the head declared fewer; [`Misuse::BypassWithoutLength`] if it declared no
+    /// length.
     pub fn body_bypassed(&mut self, bytes: u64) -> Result<(), Misuse> {
         self.writing = self.writing.next(WriteEvent::Body)?;
         match self.delimiter {
@@ -261,12 +263,13 @@ impl Http1 {
         left.checked_sub(bytes).ok_or(Misuse::TooManyBytes)
     }
 
-    /// The body is whole: appends the last chunk and trailers, or checks that all declared bytes were written. Trailers
-    /// are dropped where the client cannot take them: from responses to HEAD and to HTTP/1.0.
+    /// The body is whole: appends the last chunk and trailers, or checks that all declared bytes were
+    /// written. Trailers are dropped where the client cannot take them: from responses to HEAD and to
+    /// HTTP/1.0.
     ///
     /// # Errors
-    /// [`Misuse::TooFewBytes`]: the connection has to be closed at once. Trailers that must not be sent: nothing is
-    /// written, and `finish` may be tried again without them. Out of turn.
+    /// [`Misuse::TooFewBytes`]: the connection has to be closed at once. Trailers that must not be sent:
+    /// nothing is written, and `finish` may be tried again without them. Out of turn.
     pub fn finish(
         &mut self,
         trailers: &[(HeaderName, HeaderValue)],
@@ -286,8 +289,8 @@ impl Http1 {
         Ok(after(self.reading, self.keep_alive))
     }
 
-    /// Ready for the next request on this connection: after [`After::Next`], or [`After::Drain`] and the body's end. At any
-    /// other time it does nothing.
+    /// Ready for the next request on this connection: after [`After::Next`], or [`After::Drain`] and the
+    /// body's end. At any other time it does nothing.
     pub fn next_request(&mut self) {
         if after(self.reading, self.keep_alive) != After::Next {
             return;
@@ -300,8 +303,8 @@ impl Http1 {
         }
     }
 
-    /// The connection ends after the response in progress, or the next one, which says so if its head is not written
-    /// yet. There is no way back.
+    /// The connection ends after the response in progress, or the next one, which says so if its head is not
+    /// written yet. There is no way back.
     pub fn close_after(&mut self) {
         self.keep_alive.and(false);
     }

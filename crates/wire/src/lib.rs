@@ -10,9 +10,10 @@
 //!    └───────────────────────────── next_request ◄── Next, or Drain and then End ─────┘
 //! ```
 //!
-//! "Need more" is a value, never an error. Errors say who is to blame: a [`Fault`] is the peer's and names the
-//! status to answer, a [`Misuse`] is ours. Where the RFCs leave a choice, the codec refuses rather than guesses,
-//! and there are no switches that make it lenient: two readings of one message are how smuggling starts.
+//! "Need more" is a value, never an error. Errors say who is to blame: a [`Fault`] is the peer's and names
+//! the status to answer, a [`Misuse`] is ours. Where the RFCs leave a choice, the codec refuses rather than
+//! guesses, and there are no switches that make it lenient: two readings of one message are how smuggling
+//! starts.
 //!
 //! ```
 //! use std::time::SystemTime;

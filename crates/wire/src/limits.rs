@@ -9,11 +9,12 @@ pub struct Limits {
     /// Bytes of the whole head, from the first byte to the final CRLF CRLF; past it the answer is 431. Also
     /// bounds the trailers of one body. Default 32 KiB, twice what common clients with large cookies send.
     pub head_bytes_max: u32,
-    /// Field lines of a head; past it the answer is 431. Also bounds the trailers of one body. Default 100, as
-    /// in most servers; browsers send about 20.
+    /// Field lines of a head; past it the answer is 431. Also bounds the trailers of one body. Default 100,
+    /// as in most servers; browsers send about 20.
     pub fields_max: u32,
-    /// Bytes of all chunk extensions of one body; past it the answer is 413. Default 4 KiB: nobody is known to
-    /// use them, and without a bound they carry unlimited bytes that no body limit counts (RFC 9112 §7.1.1).
+    /// Bytes of all chunk extensions of one body; past it the answer is 413. Default 4 KiB: nobody is known
+    /// to use them, and without a bound they carry unlimited bytes that no body limit counts (RFC 9112
+    /// §7.1.1).
     pub chunk_extension_bytes_max: u32,
 }
 

@@ -1,7 +1,7 @@
 //! What may happen next on a connection? Every transition of the protocol is in this file.
 //!
-//! Three facts are kept apart and joined by one function, [`after`]: how far the request has been read, how far
-//! the response has been written, and whether the connection persists.
+//! Three facts are kept apart and joined by one function, [`after`]: how far the request has been read, how
+//! far the response has been written, and whether the connection persists.
 
 use std::fmt::{Display, Formatter, Result as Formatted};
 

@@ -1,4 +1,5 @@
-//! How do tests talk to a connection? Whole, byte by byte, and with a tail, with one answer expected of all three.
+//! How do tests talk to a connection? Whole, byte by byte, and with a tail, with one answer expected of all
+//! three.
 
 use std::time::SystemTime;
 

@@ -7,9 +7,9 @@ use crate::error::Fault;
 use crate::head::{Scan, field_fault};
 use crate::limits::Limits;
 
-/// Names that no trailer may have (RFC 9110 §6.5.1): they frame or route the message, authenticate or condition the
-/// request, or say how its content is to be read, and all of that was decided when the head was read.
-/// Sorted.
+/// Names that no trailer may have (RFC 9110 §6.5.1): they frame or route the message, authenticate or
+/// condition the request, or say how its content is to be read, and all of that was decided when the head was
+/// read. Sorted.
 pub(super) const FORBIDDEN: &[&str] = &[
     "accept",
     "authorization",

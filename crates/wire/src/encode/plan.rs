@@ -71,7 +71,8 @@ pub(crate) fn plan(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Mi
         StatusCode::NO_CONTENT => {}
         // RFC 9110 §15.3.6: no content, and a length that says so.
         StatusCode::RESET_CONTENT => plan.content_length = Some(0),
-        // RFC 9110 §15.4.5: the length of the representation, if it is known. An empty body says nothing about it.
+        // RFC 9110 §15.4.5: the length of the representation, if it is known. An empty body says nothing
+        // about it.
         StatusCode::NOT_MODIFIED => plan.content_length = known.filter(|&length| length > 0),
         // RFC 9110 §9.3.2: the length that GET would have given.
         _ if request.is_head => plan.content_length = known,
@@ -150,7 +151,8 @@ pub(crate) fn trailers(delimiter: Delimiter, trailers: &[(HeaderName, HeaderValu
     }
     match delimiter {
         Delimiter::Length(_) if !trailers.is_empty() => Err(Misuse::TrailersWithoutChunks),
-        // To HTTP/1.0 and in answers to HEAD they are dropped: what a handler may do should not depend on its client.
+        // To HTTP/1.0 and in answers to HEAD they are dropped: what a handler may do should not depend on its
+        // client.
         Delimiter::Length(_) | Delimiter::Chunked | Delimiter::Close | Delimiter::NoBody => Ok(()),
     }
 }

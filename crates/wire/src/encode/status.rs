@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
-/// The status lines that nearly all responses have, whole: one copy each. The test beside this file compares each
-/// with what the others are put together from.
+/// The status lines that nearly all responses have, whole: one copy each. The test beside this file compares
+/// each with what the others are put together from.
 fn common(status: u16) -> Option<&'static [u8]> {
     Some(match status {
         100 => b"HTTP/1.1 100 Continue\r\n",
@@ -25,8 +25,8 @@ fn common(status: u16) -> Option<&'static [u8]> {
     })
 }
 
-/// The version is ours, whatever the client's (RFC 9110 §2.5). A code without a phrase keeps the space before it
-/// (RFC 9112 §4).
+/// The version is ours, whatever the client's (RFC 9110 §2.5). A code without a phrase keeps the space before
+/// it (RFC 9112 §4).
 pub(super) fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
     match common(status.as_u16()) {
         Some(line) => out.extend_from_slice(line),

@@ -79,8 +79,8 @@ fn check(bytes: &[u8], head: &mut Head) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The Host field: exactly one in HTTP/1.1, at most one in HTTP/1.0 (RFC 9112 §3.2). It may be empty only where the
-/// target has no authority to name (RFC 9112 §3.3 lets us refuse the others).
+/// The Host field: exactly one in HTTP/1.1, at most one in HTTP/1.0 (RFC 9112 §3.2). It may be empty only
+/// where the target has no authority to name (RFC 9112 §3.3 lets us refuse the others).
 fn host(bytes: &[u8], head: &Head, may_be_empty: bool) -> Result<Option<Span>, Fault> {
     let mut hosts = head
         .fields

@@ -22,8 +22,8 @@ impl Scan {
         self.scanned == 0
     }
 
-    /// The block's length with its final CRLF CRLF, or None if it is not complete. The first line starts at `start`,
-    /// and has at most `line_max` bytes; the block has at most `total_max`.
+    /// The block's length with its final CRLF CRLF, or None if it is not complete. The first line starts at
+    /// `start`, and has at most `line_max` bytes; the block has at most `total_max`.
     pub(crate) fn find_end(
         &mut self,
         bytes: &[u8],

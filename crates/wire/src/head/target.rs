@@ -116,7 +116,8 @@ pub(super) struct Authority {
     pub(super) port: usize,
 }
 
-/// Reads `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2). The host may be empty; a port fits in 16 bits.
+/// Reads `uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2). The host may be empty; a port fits in 16
+/// bits.
 pub(super) fn authority(bytes: &[u8]) -> Option<Authority> {
     let host = match bytes {
         [b'[', rest @ ..] => {
@@ -135,7 +136,8 @@ pub(super) fn authority(bytes: &[u8]) -> Option<Authority> {
     }
 }
 
-/// What stands between the brackets: an IPv6 address, or `v`, hexadecimal digits, a dot, and an address of the future.
+/// What stands between the brackets: an IPv6 address, or `v`, hexadecimal digits, a dot, and an address of
+/// the future.
 fn is_ip_literal(bytes: &[u8]) -> bool {
     if let [b'v' | b'V', rest @ ..] = bytes {
         let Some(dot) = rest.iter().position(|&byte| byte == b'.') else { return false };

@@ -1,0 +1,75 @@
+//! How does a thread step onto a fiber's stack and back? One of the two files with `unsafe`.
+//!
+//! Invariant: `YIELDER` is null while the thread runs on its own stack, and otherwise points to the yielder of
+//! the fiber that it runs, which lives at the base of that fiber's stack until the fiber has ended.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::overflow::{self, Guarded};
+use crate::stack::GuardedStack;
+
+thread_local! {
+    static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
+}
+
+/// A stack, and where on it a fiber stands.
+pub(crate) struct Context {
+    coroutine: Coroutine<(), (), (), DefaultStack>,
+    guarded: Guarded,
+}
+
+impl Context {
+    /// Prepares `body` to run on `stack`. A panic that leaves `body` ends there.
+    pub(crate) fn new(stack: GuardedStack, body: impl FnOnce() + 'static) -> Self {
+        let guarded = Guarded::new(stack.guard(), stack.usable_bytes());
+        let coroutine = Coroutine::with_stack(stack.into_inner(), move |yielder: &Yielder<(), ()>, ()| {
+            YIELDER.set(yielder);
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+                // Only a destructor of a panic's own payload comes here; running it again could panic again.
+                std::mem::forget(payload);
+            }
+        });
+        Context { coroutine, guarded }
+    }
+
+    /// Runs the fiber until it suspends or ends; true if it has ended.
+    ///
+    /// # Panics
+    ///
+    /// When called from a fiber: fibers do not nest.
+    pub(crate) fn resume(&mut self) -> bool {
+        assert!(YIELDER.get().is_null(), "a fiber cannot run other fibers from its own stack");
+        overflow::set_guarded(Some(self.guarded));
+        let result = self.coroutine.resume(());
+        overflow::set_guarded(None);
+        YIELDER.set(ptr::null());
+        matches!(result, CoroutineResult::Return(()))
+    }
+
+    /// The stack of a fiber that has ended.
+    pub(crate) fn into_stack(self) -> GuardedStack {
+        GuardedStack::from_inner(self.coroutine.into_stack())
+    }
+}
+
+/// Leaves the running fiber's stack; returns once it is resumed.
+///
+/// # Panics
+///
+/// Outside a fiber.
+pub(crate) fn suspend() {
+    let yielder = YIELDER.get();
+    assert!(!yielder.is_null(), "only a fiber can be suspended");
+    // SAFETY: not null, so by the invariant above it is the yielder of the fiber that this thread runs now. It
+    // stays valid during the call because it lives on the stack that the call suspends, and `Context` keeps
+    // that stack until the fiber has ended.
+    unsafe { (*yielder).suspend(()) };
+    YIELDER.set(yielder);
+}

@@ -1,0 +1,209 @@
+//! What is a fiber to its users: how is it started, awaited and ended?
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::{Rc, Weak};
+
+use crate::scheduler::{self, Body, CancelUnwind, Core, Place};
+use crate::slab::Key;
+use crate::sync::gate::Gate;
+
+/// Why a fiber has no value to give.
+pub enum JoinError {
+    /// It panicked; this is what `panic!` was given.
+    Panicked(Box<dyn Any + Send>),
+    /// It was cancelled, or its runtime was dropped.
+    Cancelled,
+    /// It never ran, because the kernel gave no memory for a stack. With very many fibers `vm.max_map_count` is
+    /// the limit on Linux: two mappings a fiber.
+    NoStack(io::Error),
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Panicked(payload) => {
+                f.debug_tuple("Panicked").field(&panic_text(payload.as_ref())).finish()
+            }
+            JoinError::Cancelled => f.write_str("Cancelled"),
+            JoinError::NoStack(error) => f.debug_tuple("NoStack").field(error).finish(),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Panicked(payload) => write!(f, "the fiber panicked: {}", panic_text(payload.as_ref())),
+            JoinError::Cancelled => f.write_str("the fiber was cancelled"),
+            JoinError::NoStack(error) => write!(f, "there was no memory for the fiber's stack: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            JoinError::NoStack(error) => Some(error),
+            JoinError::Panicked(_) | JoinError::Cancelled => None,
+        }
+    }
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&'static str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(not a text)")
+}
+
+/// What a fiber and its handle share.
+struct Outcome<T> {
+    result: Cell<Option<Result<T, JoinError>>>,
+    ended: Gate,
+}
+
+/// A fiber's side of the outcome: whatever becomes of the fiber, an outcome is set.
+struct Promise<T>(Rc<Outcome<T>>);
+
+impl<T> Promise<T> {
+    fn set(&self, result: Result<T, JoinError>) {
+        self.0.result.set(Some(result));
+        self.0.ended.close();
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        if !self.0.ended.is_closed() {
+            self.set(Err(JoinError::Cancelled));
+        }
+    }
+}
+
+struct Job<F, T> {
+    f: F,
+    promise: Promise<T>,
+}
+
+impl<T, F: FnOnce() -> T> Body for Job<F, T> {
+    fn run(self: Box<Self>) {
+        let Job { f, promise } = *self;
+        promise.set(catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
+            if payload.is::<CancelUnwind>() { JoinError::Cancelled } else { JoinError::Panicked(payload) }
+        }));
+    }
+
+    fn refuse(self: Box<Self>, error: io::Error) {
+        self.promise.set(Err(JoinError::NoStack(error)));
+    }
+}
+
+/// The right to await a fiber, or to cancel it. Dropping it leaves the fiber running.
+///
+/// It belongs to the fiber's thread:
+///
+/// ```compile_fail
+/// fn is_send<T: Send>() {}
+/// is_send::<weftwork_fiber::JoinHandle<()>>();
+/// ```
+pub struct JoinHandle<T> {
+    outcome: Rc<Outcome<T>>,
+    fiber: Option<Key>,
+    core: Weak<Core>,
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish_non_exhaustive()
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Suspends until the fiber has ended, and gives its value.
+    ///
+    /// # Errors
+    ///
+    /// See [`JoinError`]. In a fiber that unwinds, which cannot wait for another: `Cancelled`, unless the fiber
+    /// has ended already.
+    ///
+    /// # Panics
+    ///
+    /// Outside a fiber, if the fiber has not ended: take [turns](crate::Runtime::turn), or use
+    /// [`Runtime::block_on`](crate::Runtime::block_on).
+    pub fn join(self) -> Result<T, JoinError> {
+        // The gate has no permits: it answers when it is closed.
+        let _ = self.outcome.ended.enter("JoinHandle::join");
+        self.take_result()
+    }
+
+    pub(crate) fn take_result(self) -> Result<T, JoinError> {
+        self.outcome.result.take().unwrap_or(Err(JoinError::Cancelled))
+    }
+
+    /// Whether the fiber has ended, so that [`join`](JoinHandle::join) would not wait.
+    pub fn is_finished(&self) -> bool {
+        self.outcome.ended.is_closed()
+    }
+
+    /// Ends the fiber. One that has not begun is dropped at once; one that is suspended unwinds from there when it
+    /// is next run, so that its destructors run; one that runs (the caller itself) unwinds when it next has to
+    /// wait. Until it has ended every further wait unwinds again, so a fiber may catch the unwinding with
+    /// [`catch_unwind`](std::panic::catch_unwind) but not live on it: it can only return, and then its value stands.
+    /// What it waited for is not lost: a mutex, a permit or a message that was on its way to it goes to the next.
+    ///
+    /// The panic hook is not called. Cancelling needs `panic = "unwind"`.
+    pub fn cancel(&self) {
+        if let (Some(core), Some(fiber)) = (self.core.upgrade(), self.fiber) {
+            core.cancel(fiber);
+        }
+    }
+}
+
+pub(crate) fn spawn_on<T: 'static>(core: &Rc<Core>, f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    let outcome = Rc::new(Outcome { result: Cell::new(None), ended: Gate::new(0) });
+    let promise = Promise(Rc::clone(&outcome));
+    // A closing runtime gives the body back; dropping it sets `Cancelled`.
+    let fiber = core.spawn(Box::new(Job { f, promise })).ok();
+    JoinHandle { outcome, fiber, core: Rc::downgrade(core) }
+}
+
+/// Makes a fiber on this thread that runs `f` when the caller next waits (or the runtime takes its next turn).
+///
+/// A fiber never leaves its thread, so `f` and what it gives need not be `Send`. A panic in it ends that fiber only.
+///
+/// ```
+/// let sum = weftwork_fiber::run(|| {
+///     let one = weftwork_fiber::spawn(|| 1);
+///     let two = weftwork_fiber::spawn(|| 2);
+///     one.join().unwrap() + two.join().unwrap()
+/// })?;
+/// assert_eq!(sum, 3);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Panics
+///
+/// If the thread has no [`Runtime`](crate::Runtime).
+pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    match scheduler::current() {
+        Some(core) => spawn_on(&core, f),
+        None => panic!("weftwork_fiber::spawn on a thread without a fiber runtime: use weftwork_fiber::run"),
+    }
+}
+
+/// Lets the other fibers that can run go first. Outside a fiber it yields the thread; in a fiber that unwinds it
+/// does nothing.
+pub fn yield_now() {
+    match scheduler::place() {
+        Place::Fiber(core, fiber) => core.yield_now(fiber),
+        Place::Unwinding => {}
+        Place::Thread => std::thread::yield_now(),
+    }
+}
+
+/// Whether the caller runs in a fiber.
+pub fn in_fiber() -> bool {
+    scheduler::current().is_some_and(|core| core.in_fiber())
+}

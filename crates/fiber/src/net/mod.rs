@@ -1,0 +1,30 @@
+//! Sockets in the shapes of `std::net` and `std::os::unix::net` that suspend the fiber instead of the thread.
+//!
+//! Each call is tried first; if it would block, the fiber waits for the descriptor and tries again. A socket is
+//! registered with its thread's poller at its first wait and deregistered when it is dropped. After 128 calls
+//! in a row that did not have to wait a fiber yields, so that a busy peer cannot keep a thread to itself.
+//!
+//! Outside a fiber, and in one that unwinds, the same calls block the thread, as those of std do.
+//!
+//! A socket that has waited belongs to that runtime, so sockets are not `Send`. `into_std` and `from_std` take one
+//! to another thread:
+//!
+//! ```compile_fail
+//! fn is_send<T: Send>() {}
+//! is_send::<weftwork_fiber::net::TcpStream>();
+//! ```
+
+mod io;
+mod lookup;
+mod tcp;
+mod udp;
+mod unix;
+
+pub use lookup::{Resolve, lookup};
+pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+pub use unix::{UnixDatagram, UnixListener, UnixStream};
+
+/// Accepted connections wait in a queue of so many, which the kernel caps at its own limit (`somaxconn`). The 128 of
+/// std make clients of a burst wait a second for their next try.
+const BACKLOG: i32 = 4_096;

@@ -1,0 +1,165 @@
+//! How does a fiber speak UDP?
+
+use std::io;
+use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use super::io::{Io, socket_basics};
+use super::lookup::{Resolve, try_each};
+use crate::poller::Direction;
+
+/// A UDP socket; [`std::net::UdpSocket`] that suspends the fiber.
+#[derive(Debug)]
+pub struct UdpSocket(Io<net::UdpSocket>);
+
+socket_basics!(UdpSocket, net::UdpSocket);
+
+impl UdpSocket {
+    /// Binds to the first of the addresses that can be had.
+    ///
+    /// # Errors
+    ///
+    /// As the name look-up, or the last address's error.
+    pub fn bind(addresses: impl Resolve) -> io::Result<Self> {
+        Self::from_std(try_each(addresses, |address| net::UdpSocket::bind(address))?)
+    }
+
+    /// Sets the peer of [`send`](UdpSocket::send) and [`recv`](UdpSocket::recv), from whom alone datagrams then come.
+    ///
+    /// # Errors
+    ///
+    /// As the name look-up, or the last address's error.
+    pub fn connect(&self, addresses: impl Resolve) -> io::Result<()> {
+        try_each(addresses, |address| self.0.socket().connect(address))
+    }
+
+    /// Sends one datagram to the connected peer.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.retry(Direction::Write, |socket| socket.send(bytes))
+    }
+
+    /// Receives one datagram from the connected peer; what does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.retry(Direction::Read, |socket| socket.recv(buffer))
+    }
+
+    /// Sends one datagram to the first of the addresses.
+    ///
+    /// # Errors
+    ///
+    /// As the name look-up, or what the kernel says.
+    pub fn send_to(&self, bytes: &[u8], addresses: impl Resolve) -> io::Result<usize> {
+        let first = addresses.resolve()?.into_iter().next();
+        let nobody = || io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address");
+        let address = first.ok_or_else(nobody)?;
+        self.0.retry(Direction::Write, |socket| socket.send_to(bytes, address))
+    }
+
+    /// Receives one datagram and who sent it; what does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.retry(Direction::Read, |socket| socket.recv_from(buffer))
+    }
+
+    /// [`recv`](UdpSocket::recv) that leaves the datagram there.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.retry(Direction::Read, |socket| socket.peek(buffer))
+    }
+
+    /// [`recv_from`](UdpSocket::recv_from) that leaves the datagram there.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.retry(Direction::Read, |socket| socket.peek_from(buffer))
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().local_addr()
+    }
+
+    /// The peer set by [`connect`](UdpSocket::connect).
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().peer_addr()
+    }
+
+    /// Sets how many routers a datagram may pass (`IP_TTL`).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.0.socket().set_ttl(ttl)
+    }
+
+    /// How many routers a datagram may pass.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.0.socket().ttl()
+    }
+
+    /// Sets whether it may send to broadcast addresses (`SO_BROADCAST`); the kernel's default is no.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
+        self.0.socket().set_broadcast(broadcast)
+    }
+
+    /// Whether it may send to broadcast addresses.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        self.0.socket().broadcast()
+    }
+
+    /// Joins a multicast group on the interface with this address (the unspecified one: any).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.0.socket().join_multicast_v4(group, interface)
+    }
+
+    /// Joins a multicast group on the interface with this index (0: any).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.0.socket().join_multicast_v6(group, interface)
+    }
+}

@@ -1,0 +1,248 @@
+//! How does a fiber speak through sockets of the file system?
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{self, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use super::BACKLOG;
+use super::io::{Io, socket_basics, stream_io};
+use crate::poller::Direction;
+use crate::time::sleep;
+
+/// A connection; [`std::os::unix::net::UnixStream`] that suspends the fiber.
+#[derive(Debug)]
+pub struct UnixStream(Io<net::UnixStream>);
+
+/// A server socket; [`std::os::unix::net::UnixListener`] that suspends the fiber.
+#[derive(Debug)]
+pub struct UnixListener(Io<net::UnixListener>);
+
+/// A datagram socket; [`std::os::unix::net::UnixDatagram`] that suspends the fiber.
+#[derive(Debug)]
+pub struct UnixDatagram(Io<net::UnixDatagram>);
+
+socket_basics!(UnixStream, net::UnixStream);
+socket_basics!(UnixListener, net::UnixListener);
+socket_basics!(UnixDatagram, net::UnixDatagram);
+stream_io!(UnixStream);
+
+/// Between two tries to connect to a listener whose backlog is full: the kernel offers nothing to wait for.
+const FULL_BACKLOG_PAUSE: Duration = Duration::from_millis(1);
+
+impl UnixStream {
+    /// Connects to the socket at `path`; while its backlog is full, tries again every millisecond.
+    ///
+    /// # Errors
+    ///
+    /// What connect(2) says.
+    pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        let stream = loop {
+            match mio::net::UnixStream::connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(FULL_BACKLOG_PAUSE),
+                result => break UnixStream(Io::new(result?.into())),
+            }
+        };
+        stream.0.wait(Direction::Write, None)?;
+        match stream.take_error()? {
+            Some(error) => Err(error),
+            None => Ok(stream),
+        }
+    }
+
+    /// Two connected ends.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, two) = net::UnixStream::pair()?;
+        Ok((Self::from_std(one)?, Self::from_std(two)?))
+    }
+
+    /// The other end's address.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().peer_addr()
+    }
+
+    /// This end's address.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().local_addr()
+    }
+
+    /// Closes one direction or both: `Write` tells the peer that no more will come, and still reads.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected`.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.socket().shutdown(how)
+    }
+
+    /// Reads without taking; suspends until there is something.
+    ///
+    /// # Errors
+    ///
+    /// As reading.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        use rustix::net::{RecvFlags, recv};
+        self.0.retry(Direction::Read, |socket| {
+            let (read, _) = recv(socket, &mut *buffer, RecvFlags::PEEK)?;
+            Ok(read)
+        })
+    }
+}
+
+impl UnixListener {
+    /// Listens at `path`, which must not exist yet, with a backlog of 4,096.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if the path exists, or what bind(2) says.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        let listener = net::UnixListener::bind(path)?;
+        // A second listen(2) only sets the backlog, of which std takes no account.
+        rustix::net::listen(&listener, BACKLOG)?;
+        Self::from_std(listener)
+    }
+
+    /// The next connection; suspends until there is one. An error such as too many open files is the caller's to
+    /// wait out: the listener stays good.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` after the read time limit, or what accept(2) says.
+    pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let (stream, peer) = self.0.retry(Direction::Read, net::UnixListener::accept)?;
+        Ok((UnixStream::from_std(stream)?, peer))
+    }
+
+    /// The address it listens at.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().local_addr()
+    }
+}
+
+impl UnixDatagram {
+    /// A socket at `path`, which must not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if the path exists, or what bind(2) says.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::from_std(net::UnixDatagram::bind(path)?)
+    }
+
+    /// A socket without a path, to send from.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left.
+    pub fn unbound() -> io::Result<Self> {
+        Self::from_std(net::UnixDatagram::unbound()?)
+    }
+
+    /// Two connected ends.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, two) = net::UnixDatagram::pair()?;
+        Ok((Self::from_std(one)?, Self::from_std(two)?))
+    }
+
+    /// Sets the peer of [`send`](UnixDatagram::send).
+    ///
+    /// # Errors
+    ///
+    /// What connect(2) says.
+    pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.0.socket().connect(path)
+    }
+
+    /// Sends one datagram to the connected peer; suspends while its queue is full.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.retry(Direction::Write, |socket| socket.send(bytes))
+    }
+
+    /// Receives one datagram; what does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.retry(Direction::Read, |socket| socket.recv(buffer))
+    }
+
+    /// Sends one datagram to the socket at `path`; tries again every millisecond while that one's queue is full.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        let path = path.as_ref();
+        loop {
+            // Readiness of our own socket says nothing about the queue of a peer we are not connected to.
+            match self.0.socket().send_to(bytes, path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(FULL_BACKLOG_PAUSE),
+                result => return result,
+            }
+        }
+    }
+
+    /// Receives one datagram and who sent it; what does not fit into the buffer is lost.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.0.retry(Direction::Read, |socket| socket.recv_from(buffer))
+    }
+
+    /// Closes one direction or both.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected`.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.0.socket().shutdown(how)
+    }
+
+    /// This end's address.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().local_addr()
+    }
+
+    /// The connected peer's address.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected`.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.socket().peer_addr()
+    }
+}

@@ -1,0 +1,186 @@
+//! What is said when a fiber runs out of stack? One of the two files with `unsafe`.
+//!
+//! The guard page turns an overflow into SIGSEGV (SIGBUS on some systems). A handler on an alternate stack looks
+//! whether the address lies in the guard page of the fiber that this thread runs; if so it names the remedy and
+//! aborts, else it hands the signal to the handler that was there before (Rust's own, a sanitizer's). Rust code
+//! cannot step over a guard page, because its stack probes touch every page of a large frame.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::{Once, OnceLock};
+use std::{io, mem, ptr};
+
+/// The guard page of a stack, and the size that its overflow message names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guarded {
+    low: usize,
+    high: usize,
+    usable_bytes: usize,
+}
+
+impl Guarded {
+    pub(crate) fn new(guard: Range<usize>, usable_bytes: usize) -> Self {
+        Guarded { low: guard.start, high: guard.end, usable_bytes }
+    }
+}
+
+thread_local! {
+    // Without a destructor and const: the signal handler may read it at any time.
+    static RUNNING: Cell<Option<Guarded>> = const { Cell::new(None) };
+}
+
+/// Notes which stack this thread runs on.
+pub(crate) fn set_guarded(guarded: Option<Guarded>) {
+    RUNNING.set(guarded);
+}
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+static PREVIOUS: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
+
+/// Keeps the calling thread's alternate signal stack; `None` inside if the thread had one already.
+#[derive(Debug)]
+pub(crate) struct SignalStack(Option<Vec<u8>>);
+
+/// Installs the handler, once for the process, and an alternate stack for the calling thread.
+///
+/// # Errors
+///
+/// The kernel refused one of the two.
+pub(crate) fn install() -> io::Result<SignalStack> {
+    static INSTALL: Once = Once::new();
+    let mut result = Ok(());
+    INSTALL.call_once(|| result = install_handlers());
+    result?;
+    SignalStack::install()
+}
+
+fn install_handlers() -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid value (default action, empty mask), and the calls read and write
+    // only these locals. The old actions are stored before the new handler can run.
+    unsafe {
+        let mut previous: [libc::sigaction; 2] = mem::zeroed();
+        for (signal, old) in SIGNALS.into_iter().zip(&mut previous) {
+            succeeded(libc::sigaction(signal, ptr::null(), old))?;
+        }
+        let _ = PREVIOUS.set(previous);
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = handle as extern "C" fn(_, _, _) as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        for signal in SIGNALS {
+            succeeded(libc::sigaction(signal, &action, ptr::null_mut()))?;
+        }
+    }
+    Ok(())
+}
+
+fn succeeded(returned: libc::c_int) -> io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+impl SignalStack {
+    fn install() -> io::Result<Self> {
+        // SAFETY: an all-zero stack_t is valid and the first call only fills it in. The vector's heap block
+        // stays where it is until `drop` has withdrawn it from the kernel, on this thread: the holder is !Send.
+        unsafe {
+            let mut now: libc::stack_t = mem::zeroed();
+            succeeded(libc::sigaltstack(ptr::null(), &mut now))?;
+            if now.ss_flags & libc::SS_DISABLE == 0 {
+                return Ok(SignalStack(None));
+            }
+            let mut bytes = vec![0_u8; libc::SIGSTKSZ.max(64 << 10)];
+            let stack = libc::stack_t { ss_sp: bytes.as_mut_ptr().cast(), ss_flags: 0, ss_size: bytes.len() };
+            succeeded(libc::sigaltstack(&stack, ptr::null_mut()))?;
+            Ok(SignalStack(Some(bytes)))
+        }
+    }
+}
+
+impl Drop for SignalStack {
+    fn drop(&mut self) {
+        if self.0.is_none() {
+            return;
+        }
+        // SAFETY: withdraws the stack that `install` gave; a zeroed stack_t with SS_DISABLE is what it asks for.
+        unsafe {
+            let mut off: libc::stack_t = mem::zeroed();
+            off.ss_flags = libc::SS_DISABLE;
+            libc::sigaltstack(&off, ptr::null_mut());
+        }
+    }
+}
+
+/// Async-signal-safe: no allocation, no lock, only write(2), abort(3) and sigaction(2).
+extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler of SIGSEGV and SIGBUS.
+    let address = unsafe { (*info).si_addr() } as usize;
+    match RUNNING.get() {
+        Some(stack) if (stack.low..stack.high).contains(&address) => say_and_abort(stack.usable_bytes),
+        _ => chain(signal, info, context),
+    }
+}
+
+fn say_and_abort(usable_bytes: usize) -> ! {
+    let mut digits = [0_u8; 20];
+    for text in [
+        b"\nfiber stack overflow: the fiber needs more than its ".as_slice(),
+        decimal(usable_bytes, &mut digits),
+        b" bytes: raise stack_bytes\n",
+    ] {
+        // SAFETY: the pointer and length are of one live slice. A failed write changes nothing: we abort anyway.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    }
+    std::process::abort()
+}
+
+fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let at = SIGNALS.iter().position(|&known| known == signal);
+    let previous = PREVIOUS.get().zip(at).map(|(actions, at)| actions[at]);
+    match previous {
+        Some(action) if action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN => {
+            // SAFETY: sigaction(2) gave this address as the handler of this signal, and SA_SIGINFO tells which
+            // of the two signatures it has; it gets the arguments that the kernel gave us.
+            unsafe {
+                if action.sa_flags & libc::SA_SIGINFO != 0 {
+                    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                        mem::transmute(action.sa_sigaction);
+                    handler(signal, info, context);
+                } else {
+                    let handler: extern "C" fn(libc::c_int) = mem::transmute(action.sa_sigaction);
+                    handler(signal);
+                }
+            }
+        }
+        // With the default action back in place the access faults again and ends the process.
+        // SAFETY: signal(2) with SIG_DFL has no other effect.
+        _ => unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_writes_what_format_does() {
+        for number in [0, 9, 10, 65_536, usize::MAX] {
+            assert_eq!(decimal(number, &mut [0; 20]), number.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Which descriptors does this thread wait for, and who is told when one is ready?
+//!
+//! Registration is edge-triggered and lasts: a descriptor is registered in a direction when it is first waited for
+//! there, and stays so until its owner lets go. A wait then costs no system call of its own. This is sound because
+//! a wait begins only after a call said "would block" (or a poll(2) said "not ready"), so that the edge it waits for
+//! is still to come; and events are taken from the kernel only while no fiber runs.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Poll, Token, Waker};
+
+use crate::slab::{Key, Slab};
+
+/// What a watched descriptor should be ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// There is something to read, or a connection to accept, or the peer has closed.
+    Readable,
+    /// There is room to write.
+    Writable,
+    /// Either.
+    Both,
+}
+
+impl Interest {
+    fn mio(self) -> mio::Interest {
+        match self {
+            Interest::Readable => mio::Interest::READABLE,
+            Interest::Writable => mio::Interest::WRITABLE,
+            Interest::Both => mio::Interest::READABLE | mio::Interest::WRITABLE,
+        }
+    }
+}
+
+/// A watched descriptor that became ready; see [`Runtime::watch`](crate::Runtime::watch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// What was given to `watch`.
+    pub token: usize,
+    /// Something may be read, or the peer has closed its sending side.
+    pub readable: bool,
+    /// Something may be written, or writing would tell an error.
+    pub writable: bool,
+    /// The peer has closed its sending side, or the socket has failed.
+    pub closed: bool,
+}
+
+/// The two ways bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    pub(crate) fn interest(self) -> Interest {
+        match self {
+            Direction::Read => Interest::Readable,
+            Direction::Write => Interest::Writable,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Source {
+    fd: RawFd,
+    registered: mio::Interest,
+    users: u32,
+    watch: Option<(usize, Interest)>,
+    readers: Vec<Key>,
+    writers: Vec<Key>,
+}
+
+impl Source {
+    fn waiters(&mut self, direction: Direction) -> &mut Vec<Key> {
+        match direction {
+            Direction::Read => &mut self.readers,
+            Direction::Write => &mut self.writers,
+        }
+    }
+}
+
+const WAKER: Token = Token(usize::MAX);
+
+/// The poller of one thread, and the table of what is registered with it.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    poll: Poll,
+    events: Events,
+    sources: Slab<Source>,
+    // Indexed by descriptor: the kernel hands out the lowest free number, so the table stays dense.
+    by_fd: Vec<Option<Key>>,
+}
+
+impl Poller {
+    /// # Errors
+    ///
+    /// The process or the system has no descriptor left.
+    pub(crate) fn new(events_max: usize) -> io::Result<(Self, Waker)> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let events = Events::with_capacity(events_max.max(1));
+        Ok((Poller { poll, events, sources: Slab::new(), by_fd: Vec::new() }, waker))
+    }
+
+    /// Waits for events; puts the fibers to wake into `woken` and the watched descriptors into `ready`.
+    pub(crate) fn poll(
+        &mut self,
+        timeout: Option<Duration>,
+        woken: &mut Vec<Key>,
+        ready: &mut Vec<Ready>,
+    ) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        for event in self.events.iter().filter(|event| event.token() != WAKER) {
+            let Some(source) = self.sources.at_mut(event.token().0) else { continue };
+            let closed = event.is_read_closed() || event.is_error();
+            let mut readable = event.is_readable() || closed;
+            let mut writable = event.is_writable() || event.is_write_closed() || event.is_error();
+            // A fiber that waits takes the event; only what nobody waits for is the watcher's.
+            if readable && !source.readers.is_empty() {
+                woken.append(&mut source.readers);
+                readable = false;
+            }
+            if writable && !source.writers.is_empty() {
+                woken.append(&mut source.writers);
+                writable = false;
+            }
+            let Some((token, interest)) = source.watch else { continue };
+            readable &= interest != Interest::Writable;
+            writable &= interest != Interest::Readable;
+            if readable || writable {
+                ready.push(Ready { token, readable, writable, closed });
+            }
+        }
+        Ok(())
+    }
+
+    /// The source of `fd`, registered in at least this direction, with one more user.
+    pub(crate) fn acquire(&mut self, fd: RawFd, interest: Interest) -> io::Result<Key> {
+        if let Some(key) = self.find(fd) {
+            self.ensure(key, interest)?;
+            if let Some(source) = self.sources.get_mut(key) {
+                source.users += 1;
+            }
+            return Ok(key);
+        }
+        let registered = interest.mio();
+        let (readers, writers) = (Vec::new(), Vec::new());
+        let key = self.sources.insert(Source { fd, registered, users: 1, watch: None, readers, writers });
+        if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), Token(key.index()), registered)
+        {
+            self.sources.remove(key);
+            return Err(error);
+        }
+        let at = fd as usize;
+        if at >= self.by_fd.len() {
+            self.by_fd.resize(at + 1, None);
+        }
+        self.by_fd[at] = Some(key);
+        Ok(key)
+    }
+
+    /// One user less; the last one deregisters.
+    pub(crate) fn release(&mut self, key: Key) {
+        let Some(source) = self.sources.get_mut(key) else { return };
+        source.users -= 1;
+        if source.users > 0 {
+            return;
+        }
+        let fd = source.fd;
+        self.sources.remove(key);
+        if self.find(fd) == Some(key) {
+            self.by_fd[fd as usize] = None;
+            // The only failure is a descriptor that its owner has closed already, which deregistered it.
+            let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
+        }
+    }
+
+    pub(crate) fn find(&self, fd: RawFd) -> Option<Key> {
+        self.by_fd.get(usize::try_from(fd).ok()?).copied().flatten()
+    }
+
+    fn ensure(&mut self, key: Key, interest: Interest) -> io::Result<()> {
+        let Some(source) = self.sources.get_mut(key) else { return Ok(()) };
+        let wanted = source.registered | interest.mio();
+        if wanted == source.registered {
+            return Ok(());
+        }
+        self.poll.registry().reregister(&mut SourceFd(&source.fd), Token(key.index()), wanted)?;
+        source.registered = wanted;
+        Ok(())
+    }
+
+    pub(crate) fn add_waiter(&mut self, key: Key, direction: Direction, fiber: Key) -> io::Result<()> {
+        self.ensure(key, direction.interest())?;
+        if let Some(source) = self.sources.get_mut(key) {
+            source.waiters(direction).push(fiber);
+        }
+        Ok(())
+    }
+
+    /// False once the event has come.
+    pub(crate) fn is_waiting(&mut self, key: Key, direction: Direction, fiber: Key) -> bool {
+        self.sources.get_mut(key).is_some_and(|source| source.waiters(direction).contains(&fiber))
+    }
+
+    pub(crate) fn remove_waiter(&mut self, key: Key, direction: Direction, fiber: Key) {
+        if let Some(source) = self.sources.get_mut(key) {
+            source.waiters(direction).retain(|waiter| *waiter != fiber);
+        }
+    }
+
+    pub(crate) fn watch(&mut self, fd: RawFd, interest: Interest, token: usize) -> io::Result<()> {
+        let watched = |source: &Source| source.watch.is_some();
+        let known = self.find(fd);
+        if known.and_then(|key| self.sources.get(key)).is_some_and(watched) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this descriptor is watched already"));
+        }
+        let key = self.acquire(fd, interest)?;
+        if let Some(source) = self.sources.get_mut(key) {
+            source.watch = Some((token, interest));
+        }
+        if known.is_some() { self.rearm(fd) } else { Ok(()) }
+    }
+
+    pub(crate) fn rearm(&mut self, fd: RawFd) -> io::Result<()> {
+        let (key, source) =
+            self.find(fd).and_then(|key| Some((key, self.sources.get(key)?))).ok_or_else(unwatched)?;
+        self.poll.registry().reregister(&mut SourceFd(&fd), Token(key.index()), source.registered)
+    }
+
+    pub(crate) fn unwatch(&mut self, fd: RawFd) -> io::Result<()> {
+        let key = self.find(fd).ok_or_else(unwatched)?;
+        let source = self.sources.get_mut(key).ok_or_else(unwatched)?;
+        source.watch.take().ok_or_else(unwatched)?;
+        self.release(key);
+        Ok(())
+    }
+}
+
+fn unwatched() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "this descriptor is not watched")
+}

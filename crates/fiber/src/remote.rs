@@ -1,0 +1,120 @@
+//! How do other threads reach a runtime, without a lost wake-up?
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mio::Waker;
+
+use crate::slab::Key;
+
+/// What other threads ask of a runtime.
+pub(crate) enum Message {
+    Spawn(Box<dyn FnOnce() + Send>),
+    Wake(Key),
+}
+
+/// The part of a runtime that other threads see.
+struct Shared {
+    // None once the runtime is gone.
+    inbox: Mutex<Option<Vec<Message>>>,
+    // True from the first message until the runtime looks: one system call a batch, not a message.
+    notified: AtomicBool,
+    waker: Waker,
+}
+
+/// A handle to a [`Runtime`](crate::Runtime) for other threads: `Send`, `Sync`, and cheap to clone.
+#[derive(Clone)]
+pub struct Remote(Arc<Shared>);
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("open", &self.lock().is_some()).finish()
+    }
+}
+
+/// The runtime that a [`Remote`] leads to has been dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuntimeGone;
+
+impl fmt::Display for RuntimeGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the fiber runtime has been dropped")
+    }
+}
+
+impl std::error::Error for RuntimeGone {}
+
+impl Remote {
+    pub(crate) fn new(waker: Waker) -> Self {
+        let inbox = Mutex::new(Some(Vec::new()));
+        Remote(Arc::new(Shared { inbox, notified: AtomicBool::new(false), waker }))
+    }
+
+    /// Runs `f` in a new fiber on the runtime's thread. A panic in `f` ends that fiber only.
+    ///
+    /// # Errors
+    ///
+    /// The runtime is gone; `f` is dropped.
+    pub fn spawn(&self, f: impl FnOnce() + Send + 'static) -> Result<(), RuntimeGone> {
+        self.send(Message::Spawn(Box::new(f)))
+    }
+
+    /// Ends the runtime's wait, so that [`Runtime::turn`](crate::Runtime::turn) returns. A wake-up that comes
+    /// between two turns ends the next.
+    ///
+    /// # Errors
+    ///
+    /// The runtime is gone.
+    pub fn wake(&self) -> Result<(), RuntimeGone> {
+        if self.lock().is_none() {
+            return Err(RuntimeGone);
+        }
+        self.notify();
+        Ok(())
+    }
+
+    pub(crate) fn wake_fiber(&self, fiber: Key) {
+        // A runtime that is gone has unwound the fiber.
+        let _ = self.send(Message::Wake(fiber));
+    }
+
+    fn send(&self, message: Message) -> Result<(), RuntimeGone> {
+        self.lock().as_mut().ok_or(RuntimeGone)?.push(message);
+        self.notify();
+        Ok(())
+    }
+
+    fn notify(&self) {
+        // Whoever turns the flag up makes the system call. Whoever finds it up relies on the runtime's `swap`
+        // in `take`, which is still to come and sees what was pushed before.
+        if !self.0.notified.swap(true, Ordering::AcqRel)
+            && let Err(error) = self.0.waker.wake()
+        {
+            // eventfd and EVFILT_USER fail only for a closed descriptor, and ours is open while `self` lives.
+            debug_assert!(false, "the waker failed: {error}");
+        }
+    }
+
+    /// Whether `take` has anything to do.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.0.notified.load(Ordering::Acquire)
+    }
+
+    /// The messages so far; called by the runtime's thread after each poll.
+    pub(crate) fn take(&self) -> Vec<Message> {
+        if !self.is_notified() || !self.0.notified.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Refuses messages from now on; returns those that were not seen.
+    pub(crate) fn close(&self) -> Vec<Message> {
+        self.lock().take().unwrap_or_default()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<Message>>> {
+        self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,230 @@
+//! How is a thread made to run fibers: all by itself, or turn by turn under someone else's loop?
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::panic::resume_unwind;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::fiber::{JoinError, JoinHandle, spawn_on};
+use crate::poller::{Interest, Ready};
+use crate::remote::Remote;
+use crate::scheduler::Core;
+
+/// The fibers, timers and descriptors of one thread, for a program that has a loop of its own.
+///
+/// A thread has at most one. It does nothing by itself: each [`turn`](Runtime::turn) runs the fibers that can run,
+/// waits for events once, and runs what they woke. Beside the fibers, which cost a stack each, it watches any
+/// number of descriptors that cost none: their readiness comes out of `turn`, and a fiber is spawned only when
+/// there is something to do.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::os::unix::net::UnixStream;
+/// use weftwork_fiber::{Interest, Runtime};
+///
+/// let runtime = Runtime::new()?;
+/// let (mut ours, mut theirs) = UnixStream::pair()?;
+/// ours.set_nonblocking(true)?;
+/// runtime.watch(&ours, Interest::Readable, 7)?;          // idle: no fiber, no stack
+///
+/// theirs.write_all(b"hello")?;
+/// let mut ready = Vec::new();
+/// runtime.turn(None, &mut ready)?;
+/// assert_eq!((ready[0].token, ready[0].readable), (7, true));
+///
+/// runtime.spawn(move || {
+///     let mut bytes = [0; 5];
+///     ours.read_exact(&mut bytes).unwrap();
+///     assert_eq!(&bytes, b"hello");
+/// });
+/// while runtime.has_work() {
+///     runtime.turn(None, &mut ready)?;
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Dropping
+///
+/// Dropping the runtime cancels every fiber and unwinds it, so that destructors run, before `drop` returns. A fiber
+/// that catches the unwinding and waits again is unwound again: one that does so for ever hangs the drop. Do not
+/// keep a runtime in a `thread_local!`: at thread exit its fibers would be unwound after the thread-locals that
+/// they may have borrowed.
+///
+/// # Threads
+///
+/// A runtime and all that belongs to it stay on their thread; [`Remote`] is what other threads get.
+///
+/// ```compile_fail
+/// fn is_send<T: Send>() {}
+/// is_send::<weftwork_fiber::Runtime>();
+/// ```
+pub struct Runtime(Rc<Core>);
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("fibers", &self.fibers()).finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// A runtime with the default [`Config`].
+    ///
+    /// # Errors
+    ///
+    /// As [`with_config`](Runtime::with_config).
+    pub fn new() -> io::Result<Self> {
+        Self::with_config(&Config::default())
+    }
+
+    /// A runtime for this thread.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if the thread has one; else what the kernel says (no descriptors left for the poller).
+    pub fn with_config(config: &Config) -> io::Result<Self> {
+        Core::new(config).map(Runtime)
+    }
+
+    /// Makes a fiber that runs `f` from the next turn on.
+    pub fn spawn<T: 'static>(&self, f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+        spawn_on(&self.0, f)
+    }
+
+    /// One turn: runs the fibers that can run, waits for events for at most `timeout` (`None`: until there is one;
+    /// not at all while fibers can run), runs what they woke, and appends to `ready` the watched descriptors that
+    /// became ready. Returns after each wait, so it may return with nothing to report.
+    ///
+    /// # Errors
+    ///
+    /// The poller failed; an interrupted wait is no error.
+    ///
+    /// # Panics
+    ///
+    /// In a fiber, and while the thread unwinds.
+    pub fn turn(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        assert!(!self.0.in_fiber(), "Runtime::turn was called by one of its own fibers");
+        assert!(!std::thread::panicking(), "Runtime::turn was called by a thread that unwinds");
+        self.0.turn(timeout, ready)
+    }
+
+    /// Runs `f` as a fiber and takes turns until it has ended; other fibers run meanwhile and stay. Descriptors
+    /// watched by [`watch`](Runtime::watch) must not become ready meanwhile: their readiness would be dropped.
+    ///
+    /// # Errors
+    ///
+    /// The poller failed.
+    ///
+    /// # Panics
+    ///
+    /// As `f` does, and as [`turn`](Runtime::turn).
+    pub fn block_on<T: 'static>(&self, f: impl FnOnce() -> T + 'static) -> io::Result<T> {
+        let main = self.spawn(f);
+        let mut ready = Vec::new();
+        while !main.is_finished() {
+            self.turn(None, &mut ready)?;
+            ready.clear();
+        }
+        match main.take_result() {
+            Ok(value) => Ok(value),
+            Err(JoinError::Panicked(payload)) => resume_unwind(payload),
+            Err(JoinError::NoStack(error)) => Err(error),
+            Err(JoinError::Cancelled) => Err(io::Error::other("the fiber was cancelled")),
+        }
+    }
+
+    /// Whether a turn has anything to do or to wait for: a fiber that has not ended, or a message from another
+    /// thread. Watched descriptors do not count.
+    pub fn has_work(&self) -> bool {
+        self.fibers() > 0 || self.0.has_runnable()
+    }
+
+    /// Fibers that have not ended.
+    pub fn fibers(&self) -> usize {
+        self.0.fibers()
+    }
+
+    /// When the next `sleep`, `timeout` or socket deadline falls due; a turn waits no longer.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.0.next_deadline()
+    }
+
+    /// A handle for other threads.
+    pub fn remote(&self) -> Remote {
+        self.0.remote()
+    }
+
+    /// Watches a descriptor, which must be non-blocking, without a fiber: when it becomes ready, `turn` reports
+    /// `token`. Reports are edge-triggered: after one, read (or accept, or write) until "would block", or
+    /// [`rearm`](Runtime::rearm), else the next report may not come. While a fiber waits for the descriptor in the
+    /// same direction, through [`wait_readable`](crate::wait_readable) or `wait_writable`, the event wakes the
+    /// fiber instead. Such a wait costs no registration of its own.
+    ///
+    /// [`unwatch`](Runtime::unwatch) before the descriptor is closed: the number will be reused.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if it is watched, `PermissionDenied` if it cannot be polled (a regular file).
+    pub fn watch(&self, fd: impl AsFd, interest: Interest, token: usize) -> io::Result<()> {
+        self.0.poller.borrow_mut().watch(fd.as_fd().as_raw_fd(), interest, token)
+    }
+
+    /// Has a watched descriptor reported again if it is ready now, as when it was handed to a fiber that may have
+    /// left bytes unread. One system call.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it is not watched.
+    pub fn rearm(&self, fd: impl AsFd) -> io::Result<()> {
+        self.0.poller.borrow_mut().rearm(fd.as_fd().as_raw_fd())
+    }
+
+    /// Stops watching a descriptor. Reports already in the caller's list stay there.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it is not watched.
+    pub fn unwatch(&self, fd: impl AsFd) -> io::Result<()> {
+        self.0.poller.borrow_mut().unwatch(fd.as_fd().as_raw_fd())
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Runs `f` as the first fiber of this thread, and returns its value once `f` and every fiber spawned meanwhile have
+/// ended.
+///
+/// # Errors
+///
+/// As [`Runtime::with_config`], or the poller failed.
+///
+/// # Panics
+///
+/// If `f` panics, with its payload, after the other fibers were cancelled and unwound; and in a fiber.
+pub fn run<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<T> {
+    run_with(&Config::default(), f)
+}
+
+/// [`run`] with other settings.
+///
+/// # Errors
+///
+/// As [`run`].
+///
+/// # Panics
+///
+/// As [`run`].
+pub fn run_with<T: 'static>(config: &Config, f: impl FnOnce() -> T + 'static) -> io::Result<T> {
+    let runtime = Runtime::with_config(config)?;
+    let value = runtime.block_on(f)?;
+    while runtime.has_work() {
+        runtime.turn(None, &mut Vec::new())?;
+    }
+    Ok(value)
+}

@@ -1,0 +1,431 @@
+//! Which fiber runs next, and what ends its wait?
+//!
+//! Invariant: no `RefCell` here stays borrowed while a fiber or a destructor of a user's value runs.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::panic::resume_unwind;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::context::{self, Context};
+use crate::overflow::{self, SignalStack};
+use crate::poller::{Direction, Poller, Ready};
+use crate::remote::{Message, Remote};
+use crate::slab::{Key, Slab};
+use crate::stack::StackPool;
+use crate::timers::{Alarm, TimerKey, Timers};
+
+/// So many fibers run before the sockets are looked at again; a look costs about as much as ten switches.
+const RESUMES_A_POLL_MAX: usize = 256;
+
+/// So many socket calls may succeed at once before the fiber lets others run: a peer that always has bytes ready
+/// must not keep a thread to itself.
+const CALLS_A_SLICE_MAX: u32 = 128;
+
+thread_local! {
+    static CURRENT: RefCell<Weak<Core>> = const { RefCell::new(Weak::new()) };
+}
+
+/// What a fiber was spawned for.
+pub(crate) trait Body {
+    fn run(self: Box<Self>);
+    /// There was no stack to run it on.
+    fn refuse(self: Box<Self>, error: io::Error);
+}
+
+/// Thrown through a fiber that was cancelled.
+pub(crate) struct CancelUnwind;
+
+/// Thrown through a fiber up to the `timeout` of this number.
+pub(crate) struct ElapsedUnwind(pub(crate) u64);
+
+struct Scope {
+    id: u64,
+    timer: TimerKey,
+    elapsed: bool,
+}
+
+enum Stage {
+    /// Without a stack yet: ten thousand short fibers spawned at once then share a few stacks.
+    Spawned(Box<dyn Body>),
+    Suspended(Context),
+    Running,
+}
+
+struct Task {
+    stage: Stage,
+    queued: bool,
+    granted: bool,
+    cancelled: bool,
+    scopes: Vec<Scope>,
+}
+
+/// Where the caller stands, which decides how it can wait.
+pub(crate) enum Place {
+    /// In a fiber: it suspends.
+    Fiber(Rc<Core>, Key),
+    /// In a fiber that unwinds: std counts panics by thread, so another fiber must not run now.
+    Unwinding,
+    /// In no fiber: the thread waits.
+    Thread,
+}
+
+/// The state of one thread's runtime.
+pub(crate) struct Core {
+    tasks: RefCell<Slab<Task>>,
+    queue: RefCell<VecDeque<Key>>,
+    timers: RefCell<Timers>,
+    pub(crate) poller: RefCell<Poller>,
+    stacks: RefCell<StackPool>,
+    remote: Remote,
+    current: Cell<Option<Key>>,
+    calls_left: Cell<u32>,
+    closing: Cell<bool>,
+    scope_id: Cell<u64>,
+    _signal_stack: SignalStack,
+}
+
+/// The runtime of this thread, if it has one.
+pub(crate) fn current() -> Option<Rc<Core>> {
+    CURRENT.try_with(|core| core.borrow().upgrade()).ok().flatten()
+}
+
+pub(crate) fn place() -> Place {
+    let Some(core) = current() else { return Place::Thread };
+    match core.current.get() {
+        None => Place::Thread,
+        Some(_) if std::thread::panicking() => Place::Unwinding,
+        Some(fiber) => Place::Fiber(core, fiber),
+    }
+}
+
+impl Core {
+    pub(crate) fn new(config: &Config) -> io::Result<Rc<Core>> {
+        if current().is_some() {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "this thread has a fiber runtime already",
+            ));
+        }
+        let signal_stack = overflow::install()?;
+        let (poller, waker) = Poller::new(config.events_max)?;
+        let core = Rc::new(Core {
+            tasks: RefCell::new(Slab::new()),
+            queue: RefCell::default(),
+            timers: RefCell::default(),
+            poller: RefCell::new(poller),
+            stacks: RefCell::new(StackPool::new(config.stack_bytes, config.stacks_kept_max)),
+            remote: Remote::new(waker),
+            current: Cell::new(None),
+            calls_left: Cell::new(0),
+            closing: Cell::new(false),
+            scope_id: Cell::new(0),
+            _signal_stack: signal_stack,
+        });
+        CURRENT.set(Rc::downgrade(&core));
+        Ok(core)
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    pub(crate) fn in_fiber(&self) -> bool {
+        self.current.get().is_some()
+    }
+
+    pub(crate) fn fibers(&self) -> usize {
+        self.tasks.borrow().len()
+    }
+
+    pub(crate) fn has_runnable(&self) -> bool {
+        !self.queue.borrow().is_empty() || self.remote.is_notified()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.timers.borrow().next_deadline()
+    }
+
+    /// Makes a fiber that will run in a later turn; hands the body back if the runtime is closing.
+    pub(crate) fn spawn(&self, body: Box<dyn Body>) -> Result<Key, Box<dyn Body>> {
+        if self.closing.get() {
+            return Err(body);
+        }
+        let stage = Stage::Spawned(body);
+        let task = Task { stage, queued: true, granted: false, cancelled: false, scopes: Vec::new() };
+        let fiber = self.tasks.borrow_mut().insert(task);
+        self.queue.borrow_mut().push_back(fiber);
+        Ok(fiber)
+    }
+
+    /// Puts a fiber into the run queue, unless it is there or gone.
+    pub(crate) fn wake(&self, fiber: Key) {
+        if let Some(task) = self.tasks.borrow_mut().get_mut(fiber)
+            && !task.queued
+        {
+            task.queued = true;
+            self.queue.borrow_mut().push_back(fiber);
+        }
+    }
+
+    /// Wakes a fiber and hands it what it waits for; false if it is gone.
+    pub(crate) fn grant(&self, fiber: Key) -> bool {
+        let found = self.tasks.borrow_mut().get_mut(fiber).map(|task| task.granted = true).is_some();
+        self.wake(fiber);
+        found
+    }
+
+    /// Takes what was handed over, if anything was.
+    pub(crate) fn take_grant(&self, fiber: Key) -> bool {
+        self.tasks.borrow_mut().get_mut(fiber).is_some_and(|task| std::mem::take(&mut task.granted))
+    }
+
+    /// Suspends the running fiber until someone wakes it, perhaps for another reason than the one it waits for.
+    /// Unwinds if the fiber was cancelled or a `timeout` around it has elapsed.
+    pub(crate) fn park(&self, fiber: Key) {
+        self.unwind_if_interrupted(fiber);
+        context::suspend();
+        self.unwind_if_interrupted(fiber);
+    }
+
+    fn unwind_if_interrupted(&self, fiber: Key) {
+        if let Some(payload) = self.interruption(fiber) {
+            resume_unwind(payload);
+        }
+    }
+
+    fn interruption(&self, fiber: Key) -> Option<Box<dyn Any + Send>> {
+        let tasks = self.tasks.borrow();
+        let task = tasks.get(fiber)?;
+        if task.cancelled {
+            return Some(Box::new(CancelUnwind));
+        }
+        // The outermost: what is inside ends with it.
+        let scope = task.scopes.iter().find(|scope| scope.elapsed)?;
+        Some(Box::new(ElapsedUnwind(scope.id)))
+    }
+
+    /// Lets others run.
+    pub(crate) fn yield_now(&self, fiber: Key) {
+        self.wake(fiber);
+        self.park(fiber);
+    }
+
+    /// Counts one socket call of the running fiber, and yields when its slice is used up.
+    pub(crate) fn count_call(&self, fiber: Key) {
+        match self.calls_left.get() {
+            0 => self.yield_now(fiber),
+            left => self.calls_left.set(left - 1),
+        }
+    }
+
+    pub(crate) fn sleep_until(&self, fiber: Key, at: Instant) {
+        let timer = self.timers.borrow_mut().insert(at, Alarm { fiber, scope: None });
+        let _waiting = TimerGuard { core: self, timer: Some(timer) };
+        while self.timers.borrow().is_pending(timer) {
+            self.park(fiber);
+        }
+    }
+
+    /// Suspends until `source` is ready.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` at the deadline, or the poller refuses the descriptor.
+    pub(crate) fn wait_source(
+        &self,
+        fiber: Key,
+        source: Key,
+        direction: Direction,
+        deadline: Option<Instant>,
+    ) -> io::Result<()> {
+        self.poller.borrow_mut().add_waiter(source, direction, fiber)?;
+        let _waiter = WaiterGuard { core: self, source, direction, fiber };
+        let timer = deadline.map(|at| self.timers.borrow_mut().insert(at, Alarm { fiber, scope: None }));
+        let _timer = TimerGuard { core: self, timer };
+        loop {
+            self.park(fiber);
+            if !self.poller.borrow_mut().is_waiting(source, direction, fiber) {
+                return Ok(());
+            }
+            if timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer)) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Starts to count down a `timeout` of the running fiber; returns its number.
+    pub(crate) fn open_scope(&self, fiber: Key, at: Instant) -> u64 {
+        let id = self.scope_id.get() + 1;
+        self.scope_id.set(id);
+        let timer = self.timers.borrow_mut().insert(at, Alarm { fiber, scope: Some(id) });
+        if let Some(task) = self.tasks.borrow_mut().get_mut(fiber) {
+            task.scopes.push(Scope { id, timer, elapsed: false });
+        }
+        id
+    }
+
+    pub(crate) fn close_scope(&self, fiber: Key, id: u64) {
+        if let Some(task) = self.tasks.borrow_mut().get_mut(fiber)
+            && let Some(at) = task.scopes.iter().rposition(|scope| scope.id == id)
+        {
+            self.timers.borrow_mut().remove(task.scopes.remove(at).timer);
+        }
+    }
+
+    /// Ends a fiber: at once if it has not begun, else by unwinding it when it is next suspended.
+    pub(crate) fn cancel(&self, fiber: Key) {
+        let unstarted = {
+            let mut tasks = self.tasks.borrow_mut();
+            let Some(task) = tasks.get_mut(fiber) else { return };
+            task.cancelled = true;
+            if matches!(task.stage, Stage::Spawned(_)) { tasks.remove(fiber) } else { None }
+        };
+        match unstarted {
+            Some(task) => drop(task),
+            None => self.wake(fiber),
+        }
+    }
+
+    /// Runs what can run, waits for events for at most `timeout`, and runs what they woke.
+    pub(crate) fn turn(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.run_ready();
+        let timeout = if self.has_runnable() { Some(Duration::ZERO) } else { self.until_next_timer(timeout) };
+        let mut woken = Vec::new();
+        self.poller.borrow_mut().poll(timeout, &mut woken, ready)?;
+        woken.into_iter().for_each(|fiber| self.wake(fiber));
+        self.read_messages();
+        self.fire_timers();
+        self.run_ready();
+        Ok(())
+    }
+
+    fn until_next_timer(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(next) = self.next_deadline() else { return timeout };
+        let left = next.saturating_duration_since(Instant::now());
+        Some(timeout.map_or(left, |timeout| timeout.min(left)))
+    }
+
+    fn read_messages(&self) {
+        for message in self.remote.take() {
+            match message {
+                Message::Wake(fiber) => self.wake(fiber),
+                Message::Spawn(f) => drop(self.spawn(Box::new(Detached(f)))),
+            }
+        }
+    }
+
+    fn fire_timers(&self) {
+        if self.next_deadline().is_none() {
+            return;
+        }
+        let now = Instant::now();
+        loop {
+            let Some(alarm) = self.timers.borrow_mut().pop(now) else { return };
+            if let Some(id) = alarm.scope
+                && let Some(task) = self.tasks.borrow_mut().get_mut(alarm.fiber)
+            {
+                task.scopes.iter_mut().filter(|scope| scope.id == id).for_each(|scope| scope.elapsed = true);
+            }
+            self.wake(alarm.fiber);
+        }
+    }
+
+    fn run_ready(&self) {
+        for _ in 0..RESUMES_A_POLL_MAX {
+            let Some(fiber) = self.queue.borrow_mut().pop_front() else { return };
+            self.run(fiber);
+        }
+    }
+
+    fn run(&self, fiber: Key) {
+        let Some(mut context) = self.check_out(fiber) else { return };
+        self.current.set(Some(fiber));
+        self.calls_left.set(CALLS_A_SLICE_MAX);
+        let ended = context.resume();
+        self.current.set(None);
+        if ended {
+            self.stacks.borrow_mut().put(context.into_stack());
+            self.tasks.borrow_mut().remove(fiber);
+        } else if let Some(task) = self.tasks.borrow_mut().get_mut(fiber) {
+            task.stage = Stage::Suspended(context);
+        }
+    }
+
+    /// The context of a fiber that is to run now; none if it is gone or cannot get a stack.
+    fn check_out(&self, fiber: Key) -> Option<Context> {
+        let stage = {
+            let mut tasks = self.tasks.borrow_mut();
+            let task = tasks.get_mut(fiber)?;
+            task.queued = false;
+            std::mem::replace(&mut task.stage, Stage::Running)
+        };
+        let body = match stage {
+            Stage::Suspended(context) => return Some(context),
+            Stage::Spawned(body) => body,
+            Stage::Running => return None,
+        };
+        let stack = self.stacks.borrow_mut().take();
+        match stack {
+            Ok(stack) => Some(Context::new(stack, move || body.run())),
+            Err(error) => {
+                self.tasks.borrow_mut().remove(fiber);
+                body.refuse(error);
+                None
+            }
+        }
+    }
+
+    /// Cancels and unwinds every fiber; refuses new ones from now on.
+    pub(crate) fn close(&self) {
+        self.closing.set(true);
+        drop(self.remote.close());
+        while self.fibers() > 0 {
+            let fibers = self.tasks.borrow().keys();
+            fibers.into_iter().for_each(|fiber| self.cancel(fiber));
+            self.run_ready();
+        }
+    }
+}
+
+struct TimerGuard<'a> {
+    core: &'a Core,
+    timer: Option<TimerKey>,
+}
+
+impl Drop for TimerGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.core.timers.borrow_mut().remove(timer);
+        }
+    }
+}
+
+struct WaiterGuard<'a> {
+    core: &'a Core,
+    source: Key,
+    direction: Direction,
+    fiber: Key,
+}
+
+impl Drop for WaiterGuard<'_> {
+    fn drop(&mut self) {
+        self.core.poller.borrow_mut().remove_waiter(self.source, self.direction, self.fiber);
+    }
+}
+
+/// A closure that another thread sent: nobody joins it.
+struct Detached(Box<dyn FnOnce() + Send>);
+
+impl Body for Detached {
+    fn run(self: Box<Self>) {
+        // The panic hook has spoken; the payload is nobody's.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(self.0));
+    }
+
+    fn refuse(self: Box<Self>, _error: io::Error) {}
+}

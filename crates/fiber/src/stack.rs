@@ -1,0 +1,92 @@
+//! Where do stacks come from, and how many are kept for reuse?
+
+use std::io;
+use std::ops::Range;
+
+use corosensei::stack::{DefaultStack, Stack};
+
+/// The guarded stacks of one thread: last in, first out, so that the next fiber gets the one still in cache.
+#[derive(Debug)]
+pub(crate) struct StackPool {
+    free: Vec<GuardedStack>,
+    stack_bytes: usize,
+    kept_max: usize,
+}
+
+/// A stack with a guard page below it.
+pub(crate) struct GuardedStack(DefaultStack);
+
+impl std::fmt::Debug for GuardedStack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GuardedStack({:#x})", self.0.base())
+    }
+}
+
+impl StackPool {
+    pub(crate) fn new(stack_bytes: usize, kept_max: usize) -> Self {
+        StackPool { free: Vec::new(), stack_bytes, kept_max }
+    }
+
+    /// A stack that was used before, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no memory, or no more mappings (`vm.max_map_count`), to give.
+    pub(crate) fn take(&mut self) -> io::Result<GuardedStack> {
+        match self.free.pop() {
+            Some(stack) => Ok(stack),
+            None => DefaultStack::new(self.stack_bytes).map(GuardedStack),
+        }
+    }
+
+    /// Takes a stack back; past the cap it goes back to the kernel.
+    pub(crate) fn put(&mut self, stack: GuardedStack) {
+        if self.free.len() < self.kept_max {
+            self.free.push(stack);
+        }
+    }
+}
+
+impl GuardedStack {
+    /// The addresses of the guard page.
+    pub(crate) fn guard(&self) -> Range<usize> {
+        let low = self.0.limit().get();
+        low..low + rustix::param::page_size()
+    }
+
+    /// The bytes above the guard page.
+    pub(crate) fn usable_bytes(&self) -> usize {
+        self.0.base().get() - self.guard().end
+    }
+
+    pub(crate) fn into_inner(self) -> DefaultStack {
+        self.0
+    }
+
+    pub(crate) fn from_inner(stack: DefaultStack) -> Self {
+        GuardedStack(stack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_stack_given_back_is_the_next_taken() {
+        let mut pool = StackPool::new(64 << 10, 2);
+        let stacks: Vec<_> = (0..3).map(|_| pool.take().unwrap()).collect();
+        let guards: Vec<_> = stacks.iter().map(GuardedStack::guard).collect();
+        stacks.into_iter().for_each(|stack| pool.put(stack));
+        assert_eq!(pool.free.len(), 2, "past the cap a stack is dropped");
+        assert_eq!(pool.take().unwrap().guard(), guards[1]);
+        assert_eq!(pool.take().unwrap().guard(), guards[0]);
+    }
+
+    #[test]
+    fn a_stack_has_its_bytes_above_a_guard_page() {
+        let stack = StackPool::new(100_000, 0).take().unwrap();
+        assert_eq!(stack.guard().len(), rustix::param::page_size());
+        assert!((100_000..100_000 + rustix::param::page_size()).contains(&stack.usable_bytes()));
+    }
+}

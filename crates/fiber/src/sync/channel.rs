@@ -1,0 +1,248 @@
+//! How do fibers hand on a stream of values, the fast ones waiting for the slow ones?
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+
+use super::gate::Gate;
+
+/// The receiver is gone, or the fiber unwinds and cannot wait; the value comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SendError<T>(pub T);
+
+/// All senders are gone and all values taken, or the fiber unwinds and cannot wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvError;
+
+/// Why [`Sender::try_send`] did not send; the value comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TrySendError<T> {
+    /// The channel holds as many values as it may.
+    Full(T),
+    /// The receiver is gone.
+    Closed(T),
+}
+
+/// Why there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryRecvError {
+    /// Not now.
+    Empty,
+    /// There will be none.
+    Closed,
+}
+
+/// One gate counts free places, the other values: that is all the waiting there is.
+struct Shared<T> {
+    values: RefCell<VecDeque<T>>,
+    places: Gate,
+    filled: Gate,
+    senders: Cell<usize>,
+}
+
+/// The sending half of a [`channel`]; clone it for more senders.
+pub struct Sender<T>(Rc<Shared<T>>);
+
+/// The receiving half of a [`channel`].
+pub struct Receiver<T>(Rc<Shared<T>>);
+
+/// A channel that holds up to `capacity` values between the fibers of one thread; 0 counts as 1.
+///
+/// ```
+/// use weftwork_fiber::{run, spawn, sync::channel};
+///
+/// let sum = run(|| {
+///     let (sender, receiver) = channel(2);
+///     spawn(move || (1..=10).for_each(|value| sender.send(value).unwrap()));
+///     receiver.iter().sum::<i32>()
+/// })?;
+/// assert_eq!(sum, 55);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let shared = Rc::new(Shared {
+        values: RefCell::default(),
+        places: Gate::new(capacity.max(1)),
+        filled: Gate::new(0),
+        senders: Cell::new(1),
+    });
+    (Sender(Rc::clone(&shared)), Receiver(shared))
+}
+
+impl<T> Sender<T> {
+    /// Sends; suspends while the channel is full.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`].
+    ///
+    /// # Panics
+    ///
+    /// If it has to wait outside a fiber.
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        // A closed gate may still have permits.
+        if self.is_closed() || self.0.places.enter("Sender::send").is_err() {
+            return Err(SendError(value));
+        }
+        if self.is_closed() {
+            return Err(SendError(value));
+        }
+        self.put(value);
+        Ok(())
+    }
+
+    /// Sends if there is room.
+    ///
+    /// # Errors
+    ///
+    /// See [`TrySendError`].
+    pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
+        if self.is_closed() {
+            return Err(TrySendError::Closed(value));
+        }
+        if !self.0.places.try_enter() {
+            return Err(TrySendError::Full(value));
+        }
+        self.put(value);
+        Ok(())
+    }
+
+    fn put(&self, value: T) {
+        self.0.values.borrow_mut().push_back(value);
+        self.0.filled.leave();
+    }
+
+    /// Whether the receiver is gone.
+    pub fn is_closed(&self) -> bool {
+        self.0.places.is_closed()
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The next value; suspends until there is one.
+    ///
+    /// # Errors
+    ///
+    /// See [`RecvError`].
+    ///
+    /// # Panics
+    ///
+    /// If it has to wait outside a fiber.
+    pub fn recv(&self) -> Result<T, RecvError> {
+        self.0.filled.enter("Receiver::recv").map_err(|_| RecvError)?;
+        self.take().ok_or(RecvError)
+    }
+
+    /// The next value, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Not now, or never.
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        if self.0.filled.try_enter()
+            && let Some(value) = self.take()
+        {
+            return Ok(value);
+        }
+        Err(if self.0.filled.is_closed() { TryRecvError::Closed } else { TryRecvError::Empty })
+    }
+
+    fn take(&self) -> Option<T> {
+        let value = self.0.values.borrow_mut().pop_front();
+        self.0.places.leave();
+        value
+    }
+
+    /// The values as they come, until all senders are gone.
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        std::iter::from_fn(|| self.recv().ok())
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.0.senders.set(self.0.senders.get() + 1);
+        Sender(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.0.senders.set(self.0.senders.get() - 1);
+        if self.0.senders.get() == 0 {
+            self.0.filled.close();
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.0.places.close();
+        // What nobody will read goes now and not with the last sender. The borrow ends before destructors run.
+        let unread = self.0.values.take();
+        drop(unread);
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("places", &self.0.places.permits()).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("values", &self.0.filled.permits()).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SendError(..)")
+    }
+}
+
+impl<T> fmt::Debug for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TrySendError::Full(_) => "Full(..)",
+            TrySendError::Closed(_) => "Closed(..)",
+        })
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the receiver is gone")
+    }
+}
+
+impl<T> fmt::Display for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TrySendError::Full(_) => "the channel is full",
+            TrySendError::Closed(_) => "the receiver is gone",
+        })
+    }
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the senders are gone")
+    }
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TryRecvError::Empty => "the channel is empty",
+            TryRecvError::Closed => "the senders are gone",
+        })
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {}
+impl<T> std::error::Error for TrySendError<T> {}
+impl std::error::Error for RecvError {}
+impl std::error::Error for TryRecvError {}

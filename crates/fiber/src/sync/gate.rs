@@ -1,0 +1,115 @@
+//! How does one fiber wait for another? The one waiting list that every primitive here is built on.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use crate::scheduler::{self, Core, Place};
+use crate::slab::Key;
+
+/// A counter of permits with a queue. Permits go straight to the fiber that has waited longest, so nobody barges in
+/// and nobody starves; a permit handed to a fiber that is cancelled before it runs goes to the next.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    permits: Cell<usize>,
+    closed: Cell<bool>,
+    waiters: RefCell<VecDeque<Key>>,
+}
+
+/// There will be no permit: the gate is closed, or the caller is a fiber that unwinds and cannot wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Shut;
+
+impl Gate {
+    pub(crate) const fn new(permits: usize) -> Self {
+        Gate { permits: Cell::new(permits), closed: Cell::new(false), waiters: RefCell::new(VecDeque::new()) }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    pub(crate) fn permits(&self) -> usize {
+        self.permits.get()
+    }
+
+    /// Takes a permit if there is one.
+    pub(crate) fn try_enter(&self) -> bool {
+        let permits = self.permits.get();
+        self.permits.set(permits.saturating_sub(1));
+        permits > 0
+    }
+
+    /// Takes a permit, waiting for it if need be. A closed gate still gives out what it has.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait outside a fiber; `what` is the call that the message names.
+    pub(crate) fn enter(&self, what: &str) -> Result<(), Shut> {
+        if self.try_enter() {
+            return Ok(());
+        }
+        if self.closed.get() {
+            return Err(Shut);
+        }
+        let (core, fiber) = match scheduler::place() {
+            Place::Fiber(core, fiber) => (core, fiber),
+            Place::Unwinding => return Err(Shut),
+            Place::Thread => {
+                panic!("{what} has to wait, which only a fiber can: spawn one, or use the try_ form")
+            }
+        };
+        self.waiters.borrow_mut().push_back(fiber);
+        let waiter = Waiter { gate: self, core: &core, fiber };
+        loop {
+            core.park(fiber);
+            if core.take_grant(fiber) {
+                std::mem::forget(waiter);
+                return Ok(());
+            }
+            if self.closed.get() {
+                return Err(Shut);
+            }
+        }
+    }
+
+    /// Gives a permit back, or a new one out.
+    pub(crate) fn leave(&self) {
+        while let Some(waiter) = self.pop() {
+            if scheduler::current().is_some_and(|core| core.grant(waiter)) {
+                return;
+            }
+        }
+        self.permits.set(self.permits.get() + 1);
+    }
+
+    /// Ends all waits.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        while let Some(waiter) = self.pop() {
+            if let Some(core) = scheduler::current() {
+                core.wake(waiter);
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<Key> {
+        self.waiters.borrow_mut().pop_front()
+    }
+}
+
+/// Takes a fiber off the list when its wait is cut short.
+struct Waiter<'a> {
+    gate: &'a Gate,
+    core: &'a Core,
+    fiber: Key,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if self.core.take_grant(self.fiber) {
+            self.gate.leave();
+        } else {
+            self.gate.waiters.borrow_mut().retain(|waiter| *waiter != self.fiber);
+        }
+    }
+}

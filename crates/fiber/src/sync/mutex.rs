@@ -1,0 +1,103 @@
+//! How does a fiber keep a value to itself across its waits?
+
+use std::cell::{RefCell, RefMut};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use super::{Permit, Semaphore};
+
+/// A mutex that suspends the fiber, for what must stay locked across a wait; within one stretch without waits a
+/// [`RefCell`] does. First come, first served. A panic does not poison it.
+///
+/// ```
+/// use std::rc::Rc;
+/// use weftwork_fiber::{run, spawn, sync::Mutex, yield_now};
+///
+/// run(|| {
+///     let log = Rc::new(Mutex::new(Vec::new()));
+///     let writers: Vec<_> = (0..3).map(|writer| {
+///         let log = Rc::clone(&log);
+///         spawn(move || {
+///             let mut log = log.lock();
+///             log.push(writer);
+///             yield_now();
+///             log.push(writer);
+///         })
+///     }).collect();
+///     writers.into_iter().for_each(|writer| writer.join().unwrap());
+///     assert_eq!(*log.lock(), [0, 0, 1, 1, 2, 2]);
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Mutex<T> {
+    turn: Semaphore,
+    value: RefCell<T>,
+}
+
+/// The right to a [`Mutex`]'s value, until it is dropped.
+pub struct MutexGuard<'a, T> {
+    // Dropped in this order: the value is free before the next fiber is let in.
+    value: RefMut<'a, T>,
+    _turn: Permit<'a>,
+}
+
+impl<T> Mutex<T> {
+    /// An unlocked mutex.
+    pub const fn new(value: T) -> Self {
+        Mutex { turn: Semaphore::new(1), value: RefCell::new(value) }
+    }
+
+    /// Locks; suspends until it can.
+    ///
+    /// # Panics
+    ///
+    /// If it has to wait outside a fiber, or in one that unwinds.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.guard(self.turn.acquire())
+    }
+
+    /// Locks if nobody else has.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.turn.try_acquire().map(|turn| self.guard(turn))
+    }
+
+    fn guard<'a>(&'a self, turn: Permit<'a>) -> MutexGuard<'a, T> {
+        MutexGuard { value: self.value.borrow_mut(), _turn: turn }
+    }
+
+    /// The value, without locking: nobody else can hold it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mutex").field(&self.value).finish()
+    }
+}

@@ -1,0 +1,59 @@
+//! How do fibers share a bounded number of things?
+
+use super::gate::{Gate, Shut};
+
+/// A number of permits; a fiber that finds none waits its turn, first come, first served.
+///
+/// ```
+/// use weftwork_fiber::sync::Semaphore;
+///
+/// let seats = Semaphore::new(1);
+/// let seat = seats.acquire();
+/// assert!(seats.try_acquire().is_none());
+/// drop(seat);
+/// assert_eq!(seats.available(), 1);
+/// ```
+#[derive(Debug)]
+pub struct Semaphore(Gate);
+
+/// A permit of a [`Semaphore`], given back when dropped.
+#[derive(Debug)]
+#[must_use = "a permit that is not held is given back at once"]
+pub struct Permit<'a>(&'a Gate);
+
+impl Semaphore {
+    /// A semaphore with this many permits.
+    pub const fn new(permits: usize) -> Self {
+        Semaphore(Gate::new(permits))
+    }
+
+    /// Takes a permit; suspends until there is one.
+    ///
+    /// # Panics
+    ///
+    /// If it has to wait outside a fiber, or in one that unwinds.
+    pub fn acquire(&self) -> Permit<'_> {
+        match self.0.enter("Semaphore::acquire") {
+            Ok(()) => Permit(&self.0),
+            Err(Shut) => {
+                panic!("Semaphore::acquire has to wait in a fiber that unwinds: use try_acquire there")
+            }
+        }
+    }
+
+    /// Takes a permit if there is one.
+    pub fn try_acquire(&self) -> Option<Permit<'_>> {
+        self.0.try_enter().then(|| Permit(&self.0))
+    }
+
+    /// Permits that nobody holds.
+    pub fn available(&self) -> usize {
+        self.0.permits()
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

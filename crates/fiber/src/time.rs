@@ -1,0 +1,89 @@
+//! How does a fiber wait for time to pass, or give up after a while?
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::scheduler::{self, Core, ElapsedUnwind, Place};
+use crate::slab::Key;
+
+/// The time given to [`timeout`] has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time given has elapsed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// Suspends the fiber for at least `duration`. Outside a fiber, and in one that unwinds, the thread sleeps.
+///
+/// The poller counts in milliseconds and rounds up.
+pub fn sleep(duration: Duration) {
+    let Place::Fiber(core, fiber) = scheduler::place() else { return std::thread::sleep(duration) };
+    core.sleep_until(fiber, far(duration));
+}
+
+/// A century stands for durations that the clock cannot count.
+fn far(duration: Duration) -> Instant {
+    let now = Instant::now();
+    let century = Duration::from_secs(100 * 365 * 24 * 3_600);
+    now.checked_add(duration).unwrap_or_else(|| now + century)
+}
+
+/// Runs `f` in this fiber, and unwinds it at its suspension point when `duration` has passed.
+///
+/// Destructors in `f` run. As with [`cancel`](crate::JoinHandle::cancel), code that catches the unwinding meets it
+/// again at its next wait, and a value that `f` returns all the same stands. `f` that never waits is never
+/// interrupted. Timeouts nest. What `f` borrows may be left half-changed, as after a caught panic.
+///
+/// ```
+/// use std::time::Duration;
+/// use weftwork_fiber::{Elapsed, run, sleep, timeout};
+///
+/// let late = run(|| timeout(Duration::from_millis(5), || sleep(Duration::from_secs(60))))?;
+/// assert_eq!(late, Err(Elapsed));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Elapsed`], if `f` was interrupted.
+///
+/// # Panics
+///
+/// As `f` does; and outside a fiber, where nothing could interrupt `f`. In a fiber that unwinds nothing can either,
+/// and `f` just runs.
+pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> Result<T, Elapsed> {
+    let (core, fiber) = match scheduler::place() {
+        Place::Fiber(core, fiber) => (core, fiber),
+        Place::Unwinding => return Ok(f()),
+        Place::Thread => {
+            panic!("weftwork_fiber::timeout outside a fiber: nothing could interrupt the closure")
+        }
+    };
+    let scope = Scope { id: core.open_scope(fiber, far(duration)), core, fiber };
+    let result = catch_unwind(AssertUnwindSafe(f));
+    let id = scope.id;
+    drop(scope);
+    result.or_else(|payload| match payload.downcast_ref::<ElapsedUnwind>() {
+        Some(elapsed) if elapsed.0 == id => Err(Elapsed),
+        _ => resume_unwind(payload),
+    })
+}
+
+struct Scope {
+    id: u64,
+    core: Rc<Core>,
+    fiber: Key,
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        self.core.close_scope(self.fiber, self.id);
+    }
+}

@@ -1,0 +1,92 @@
+//! Which deadline is the nearest, and whom does it wake?
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::slab::Key;
+
+/// Names one timer; ordered by its deadline.
+pub(crate) type TimerKey = (Instant, u64);
+
+/// What a timer does when its time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Alarm {
+    pub(crate) fiber: Key,
+    /// The `timeout` that has elapsed; none for a plain wake-up.
+    pub(crate) scope: Option<u64>,
+}
+
+/// The timers of one thread. An ordered map and not a heap, because nearly every timer guards a read and is
+/// taken back unfired: a heap would keep thirty seconds' worth of dead entries.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    pending: BTreeMap<TimerKey, Alarm>,
+    next_id: u64,
+}
+
+impl Timers {
+    pub(crate) fn insert(&mut self, at: Instant, alarm: Alarm) -> TimerKey {
+        self.next_id += 1;
+        let key = (at, self.next_id);
+        self.pending.insert(key, alarm);
+        key
+    }
+
+    /// Takes the timer back; false if it has fired.
+    pub(crate) fn remove(&mut self, key: TimerKey) -> bool {
+        self.pending.remove(&key).is_some()
+    }
+
+    pub(crate) fn is_pending(&self, key: TimerKey) -> bool {
+        self.pending.contains_key(&key)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.pending.first_key_value().map(|(key, _)| key.0)
+    }
+
+    /// The earliest alarm whose time has come.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Alarm> {
+        let first = self.pending.first_entry()?;
+        if first.key().0 > now { None } else { Some(first.remove()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::slab::Slab;
+
+    #[test]
+    fn alarms_come_in_order_of_their_deadlines_and_not_early() {
+        let mut fibers = Slab::new();
+        let mut timers = Timers::default();
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let mut alarm = || Alarm { fiber: fibers.insert(()), scope: None };
+        let (late, early, same) = (alarm(), alarm(), alarm());
+        timers.insert(after(20), late);
+        timers.insert(after(10), early);
+        timers.insert(after(10), same);
+
+        assert_eq!(timers.next_deadline(), Some(after(10)));
+        assert_eq!(timers.pop(after(9)), None);
+        assert_eq!(timers.pop(after(10)), Some(early));
+        assert_eq!(timers.pop(after(10)), Some(same));
+        assert_eq!(timers.pop(after(10)), None);
+        assert_eq!(timers.pop(after(99)), Some(late));
+        assert_eq!(timers.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_timer_taken_back_does_not_fire() {
+        let mut fibers = Slab::new();
+        let mut timers = Timers::default();
+        let now = Instant::now();
+        let key = timers.insert(now, Alarm { fiber: fibers.insert(()), scope: None });
+        assert!(timers.is_pending(key) && timers.remove(key) && !timers.is_pending(key));
+        assert_eq!((timers.remove(key), timers.pop(now)), (false, None));
+    }
+}

@@ -1,0 +1,391 @@
+//! Floor 2: joins a socket and the protocol. An engine asks [`Conn::step`] what to do next and does it.
+//!
+//! ```text
+//!           +--------------------------- next request ----------------------------+
+//!           v                                                                     |
+//! accept -> Head -> Body (read ahead) -> Ready -> [handler runs] -> Send -> Drain +
+//!            |        |                                              |
+//!            +--------+---- fault, timeout: the refusal --> Send ----+-> Linger -> Done
+//! ```
+//!
+//! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
+
+mod io;
+mod live;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use std::io as std_io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::Method;
+use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1};
+
+pub(crate) use io::Flushed;
+pub(crate) use live::Call;
+
+use crate::transport::context::{Context, Stage};
+use crate::transport::counters::Counters;
+use crate::transport::deadlines::{Pace, Timeout};
+use crate::transport::{Buffers, Pool, Stream, Tick};
+
+/// When this much waits to be sent, the connection's next request waits too.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// What a connection wants from its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Bytes from the peer.
+    Read,
+    /// Room to send.
+    Write,
+    /// A call of the handler: [`Conn::run`].
+    Call,
+    /// To be dropped.
+    Close,
+}
+
+/// Where a connection is in the exchange of one request and its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before or within a head.
+    Head,
+    /// Within a body that is read ahead of the handler.
+    Body,
+    /// A request waits for the handler.
+    Ready,
+    /// All that is left of a response is being sent.
+    Send(After),
+    /// The rest of a body that nobody read is being dropped.
+    Drain,
+    /// Our side has ended; what the peer still sends is dropped (RFC 9112 section 9.6).
+    Linger,
+    /// Over.
+    Done,
+}
+
+/// A part of a response that is not copied into the write buffer.
+#[derive(Debug)]
+enum Rest {
+    Bytes(Bytes),
+    File { file: std::fs::File, offset: u64, count: u64 },
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    stream: Stream,
+    http: Http1,
+    phase: Phase,
+    pace: Pace,
+    /// After this the connection ends with its response.
+    expires: Tick,
+    peer: Option<SocketAddr>,
+    /// None while the connection is idle.
+    buffers: Option<Box<Buffers>>,
+    rest: Option<Box<Rest>>,
+    _open: Open,
+    /// Something may be there to read. Cleared by a read that finds no more.
+    readable: bool,
+    /// The peer has ended its side, says the poller: a short read is not the last one.
+    ended: bool,
+    /// The owner's notes: which loop it belongs to, and whether the poller knows it.
+    pub(crate) home: u32,
+    pub(crate) registered: bool,
+}
+
+/// Counts an open connection, for as long as it lives.
+#[derive(Debug)]
+struct Open(Arc<Counters>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Conn {
+    pub(crate) fn new(stream: Stream, peer: Option<SocketAddr>, now: Tick, cx: &Context) -> Box<Conn> {
+        let accepted = cx.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        cx.counters.connections.fetch_add(1, Ordering::Relaxed);
+        // Spread by up to a tenth, so that connections opened together do not end together.
+        let age = cx.settings.age_max;
+        let age = age - age.mul_f64((accepted.wrapping_mul(0x9e37_79b9) % 1024) as f64 / 10_240.0);
+        Box::new(Conn {
+            stream,
+            http: Http1::new(),
+            phase: Phase::Head,
+            pace: Pace::start(Timeout::Head, now),
+            expires: now.after(age),
+            peer,
+            buffers: None,
+            rest: None,
+            _open: Open(cx.counters.clone()),
+            readable: true,
+            ended: false,
+            home: 0,
+            registered: false,
+        })
+    }
+
+    /// What the connection needs now. Asking again without doing it gives the same answer.
+    pub(crate) fn step(&mut self, now: Tick, cx: &Context) -> Step {
+        loop {
+            let step = match self.phase {
+                Phase::Head => self.read_head(now, cx),
+                Phase::Body => self.read_ahead(now, cx),
+                Phase::Ready => Some(if self.unsent() > OUTPUT_BYTES_MAX { Step::Write } else { Step::Call }),
+                Phase::Send(after) => self.finish_sending(after, now),
+                Phase::Drain => self.drain(now, cx),
+                Phase::Linger => self.linger(cx),
+                Phase::Done => Some(Step::Close),
+            };
+            if let Some(step) = step {
+                return step;
+            }
+        }
+    }
+
+    /// The next deadline of the peer, and what for. Meaningless while a handler runs.
+    pub(crate) fn deadline(&self, cx: &Context) -> Tick {
+        self.pace.deadline(&cx.settings)
+    }
+
+    /// Nothing is in progress: at shutdown such a connection ends at once.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Head && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
+    }
+
+    /// Wants the next request: its thread may wait for that, where a thread is to spare.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        self.phase == Phase::Head
+    }
+
+    /// The poller saw something happen to the socket.
+    pub(crate) fn note_ready(&mut self, ended: bool) {
+        self.readable = true;
+        self.ended |= ended;
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    /// Method and path of the request that waits for the handler.
+    pub(crate) fn route(&self) -> (&Method, &str) {
+        static NONE: Method = Method::GET;
+        let Some(buffers) = &self.buffers else { return (&NONE, "") };
+        let path = buffers.head.path.of(buffers.unread());
+        (&buffers.head.method, std::str::from_utf8(path).unwrap_or_default())
+    }
+
+    /// Gives the buffers of an idle connection back.
+    pub(crate) fn rest(&mut self, pool: &mut Pool) {
+        if let Some(buffers) = self.buffers.take_if(|buffers| buffers.is_empty()) {
+            pool.give_back(buffers);
+        }
+    }
+
+    /// The connection ends; its buffers are as good as any.
+    pub(crate) fn discard(mut self: Box<Conn>, pool: &mut Pool) {
+        if let Some(buffers) = self.buffers.take() {
+            pool.give_back(buffers);
+        }
+    }
+
+    fn read_head(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        let Some(buffers) = self.buffers.as_deref_mut().filter(|buffers| buffers.start < buffers.input.len())
+        else {
+            return Some(self.between_requests(now, cx));
+        };
+        match self.http.read_head(&buffers.input[buffers.start..], &cx.limits, &mut buffers.head) {
+            Ok(HeadEvent::NeedMore) => {
+                if self.pace.what != Timeout::Head {
+                    self.pace = Pace::start(Timeout::Head, now);
+                }
+                Some(if self.unsent() > 0 { Step::Write } else { Step::Read })
+            }
+            Ok(HeadEvent::Head(bytes)) => {
+                buffers.raw = buffers.start + bytes;
+                buffers.payload = buffers.raw..buffers.raw;
+                // A client that waits for 100 Continue sends nothing before the handler has asked for it.
+                let ahead = buffers.head.framing != Framing::None && !self.http.wants_continue();
+                self.phase = if ahead { Phase::Body } else { Phase::Ready };
+                None
+            }
+            Err(fault) => {
+                self.refuse_fault(fault, cx);
+                None
+            }
+        }
+    }
+
+    /// Nothing of the next request is there.
+    fn between_requests(&mut self, now: Tick, cx: &Context) -> Step {
+        if self.unsent() > 0 {
+            return Step::Write;
+        }
+        if now >= self.expires || (cx.stage() != Stage::Running && self.pace.what == Timeout::Idle) {
+            self.phase = Phase::Done;
+            return Step::Close;
+        }
+        Step::Read
+    }
+
+    fn read_ahead(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        if self.pace.what != Timeout::Body {
+            self.pace = Pace::start(Timeout::Body, now);
+        }
+        loop {
+            match self.decode(cx) {
+                Ok(BodyEvent::Data { .. }) => {}
+                Ok(BodyEvent::End) => {
+                    self.phase = Phase::Ready;
+                    return None;
+                }
+                Ok(BodyEvent::NeedMore) => {
+                    if self.buffered_body() as u64 >= cx.settings.body_ahead_bytes_max.0 {
+                        self.phase = Phase::Ready;
+                        return None;
+                    }
+                    return Some(if self.unsent() > 0 { Step::Write } else { Step::Read });
+                }
+                Err(fault) => {
+                    self.refuse_fault(fault, cx);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// A response has been handed over whole. The next request does not wait until it is sent, so that the
+    /// answers to all requests of one read leave with one write.
+    fn finish_sending(&mut self, after: After, now: Tick) -> Option<Step> {
+        match after {
+            After::Next if self.rest.is_none() => self.next_request(now),
+            After::Drain if self.rest.is_none() => self.start_drain(now),
+            _ if self.unsent() > 0 || self.rest.is_some() => return Some(Step::Write),
+            // Bytes that came behind the last request would turn our close into a reset.
+            After::Close if self.buffers.as_ref().is_none_or(|b| b.raw >= b.input.len()) => self.phase = Phase::Done,
+            _ => {
+                self.stream.shutdown_write();
+                self.pace = Pace::start(Timeout::Linger, now);
+                self.phase = Phase::Linger;
+            }
+        }
+        None
+    }
+
+    fn next_request(&mut self, now: Tick) {
+        self.http.next_request();
+        self.pace = Pace::start(Timeout::Idle, now);
+        self.phase = Phase::Head;
+        if let Some(buffers) = self.buffers.as_deref_mut() {
+            buffers.start = buffers.raw;
+            if buffers.start == buffers.input.len() {
+                buffers.input.clear();
+                (buffers.start, buffers.raw) = (0, 0);
+            }
+            buffers.payload = buffers.start..buffers.start;
+        }
+    }
+
+    fn start_drain(&mut self, now: Tick) {
+        self.pace = Pace::start(Timeout::Drain, now);
+        self.phase = Phase::Drain;
+    }
+
+    /// The answer is out and the body is not in: dropped up to a budget, to keep the connection.
+    fn drain(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        if self.pace.what != Timeout::Drain {
+            self.pace = Pace::start(Timeout::Drain, now);
+        }
+        loop {
+            let dropped = self.decode(cx);
+            self.forget_payload();
+            match dropped {
+                Ok(BodyEvent::Data { .. }) => {}
+                Ok(BodyEvent::End) => {
+                    self.next_request(now);
+                    return None;
+                }
+                Ok(BodyEvent::NeedMore) if self.pace.bytes() <= cx.settings.unread_bytes_max.0 => {
+                    return Some(if self.unsent() > 0 { Step::Write } else { Step::Read });
+                }
+                Ok(BodyEvent::NeedMore) | Err(_) => {
+                    self.phase = Phase::Send(After::Linger);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn linger(&mut self, cx: &Context) -> Option<Step> {
+        if let Some(buffers) = self.buffers.as_deref_mut() {
+            buffers.input.clear();
+            (buffers.start, buffers.raw) = (0, 0);
+        }
+        if self.pace.bytes() > cx.settings.linger_bytes_max.0 || cx.stage() == Stage::Closing {
+            self.phase = Phase::Done;
+            return None;
+        }
+        Some(Step::Read)
+    }
+
+    /// The peer has ended its side. Whole requests that it sent before are answered already.
+    pub(crate) fn end_of_input(&mut self) {
+        self.phase = match self.phase {
+            Phase::Head if self.unsent() > 0 => Phase::Send(After::Close),
+            _ => Phase::Done,
+        };
+    }
+
+    /// The deadline passed: says so to the peer where that helps, and ends the connection.
+    pub(crate) fn expire(&mut self, now: Tick, cx: &Context) {
+        let started = self.buffers.as_ref().is_some_and(|buffers| buffers.start < buffers.input.len());
+        match self.pace.what {
+            Timeout::Head if started => self.refuse_timeout(cx),
+            Timeout::Body => self.refuse_timeout(cx),
+            Timeout::Drain => {
+                Counters::count(&cx.counters.timeouts);
+                self.phase = Phase::Send(After::Linger);
+                self.pace = Pace::start(Timeout::Linger, now);
+            }
+            Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
+            Timeout::Head | Timeout::Write => {
+                Counters::count(&cx.counters.timeouts);
+                self.phase = Phase::Done;
+            }
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        self.buffers.as_ref().map_or(0, |buffers| buffers.output.len() - buffers.sent)
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// What a blocked thread needs from the room it runs in: a way to wait for one socket.
+pub(crate) trait Wait {
+    /// What time it is, as exactly as costs nothing.
+    fn now(&self) -> Tick;
+
+    /// Returns when `fd` is readable.
+    ///
+    /// # Errors
+    /// `TimedOut` at `until`; `ConnectionAborted` when the server cuts its connections.
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
+
+    /// Returns when `fd` takes bytes. Errors as [`Wait::readable`].
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
+}

@@ -1,0 +1,177 @@
+//! How bytes move between a connection's socket and its buffers, and what the framing makes of them.
+
+use std::io;
+use std::time::Duration;
+
+use weftwork_wire::{BodyEvent, Fault};
+
+use super::{Conn, Phase, Rest};
+use crate::transport::context::Context;
+use crate::transport::deadlines::{Pace, Timeout};
+use crate::transport::stream::is_would_block;
+use crate::transport::{Buffers, Pool, Tick};
+
+/// A fast peer of a large response gets this much before others have their turn.
+const TURN_BYTES: usize = 1 << 20;
+
+/// How far sending has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// Everything is with the kernel.
+    All,
+    /// The kernel takes no more now.
+    Blocked,
+    /// It would take more, but others wait.
+    Enough,
+}
+
+impl Conn {
+    /// Reads once, without waiting. `Ok(0)`: the peer has ended its side.
+    pub(crate) fn fill(&mut self, now: Tick, pool: &mut Pool) -> io::Result<usize> {
+        let buffers = self.buffers.get_or_insert_with(|| pool.take());
+        let asked = room(buffers);
+        let read = self.stream.recv(&mut buffers.input);
+        self.note_read(read, asked, now)
+    }
+
+    /// Reads once, and waits for at most `patience`.
+    pub(crate) fn fill_for(&mut self, patience: Duration, now: Tick, pool: &mut Pool) -> io::Result<usize> {
+        let buffers = self.buffers.get_or_insert_with(|| pool.take());
+        let asked = room(buffers);
+        let read = self.stream.recv_for(&mut buffers.input, patience);
+        self.note_read(read, asked, now)
+    }
+
+    fn note_read(&mut self, read: io::Result<usize>, asked: usize, now: Tick) -> io::Result<usize> {
+        match &read {
+            Ok(count) => {
+                // A short read has emptied the socket: the poller will tell of more (epoll(7), edge-triggered).
+                self.readable = *count == asked || self.ended;
+                self.pace.advance(*count, now);
+            }
+            Err(error) if is_would_block(error) => self.readable = false,
+            Err(_) => {}
+        }
+        read
+    }
+
+    /// Sends what is to be sent, without waiting.
+    pub(crate) fn flush(&mut self, now: Tick) -> io::Result<Flushed> {
+        let mut total = 0;
+        while total < TURN_BYTES {
+            match self.send_once() {
+                Ok(0) => return Ok(self.note_flushed(now)),
+                Ok(count) => {
+                    total += count;
+                    if self.pace.what == Timeout::Write {
+                        self.pace.advance(count, now);
+                    }
+                    if self.unsent() == 0 && self.rest.is_none() {
+                        return Ok(self.note_flushed(now));
+                    }
+                }
+                Err(error) if is_would_block(&error) => {
+                    if self.pace.what != Timeout::Write {
+                        self.pace = Pace::start(Timeout::Write, now);
+                    }
+                    return Ok(Flushed::Blocked);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Flushed::Enough)
+    }
+
+    /// The peer took all: the next time it blocks is another time.
+    fn note_flushed(&mut self, now: Tick) -> Flushed {
+        if self.pace.what == Timeout::Write {
+            self.pace = Pace::start(Timeout::Idle, now);
+        }
+        Flushed::All
+    }
+
+    /// One system call. 0: nothing was left to send.
+    fn send_once(&mut self) -> io::Result<usize> {
+        let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(0) };
+        let unsent = &buffers.output[buffers.sent..];
+        let sent = match self.rest.as_deref_mut() {
+            None if unsent.is_empty() => return Ok(0),
+            Some(Rest::Bytes(bytes)) => {
+                let sent = self.stream.send_both(unsent, bytes)?;
+                let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
+                if bytes.is_empty() {
+                    self.rest = None;
+                }
+                sent
+            }
+            Some(Rest::File { file, offset, count }) if unsent.is_empty() => {
+                let sent = self.stream.send_file(file, offset, *count)?;
+                *count -= sent as u64;
+                if sent == 0 {
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file got shorter while it was sent"));
+                }
+                if *count == 0 {
+                    self.rest = None;
+                }
+                return Ok(sent);
+            }
+            None | Some(Rest::File { .. }) => self.stream.send(unsent)?,
+        };
+        buffers.sent += sent.min(unsent_len(buffers));
+        if buffers.sent == buffers.output.len() {
+            buffers.output.clear();
+            buffers.sent = 0;
+        }
+        Ok(sent)
+    }
+
+    /// Looks at the unread bytes once and makes payload of them.
+    pub(super) fn decode(&mut self, cx: &Context) -> Result<BodyEvent, Fault> {
+        let raw = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.input[buffers.raw..]);
+        let (used, event) = self.http.read_body(raw, &cx.limits)?;
+        if let Some(buffers) = self.buffers.as_deref_mut() {
+            if let BodyEvent::Data { start, len } = event {
+                absorb(buffers, start, len);
+            }
+            buffers.raw += used;
+        }
+        Ok(event)
+    }
+
+    /// Bytes of the body in progress that are in memory.
+    pub(super) fn buffered_body(&self) -> usize {
+        self.buffers.as_ref().map_or(0, |b| b.payload.len() + b.input.len() - b.raw)
+    }
+
+    /// Drops payload that nobody wants, and the room it took.
+    pub(super) fn forget_payload(&mut self) {
+        let Some(buffers) = self.buffers.as_deref_mut() else { return };
+        buffers.payload = buffers.raw..buffers.raw;
+        if self.phase == Phase::Drain {
+            buffers.start = buffers.raw;
+        }
+    }
+}
+
+/// What a read may bring. The buffer's start is given up first: it belongs to requests that are over.
+fn room(buffers: &mut Buffers) -> usize {
+    buffers.make_room(1);
+    buffers.input.capacity() - buffers.input.len()
+}
+
+fn unsent_len(buffers: &Buffers) -> usize {
+    buffers.output.len() - buffers.sent
+}
+
+/// Adds `len` bytes at `start` behind `raw` to the payload; chunk framing between the two parts goes.
+fn absorb(buffers: &mut Buffers, start: usize, len: usize) {
+    let from = buffers.raw + start;
+    if buffers.payload.is_empty() {
+        buffers.payload = from..from + len;
+        return;
+    }
+    if buffers.payload.end != from {
+        buffers.input.copy_within(from..from + len, buffers.payload.end);
+    }
+    buffers.payload.end += len;
+}

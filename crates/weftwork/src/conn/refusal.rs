@@ -1,0 +1,74 @@
+//! The answers that the connection gives by itself: to malformed requests, late ones, and too many.
+
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use weftwork_wire::{After, BodyLength, Fault, ResponseHead};
+
+use super::{Conn, Phase};
+use crate::transport::context::Context;
+use crate::transport::counters::Counters;
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// When a client that was turned away may come again, in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+impl Conn {
+    pub(super) fn refuse_fault(&mut self, fault: Fault, cx: &Context) {
+        Counters::count(&cx.counters.faults);
+        let text = format!("{fault} ({})\n", fault.rule());
+        log::info!("refused a request of {}: {}", Peer(self), text.trim_end());
+        self.refuse(fault.status(), &text, &[], cx);
+    }
+
+    pub(super) fn refuse_timeout(&mut self, cx: &Context) {
+        Counters::count(&cx.counters.timeouts);
+        let text = format!("the request did not come in time ({})\n", self.pace.what.knob());
+        log::info!("gave up on a request of {}: {}", Peer(self), text.trim_end());
+        self.refuse(StatusCode::REQUEST_TIMEOUT, &text, &[], cx);
+    }
+
+    /// Instead of a call of the handler: every thread is in use and the queue is full.
+    pub(crate) fn refuse_overload(&mut self, cx: &Context) {
+        Counters::count(&cx.counters.shed);
+        let text = "all threads are busy and too many requests wait for one (threads_max, queue_max)\n";
+        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
+    }
+
+    /// Whatever the peer still sends is never read as a request.
+    fn refuse(
+        &mut self,
+        status: StatusCode,
+        text: &str,
+        fields: &[(HeaderName, HeaderValue)],
+        cx: &Context,
+    ) {
+        let head = ResponseHead {
+            status,
+            content_type: Some(&TEXT),
+            fields,
+            length: BodyLength::Exact(text.len() as u64),
+            close: true,
+        };
+        let output = &mut self.buffers.get_or_insert_default().output;
+        self.http.close_after();
+        let written = (self.http.write_head(&head, &cx.date(), output))
+            .and_then(|()| self.http.write_body(text.as_bytes(), output))
+            .and_then(|()| self.http.finish(&[], output));
+        if let Err(misuse) = written {
+            log::error!("a refusal could not be written: {misuse}");
+        }
+        self.phase = Phase::Send(After::Linger);
+    }
+}
+
+/// A peer's address for a log line.
+struct Peer<'a>(&'a Conn);
+
+impl std::fmt::Display for Peer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.peer {
+            Some(peer) => write!(f, "{peer}"),
+            None => f.write_str("a local peer"),
+        }
+    }
+}

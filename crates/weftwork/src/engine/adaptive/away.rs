@@ -1,0 +1,80 @@
+//! A thread without a loop: it answers one connection by itself, and stays with it while its calls block.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Hand, Shared};
+use crate::conn::{Call, Conn, Flushed, Step};
+use crate::engine::habits::QUICK;
+use crate::engine::patience::OnThisThread;
+use crate::engine::shared::Letter;
+use crate::message::Blocking;
+use crate::transport::context::Stage;
+use crate::transport::stream::is_would_block;
+
+/// How long a thread waits for the next request of a connection whose last one blocked. Long enough for a
+/// client that asks again at once, short enough that an idle one costs a thread nothing worth counting.
+const STICKY: Duration = Duration::from_millis(5);
+
+/// What becomes of the connection.
+enum Fate {
+    /// Its loop takes care of it.
+    Home,
+    /// It is over.
+    Over,
+}
+
+impl Shared {
+    /// Serves a connection until it ends, or is better off with its loop.
+    pub(super) fn serve_away(self: &Arc<Shared>, mut conn: Box<Conn>, hand: &mut Hand) {
+        match self.stay_with(&mut conn, hand) {
+            Fate::Home => self.hub.post(conn.home as usize, Letter::Home(conn)),
+            Fate::Over => conn.discard(&mut hand.pool),
+        }
+    }
+
+    fn stay_with(self: &Arc<Shared>, conn: &mut Conn, hand: &mut Hand) -> Fate {
+        let mut blocked = true;
+        loop {
+            let now = self.cx.clock.now();
+            if self.cx.stage() == Stage::Closing {
+                return Fate::Over;
+            }
+            match conn.step(now, &self.cx) {
+                Step::Call => blocked = self.call_away(conn, hand),
+                Step::Close => return Fate::Over,
+                Step::Write => match conn.flush(now) {
+                    Ok(Flushed::All) => {}
+                    Ok(Flushed::Blocked | Flushed::Enough) => return Fate::Home,
+                    Err(_) => return Fate::Over,
+                },
+                Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
+                Step::Read => match conn.fill_for(STICKY, now, &mut hand.pool) {
+                    Ok(0) => conn.end_of_input(),
+                    Ok(_) => {}
+                    Err(error) if is_would_block(&error) => return Fate::Home,
+                    Err(_) => return Fate::Over,
+                },
+            }
+        }
+    }
+
+    /// Whether to wait for this client, for a moment.
+    fn may_stay(&self, conn: &Conn, blocked: bool) -> bool {
+        blocked && conn.is_between_requests() && self.cx.stage() == Stage::Running && !self.standby.is_crowded()
+    }
+
+    /// Calls the handler, timed. True when the call blocked.
+    fn call_away(&self, conn: &mut Conn, hand: &mut Hand) -> bool {
+        let (method, path) = conn.route();
+        let blocking = self.handler.blocking(method, path);
+        let begun = Instant::now();
+        let wait = OnThisThread { cx: &self.cx };
+        conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates: &mut hand.dates });
+        let took = begun.elapsed();
+        if let Blocking::Learn { route } = blocking {
+            self.habits.saw(route, took);
+        }
+        took >= QUICK
+    }
+}

@@ -1,0 +1,159 @@
+//! Leading a loop: what is done with a request that wants its handler.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::event::PollFlags;
+
+use super::{Hand, Job, Shared};
+use crate::conn::{Call, Conn, Wait};
+use crate::engine::patience;
+use crate::engine::seat::Lay;
+use crate::engine::turn::{Errand, Loop, Next};
+use crate::message::Blocking;
+use crate::transport::Tick;
+use crate::transport::counters::Counters;
+
+/// How a call of the handler is made.
+enum Way {
+    /// With the loop on its seat, where it can be taken back or away.
+    Inline { route: Option<u64> },
+    /// Without the loop: it is given away first.
+    Eager,
+}
+
+/// Whether the loop is still led by this thread.
+enum Led {
+    On(Box<Loop>),
+    Lost(Option<Box<Conn>>),
+}
+
+impl Shared {
+    /// Leads until the server stops, or the loop is lost to another thread; then returns the connection that
+    /// is to be served without it.
+    pub(super) fn lead(self: &Arc<Shared>, mut lp: Box<Loop>, hand: &mut Hand) -> Option<Box<Conn>> {
+        lp.refresh(&self.cx);
+        loop {
+            let mut called = match lp.next(&self.hub, &self.cx) {
+                Next::Stop => return None,
+                Next::Call(errand) => Some(errand),
+            };
+            while let Some(errand) = called {
+                (lp, called) = match self.way(&errand) {
+                    Way::Inline { route } => match self.call(lp, errand, route, hand) {
+                        (Led::On(mut lp), Some(errand)) => {
+                            let next = lp.settle(errand, &self.cx);
+                            (lp, next)
+                        }
+                        (Led::On(lp), None) => (lp, None),
+                        (Led::Lost(conn), _) => return conn,
+                    },
+                    Way::Eager => match self.give_away(lp, errand) {
+                        Led::On(lp) => (lp, None),
+                        Led::Lost(conn) => return conn,
+                    },
+                };
+            }
+        }
+    }
+
+    fn way(&self, errand: &Errand) -> Way {
+        let (method, path) = errand.conn.route();
+        match self.handler.blocking(method, path) {
+            Blocking::Never => Way::Inline { route: None },
+            Blocking::Always => Way::Eager,
+            Blocking::Learn { route } if self.habits.blocks(route) => Way::Eager,
+            // The last free thread leads. If it blocked as well, nobody would be left to take the loop.
+            Blocking::Learn { route } if self.standby.is_full() && !self.habits.is_proven(route) => Way::Eager,
+            Blocking::Learn { route } => Way::Inline { route: Some(route) },
+        }
+    }
+
+    /// Runs the handler with the loop on its seat: two swaps, if it is quick.
+    fn call(
+        self: &Arc<Shared>,
+        lp: Box<Loop>,
+        mut errand: Errand,
+        route: Option<u64>,
+        hand: &mut Hand,
+    ) -> (Led, Option<Errand>) {
+        let (index, now) = (lp.index, lp.now());
+        let seat = &self.seats[index];
+        let leading = Leading { shared: self, index, now, lay: Cell::new(Some(seat.lay(lp))) };
+        let call = Call { cx: &self.cx, handler: &*self.handler, wait: &leading, dates: &mut hand.dates };
+        errand.conn.run(call);
+        if let Some(lp) = leading.lay.get().and_then(|lay| seat.take_back(lay)) {
+            if let Some(route) = route {
+                self.habits.saw_quick(route);
+            }
+            return (Led::On(lp), Some(errand));
+        }
+        if let Some(route) = route {
+            self.habits.saw_stuck(route);
+        }
+        (Led::Lost(Some(errand.part(&self.hub))), None)
+    }
+
+    /// Gives the loop to another thread, to be free for a call that blocks. Where there is no other thread,
+    /// the request waits for one and this thread leads on.
+    fn give_away(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand) -> Led {
+        let conn = lp.detach(errand);
+        let mut lp = match self.give(Job::Lead(lp)) {
+            Ok(()) => {
+                Counters::count(&self.cx.counters.handed_eagerly);
+                return Led::Lost(Some(conn));
+            }
+            Err(Job::Lead(lp)) => lp,
+            Err(Job::Serve(_)) => unreachable!("a loop was given"),
+        };
+        match self.give_or_queue(Job::Serve(conn)) {
+            Ok(()) => Counters::count(&self.cx.counters.queued),
+            Err(Job::Serve(conn)) => {
+                let errand = lp.attach(conn);
+                lp.shed(errand, &self.cx);
+            }
+            Err(Job::Lead(_)) => unreachable!("a connection was given"),
+        }
+        Led::On(lp)
+    }
+}
+
+/// How a handler waits while this thread's loop lies on its seat: the loop is given away first.
+struct Leading<'a> {
+    shared: &'a Arc<Shared>,
+    index: usize,
+    now: Tick,
+    lay: Cell<Option<Lay>>,
+}
+
+impl Leading<'_> {
+    fn give_away(&self) {
+        let Some(lay) = self.lay.take() else { return };
+        let seat = &self.shared.seats[self.index];
+        if let Some(lp) = seat.take_back(lay) {
+            Counters::count(&self.shared.cx.counters.handed_eagerly);
+            self.shared.give_on(lp);
+        }
+    }
+}
+
+impl Wait for Leading<'_> {
+    fn now(&self) -> Tick {
+        match self.lay.get() {
+            Some(lay) if self.shared.seats[self.index].is_mine(lay) => self.now,
+            _ => self.shared.cx.clock.now(),
+        }
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.give_away();
+        patience::wait(&self.shared.cx, fd, PollFlags::IN, until)
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.give_away();
+        patience::wait(&self.shared.cx, fd, PollFlags::OUT, until)
+    }
+}

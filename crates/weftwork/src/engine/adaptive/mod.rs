@@ -1,0 +1,207 @@
+//! The default engine: an event loop while handlers are quick, a thread for each where they block.
+//!
+//! ```text
+//!            events        +-- quick: take the loop back, go on
+//!   leader ---------> call +-- stuck: the watcher gives the loop to a standby thread
+//!     ^                    +-- known to block: the leader gives the loop away before the call
+//!     |                              |
+//!     +--- standby <--- away: answer alone, stay for the next request while calls block
+//! ```
+
+mod away;
+mod leader;
+mod watcher;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mio::Poll;
+
+use super::Room;
+use super::habits::Habits;
+use super::seat::Seat;
+use super::shared::Hub;
+use super::standby::{Berth, Given, Limits, Standby};
+use super::turn::Loop;
+use crate::conn::Conn;
+use crate::message::Handler;
+use crate::transport::context::Context;
+use crate::transport::listener::Listener;
+use crate::transport::{DateCache, Pool};
+
+/// A parked thread that was not needed for this long ends, if others are parked.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a thread is given to do.
+enum Job {
+    /// Lead a loop.
+    Lead(Box<Loop>),
+    /// Answer a request that waited until a thread was free.
+    Serve(Box<Conn>),
+}
+
+/// What all threads of the engine share.
+struct Shared {
+    cx: Arc<Context>,
+    handler: Arc<dyn Handler>,
+    hub: Hub,
+    seats: Vec<Seat<Box<Loop>>>,
+    standby: Standby<Job>,
+    habits: Habits,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What a thread has of its own.
+struct Hand {
+    dates: DateCache,
+    pool: Pool,
+}
+
+/// The engine's end of the server.
+struct Adaptive(Arc<Shared>);
+
+pub(super) fn start(
+    loops: usize,
+    cx: Arc<Context>,
+    handler: Arc<dyn Handler>,
+    listeners: Arc<Vec<Listener>>,
+) -> io::Result<Arc<dyn Room>> {
+    let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+    let settings = &cx.settings;
+    let limits = Limits {
+        kept: settings.standby_kept,
+        // Every loop needs a leader, whatever the limit says.
+        threads_max: settings.threads_max.max(loops + 1),
+        queue_max: settings.queue_max,
+    };
+    let shared = Arc::new(Shared {
+        hub: Hub::new(&polls)?,
+        seats: (0..loops).map(|_| Seat::new()).collect(),
+        standby: Standby::new(limits),
+        habits: Habits::new(),
+        threads: Mutex::default(),
+        handler,
+        cx,
+    });
+    let now = shared.cx.clock.now();
+    let room = Arc::new(Adaptive(shared.clone()));
+    let loops = polls.into_iter().enumerate().map(|(index, poll)| Loop::new(index, poll, listeners.clone(), now));
+    let loops = loops.collect::<io::Result<Vec<_>>>()?;
+    let started = shared.start_watcher().and_then(|()| {
+        loops.into_iter().try_for_each(|lp| match shared.give(Job::Lead(Box::new(lp))) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(io::Error::other("the machine gives no more threads")),
+        })
+    });
+    if let Err(error) = started {
+        shared.cx.enter(crate::transport::context::Stage::Closing);
+        room.wake();
+        return Err(error);
+    }
+    Ok(room)
+}
+
+impl Shared {
+    /// Gives a job to a parked thread, or to a new one. Gives it back when there may be no more threads.
+    fn give(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
+        match self.standby.give(job) {
+            Given::Taken => Ok(()),
+            Given::Spawn(job) => self.spawn(job),
+            Given::Refused(job) => Err(job),
+        }
+    }
+
+    /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
+    fn give_on(self: &Arc<Shared>, lp: Box<Loop>) {
+        if let Err(job) = self.give(Job::Lead(lp)) {
+            self.standby.queue_first(job);
+        }
+    }
+
+    /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room.
+    fn give_or_queue(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
+        match self.standby.give_or_queue(job) {
+            Given::Taken => Ok(()),
+            Given::Spawn(job) => self.spawn(job),
+            Given::Refused(job) => Err(job),
+        }
+    }
+
+    /// The thread is started before it has the job: if the system refuses, the job is still ours.
+    fn spawn(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
+        let berth = Berth::new();
+        let (shared, own) = (self.clone(), berth.clone());
+        match std::thread::Builder::new().name("weft".into()).spawn(move || shared.work(&own)) {
+            Ok(thread) => {
+                berth.start(job);
+                self.keep(thread);
+                Ok(())
+            }
+            Err(error) => {
+                log::error!("the system refuses another thread: {error}");
+                self.standby.leave();
+                Err(job)
+            }
+        }
+    }
+
+    fn keep(&self, thread: JoinHandle<()>) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+    }
+
+    /// The life of a thread: lead, serve, stand by, in whatever order it is needed.
+    fn work(self: &Arc<Shared>, berth: &Arc<Berth<Job>>) {
+        // Counted out however the thread ends: a panic here is a bug, and must not hang the shutdown.
+        let _leave = Leave(self);
+        let mut hand = Hand { dates: DateCache::new(self.cx.clock.now()), pool: Pool::default() };
+        let mut job = berth.first();
+        while let Some(given) = job {
+            let conn = match given {
+                Job::Lead(lp) => self.lead(lp, &mut hand),
+                Job::Serve(conn) => Some(conn),
+            };
+            if let Some(conn) = conn {
+                self.serve_away(conn, &mut hand);
+            }
+            job = self.standby.wait(berth, PATIENCE);
+        }
+    }
+}
+
+struct Leave<'a>(&'a Shared);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.standby.leave();
+    }
+}
+
+impl Room for Adaptive {
+    fn wake(&self) {
+        self.0.hub.wake_all();
+        self.0.hub.watch.wake();
+        if self.0.cx.stage() == crate::transport::context::Stage::Closing {
+            self.0.standby.close();
+        }
+    }
+
+    fn join(&self, patience: Duration) -> usize {
+        let left = self.0.standby.wait_until_empty(patience);
+        let threads = std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // Those that are counted out have only to return; the others are in a handler, and are left to it.
+            if left == 0 || thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+        left
+    }
+
+    fn threads(&self) -> usize {
+        self.0.standby.count().0
+    }
+}

@@ -1,0 +1,109 @@
+//! How a loop takes connections in, and why nothing that accept says can end that.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use std::os::fd::AsRawFd;
+
+use super::table::DOOR;
+use crate::conn::Conn;
+use crate::transport::Tick;
+use crate::transport::context::Context;
+use crate::transport::counters::Counters;
+use crate::transport::listener::Listener;
+
+/// When descriptors are used up, or the cap on connections is reached, the next try comes after this.
+const BACK_OFF: Duration = Duration::from_millis(100);
+/// So many are taken in before the connections that are there have their turn again.
+const ACCEPTS_A_TURN: u32 = 64;
+
+/// The listeners, as one loop sees them. All loops listen at the same sockets.
+#[derive(Debug)]
+pub(super) struct Doors {
+    listeners: Arc<Vec<Listener>>,
+    /// Somebody may be waiting at this one. The poller tells of a change only once.
+    ready: Vec<bool>,
+    accepted: u32,
+    closed_until: Option<Tick>,
+}
+
+impl Doors {
+    pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Doors {
+        let ready = vec![false; listeners.len()];
+        Doors { listeners, ready, accepted: 0, closed_until: None }
+    }
+
+    pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let fd = listener.as_raw_fd();
+            registry.register(&mut SourceFd(&fd), Token(DOOR + index), Interest::READABLE)?;
+        }
+        Ok(())
+    }
+
+    /// No more connections come in here.
+    pub(super) fn close(&mut self, registry: &Registry) {
+        for listener in self.listeners.iter() {
+            // It may never have been registered; then there is nothing to undo.
+            let _ = registry.deregister(&mut SourceFd(&listener.as_raw_fd()));
+        }
+        self.listeners = Arc::default();
+        self.ready.clear();
+        self.closed_until = None;
+    }
+
+    pub(super) fn note_ready(&mut self, door: usize) {
+        if let Some(ready) = self.ready.get_mut(door) {
+            *ready = true;
+        }
+    }
+
+    /// A new turn of the loop begins.
+    pub(super) fn next_turn(&mut self, now: Tick) {
+        self.accepted = 0;
+        self.closed_until.take_if(|until| *until <= now);
+    }
+
+    /// When to try again, where somebody may be waiting: now, or after the back-off.
+    pub(super) fn retry(&self, now: Tick) -> Option<Tick> {
+        self.ready.contains(&true).then(|| self.closed_until.unwrap_or(now))
+    }
+
+    pub(super) fn accept(&mut self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
+        while self.closed_until.is_none() && self.accepted < ACCEPTS_A_TURN {
+            let door = self.ready.iter().position(|ready| *ready)?;
+            if cx.counters.connections.load(Ordering::Relaxed) >= cx.settings.connections_max {
+                self.closed_until = Some(now.after(BACK_OFF));
+                return None;
+            }
+            match self.listeners[door].accept() {
+                Ok((stream, peer)) => {
+                    self.accepted += 1;
+                    return Some(Conn::new(stream, peer, now, cx));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ready[door] = false,
+                Err(error) => {
+                    Counters::count(&cx.counters.accept_errors);
+                    if is_of_one_peer(&error) {
+                        self.accepted += 1;
+                    } else {
+                        log::warn!("cannot accept connections just now: {error}");
+                        self.closed_until = Some(now.after(BACK_OFF));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Errors that only tell of the connection that would have been next (accept(2)): the one behind may be fine.
+fn is_of_one_peer(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let one = [Errno::CONNABORTED, Errno::PROTO, Errno::PERM, Errno::NETDOWN, Errno::HOSTUNREACH, Errno::NETUNREACH];
+    error.raw_os_error().is_some_and(|code| one.iter().any(|errno| errno.raw_os_error() == code))
+}

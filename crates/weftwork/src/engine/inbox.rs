@@ -1,0 +1,49 @@
+//! How other threads bring a loop something: put it in, and wake the loop if it sleeps.
+
+use super::sync::{AtomicBool, Mutex, Ordering, lock};
+
+/// What was brought to a loop and not yet taken in.
+pub(super) struct Inbox<T> {
+    letters: Mutex<Vec<T>>,
+    /// The loop waits for the poller, or is about to: whoever brings something has to wake it.
+    asleep: AtomicBool,
+}
+
+impl<T> Inbox<T> {
+    pub(super) fn new() -> Inbox<T> {
+        Inbox { letters: Mutex::new(Vec::new()), asleep: AtomicBool::new(false) }
+    }
+
+    /// Brings a letter. True: the caller has to wake the loop.
+    #[must_use]
+    pub(super) fn put(&self, letter: T) -> bool {
+        lock(&self.letters).push(letter);
+        self.asleep.swap(false, Ordering::SeqCst)
+    }
+
+    /// True: nothing is there, and from now on `put` says when to wake. False: do not sleep, there is something.
+    pub(super) fn try_sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        if lock(&self.letters).is_empty() {
+            return true;
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+        false
+    }
+
+    /// The loop is up again, for whatever reason.
+    pub(super) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// True: the loop slept and the caller has to wake it; nothing was brought.
+    #[must_use]
+    pub(super) fn nudge(&self) -> bool {
+        self.asleep.swap(false, Ordering::SeqCst)
+    }
+
+    /// Takes everything, in the order it came. `into` is empty before.
+    pub(super) fn take_all(&self, into: &mut Vec<T>) {
+        std::mem::swap(&mut *lock(&self.letters), into);
+    }
+}

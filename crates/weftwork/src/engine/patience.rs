@@ -1,0 +1,47 @@
+//! How a thread waits for one socket: poll(2), with the peer's deadline and the server's end in view.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::conn::Wait;
+use crate::transport::Tick;
+use crate::transport::context::Context;
+
+/// Waits on this thread. Nothing else is held up by it.
+pub(super) struct OnThisThread<'a> {
+    pub(super) cx: &'a Context,
+}
+
+impl Wait for OnThisThread<'_> {
+    fn now(&self) -> Tick {
+        self.cx.clock.now()
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        wait(self.cx, fd, PollFlags::IN, until)
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        wait(self.cx, fd, PollFlags::OUT, until)
+    }
+}
+
+pub(super) fn wait(cx: &Context, fd: BorrowedFd<'_>, event: PollFlags, until: Tick) -> io::Result<()> {
+    loop {
+        let left = cx.clock.now().until(until);
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut fds = [PollFd::from_borrowed_fd(fd, event), PollFd::from_borrowed_fd(cx.cut(), PollFlags::IN)];
+        // A deadline that no clock can reach is no deadline.
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) if !fds[1].revents().is_empty() => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

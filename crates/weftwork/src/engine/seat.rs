@@ -1,0 +1,56 @@
+//! Where a loop lies while its leader runs a handler. Whoever takes it from there leads.
+
+use super::sync::{AtomicCell, AtomicU64, Ordering};
+
+/// The seat of one loop. `T` is the loop.
+pub(super) struct Seat<T> {
+    cell: AtomicCell<Option<T>>,
+    /// Odd: laid down. Even: in somebody's hands. Every laying and every taking by the leader adds one, so the
+    /// watcher can tell a leader that gets on from one that is stuck, without a clock and without a lock.
+    turn: AtomicU64,
+}
+
+/// Says which laying it was: a thread takes back only what it has laid down itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lay(u64);
+
+impl<T> Seat<T> {
+    pub(super) fn new() -> Seat<T> {
+        Seat { cell: AtomicCell::new(None), turn: AtomicU64::new(0) }
+    }
+
+    /// The leader lays its loop down and may do something that takes long.
+    pub(super) fn lay(&self, value: T) -> Lay {
+        // Only the leader writes the counter, and there is one: a plain addition will do.
+        let turn = self.turn.load(Ordering::Relaxed) + 1;
+        self.turn.store(turn, Ordering::Relaxed);
+        let before = self.cell.swap(Some(value));
+        debug_assert!(before.is_none(), "one loop, one leader");
+        Lay(turn)
+    }
+
+    /// Takes back what `lay` laid down; none if somebody else leads by now.
+    pub(super) fn take_back(&self, lay: Lay) -> Option<T> {
+        if !self.is_mine(lay) {
+            return None;
+        }
+        let value = self.cell.swap(None)?;
+        self.turn.store(lay.0 + 1, Ordering::Relaxed);
+        Some(value)
+    }
+
+    /// False when the loop was taken away and has been laid down by another since.
+    pub(super) fn is_mine(&self, lay: Lay) -> bool {
+        self.turn.load(Ordering::Relaxed) == lay.0
+    }
+
+    /// The counter, for the watcher to compare with what it saw before.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    /// Takes the loop from a leader that is stuck in a handler.
+    pub(super) fn take_away(&self) -> Option<T> {
+        self.cell.swap(None)
+    }
+}

@@ -1,0 +1,173 @@
+//! What the loops of one server know of each other, and how other threads reach them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::Thread;
+
+use crossbeam_utils::CachePadded;
+use mio::unix::SourceFd;
+use mio::{Poll, Registry, Token, Waker};
+
+use super::inbox::Inbox;
+use super::table::WAKER;
+use crate::conn::Conn;
+
+/// A loop may have this many connections more than the one with the fewest; the next goes there.
+const UNEVEN_MAX: usize = 4;
+
+/// What is brought to a loop.
+#[derive(Debug)]
+pub(super) enum Letter {
+    /// The connection that was out for a call stays out: its place is free.
+    Left(Token),
+    /// A connection to take care of.
+    Home(Box<Conn>),
+}
+
+/// Where one loop can be reached, whoever leads it.
+pub(super) struct Mailbox {
+    pub(super) inbox: Inbox<Letter>,
+    waker: Waker,
+    registry: Registry,
+    load: AtomicUsize,
+}
+
+/// The loops of a server.
+pub(super) struct Hub {
+    mailboxes: Vec<CachePadded<Mailbox>>,
+    pub(super) watch: Watch,
+}
+
+impl Hub {
+    pub(super) fn new(polls: &[Poll]) -> io::Result<Hub> {
+        let mailboxes = polls.iter().map(|poll| {
+            Ok(CachePadded::new(Mailbox {
+                inbox: Inbox::new(),
+                waker: Waker::new(poll.registry(), Token(WAKER))?,
+                registry: poll.registry().try_clone()?,
+                load: AtomicUsize::new(0),
+            }))
+        });
+        Ok(Hub { mailboxes: mailboxes.collect::<io::Result<_>>()?, watch: Watch::new(polls.len()) })
+    }
+
+    pub(super) fn mailbox(&self, index: usize) -> &Mailbox {
+        &self.mailboxes[index]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    pub(super) fn post(&self, index: usize, letter: Letter) {
+        let mailbox = self.mailbox(index);
+        if mailbox.inbox.put(letter) {
+            mailbox.wake();
+        }
+    }
+
+    /// Every loop looks around: the server's stage has changed.
+    pub(super) fn wake_all(&self) {
+        for mailbox in &self.mailboxes {
+            if mailbox.inbox.nudge() {
+                mailbox.wake();
+            }
+        }
+    }
+
+    pub(super) fn note_load(&self, index: usize, connections: usize) {
+        self.mailboxes[index].load.store(connections, Ordering::Relaxed);
+    }
+
+    /// Sends a new connection to the loop that has the fewest, unless this one has hardly more: which loop
+    /// an accept wakes is the kernel's whim. Returns it where it is to be kept.
+    pub(super) fn spread(&self, index: usize, mine: usize, conn: Box<Conn>) -> Option<Box<Conn>> {
+        if self.len() == 1 {
+            return Some(conn);
+        }
+        let loads = self.mailboxes.iter().map(|mailbox| mailbox.load.load(Ordering::Relaxed));
+        let (least, load) = loads.enumerate().min_by_key(|(_, load)| *load)?;
+        if mine <= load + UNEVEN_MAX || least == index {
+            self.note_load(index, mine + 1);
+            return Some(conn);
+        }
+        self.mailboxes[least].load.fetch_add(1, Ordering::Relaxed);
+        self.post(least, Letter::Home(conn));
+        None
+    }
+
+    /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.
+    pub(super) fn part(&self, conn: &mut Conn, token: Token) {
+        let home = conn.home as usize;
+        if std::mem::take(&mut conn.registered) {
+            // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
+            let _ = self.mailboxes[home].registry.deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
+        }
+        self.post(home, Letter::Left(token));
+    }
+}
+
+impl Mailbox {
+    fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            log::error!("a loop could not be woken: {error}");
+        }
+    }
+}
+
+/// Which loops are at work, for the watcher: it sleeps when none is.
+pub(super) struct Watch {
+    busy: Vec<CachePadded<AtomicBool>>,
+    asleep: AtomicBool,
+    watcher: OnceLock<Thread>,
+}
+
+impl Watch {
+    fn new(loops: usize) -> Watch {
+        Watch {
+            busy: (0..loops).map(|_| CachePadded::new(AtomicBool::new(true))).collect(),
+            asleep: AtomicBool::new(false),
+            watcher: OnceLock::new(),
+        }
+    }
+
+    /// The calling thread is the watcher.
+    pub(super) fn take_up(&self) {
+        let _ = self.watcher.set(std::thread::current());
+    }
+
+    pub(super) fn note_waiting(&self, index: usize) {
+        self.busy[index].store(false, Ordering::Release);
+    }
+
+    /// The store must be seen before the load: a watcher that goes to sleep looks the other way round.
+    pub(super) fn note_busy(&self, index: usize) {
+        self.busy[index].store(true, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    pub(super) fn is_busy(&self, index: usize) -> bool {
+        self.busy[index].load(Ordering::SeqCst)
+    }
+
+    pub(super) fn wake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+        if let Some(watcher) = self.watcher.get() {
+            watcher.unpark();
+        }
+    }
+
+    /// The watcher sleeps until a loop is busy, or `over` says that there is nothing left to watch.
+    pub(super) fn sleep_until_busy(&self, over: impl Fn() -> bool) {
+        self.asleep.store(true, Ordering::SeqCst);
+        let any_busy = || (0..self.busy.len()).any(|index| self.is_busy(index));
+        while self.asleep.load(Ordering::SeqCst) && !any_busy() && !over() {
+            std::thread::park();
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}

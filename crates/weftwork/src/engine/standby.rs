@@ -1,0 +1,264 @@
+//! Threads that wait for work, and work that waits for threads.
+//!
+//! The threads are a stack, so that the one that ran last runs next and its memory is warm. The work is a
+//! bounded queue, which is only used when every thread there may be is busy. Both are behind one lock, so
+//! that no thread parks while something waits.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::sync::{Arc, AtomicBool, Condvar, Guard, Mutex, Ordering, lock};
+
+/// The parked threads of a server, and how many threads there are at all. `J` is what they are given to do.
+pub(super) struct Standby<J> {
+    crew: Mutex<Crew<J>>,
+    /// Told when the last thread has left.
+    empty: Condvar,
+    /// All threads are in use: the last one that is free leads, and must not run what may block.
+    full: AtomicBool,
+    /// Something is in the queue.
+    crowded: AtomicBool,
+    limits: Limits,
+}
+
+/// How many threads and how much waiting work there may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Parked threads that stay when they are not needed.
+    pub(super) kept: usize,
+    pub(super) threads_max: usize,
+    pub(super) queue_max: usize,
+}
+
+struct Crew<J> {
+    parked: Vec<Arc<Berth<J>>>,
+    queue: VecDeque<J>,
+    threads: usize,
+    closed: bool,
+}
+
+/// Where one thread sleeps.
+pub(super) struct Berth<J> {
+    order: Mutex<Order<J>>,
+    changed: Condvar,
+}
+
+enum Order<J> {
+    None,
+    Job(J),
+    Leave,
+}
+
+/// What became of a job that was given away.
+#[derive(Debug)]
+pub(super) enum Given<J> {
+    /// A parked thread has it.
+    Taken,
+    /// Nobody was parked: the caller has to start a thread with it, which is counted already.
+    Spawn(J),
+    /// All threads are in use, or the server stops.
+    Refused(J),
+}
+
+impl<J> Standby<J> {
+    pub(super) fn new(limits: Limits) -> Standby<J> {
+        let crew = Crew { parked: Vec::new(), queue: VecDeque::new(), threads: 0, closed: false };
+        let (full, crowded) = (AtomicBool::new(false), AtomicBool::new(false));
+        Standby { crew: Mutex::new(crew), empty: Condvar::new(), full, crowded, limits }
+    }
+
+    /// Hands `job` to the thread that was parked last, or says that one has to be started.
+    pub(super) fn give(&self, job: J) -> Given<J> {
+        let mut crew = lock(&self.crew);
+        if crew.closed {
+            return Given::Refused(job);
+        }
+        if let Some(berth) = crew.parked.pop() {
+            self.note(&crew);
+            drop(crew);
+            berth.order(Order::Job(job));
+            return Given::Taken;
+        }
+        if crew.threads == self.limits.threads_max {
+            return Given::Refused(job);
+        }
+        crew.threads += 1;
+        self.note(&crew);
+        Given::Spawn(job)
+    }
+
+    /// As [`give`](Standby::give), but when all threads are in use the job waits for the first that is not,
+    /// if the queue has room.
+    pub(super) fn give_or_queue(&self, job: J) -> Given<J> {
+        let job = match self.give(job) {
+            Given::Refused(job) => job,
+            given => return given,
+        };
+        let mut crew = lock(&self.crew);
+        if crew.closed || crew.queue.len() >= self.limits.queue_max {
+            return Given::Refused(job);
+        }
+        crew.queue.push_back(job);
+        self.settle(crew);
+        Given::Taken
+    }
+
+    /// For what cannot be refused: the job is the next that a thread takes. Dropped if the server stops.
+    pub(super) fn queue_first(&self, job: J) {
+        let mut crew = lock(&self.crew);
+        if crew.closed {
+            return;
+        }
+        crew.queue.push_front(job);
+        self.settle(crew);
+    }
+
+    /// A thread may have parked before the queue was filled: it does not look there any more.
+    fn settle(&self, mut crew: Guard<'_, Crew<J>>) {
+        let woken = if crew.parked.is_empty() { None } else { crew.parked.pop().zip(crew.queue.pop_front()) };
+        self.note(&crew);
+        drop(crew);
+        if let Some((berth, job)) = woken {
+            berth.order(Order::Job(job));
+        }
+    }
+
+    /// Work waits for a thread: this is no time to wait for a client.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// All threads are in use.
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// A thread takes what waits in the queue, or parks until it is given a job. None: it has to end, after
+    /// [`Standby::leave`].
+    ///
+    /// It ends when the server stops, and when it was not needed for `patience` and enough others are parked.
+    pub(super) fn wait(&self, berth: &Arc<Berth<J>>, patience: Duration) -> Option<J> {
+        {
+            let mut crew = lock(&self.crew);
+            if let Some(job) = crew.queue.pop_front() {
+                self.note(&crew);
+                return Some(job);
+            }
+            if crew.closed {
+                return None;
+            }
+            crew.parked.push(berth.clone());
+            self.note(&crew);
+        }
+        loop {
+            match berth.sleep(patience) {
+                Order::Job(job) => return Some(job),
+                Order::Leave => return None,
+                Order::None if self.may_leave(berth) => return None,
+                Order::None => {}
+            }
+        }
+    }
+
+    /// Takes a berth off the stack if others are enough. False also when a job is already on its way to it.
+    fn may_leave(&self, berth: &Arc<Berth<J>>) -> bool {
+        let mut crew = lock(&self.crew);
+        let place = crew.parked.iter().position(|other| Arc::ptr_eq(other, berth));
+        match place {
+            Some(place) if crew.parked.len() > self.limits.kept => {
+                crew.parked.remove(place);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A thread that was counted ends, or could not be started.
+    pub(super) fn leave(&self) {
+        let mut crew = lock(&self.crew);
+        crew.threads -= 1;
+        self.note(&crew);
+        if crew.threads == 0 {
+            self.empty.notify_all();
+        }
+    }
+
+    /// Wakes every parked thread to end it, and lets no other park.
+    pub(super) fn close(&self) {
+        let parked = {
+            let mut crew = lock(&self.crew);
+            crew.closed = true;
+            crew.queue.clear();
+            std::mem::take(&mut crew.parked)
+        };
+        for berth in parked {
+            berth.order(Order::Leave);
+        }
+    }
+
+    /// Threads there are, and how many of them are parked.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let crew = lock(&self.crew);
+        (crew.threads, crew.parked.len())
+    }
+
+    fn note(&self, crew: &Crew<J>) {
+        let full = crew.parked.is_empty() && crew.threads == self.limits.threads_max;
+        self.full.store(full, Ordering::Relaxed);
+        self.crowded.store(!crew.queue.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Waits until no thread is left, for at most `patience`. Returns how many are.
+    #[cfg(not(loom))]
+    pub(super) fn wait_until_empty(&self, patience: Duration) -> usize {
+        let crew = lock(&self.crew);
+        let waited = self.empty.wait_timeout_while(crew, patience, |crew| crew.threads > 0);
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.threads
+    }
+}
+
+impl<J> Berth<J> {
+    pub(super) fn new() -> Arc<Berth<J>> {
+        Arc::new(Berth { order: Mutex::new(Order::None), changed: Condvar::new() })
+    }
+
+    /// Gives a thread that was just started, or is parked, its work.
+    pub(super) fn start(&self, job: J) {
+        self.order(Order::Job(job));
+    }
+
+    fn order(&self, order: Order<J>) {
+        *lock(&self.order) = order;
+        self.changed.notify_one();
+    }
+
+    /// The first work of a thread that was just started. None: it could not be started after all.
+    pub(super) fn first(&self) -> Option<J> {
+        loop {
+            match self.sleep(Duration::from_secs(1)) {
+                Order::Job(job) => return Some(job),
+                Order::Leave => return None,
+                Order::None => {}
+            }
+        }
+    }
+
+    /// The order that came, or none after `patience`.
+    #[cfg(not(loom))]
+    fn sleep(&self, patience: Duration) -> Order<J> {
+        let order = lock(&self.order);
+        let waited = self.changed.wait_timeout_while(order, patience, |order| matches!(order, Order::None));
+        let mut order = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        std::mem::replace(&mut *order, Order::None)
+    }
+
+    /// loom has no clock: the model waits until there is an order.
+    #[cfg(loom)]
+    fn sleep(&self, _: Duration) -> Order<J> {
+        let mut order = lock(&self.order);
+        while matches!(*order, Order::None) {
+            order = self.changed.wait(order).unwrap();
+        }
+        std::mem::replace(&mut *order, Order::None)
+    }
+}

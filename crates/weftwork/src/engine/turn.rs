@@ -1,0 +1,381 @@
+//! One loop: a poller, its connections, their deadlines. It does everything that needs no handler, and
+//! returns when one has to be called. It never waits but in the poller.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use super::doors::Doors;
+use super::shared::{Hub, Letter};
+use super::table::{DOOR, Table, WAKER, index};
+use crate::conn::{Conn, Flushed, Step};
+use crate::transport::context::{Context, Stage};
+use crate::transport::listener::Listener;
+use crate::transport::stream::is_would_block;
+use crate::transport::wheel::Wheel;
+use crate::transport::{Pool, Tick};
+
+/// Events taken from the kernel at once.
+const EVENTS: usize = 1024;
+/// A connection that pipelines more than this has to let others through.
+const CALLS_A_TURN: u32 = 64;
+/// While a server drains, its loops look this often whether the last connection has gone.
+const DRAIN_TICK: Duration = Duration::from_millis(10);
+
+/// A connection whose request waits for the handler.
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) conn: Box<Conn>,
+    token: Token,
+    calls: u32,
+}
+
+/// What a loop has come to.
+#[derive(Debug)]
+pub(super) enum Next {
+    Call(Errand),
+    /// The server has stopped.
+    Stop,
+}
+
+impl Errand {
+    /// The loop is somebody else's by now: the connection leaves it, and is served without.
+    pub(super) fn part(mut self, hub: &Hub) -> Box<Conn> {
+        hub.part(&mut self.conn, self.token);
+        self.conn
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    token: Token,
+    ended: bool,
+}
+
+pub(super) struct Loop {
+    pub(super) index: usize,
+    poll: Poll,
+    events: Events,
+    /// The events of this turn. The loop may change hands in the middle of them.
+    batch: Vec<Ready>,
+    cursor: usize,
+    /// Connections that could go on at once, but have had their share of this turn.
+    again: Vec<Ready>,
+    letters: Vec<Letter>,
+    spare_letters: Vec<Letter>,
+    table: Table,
+    wheel: Wheel,
+    pool: Pool,
+    doors: Doors,
+    now: Tick,
+    draining: bool,
+}
+
+impl Loop {
+    pub(super) fn new(index: usize, poll: Poll, listeners: Arc<Vec<Listener>>, now: Tick) -> io::Result<Loop> {
+        let doors = Doors::new(listeners);
+        doors.register(poll.registry())?;
+        Ok(Loop {
+            index,
+            poll,
+            events: Events::with_capacity(EVENTS),
+            batch: Vec::with_capacity(EVENTS),
+            cursor: 0,
+            again: Vec::new(),
+            letters: Vec::new(),
+            spare_letters: Vec::new(),
+            table: Table::default(),
+            wheel: Wheel::new(now),
+            pool: Pool::default(),
+            doors,
+            now,
+            draining: false,
+        })
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// Somebody new leads: the time on the loop is that of its last turn.
+    pub(super) fn refresh(&mut self, cx: &Context) {
+        self.now = cx.clock.now();
+    }
+
+    /// Goes on until a handler has to be called.
+    pub(super) fn next(&mut self, hub: &Hub, cx: &Context) -> Next {
+        loop {
+            let errand = (self.next_event(cx))
+                .or_else(|| self.next_letter(hub, cx))
+                .or_else(|| self.next_connection(hub, cx))
+                .or_else(|| self.next_expired(cx));
+            if let Some(errand) = errand {
+                return Next::Call(errand);
+            }
+            if self.is_over(cx) {
+                return Next::Stop;
+            }
+            self.wait(hub, cx);
+        }
+    }
+
+    /// Goes on with a connection whose handler has run. The next pipelined request may be waiting.
+    pub(super) fn settle(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
+        errand.calls += 1;
+        if errand.calls >= CALLS_A_TURN {
+            self.again.push(Ready { token: errand.token, ended: false });
+            self.park(errand, cx);
+            return None;
+        }
+        self.drive(errand, cx)
+    }
+
+    /// Answers a request with 503 instead of a call.
+    pub(super) fn shed(&mut self, mut errand: Errand, cx: &Context) {
+        errand.conn.refuse_overload(cx);
+        let called = self.drive(errand, cx);
+        debug_assert!(called.is_none(), "nothing is read behind a refusal");
+    }
+
+    /// Lets go of a connection: it will be served by a thread of its own for a while.
+    pub(super) fn detach(&mut self, errand: Errand) -> Box<Conn> {
+        let Errand { mut conn, token, .. } = errand;
+        if std::mem::take(&mut conn.registered) {
+            // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
+            let _ = self.poll.registry().deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
+        }
+        self.release(token);
+        conn
+    }
+
+    /// Takes a connection in: a new one, or one that comes back.
+    pub(super) fn attach(&mut self, mut conn: Box<Conn>) -> Errand {
+        conn.home = self.index as u32;
+        Errand { conn, token: self.table.reserve(), calls: 0 }
+    }
+
+    fn next_event(&mut self, cx: &Context) -> Option<Errand> {
+        while let Some(ready) = self.batch.get(self.cursor).copied() {
+            self.cursor += 1;
+            if let Some(mut conn) = self.table.take(ready.token) {
+                conn.note_ready(ready.ended);
+                let called = self.drive(Errand { conn, token: ready.token, calls: 0 }, cx);
+                if called.is_some() {
+                    return called;
+                }
+            }
+        }
+        None
+    }
+
+    fn next_letter(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
+        loop {
+            let Some(letter) = self.letters.pop() else {
+                std::mem::swap(&mut self.letters, &mut self.spare_letters);
+                hub.mailbox(self.index).inbox.take_all(&mut self.letters);
+                if self.letters.is_empty() {
+                    return None;
+                }
+                self.letters.reverse();
+                continue;
+            };
+            match letter {
+                Letter::Left(token) => self.release(token),
+                Letter::Home(conn) => {
+                    let errand = self.attach(conn);
+                    let called = self.drive(errand, cx);
+                    if called.is_some() {
+                        return called;
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_connection(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
+        while let Some(conn) = self.doors.accept(self.now, cx) {
+            let Some(conn) = hub.spread(self.index, self.table.len(), conn) else { continue };
+            let errand = self.attach(conn);
+            let called = self.drive(errand, cx);
+            if called.is_some() {
+                return called;
+            }
+        }
+        None
+    }
+
+    fn next_expired(&mut self, cx: &Context) -> Option<Errand> {
+        while let Some(entry) = self.wheel.expire(&mut self.table, self.now) {
+            let Some((token, conn)) = self.table.peek(entry) else { continue };
+            let due = conn.deadline(cx);
+            if due > self.now {
+                self.wheel.arm(&mut self.table, entry, due);
+                continue;
+            }
+            let Some(mut conn) = self.table.take(token) else { continue };
+            conn.expire(self.now, cx);
+            let called = self.drive(Errand { conn, token, calls: 0 }, cx);
+            if called.is_some() {
+                return called;
+            }
+        }
+        None
+    }
+
+    /// Does what a connection asks for until it has to wait, ends, or wants its handler.
+    fn drive(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
+        loop {
+            let conn = &mut *errand.conn;
+            match conn.step(self.now, cx) {
+                Step::Call => return Some(errand),
+                Step::Close => break,
+                Step::Read if !conn.is_readable() => {
+                    self.park(errand, cx);
+                    return None;
+                }
+                Step::Read => match conn.fill(self.now, &mut self.pool) {
+                    Ok(0) => conn.end_of_input(),
+                    Ok(_) => {}
+                    Err(error) if is_would_block(&error) => {}
+                    Err(_) => break,
+                },
+                Step::Write => match conn.flush(self.now) {
+                    Ok(Flushed::All) => {}
+                    Ok(Flushed::Blocked) => {
+                        self.park(errand, cx);
+                        return None;
+                    }
+                    Ok(Flushed::Enough) => {
+                        self.again.push(Ready { token: errand.token, ended: false });
+                        self.park(errand, cx);
+                        return None;
+                    }
+                    Err(_) => break,
+                },
+            }
+        }
+        self.close(errand);
+        None
+    }
+
+    /// The connection waits: for the poller, and for its deadline.
+    fn park(&mut self, errand: Errand, cx: &Context) {
+        let Errand { mut conn, token, .. } = errand;
+        conn.rest(&mut self.pool);
+        if !conn.registered {
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let fd = conn.as_fd().as_raw_fd();
+            if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
+                log::warn!("a connection was dropped, the poller would not watch it: {error}");
+                return self.close(Errand { conn, token, calls: 0 });
+            }
+            conn.registered = true;
+        }
+        self.wheel.arm(&mut self.table, index(token), conn.deadline(cx));
+        self.table.put(token, conn);
+    }
+
+    fn close(&mut self, errand: Errand) {
+        errand.conn.discard(&mut self.pool);
+        self.release(errand.token);
+    }
+
+    fn release(&mut self, token: Token) {
+        if self.table.owns(token) {
+            self.wheel.disarm(&mut self.table, index(token));
+            self.table.free(token);
+        }
+    }
+
+    fn wait(&mut self, hub: &Hub, cx: &Context) {
+        hub.note_load(self.index, self.table.len());
+        let until = self.wait_until();
+        let busy = until.is_some_and(|until| until <= self.now) || !self.again.is_empty();
+        let mailbox = hub.mailbox(self.index);
+        let sleeps = !busy && mailbox.inbox.try_sleep() && self.stage_is_known(cx);
+        let patience = if sleeps { until.map(|until| self.now.until(until)) } else { Some(Duration::ZERO) };
+        if sleeps {
+            hub.watch.note_waiting(self.index);
+        }
+        self.poll(patience);
+        if sleeps {
+            mailbox.inbox.wake_up();
+            hub.watch.note_busy(self.index);
+        }
+        self.now = cx.clock.now();
+        self.doors.next_turn(self.now);
+        self.collect();
+    }
+
+    /// When there is something to do without any event.
+    fn wait_until(&self) -> Option<Tick> {
+        let drain = self.draining.then(|| self.now.after(DRAIN_TICK));
+        [self.wheel.next(), self.doors.retry(self.now), drain].into_iter().flatten().min()
+    }
+
+    fn poll(&mut self, patience: Option<Duration>) {
+        match self.poll.poll(&mut self.events, patience) {
+            Ok(()) => {}
+            Err(error) => {
+                self.events.clear();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    log::error!("the poller failed: {error}");
+                }
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        self.batch.clear();
+        self.cursor = 0;
+        for event in &self.events {
+            match event.token().0 {
+                WAKER => {}
+                door if (DOOR..WAKER).contains(&door) => self.doors.note_ready(door - DOOR),
+                _ => self.batch.push(Ready {
+                    token: event.token(),
+                    ended: event.is_read_closed() || event.is_error(),
+                }),
+            }
+        }
+        self.batch.append(&mut self.again);
+    }
+
+    fn stage_is_known(&self, cx: &Context) -> bool {
+        match cx.stage() {
+            Stage::Running => true,
+            Stage::Draining => self.draining,
+            Stage::Closing => false,
+        }
+    }
+
+    /// Follows the server into draining and closing.
+    fn is_over(&mut self, cx: &Context) -> bool {
+        match cx.stage() {
+            Stage::Running => false,
+            Stage::Draining => {
+                if !std::mem::replace(&mut self.draining, true) {
+                    self.doors.close(self.poll.registry());
+                    self.drop_idle();
+                }
+                cx.counters.connections.load(std::sync::atomic::Ordering::Acquire) == 0
+            }
+            Stage::Closing => true,
+        }
+    }
+
+    /// Connections with nothing in progress end at once, those that were never used among them.
+    fn drop_idle(&mut self) {
+        for entry in self.table.indices() {
+            let Some((token, conn)) = self.table.peek(entry) else { continue };
+            if conn.is_idle() {
+                drop(self.table.take(token));
+                self.release(token);
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A request's body: read at the handler's pace, bounded, from the connection's own buffer.
+
+use std::fmt;
+use std::io::{self, BufRead, Read};
+
+use bytes::Bytes;
+use http::StatusCode;
+use weftwork_wire::Fault;
+
+use super::exchange::Exchange;
+use crate::error::Blame;
+
+/// Why a body could not be read. Each has the status that answers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The body is larger than the limit, in bytes: 413. See [`Body::limit`] and the setting `body_bytes_max`.
+    TooLarge {
+        /// The limit that it passed.
+        limit: u64,
+    },
+    /// It paused for longer than `body_idle_timeout`, or came slower than `rate_bytes_min`: 408.
+    Timeout,
+    /// The client went away in the middle of it: 400, which nobody sees.
+    Disconnected,
+    /// Its framing is wrong (a bad chunk, say): the status of the fault.
+    Malformed(Fault),
+    /// [`Body::text`] found bytes that are not UTF-8: 400.
+    NotUtf8,
+    /// [`Body::json`] could not make a value of it: 400, with the place in the text.
+    NotJson(String),
+    /// The server was told to stop at once: 503.
+    ServerStops,
+    /// The socket failed: 400, which nobody sees.
+    Socket(io::ErrorKind),
+}
+
+impl BodyError {
+    /// The status that tells the client.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Malformed(fault) => fault.status(),
+            BodyError::ServerStops => StatusCode::SERVICE_UNAVAILABLE,
+            BodyError::Disconnected
+            | BodyError::NotUtf8
+            | BodyError::NotJson(_)
+            | BodyError::Socket(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    pub(crate) fn blame(&self) -> Blame {
+        Blame::Peer(self.status())
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyError::TooLarge { limit } => {
+                write!(f, "the request body is larger than body_bytes_max allows here: {limit} bytes")
+            }
+            BodyError::Timeout => {
+                f.write_str("the request body came too slowly (body_idle_timeout, rate_bytes_min)")
+            }
+            BodyError::Disconnected => f.write_str("the client went away within its request body"),
+            BodyError::Malformed(fault) => write!(f, "the request body is malformed: {fault}"),
+            BodyError::NotUtf8 => f.write_str("the request body is not UTF-8 text"),
+            BodyError::NotJson(why) => write!(f, "the request body is not the JSON that was expected: {why}"),
+            BodyError::ServerStops => f.write_str("the server is stopping"),
+            BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl From<BodyError> for io::Error {
+    fn from(error: BodyError) -> io::Error {
+        let kind = match &error {
+            BodyError::TooLarge { .. } => io::ErrorKind::FileTooLarge,
+            BodyError::Timeout => io::ErrorKind::TimedOut,
+            BodyError::Disconnected => io::ErrorKind::UnexpectedEof,
+            BodyError::Malformed(_) | BodyError::NotUtf8 | BodyError::NotJson(_) => io::ErrorKind::InvalidData,
+            BodyError::ServerStops => io::ErrorKind::ConnectionAborted,
+            BodyError::Socket(kind) => *kind,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// How much of a body may be read, and how much was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quota {
+    pub(crate) limit: u64,
+    pub(crate) taken: u64,
+}
+
+/// The body of a [`Request`](super::Request), which implements [`Read`] and [`BufRead`].
+///
+/// It waits for the client where it must; the deadlines of [`Settings`](crate::Settings) bound every wait.
+/// A client that asked for `100 Continue` gets it at the first read. What a handler leaves unread is dropped
+/// by the connection, or ends it when there is too much of it.
+pub struct Body<'r> {
+    exchange: &'r mut dyn Exchange,
+    quota: &'r mut Quota,
+}
+
+impl<'r> Body<'r> {
+    pub(super) fn new(exchange: &'r mut dyn Exchange, quota: &'r mut Quota) -> Body<'r> {
+        Body { exchange, quota }
+    }
+
+    /// Replaces the limit for this body, in bytes; `u64::MAX` lifts it. The default is the setting
+    /// `body_bytes_max` (2 MiB).
+    #[must_use]
+    pub fn limit(self, bytes: u64) -> Body<'r> {
+        self.quota.limit = bytes;
+        self
+    }
+
+    /// The whole rest of the body.
+    ///
+    /// # Errors
+    /// Every [`BodyError`] but `NotUtf8` and `NotJson`.
+    pub fn bytes(mut self) -> Result<Bytes, BodyError> {
+        let expected = self.exchange.body_left().unwrap_or(0).min(self.quota.limit);
+        // A length is only a promise: room is made for 64 KiB of it, the rest as it comes.
+        let mut all = Vec::with_capacity(usize::try_from(expected).unwrap_or(0).min(64 << 10));
+        loop {
+            let part = self.part()?;
+            if part.is_empty() {
+                return Ok(all.into());
+            }
+            all.extend_from_slice(part);
+            let count = part.len();
+            self.used(count);
+        }
+    }
+
+    /// The whole rest of the body, as text.
+    ///
+    /// # Errors
+    /// As [`bytes`](Body::bytes), and [`BodyError::NotUtf8`].
+    pub fn text(self) -> Result<String, BodyError> {
+        String::from_utf8(self.bytes()?.into()).map_err(|_| BodyError::NotUtf8)
+    }
+
+    /// The whole rest of the body, read as JSON.
+    ///
+    /// # Errors
+    /// As [`bytes`](Body::bytes), and [`BodyError::NotJson`] with line, column and cause.
+    #[cfg(feature = "json")]
+    pub fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, BodyError> {
+        serde_json::from_slice(&self.bytes()?).map_err(|error| BodyError::NotJson(error.to_string()))
+    }
+
+    fn part(&mut self) -> Result<&[u8], BodyError> {
+        let room = self.quota.limit - self.quota.taken.min(self.quota.limit);
+        if self.exchange.body_left().is_some_and(|left| left > room) {
+            return Err(BodyError::TooLarge { limit: self.quota.limit });
+        }
+        let part = self.exchange.fill()?;
+        if part.len() as u64 > room {
+            return Err(BodyError::TooLarge { limit: self.quota.limit });
+        }
+        Ok(part)
+    }
+
+    fn used(&mut self, count: usize) {
+        self.quota.taken += count as u64;
+        self.exchange.consume(count);
+    }
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let part = self.part()?;
+        let count = part.len().min(into.len());
+        into[..count].copy_from_slice(&part[..count]);
+        self.used(count);
+        Ok(count)
+    }
+}
+
+impl BufRead for Body<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        Ok(self.part()?)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.used(count);
+    }
+}
+
+impl fmt::Debug for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("quota", &self.quota).finish_non_exhaustive()
+    }
+}

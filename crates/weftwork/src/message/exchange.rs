@@ -1,0 +1,34 @@
+//! What a request in progress needs from the connection beneath it.
+
+use std::io;
+use std::net::SocketAddr;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use weftwork_wire::Head;
+
+use super::body::BodyError;
+
+/// One request and its response, as the connection serves them. A trait, so that this floor does not know
+/// the one above; the connection implements it once.
+pub(crate) trait Exchange {
+    /// The parsed head, and the bytes that its spans point into.
+    fn head(&self) -> (&Head, &[u8]);
+    /// The other end of the socket; none for Unix sockets.
+    fn peer_addr(&self) -> Option<SocketAddr>;
+    /// Our end of it.
+    fn local_addr(&self) -> Option<SocketAddr>;
+    /// Payload that has come and was not consumed, after a wait if need be. Empty: the body is over.
+    fn fill(&mut self) -> Result<&[u8], BodyError>;
+    /// Takes the first `count` bytes of what `fill` gave.
+    fn consume(&mut self, count: usize);
+    /// Bytes of the body that were not given out yet, when its head said how many there are.
+    fn body_left(&self) -> Option<u64>;
+    /// Fields behind a chunked body that was read to its end.
+    fn trailers(&self) -> &[(HeaderName, HeaderValue)];
+    /// Sends a 1xx response at once.
+    fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()>;
+    /// Takes a part of a streamed response body; waits when the peer is slow.
+    fn write(&mut self, data: &[u8]) -> io::Result<()>;
+    /// Sends all that was written, and waits until the kernel has it.
+    fn flush(&mut self) -> io::Result<()>;
+}

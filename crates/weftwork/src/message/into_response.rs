@@ -1,0 +1,113 @@
+//! What a handler may return.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::body::BodyError;
+use super::response::Response;
+use crate::error::{Blame, Error};
+
+/// A value that a handler can return.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot answer with `{Self}`",
+    label = "not something a response can be made of",
+    note = "return a `Response`, text, bytes, a `StatusCode`, `json(&value)`, or a `Result` of one of these"
+)]
+pub trait IntoResponse {
+    /// Makes the response.
+    fn into_response(self) -> Response;
+}
+
+impl IntoResponse for Response {
+    fn into_response(self) -> Response {
+        self
+    }
+}
+
+/// 204.
+impl IntoResponse for () {
+    fn into_response(self) -> Response {
+        Response::new(StatusCode::NO_CONTENT)
+    }
+}
+
+impl IntoResponse for StatusCode {
+    fn into_response(self) -> Response {
+        Response::new(self)
+    }
+}
+
+impl IntoResponse for &'static str {
+    fn into_response(self) -> Response {
+        Response::text(self)
+    }
+}
+
+impl IntoResponse for String {
+    fn into_response(self) -> Response {
+        Response::text(self)
+    }
+}
+
+impl IntoResponse for Cow<'static, str> {
+    fn into_response(self) -> Response {
+        match self {
+            Cow::Borrowed(text) => Response::text(text),
+            Cow::Owned(text) => Response::text(text),
+        }
+    }
+}
+
+impl IntoResponse for Bytes {
+    fn into_response(self) -> Response {
+        Response::bytes(self)
+    }
+}
+
+impl IntoResponse for Vec<u8> {
+    fn into_response(self) -> Response {
+        Response::bytes(self)
+    }
+}
+
+impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
+    fn into_response(self) -> Response {
+        self.1.into_response().with_status(self.0)
+    }
+}
+
+/// `None` is 404.
+impl<T: IntoResponse> IntoResponse for Option<T> {
+    fn into_response(self) -> Response {
+        self.map_or_else(|| Response::new(StatusCode::NOT_FOUND), T::into_response)
+    }
+}
+
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    fn into_response(self) -> Response {
+        match self {
+            Ok(value) => value.into_response(),
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+/// The client reads what it did wrong; what we did wrong goes to the log.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        if let Blame::Peer(_) = self.blame() {
+            return Response::text(format!("{}\n", self.message())).with_status(status);
+        }
+        log::error!("a handler failed: {self}");
+        Response::text("something went wrong on the server\n").with_status(status)
+    }
+}
+
+impl IntoResponse for BodyError {
+    fn into_response(self) -> Response {
+        Error::from(self).into_response()
+    }
+}

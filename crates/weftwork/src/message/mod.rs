@@ -1,0 +1,25 @@
+//! Floor 1: what a handler sees. Requests, responses, bodies, and the traits that join them.
+
+mod body;
+pub(crate) mod exchange;
+mod handler;
+mod into_response;
+#[cfg(feature = "json")]
+mod json;
+mod request;
+mod response;
+mod writer;
+
+pub use body::{Body, BodyError};
+pub use handler::{Blocking, Handler, blocks};
+pub use into_response::IntoResponse;
+#[cfg(feature = "json")]
+pub use json::json;
+pub use request::Request;
+pub use response::{Response, html, text};
+pub use writer::BodyWriter;
+
+pub(crate) use response::Payload;
+
+#[cfg(test)]
+mod tests;

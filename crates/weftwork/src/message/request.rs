@@ -1,0 +1,173 @@
+//! A request, as a handler sees it: a view of the connection's buffer.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use weftwork_wire::Field;
+
+use super::body::{Body, Quota};
+use super::exchange::Exchange;
+
+/// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
+pub struct Request<'c> {
+    exchange: &'c mut dyn Exchange,
+    headers: OnceCell<HeaderMap>,
+    extensions: Extensions,
+    quota: Quota,
+}
+
+impl<'c> Request<'c> {
+    pub(crate) fn new(exchange: &'c mut dyn Exchange, body_bytes_max: u64) -> Request<'c> {
+        Request {
+            exchange,
+            headers: OnceCell::new(),
+            extensions: Extensions::new(),
+            quota: Quota { limit: body_bytes_max, taken: 0 },
+        }
+    }
+
+    /// The method; any token is possible.
+    pub fn method(&self) -> &Method {
+        &self.exchange.head().0.method
+    }
+
+    /// The request target as it was sent: path and query, a whole URI, `*`, or an authority.
+    pub fn target(&self) -> &str {
+        let (head, bytes) = self.exchange.head();
+        ascii(head.target.of(bytes))
+    }
+
+    /// The path, still percent-encoded, without the query.
+    pub fn path(&self) -> &str {
+        let (head, bytes) = self.exchange.head();
+        ascii(head.path.of(bytes))
+    }
+
+    /// What is behind the `?`, still encoded.
+    pub fn query(&self) -> Option<&str> {
+        let (head, bytes) = self.exchange.head();
+        head.query.map(|query| ascii(query.of(bytes)))
+    }
+
+    /// The first value of the query parameter `name`, without its percent-encoding (`+` is a space).
+    pub fn query_value(&self, name: &str) -> Option<String> {
+        self.query()?.split('&').find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key) == name).then(|| decode(value))
+        })
+    }
+
+    /// The host (and port) that the client asked for: of an absolute target, else the `Host` field.
+    pub fn host(&self) -> Option<&str> {
+        let (head, bytes) = self.exchange.head();
+        head.authority.map(|authority| ascii(authority.of(bytes)))
+    }
+
+    /// 1.0 or 1.1.
+    pub fn version(&self) -> Version {
+        match self.exchange.head().0.version {
+            weftwork_wire::Version::Http10 => Version::HTTP_10,
+            weftwork_wire::Version::Http11 => Version::HTTP_11,
+        }
+    }
+
+    /// The first value of the field `name` (case does not matter), when it is ASCII.
+    pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
+        let name = name.as_ref().as_bytes();
+        let value = self.fields().find(|(field, _)| field.as_bytes().eq_ignore_ascii_case(name))?.1;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// Every field line as it came: name and value, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let (head, bytes) = self.exchange.head();
+        head.fields.iter().map(move |Field { name, value }| (ascii(name.of(bytes)), value.of(bytes)))
+    }
+
+    /// All fields as a map, made at the first call.
+    pub fn headers(&self) -> &HeaderMap {
+        self.headers.get_or_init(|| {
+            let mut map = HeaderMap::with_capacity(self.exchange.head().0.fields.len());
+            for (name, value) in self.fields() {
+                // The head was parsed by rules at least as strict as these two.
+                if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
+                    map.append(name, value);
+                }
+            }
+            map
+        })
+    }
+
+    /// The body. It can be taken several times; each goes on where the last one stopped.
+    pub fn body(&mut self) -> Body<'_> {
+        Body::new(self.exchange, &mut self.quota)
+    }
+
+    /// Fields behind a chunked body that has been read to its end; empty before. They are never merged with
+    /// the head's fields (RFC 9110 section 6.5.1).
+    pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        self.exchange.trailers()
+    }
+
+    /// Sends an interim response (103 with `Link` fields, say) at once. Clients of 1.0 get none.
+    ///
+    /// # Errors
+    /// The status is not 1xx, is 101, or the client has gone.
+    pub fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()> {
+        self.exchange.interim(status, fields)
+    }
+
+    /// The other end of the connection; none on a Unix socket. Behind a proxy this is the proxy.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.exchange.peer_addr()
+    }
+
+    /// Our end of the connection; none on a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.exchange.local_addr()
+    }
+
+    /// Values that middleware hands to the handlers behind it.
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// As [`extensions`](Request::extensions), to put values in.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
+    }
+}
+
+/// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
+fn ascii(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Form decoding of one key or value; malformed escapes stay as they are.
+fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = bytes.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
+        match (bytes[at], hex.and_then(|two| u8::from_str_radix(two, 16).ok())) {
+            (b'%', Some(byte)) => {
+                out.push(byte);
+                at += 2;
+            }
+            (b'+', _) => out.push(b' '),
+            (byte, _) => out.push(byte),
+        }
+        at += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("method", self.method()).field("target", &self.target()).finish_non_exhaustive()
+    }
+}

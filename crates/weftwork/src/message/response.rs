@@ -1,0 +1,197 @@
+//! A response, made of typed parts so that no text can split it.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use super::writer::BodyWriter;
+use crate::error::{Error, Result};
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+type Stream = Box<dyn FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send>;
+
+/// What follows a response's head.
+pub(crate) enum Payload {
+    Empty,
+    Bytes(Bytes),
+    /// `count` bytes of a file from `offset`, sent by the engine when the handler is long done.
+    File {
+        file: File,
+        offset: u64,
+        count: u64,
+    },
+    Stream(Stream),
+}
+
+/// A response: a status, fields and a body.
+///
+/// `Date`, `Content-Length` or `Transfer-Encoding`, and `Connection` are written by the connection.
+pub struct Response {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: Option<HeaderValue>,
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) payload: Payload,
+    pub(crate) close: bool,
+}
+
+/// A response with `text` as `text/plain; charset=utf-8`.
+pub fn text(text: impl Into<Bytes>) -> Response {
+    Response::text(text)
+}
+
+/// A response with `page` as `text/html; charset=utf-8`.
+pub fn html(page: impl Into<Bytes>) -> Response {
+    Response::html(page)
+}
+
+impl Response {
+    /// An empty response with `status`.
+    pub fn new(status: StatusCode) -> Response {
+        Response { status, content_type: None, fields: Vec::new(), payload: Payload::Empty, close: false }
+    }
+
+    /// 200 with `text/plain; charset=utf-8`.
+    pub fn text(text: impl Into<Bytes>) -> Response {
+        Response::with_bytes(text.into(), TEXT)
+    }
+
+    /// 200 with `text/html; charset=utf-8`.
+    pub fn html(page: impl Into<Bytes>) -> Response {
+        Response::with_bytes(page.into(), HTML)
+    }
+
+    /// 200 with `application/octet-stream`; see [`with_content_type`](Response::with_content_type).
+    pub fn bytes(bytes: impl Into<Bytes>) -> Response {
+        Response::with_bytes(bytes.into(), OCTETS)
+    }
+
+    fn with_bytes(bytes: Bytes, content_type: HeaderValue) -> Response {
+        Response { content_type: Some(content_type), payload: Payload::Bytes(bytes), ..Response::new(StatusCode::OK) }
+    }
+
+    /// 200 with what is in `file`, as `application/octet-stream`. The engine sends it after the handler has
+    /// returned, without copying it through this process where the system can; a slow client holds no thread.
+    ///
+    /// # Errors
+    /// The file's length cannot be read, or it is not a regular file.
+    pub fn file(file: File) -> Result<Response> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(Error::ours("only a regular file can be sent"));
+        }
+        let payload = Payload::File { file, offset: 0, count: metadata.len() };
+        Ok(Response { content_type: Some(OCTETS), payload, ..Response::new(StatusCode::OK) })
+    }
+
+    /// 200 with a body that `write` produces piece by piece, after the head has been sent.
+    ///
+    /// Clients of 1.1 get it in chunks; clients of 1.0 until the connection closes. With a `Content-Length`
+    /// field the length is declared, and writing another one ends the connection. An error from `write`
+    /// ends the connection too, so that the client can tell the body is not whole.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use weftwork::Response;
+    /// let answer = Response::stream(|out| {
+    ///     for line in 0..1000 {
+    ///         writeln!(out, "line {line}")?;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn stream(write: impl FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send + 'static) -> Response {
+        Response {
+            content_type: Some(OCTETS),
+            payload: Payload::Stream(Box::new(write)),
+            ..Response::new(StatusCode::OK)
+        }
+    }
+
+    /// 303 to `location`: the client gets it with GET.
+    ///
+    /// # Errors
+    /// `location` has a character that no field value may have.
+    pub fn redirect(location: &str) -> Result<Response> {
+        Response::new(StatusCode::SEE_OTHER).header(header::LOCATION, location)
+    }
+
+    /// The same with another status.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Response {
+        Response { status, ..self }
+    }
+
+    /// The same with another `Content-Type`.
+    #[must_use]
+    pub fn with_content_type(self, value: HeaderValue) -> Response {
+        Response { content_type: Some(value), ..self }
+    }
+
+    /// The same with one more field; one of that name which is there already stays.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
+        if name == header::CONTENT_TYPE {
+            return self.with_content_type(value);
+        }
+        self.fields.push((name, value));
+        self
+    }
+
+    /// As [`with_header`](Response::with_header), from text.
+    ///
+    /// # Errors
+    /// The name is not a token, or the value has a CR, LF, NUL or another control character.
+    pub fn header<N, V>(self, name: N, value: V) -> Result<Response>
+    where
+        N: TryInto<HeaderName, Error: Into<http::Error>>,
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
+        let name = name.try_into().map_err(|error| Error::from(error.into()))?;
+        let value = value.try_into().map_err(|error| Error::from(error.into()))?;
+        Ok(self.with_header(name, value))
+    }
+
+    /// The same, and the connection ends behind it.
+    #[must_use]
+    pub fn with_close(self) -> Response {
+        Response { close: true, ..self }
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The fields that were set, but `Content-Type`, in order.
+    pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.fields
+    }
+
+    /// The `Content-Type`.
+    pub fn content_type(&self) -> Option<&HeaderValue> {
+        self.content_type.as_ref()
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let payload = match &self.payload {
+            Payload::Empty => "empty".to_owned(),
+            Payload::Bytes(bytes) => format!("{} bytes", bytes.len()),
+            Payload::File { count, .. } => format!("{count} bytes of a file"),
+            Payload::Stream(_) => "a stream".to_owned(),
+        };
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("content_type", &self.content_type)
+            .field("fields", &self.fields)
+            .field("payload", &payload)
+            .finish()
+    }
+}

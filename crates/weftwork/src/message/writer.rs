@@ -1,0 +1,54 @@
+//! The writing end of a streamed response.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use super::exchange::Exchange;
+
+/// Writes the body of a streamed [`Response`](super::Response).
+///
+/// Bytes are gathered and sent when some 16 KiB are there, at [`flush`](Write::flush), and at the end. When
+/// the client reads slowly, a write waits (for `write_timeout` at most) and holds nothing but its own thread.
+pub struct BodyWriter<'c> {
+    exchange: &'c mut dyn Exchange,
+}
+
+impl<'c> BodyWriter<'c> {
+    pub(crate) fn new(exchange: &'c mut dyn Exchange) -> BodyWriter<'c> {
+        BodyWriter { exchange }
+    }
+}
+
+impl Write for BodyWriter<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.exchange.write(data)?;
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.exchange.flush()
+    }
+}
+
+/// Copies the request's body to the response while both are under way.
+///
+/// This is what an echo or a filter needs: one side is read as the other is written.
+impl BodyWriter<'_> {
+    /// Reads what has come of the request's body (after a wait if need be) into `into`; 0 at its end.
+    ///
+    /// # Errors
+    /// A [`BodyError`](super::BodyError), inside the [`io::Error`].
+    pub fn read_request(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let part = self.exchange.fill()?;
+        let count = part.len().min(into.len());
+        into[..count].copy_from_slice(&part[..count]);
+        self.exchange.consume(count);
+        Ok(count)
+    }
+}
+
+impl fmt::Debug for BodyWriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyWriter").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,228 @@
+//! Floor 4: a server is a value. It is bound, started, and stopped.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::engine::{self, Engine, Room};
+use crate::error::{Error, Result};
+use crate::message::Handler;
+use crate::settings::Settings;
+use crate::shutdown::{Report, Signals};
+pub use crate::transport::address::Address;
+use crate::transport::context::{Context, Stage};
+use crate::transport::counters::Counts;
+use crate::transport::listener::Listener;
+
+/// How often a server that drains looks whether its last connection has gone.
+const DRAIN_TICK: Duration = Duration::from_millis(5);
+/// How long threads get to end once every connection is cut. Only those in a handler take longer.
+const JOIN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A server that is bound to its addresses, and not started.
+///
+/// ```no_run
+/// use weftwork::prelude::*;
+///
+/// fn main() -> weftwork::Result<()> {
+///     Server::bind("127.0.0.1:8080")?.run(|req: &mut Request| format!("you asked for {}\n", req.path()))
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    listeners: Vec<Listener>,
+    engine: Option<Engine>,
+    settings: Settings,
+}
+
+impl Server {
+    /// Binds to an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (all that the name stands for),
+    /// `:8080` (any address), `unix:/run/app.sock`, or a [`SocketAddr`]. Port 0 lets the system choose.
+    ///
+    /// Settings are the defaults, or what the `WEFT_...` variables say.
+    ///
+    /// # Errors
+    /// The address cannot be had, with the reason; or a variable's value does not parse.
+    pub fn bind(address: impl fmt::Display) -> Result<Server> {
+        let server = Server { listeners: Vec::new(), engine: None, settings: Settings::from_env()? };
+        server.and_bind(address)
+    }
+
+    /// Binds to one more address.
+    ///
+    /// # Errors
+    /// As [`bind`](Server::bind).
+    pub fn and_bind(mut self, address: impl fmt::Display) -> Result<Server> {
+        for address in Address::parse(&address.to_string())? {
+            self.listeners.push(Listener::bind(&address)?);
+        }
+        Ok(self)
+    }
+
+    /// Chooses the engine. The default is what `WEFT_ENGINE` says, else [`Engine::Adaptive`].
+    #[must_use]
+    pub fn engine(self, engine: Engine) -> Server {
+        Server { engine: Some(engine), ..self }
+    }
+
+    /// Changes settings; what is set here wins over the environment.
+    ///
+    /// ```
+    /// # use weftwork::prelude::*; use std::time::Duration;
+    /// let server = Server::bind("127.0.0.1:0")?.settings(|s| s.idle_timeout(Duration::from_secs(20)));
+    /// # weftwork::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn settings(self, change: impl FnOnce(Settings) -> Settings) -> Server {
+        Server { settings: change(self.settings), ..self }
+    }
+
+    /// The addresses that it is bound to, with their real ports.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.listeners.iter().map(|listener| listener.address().clone()).collect()
+    }
+
+    /// Starts the server and returns at once.
+    ///
+    /// # Errors
+    /// A setting with which no server could run, or the system refuses sockets or threads.
+    pub fn start(self, handler: impl Handler) -> Result<Running> {
+        let Server { listeners, engine, mut settings } = self;
+        settings.check()?;
+        let descriptors = raise_descriptor_limit();
+        if settings.connections_max == 0 {
+            settings.connections_max = usize::try_from(descriptors / 5 * 4).unwrap_or(usize::MAX);
+        }
+        for listener in &listeners {
+            listener.listen(settings.backlog)?;
+        }
+        let engine = engine.or_else(Engine::from_env).unwrap_or_default();
+        let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
+        let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
+        let cx = Arc::new(Context::new(settings).map_err(refused)?);
+        let room = engine::start(engine, cx.clone(), Arc::new(handler), listeners).map_err(refused)?;
+        Ok(Running { cx, room, engine, addresses, stopped: false })
+    }
+
+    /// Starts the server, and serves until SIGTERM or SIGINT; then finishes the requests in flight, for
+    /// `drain_timeout` at most. A second signal ends that at once.
+    ///
+    /// # Errors
+    /// As [`start`](Server::start), or the system refuses the signals.
+    pub fn run(self, handler: impl Handler) -> Result<()> {
+        let report = self.start(handler)?.wait()?;
+        log::info!("{report}");
+        Ok(())
+    }
+}
+
+/// A server that runs. Dropping it cuts every connection and stops it.
+pub struct Running {
+    cx: Arc<Context>,
+    room: Arc<dyn Room>,
+    engine: Engine,
+    addresses: Vec<Address>,
+    stopped: bool,
+}
+
+impl Running {
+    /// The first TCP address, with its real port. Servers with Unix sockets alone have none.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.addresses.iter().find_map(|address| match address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        })
+    }
+
+    /// All addresses, with their real ports.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The engine that was chosen.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// The settings in force; `connections_max` is the number that was worked out.
+    pub fn settings(&self) -> &Settings {
+        &self.cx.settings
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.cx.counters.read()
+    }
+
+    /// Threads there are now.
+    pub fn threads(&self) -> usize {
+        self.room.threads()
+    }
+
+    /// Stops the server: takes no more connections, ends idle ones, finishes requests in flight. What is not
+    /// finished within `deadline` is cut. A handler that does not return is left behind with its thread.
+    pub fn shutdown(mut self, deadline: Duration) -> Report {
+        self.stop(deadline, || false)
+    }
+
+    /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] says.
+    ///
+    /// # Errors
+    /// The system refuses the signals.
+    pub fn wait(mut self) -> Result<Report> {
+        let refused = |error| Error::io("signals cannot be waited for", error);
+        let mut signals = Signals::install().map_err(refused)?;
+        while !signals.wait(None).map_err(refused)? {}
+        log::info!("stopping: requests in flight may finish; a second signal cuts them");
+        let drain_timeout = self.cx.settings.drain_timeout;
+        let tick = DRAIN_TICK;
+        Ok(self.stop(drain_timeout, move || signals.wait(Some(tick / 5)).unwrap_or(false)))
+    }
+
+    fn stop(&mut self, deadline: Duration, mut hurry: impl FnMut() -> bool) -> Report {
+        let begun = Instant::now();
+        let open = self.open();
+        self.stopped = true;
+        self.cx.enter(Stage::Draining);
+        self.room.wake();
+        while self.open() > 0 && begun.elapsed() < deadline && !hurry() {
+            std::thread::sleep(DRAIN_TICK.min(deadline));
+        }
+        let cut = self.open();
+        self.cx.enter(Stage::Closing);
+        self.room.wake();
+        let stuck = self.room.join(JOIN_PATIENCE);
+        Report { drained: open.saturating_sub(cut), cut, stuck, took: begun.elapsed() }
+    }
+
+    fn open(&self) -> usize {
+        self.cx.counters.connections.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.stopped {
+            self.stop(Duration::ZERO, || true);
+        }
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("engine", &self.engine).field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+/// Descriptors are what a server runs out of first, and the soft limit is often a thousand.
+fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum.or(limit.current).unwrap_or(u64::MAX),
+        Err(_) => limit.current.unwrap_or(1024),
+    }
+}

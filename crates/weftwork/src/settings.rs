@@ -1,0 +1,230 @@
+//! Which limits and deadlines hold, where each value came from, and why its default is what it is.
+
+mod units;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Error;
+pub use units::Bytes;
+use units::Unit;
+
+/// Where a value of [`Settings`] came from. Code wins over the environment, the environment over the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The library's default.
+    Default,
+    /// A `WEFT_...` variable.
+    Environment,
+    /// A builder method, [`Settings::set`], or a flag of `weft`.
+    Code,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Source::Default => "default",
+            Source::Environment => "environment",
+            Source::Code => "set",
+        })
+    }
+}
+
+/// One setting, as text: for start-up lines, pages and `--help`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The name, as in code; flags write it with `-`, variables in capitals behind `WEFT_`.
+    pub name: &'static str,
+    /// The value in force, as people write it.
+    pub value: String,
+    /// Where the value came from.
+    pub source: Source,
+    /// One line that says what it bounds.
+    pub about: &'static str,
+}
+
+macro_rules! settings {
+    ($( $(#[doc = $doc:literal])+ $name:ident : $type:ty = $default:expr, $about:literal; )+) => {
+        /// Every limit and deadline of a server: a field each, with its default and the reason for it.
+        ///
+        /// A value is written `30s`, `500ms`, `2MiB` or as a plain number, in variables and flags alike.
+        #[derive(Clone, Debug)]
+        pub struct Settings {
+            $( $(#[doc = $doc])+ pub $name: $type, )+
+            sources: [Source; Settings::COUNT],
+        }
+
+        impl Default for Settings {
+            fn default() -> Settings {
+                Settings { $( $name: $default, )+ sources: [Source::Default; Settings::COUNT] }
+            }
+        }
+
+        impl Settings {
+            const COUNT: usize = [$(stringify!($name)),+].len();
+            const NAMES: [&'static str; Settings::COUNT] = [$(stringify!($name)),+];
+            const ABOUT: [&'static str; Settings::COUNT] = [$($about),+];
+
+            fn assign(&mut self, index: usize, text: &str) -> Result<(), Error> {
+                let name = Settings::NAMES[index];
+                $( if name == stringify!($name) {
+                    self.$name = Unit::parse(text).map_err(|why| Error::knob(name, text, why))?;
+                } )+
+                Ok(())
+            }
+
+            fn texts(&self) -> [String; Settings::COUNT] {
+                [$( Unit::show(&self.$name) ),+]
+            }
+
+            $(
+                $(#[doc = $doc])+
+                pub fn $name(mut self, value: $type) -> Settings {
+                    self.$name = value;
+                    self.mark(stringify!($name), Source::Code);
+                    self
+                }
+            )+
+        }
+    };
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+settings! {
+    /// Longest request line: 8 KiB, the room nginx and Apache give. Longer: 414.
+    request_line_bytes_max: Bytes = Bytes(8 * KIB), "longest request line (414)";
+    /// Longest head, request line and fields together: 32 KiB, as nginx's four large buffers. Longer: 431.
+    head_bytes_max: Bytes = Bytes(32 * KIB), "longest head (431)";
+    /// Most field lines in a head or in trailers: 100, as Apache and gunicorn. More: 431.
+    fields_max: u32 = 100, "most field lines in a head (431)";
+    /// Most bytes of chunk extensions in one body: 4 KiB; nobody sends them but attackers. More: 400.
+    chunk_extension_bytes_max: Bytes = Bytes(4 * KIB), "chunk extensions in one body (400)";
+    /// Largest request body that a handler can read, unless it lifts the limit: 2 MiB, as axum. Larger: 413.
+    body_bytes_max: Bytes = Bytes(2 * MIB), "largest request body (413)";
+    /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
+    /// form or document costs no thread.
+    body_ahead_bytes_max: Bytes = Bytes(64 * KIB), "body read before the handler is called";
+    /// How long a head may take from its first byte (the first head: from the accept): 10 s. Longer: 408.
+    head_timeout: Duration = Duration::from_secs(10), "time for a whole head (408)";
+    /// How long a body may pause: 30 s. Longer: 408.
+    body_idle_timeout: Duration = Duration::from_secs(30), "longest pause within a body (408)";
+    /// The slowest that a peer may send or take bytes, on average, after ten seconds: 500 B/s, as Apache's
+    /// `mod_reqtimeout`. Slower: 408, or the connection ends.
+    rate_bytes_min: Bytes = Bytes(500), "slowest peer, bytes a second after 10 s (408)";
+    /// How long a response may make no progress: 30 s. Longer: the connection ends.
+    write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
+    /// How long a connection may wait for its next request: 75 s, above the 60 s of common load balancers,
+    /// so that they are the ones who close.
+    idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";
+    /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients.
+    age_max: Duration = Duration::from_secs(3600), "oldest connection";
+    /// After how long a running handler is logged as stuck: 30 s. Handlers have no deadline.
+    handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged";
+    /// How long `run` waits for requests in flight after SIGTERM or SIGINT: 30 s; a second signal ends the wait.
+    drain_timeout: Duration = Duration::from_secs(30), "time to finish requests at shutdown";
+    /// How much of an unread request body is read and dropped to keep a connection: 64 KiB.
+    unread_bytes_max: Bytes = Bytes(64 * KIB), "unread body dropped to keep a connection";
+    /// How long the rest of an unread body may take: 500 ms.
+    unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body";
+    /// How long a connection that ends early still reads what its peer sends, so that the answer is not lost
+    /// to a reset (RFC 9112 section 9.6): 2 s.
+    linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer";
+    /// How much is read and dropped meanwhile: 1 MiB.
+    linger_bytes_max: Bytes = Bytes(MIB), "bytes dropped after an early answer";
+    /// Most connections at once; more wait in the kernel's backlog. 0 (the default): 0.8 of the descriptor
+    /// limit, which is raised to its hard limit at start.
+    connections_max: usize = 0, "most connections (0: 0.8 of the descriptor limit)";
+    /// Length of the accept queue asked of the kernel: 4,096, its usual cap.
+    backlog: u32 = 4096, "accept queue of the kernel";
+    /// Standby threads that stay when there is nothing for them to do: 8.
+    standby_kept: usize = 8, "standby threads kept";
+    /// Most threads: 512, a GiB of address space at 2 MiB a stack. When all are in handlers, requests queue.
+    threads_max: usize = 512, "most threads";
+    /// Most requests that wait for a thread: 1,024; more get 503 with `Retry-After`.
+    queue_max: usize = 1024, "requests that wait for a thread (503)";
+}
+
+impl Settings {
+    /// The defaults, overridden by the `WEFT_...` variables that are set.
+    ///
+    /// # Errors
+    /// A variable whose value does not parse, with its name and what was expected.
+    pub fn from_env() -> Result<Settings, Error> {
+        let mut settings = Settings::default();
+        for (index, name) in Settings::NAMES.iter().enumerate() {
+            let variable = format!("WEFT_{}", name.to_uppercase());
+            let Some(value) = std::env::var_os(&variable) else { continue };
+            settings.assign(index, &value.to_string_lossy())?;
+            settings.sources[index] = Source::Environment;
+        }
+        Ok(settings)
+    }
+
+    /// Sets one value by its name (`head_bytes_max` or `head-bytes-max`), as a flag would.
+    ///
+    /// # Errors
+    /// No such setting, or a value that does not parse.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let wanted = name.replace('-', "_");
+        let Some(index) = Settings::NAMES.iter().position(|known| *known == wanted) else {
+            return Err(Error::usage(format!("there is no setting {name:?}")));
+        };
+        self.assign(index, value)?;
+        self.sources[index] = Source::Code;
+        Ok(())
+    }
+
+    /// Every setting with its value, its source and what it bounds.
+    pub fn list(&self) -> Vec<Setting> {
+        let texts = self.texts();
+        (texts.into_iter().enumerate())
+            .map(|(i, value)| Setting {
+                name: Settings::NAMES[i],
+                value,
+                source: self.sources[i],
+                about: Settings::ABOUT[i],
+            })
+            .collect()
+    }
+
+    fn mark(&mut self, name: &str, source: Source) {
+        if let Some(index) = Settings::NAMES.iter().position(|known| *known == name) {
+            self.sources[index] = source;
+        }
+    }
+
+    /// The limits that the protocol itself needs.
+    pub(crate) fn wire(&self) -> weftwork_wire::Limits {
+        let narrow = |bytes: Bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX);
+        weftwork_wire::Limits {
+            request_line_bytes_max: narrow(self.request_line_bytes_max),
+            head_bytes_max: narrow(self.head_bytes_max),
+            fields_max: self.fields_max,
+            chunk_extension_bytes_max: narrow(self.chunk_extension_bytes_max),
+        }
+    }
+
+    /// Refuses values with which no server could run.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let floor = |name: &'static str, value: u64, least: u64| {
+            if value >= least { Ok(()) } else { Err(Error::too_small(name, value, least)) }
+        };
+        floor("head_bytes_max", self.head_bytes_max.0, 64)?;
+        floor("request_line_bytes_max", self.request_line_bytes_max.0, 16)?;
+        floor("fields_max", u64::from(self.fields_max), 1)?;
+        floor("threads_max", self.threads_max as u64, 2)?;
+        floor("backlog", u64::from(self.backlog), 1)?;
+        if self.standby_kept > self.threads_max {
+            return Err(Error::usage(format!(
+                "standby_kept is {}, which is more than threads_max ({}): lower it, or raise threads_max",
+                self.standby_kept, self.threads_max
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Settings are read, shown, sourced and refused as their docs say.
+
+use std::time::Duration;
+
+use super::*;
+
+fn reads_back<T: Unit + PartialEq + std::fmt::Debug>(text: &str, value: T, shown: &str) {
+    assert_eq!(T::parse(text).as_ref(), Ok(&value), "{text}");
+    assert_eq!(value.show(), shown);
+    assert_eq!(T::parse(shown), Ok(value));
+}
+
+#[test]
+fn values_are_written_as_people_write_them() {
+    reads_back("30s", Duration::from_secs(30), "30s");
+    reads_back("1500ms", Duration::from_millis(1500), "1500ms");
+    reads_back("90 m", Duration::from_secs(5400), "90m");
+    reads_back("0s", Duration::ZERO, "0ms");
+    reads_back("2MiB", Bytes(2 << 20), "2MiB");
+    reads_back("64kib", Bytes(64 << 10), "64KiB");
+    reads_back("1_000", Bytes(1000), "1000B");
+    reads_back("1GB", Bytes(1_000_000_000), "1000000000B");
+    reads_back("4096", 4096_u32, "4096");
+}
+
+#[test]
+fn values_that_say_nothing_are_refused() {
+    for text in ["", "s", "30", "1.5s", "-1s", "30 parsecs", "99999999999999999999s"] {
+        assert!(Duration::parse(text).is_err(), "{text}");
+    }
+    for text in ["", "MiB", "-1", "2 MiBs", "18446744073709551615KiB"] {
+        assert!(Bytes::parse(text).is_err(), "{text}");
+    }
+    for text in ["", "x", "-1", "1.0"] {
+        assert!(u32::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn every_setting_round_trips_by_name() {
+    let mut settings = Settings::default();
+    for setting in Settings::default().list() {
+        settings.set(&setting.name.replace('_', "-"), &setting.value).unwrap();
+    }
+    for (set, default) in settings.list().into_iter().zip(Settings::default().list()) {
+        assert_eq!((set.value, set.source), (default.value, Source::Code));
+        assert_eq!(default.source, Source::Default);
+    }
+}
+
+#[test]
+fn a_builder_marks_its_source() {
+    let settings = Settings::default().head_timeout(Duration::from_secs(3));
+    let listed = settings.list().into_iter().find(|s| s.name == "head_timeout").unwrap();
+    assert_eq!((listed.value.as_str(), listed.source), ("3s", Source::Code));
+}
+
+#[test]
+fn errors_name_the_knob_its_value_and_the_cure() {
+    let mut settings = Settings::default();
+    let text = settings.set("head_timeout", "soon").unwrap_err().to_string();
+    assert!(text.contains("head_timeout") && text.contains("soon") && text.contains("30s"), "{text}");
+    let text = settings.set("haed_timeout", "3s").unwrap_err().to_string();
+    assert!(text.contains("haed_timeout"), "{text}");
+    let text = Settings::default().threads_max(1).check().unwrap_err().to_string();
+    assert!(text.contains("threads_max") && text.contains('1') && text.contains('2'), "{text}");
+    let text = Settings::default().threads_max(4).check().unwrap_err().to_string();
+    assert!(text.contains("standby_kept") && text.contains("threads_max"), "{text}");
+}

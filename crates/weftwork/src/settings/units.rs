@@ -1,0 +1,87 @@
+//! How durations and sizes are written by people, and read back.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A number of bytes. Written `512`, `8KiB`, `2MiB`, `1GiB`, or with decimal `kB`, `MB`, `GB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+const SIZES: [(&str, u64); 8] = [
+    ("gib", 1 << 30),
+    ("mib", 1 << 20),
+    ("kib", 1 << 10),
+    ("gb", 1_000_000_000),
+    ("mb", 1_000_000),
+    ("kb", 1_000),
+    ("b", 1),
+    ("", 1),
+];
+
+const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = |unit: u64| self.0 >= unit && self.0.is_multiple_of(unit);
+        match self.0 {
+            n if whole(1 << 30) => write!(f, "{}GiB", n >> 30),
+            n if whole(1 << 20) => write!(f, "{}MiB", n >> 20),
+            n if whole(1 << 10) => write!(f, "{}KiB", n >> 10),
+            n => write!(f, "{n}B"),
+        }
+    }
+}
+
+/// A type of setting: how it is read and shown.
+pub(super) trait Unit: Sized {
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// What was expected.
+    fn parse(text: &str) -> Result<Self, &'static str>;
+    /// Writes a value so that [`Unit::parse`] reads it back.
+    fn show(&self) -> String;
+}
+
+/// Splits `30s` into 30 and the unit's factor; a fraction is not taken, a smaller unit says the same.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+    let number: u64 = text[..digits].replace('_', "").parse().ok()?;
+    let unit = text[digits..].trim().to_ascii_lowercase();
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.checked_mul(*factor)
+}
+
+impl Unit for Bytes {
+    fn parse(text: &str) -> Result<Bytes, &'static str> {
+        scaled(text, &SIZES).map(Bytes).ok_or("a size such as 512, 64KiB or 2MiB")
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Unit for Duration {
+    fn parse(text: &str) -> Result<Duration, &'static str> {
+        scaled(text, &TIMES).map(Duration::from_millis).ok_or("a duration with its unit, such as 500ms, 30s or 5m")
+    }
+    fn show(&self) -> String {
+        let millis = self.as_millis() as u64;
+        let (unit, factor) =
+            TIMES.iter().rev().find(|(_, factor)| millis >= *factor && millis.is_multiple_of(*factor)).unwrap_or(&TIMES[0]);
+        format!("{}{unit}", millis / factor)
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty),+) => { $( impl Unit for $type {
+        fn parse(text: &str) -> Result<$type, &'static str> {
+            text.trim().replace('_', "").parse().map_err(|_| "a whole number")
+        }
+        fn show(&self) -> String {
+            self.to_string()
+        }
+    } )+ };
+}
+numbers!(u32, usize);

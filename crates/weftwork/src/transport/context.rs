@@ -1,0 +1,75 @@
+//! What every connection of a server shares: settings, limits, the clock, the counters, and whether it stops.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weftwork_wire::Limits;
+
+use super::clock::Clock;
+use super::counters::Counters;
+use crate::settings::Settings;
+
+/// How far a server is with stopping. It only moves forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    Running,
+    /// No new connections; those that are there end after the response in progress.
+    Draining,
+    /// The deadline has passed: every connection is cut.
+    Closing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
+    pub(crate) clock: Clock,
+    pub(crate) counters: Arc<Counters>,
+    stage: AtomicU8,
+    /// Readable from `Closing` on: a thread that waits for a peer waits for this too.
+    cut: OwnedFd,
+    /// Dropped to make `cut` readable, for all waiters at once and for good.
+    uncut: Mutex<Option<OwnedFd>>,
+}
+
+impl Context {
+    pub(crate) fn new(settings: Settings) -> std::io::Result<Context> {
+        let (cut, uncut) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        Ok(Context {
+            limits: settings.wire(),
+            settings,
+            clock: Clock::start(),
+            counters: Arc::default(),
+            stage: AtomicU8::new(Stage::Running as u8),
+            cut,
+            uncut: Mutex::new(Some(uncut)),
+        })
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::SeqCst) {
+            0 => Stage::Running,
+            1 => Stage::Draining,
+            _ => Stage::Closing,
+        }
+    }
+
+    /// Moves on to `stage`; a stage already passed changes nothing.
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.stage.fetch_max(stage as u8, Ordering::SeqCst);
+        if stage == Stage::Closing {
+            self.uncut.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+
+    /// The time of day, for answers that no handler gave.
+    pub(crate) fn date(&self) -> weftwork_wire::Date {
+        weftwork_wire::Date::at(std::time::SystemTime::now())
+    }
+
+    pub(crate) fn cut(&self) -> BorrowedFd<'_> {
+        self.cut.as_fd()
+    }
+}

@@ -1,0 +1,59 @@
+//! What a server counts: few numbers, off the path of a request.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+macro_rules! counters {
+    ($( $(#[doc = $doc:literal])+ $name:ident ),+ $(,)?) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            /// Connections open now.
+            pub(crate) connections: AtomicUsize,
+            $( pub(crate) $name: AtomicU64, )+
+        }
+
+        /// What a server has counted since it started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Counts {
+            /// Connections open now.
+            pub connections: usize,
+            $( $(#[doc = $doc])+ pub $name: u64, )+
+        }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> Counts {
+                Counts {
+                    connections: self.connections.load(Ordering::Relaxed),
+                    $( $name: self.$name.load(Ordering::Relaxed), )+
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections accepted.
+    accepted,
+    /// Errors of accept (descriptors used up, peers gone): the loop goes on after each.
+    accept_errors,
+    /// Requests refused for their form: the 4xx and 5xx that the protocol itself answered.
+    faults,
+    /// Deadlines passed: 408 answered, or the connection ended.
+    timeouts,
+    /// Handlers that panicked.
+    panics,
+    /// Loops taken from a handler that was found blocking.
+    taken_lazily,
+    /// Loops handed over before a handler that was expected to block.
+    handed_eagerly,
+    /// Requests that waited for a thread.
+    queued,
+    /// Requests answered 503 because too many waited.
+    shed,
+}
+
+impl Counters {
+    pub(crate) fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,102 @@
+//! Until when a connection may wait: every deadline of a peer is computed here, and nowhere else.
+//!
+//! The peer's clock stops while our code runs: a [`Pace`] only counts the time that was spent waiting.
+
+use std::time::Duration;
+
+use super::clock::Tick;
+use crate::settings::Settings;
+
+/// The rate is judged after this long; before, a short message on a bad link would be cut.
+const RATE_GRACE: Duration = Duration::from_secs(10);
+
+/// Which deadline it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timeout {
+    /// Nothing of the next request came.
+    Idle,
+    /// A head was not whole in time.
+    Head,
+    /// A body paused too long, or came too slowly.
+    Body,
+    /// The peer did not take the response, or took it too slowly.
+    Write,
+    /// The rest of an unread body did not come.
+    Drain,
+    /// The peer went on sending after an early answer.
+    Linger,
+}
+
+impl Timeout {
+    /// The setting that a user turns to change it.
+    pub(crate) fn knob(self) -> &'static str {
+        match self {
+            Timeout::Idle => "idle_timeout",
+            Timeout::Head => "head_timeout",
+            Timeout::Body => "body_idle_timeout or rate_bytes_min",
+            Timeout::Write => "write_timeout or rate_bytes_min",
+            Timeout::Drain => "unread_timeout",
+            Timeout::Linger => "linger_timeout",
+        }
+    }
+}
+
+/// How a peer has been getting on with what it is doing now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) what: Timeout,
+    /// When it began, moved later by the time that our own code took.
+    since: Tick,
+    /// When it last got on.
+    progress: Tick,
+    /// How far it got.
+    bytes: u64,
+}
+
+impl Pace {
+    pub(crate) fn start(what: Timeout, now: Tick) -> Pace {
+        Pace { what, since: now, progress: now, bytes: 0 }
+    }
+
+    pub(crate) fn advance(&mut self, bytes: usize, now: Tick) {
+        self.bytes += bytes as u64;
+        self.progress = now;
+    }
+
+    /// Our code ran until now: the peer could do nothing meanwhile.
+    pub(crate) fn resume(&mut self, now: Tick) {
+        let away = now.0.saturating_sub(self.progress.0);
+        self.since.0 += away;
+        self.progress = now;
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When the peer's time is up.
+    pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
+        match self.what {
+            Timeout::Idle => self.since.after(settings.idle_timeout),
+            Timeout::Head => {
+                self.since.after(settings.head_timeout).min(self.too_slow(settings, RATE_GRACE))
+            }
+            Timeout::Body => {
+                self.progress.after(settings.body_idle_timeout).min(self.too_slow(settings, RATE_GRACE))
+            }
+            Timeout::Write => {
+                let pause = settings.write_timeout;
+                self.progress.after(pause).min(self.too_slow(settings, pause))
+            }
+            Timeout::Drain => self.since.after(settings.unread_timeout),
+            Timeout::Linger => self.since.after(settings.linger_timeout),
+        }
+    }
+
+    /// When the average falls under the least rate, if no more bytes come.
+    fn too_slow(&self, settings: &Settings, grace: Duration) -> Tick {
+        let enough = self.bytes.saturating_mul(1000).checked_div(settings.rate_bytes_min.0);
+        let paid = enough.map_or(Duration::MAX, Duration::from_millis);
+        self.since.after(paid.max(grace))
+    }
+}

@@ -1,0 +1,15 @@
+//! Floor 1: bytes and time. Sockets, pooled buffers, deadlines and the wheel that keeps them.
+
+pub(crate) mod address;
+pub(crate) mod buffers;
+pub(crate) mod clock;
+pub(crate) mod context;
+pub(crate) mod counters;
+pub(crate) mod deadlines;
+pub(crate) mod listener;
+pub(crate) mod stream;
+pub(crate) mod wheel;
+
+pub(crate) use buffers::{Buffers, Pool};
+pub(crate) use clock::{DateCache, Tick};
+pub(crate) use stream::Stream;

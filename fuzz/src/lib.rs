@@ -1,0 +1,232 @@
+//! What do all fuzz targets ask? That bytes have one reading: the same however they are split, and the same
+//! for a second reader that was written apart from the first.
+
+pub mod reference;
+
+use std::time::SystemTime;
+
+use weftwork_wire::{
+    After, BodyEvent, BodyLength, Date, Fault, Framing, Head, HeadEvent, Http1, Limits, ResponseHead, Span,
+    Version,
+};
+
+/// One request as the codec read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where its first byte was.
+    pub at: usize,
+    /// Length of its head.
+    pub head_bytes: usize,
+    /// Its method.
+    pub method: String,
+    /// Its target.
+    pub target: Vec<u8>,
+    /// Its version.
+    pub version: Version,
+    /// Its field lines.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How its body is delimited.
+    pub framing: Framing,
+    /// What it says about the connection.
+    pub keep_alive: bool,
+    /// It waits for `100 Continue`.
+    pub expect_continue: bool,
+    /// It asks for another protocol.
+    pub upgrade: bool,
+    /// Its body, as far as it came.
+    pub body: Vec<u8>,
+    /// Its trailers.
+    pub trailers: Vec<(String, Vec<u8>)>,
+    /// Where its body ended, if it did.
+    pub end: Option<usize>,
+}
+
+/// All that the codec read from one stream of bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transcript {
+    /// The requests; the last one may be incomplete.
+    pub requests: Vec<Request>,
+    /// What ended the connection, if the peer did.
+    pub fault: Option<Fault>,
+}
+
+/// Limits that short inputs can reach.
+pub const TIGHT: Limits =
+    Limits { request_line_bytes_max: 64, head_bytes_max: 256, fields_max: 6, chunk_extension_bytes_max: 16 };
+
+/// Reads `bytes` in pieces whose lengths `next_len` gives, and answers each request.
+pub fn transcript(bytes: &[u8], limits: &Limits, mut next_len: impl FnMut() -> usize) -> Transcript {
+    let mut reader = Reader::new(limits);
+    let mut end = 0;
+    while end < bytes.len() {
+        end = bytes.len().min(end + next_len().max(1));
+        if !reader.take(&bytes[..end]) {
+            break;
+        }
+    }
+    reader.transcript
+}
+
+/// Reads `bytes` whole, byte by byte, and in uneven pieces, and insists that it makes no difference.
+pub fn every_way(bytes: &[u8], limits: &Limits) -> Transcript {
+    let whole = transcript(bytes, limits, || bytes.len());
+    assert_eq!(transcript(bytes, limits, || 1), whole, "byte by byte");
+    // Xorshift, seeded by the input: the same splits whenever the same input is tried again.
+    let mut random = bytes
+        .iter()
+        .fold(0x9e37_79b9_7f4a_7c15u64, |seed, &byte| (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        | 1;
+    let uneven = transcript(bytes, limits, || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % 23) as usize
+    });
+    assert_eq!(uneven, whole, "in uneven pieces");
+    whole
+}
+
+struct Reader<'a> {
+    http: Http1,
+    head: Head,
+    limits: &'a Limits,
+    used: usize,
+    is_in_body: bool,
+    transcript: Transcript,
+}
+
+impl<'a> Reader<'a> {
+    fn new(limits: &'a Limits) -> Reader<'a> {
+        Reader {
+            http: Http1::new(),
+            head: Head::default(),
+            limits,
+            used: 0,
+            is_in_body: false,
+            transcript: Transcript::default(),
+        }
+    }
+
+    /// Reads on in `bytes`, all that came so far. False: the connection has ended.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        loop {
+            match if self.is_in_body { self.body(bytes) } else { self.head(bytes) } {
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => return true,
+                Ok(None) => return false,
+                Err(fault) => {
+                    assert_eq!(self.http.read_head(bytes, self.limits, &mut self.head), Err(fault));
+                    assert_eq!(self.http.read_body(bytes, self.limits), Err(fault));
+                    assert_eq!(answer(&mut self.http), After::Linger);
+                    self.transcript.fault = Some(fault);
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<bool>, Fault> {
+        let bytes = &bytes[self.used..];
+        let HeadEvent::Head(used) = self.http.read_head(bytes, self.limits, &mut self.head)? else {
+            assert!(bytes.len() < self.limits.head_bytes_max as usize, "a head within its limit");
+            return Ok(Some(false));
+        };
+        assert!(used <= self.limits.head_bytes_max as usize);
+        self.transcript.requests.push(request(&self.head, bytes, self.used));
+        self.used += used;
+        self.is_in_body = true;
+        Ok(Some(true))
+    }
+
+    fn body(&mut self, bytes: &[u8]) -> Result<Option<bool>, Fault> {
+        let left = self.http.body_left();
+        let bytes = &bytes[self.used..];
+        let (used, event) = self.http.read_body(bytes, self.limits)?;
+        self.used += used;
+        let Some(request) = self.transcript.requests.last_mut() else { return Ok(None) };
+        match event {
+            BodyEvent::NeedMore => {
+                assert_eq!(used, bytes.len(), "a body keeps no bytes waiting");
+                Ok(Some(false))
+            }
+            BodyEvent::Data { start, len } => {
+                assert!(len > 0 && start + len == used);
+                assert!(left.is_none_or(|left| Some(left - len as u64) == self.http.body_left()));
+                request.body.extend_from_slice(&bytes[start..start + len]);
+                Ok(Some(true))
+            }
+            BodyEvent::End => {
+                let trailers = self.http.trailers().iter();
+                request.trailers = trailers.map(|(n, v)| (n.to_string(), v.as_bytes().to_vec())).collect();
+                request.end = Some(self.used);
+                self.is_in_body = false;
+                let after = answer(&mut self.http);
+                assert_eq!(
+                    after,
+                    if request.keep_alive && request.method != "CONNECT" {
+                        After::Next
+                    } else {
+                        After::Close
+                    }
+                );
+                Ok((after == After::Next).then_some(true))
+            }
+        }
+    }
+}
+
+/// Answers, and insists that the answer frames itself as the reference reads it.
+fn answer(http: &mut Http1) -> After {
+    let mut out = Vec::new();
+    let head = ResponseHead { length: BodyLength::Exact(2), ..ResponseHead::default() };
+    http.write_head(&head, &Date::at(SystemTime::UNIX_EPOCH), &mut out).expect("a plain response");
+    http.write_body(b"ok", &mut out).expect("as many bytes as declared");
+    let after = http.finish(&[], &mut out).expect("as many bytes as declared");
+    assert_eq!(out.ends_with(b"\r\n\r\nok"), http.sends_body());
+    http.next_request();
+    after
+}
+
+fn request(head: &Head, bytes: &[u8], at: usize) -> Request {
+    let of = |span: Span| span.of(bytes).to_vec();
+    let inside = |part: Span, whole: Span| {
+        part.start >= whole.start && part.start + part.len <= whole.start + whole.len
+    };
+    assert!(inside(head.path, head.target));
+    assert!(head.query.is_none_or(|query| inside(query, head.target)));
+    assert!(head.authority.is_none_or(|authority| authority.len > 0));
+    Request {
+        at,
+        head_bytes: head.bytes as usize,
+        method: head.method.to_string(),
+        target: of(head.target),
+        version: head.version,
+        fields: head.fields.iter().map(|field| (of(field.name), of(field.value))).collect(),
+        framing: head.framing,
+        keep_alive: head.keep_alive,
+        expect_continue: head.expect_continue,
+        upgrade: head.upgrade,
+        body: Vec::new(),
+        trailers: Vec::new(),
+        end: None,
+    }
+}
+
+/// Whatever was accepted, `httparse` alone and the reference accept too, and read the same.
+pub fn nobody_reads_otherwise(bytes: &[u8], transcript: &Transcript) {
+    for request in &transcript.requests {
+        agrees_with_httparse(&bytes[request.at..], request);
+        reference::agrees(&bytes[request.at..], request);
+    }
+}
+
+fn agrees_with_httparse(bytes: &[u8], request: &Request) {
+    let mut slots = vec![httparse::EMPTY_HEADER; request.fields.len()];
+    let mut parsed = httparse::Request::new(&mut slots);
+    assert_eq!(parsed.parse(bytes), Ok(httparse::Status::Complete(request.head_bytes)));
+    assert_eq!(parsed.method, Some(request.method.as_str()));
+    assert_eq!(parsed.path.map(str::as_bytes), Some(request.target.as_slice()));
+    assert_eq!(parsed.version, Some(u8::from(request.version == Version::Http11)));
+    let fields = parsed.headers.iter().map(|header| (header.name.as_bytes().to_vec(), header.value.to_vec()));
+    assert_eq!(fields.collect::<Vec<_>>(), request.fields);
+}

@@ -1,0 +1,15 @@
+//! A whole connection has one reading: requests behind one another start where the reference says, and end
+//! there.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weftwork_fuzz::{every_way, nobody_reads_otherwise};
+use weftwork_wire::Limits;
+
+fuzz_target!(|bytes: &[u8]| {
+    let transcript = every_way(bytes, &Limits::default());
+    nobody_reads_otherwise(bytes, &transcript);
+    for pair in transcript.requests.windows(2) {
+        assert_eq!(pair[0].end, Some(pair[1].at), "no byte between two requests");
+    }
+});

@@ -1,0 +1,12 @@
+//! A head has one reading, within default limits and tight ones.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weftwork_fuzz::{TIGHT, every_way, nobody_reads_otherwise};
+use weftwork_wire::Limits;
+
+fuzz_target!(|bytes: &[u8]| {
+    for limits in [Limits::default(), TIGHT] {
+        nobody_reads_otherwise(bytes, &every_way(bytes, &limits));
+    }
+});
