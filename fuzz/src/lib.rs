@@ -1,5 +1,12 @@
 //! What do all fuzz targets ask? That bytes have one reading: the same however they are split, and the same
 //! for a second reader that was written apart from the first.
+//!
+//! ```text
+//! cargo +nightly fuzz run head fuzz/corpus/head fuzz/seeds/head -- -dict=fuzz/http.dict -max_len=4096
+//! ```
+//!
+//! The targets are `head`, `framing`, `chunked` and `connection`. Without a nightly compiler, set
+//! `RUSTC_BOOTSTRAP=1`.
 
 pub mod reference;
 
