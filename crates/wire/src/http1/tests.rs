@@ -82,6 +82,16 @@ fn one_request_after_the_other() {
 }
 
 #[test]
+fn nothing_of_a_request_outlives_it() {
+    let mut talk = Talk::new("HEAD / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    talk.head(EMPTY).unwrap();
+    assert_eq!(talk.finish(), Ok(After::Next));
+    talk.http.next_request();
+    assert!(talk.http.sends_body());
+    assert_eq!(talk.answer(), After::Linger, "and says so: the client is not known to speak HTTP/1.0");
+}
+
+#[test]
 fn the_next_request_waits_for_its_turn() {
     let mut talk = Talk::new(GET);
     assert_eq!(talk.read(GET), Ok(HeadEvent::NeedMore));
