@@ -1,5 +1,7 @@
 //! What does one server reach at one workload, once?
 
+mod meter;
+
 use std::time::Duration;
 
 use crate::args::{LoadKind, QuickOptions};
@@ -10,9 +12,10 @@ use crate::load::tally::Tally;
 use crate::load::{Group, idle, wrk};
 use crate::peers::Peers;
 use crate::procs::server::Server;
-use crate::procs::usage::{Usage, resident_bytes};
+use crate::procs::usage::resident_bytes;
 use crate::subject::Subject;
 use crate::workloads::{HEALTH, Kind, Workload};
+use meter::Meter;
 
 /// Before each measured time: caches fill, threads start.
 const WARM_UP: Duration = Duration::from_millis(400);
@@ -33,6 +36,9 @@ pub(crate) enum Metric {
     Switches,
     /// CPU of the server's process tree, percent of one core.
     Busy,
+    /// CPU of all processes but these on the cores used here, percent of one core: high means that rates and
+    /// latencies say little.
+    Others,
     /// p99 of the quick requests while nothing blocks.
     AloneP99Ms,
     /// p99 of the quick requests beside the blockers, over that alone.
@@ -54,6 +60,7 @@ impl Metric {
             Metric::CpuUs => "cpu_us_per_request",
             Metric::Switches => "context_switches_per_request",
             Metric::Busy => "server_cpu_percent",
+            Metric::Others => "others_cpu_percent",
             Metric::AloneP99Ms => "p99_alone_ms",
             Metric::P99OverAlone => "p99_over_alone",
             Metric::Connections => "connections",
@@ -82,21 +89,20 @@ pub(crate) fn measure(
 ) -> Result<Sample> {
     let mut server = peers.start(subject, workload)?;
     let sample = match (&workload.kind, options.load) {
-        (Kind::Requests(group), LoadKind::Own) => requests(&server, group, options.time)?,
-        (Kind::Requests(group), LoadKind::Wrk) => requests_of_wrk(&server, group, options.time, peers)?,
-        (Kind::Mixed { quick, blockers }, _) => mixed(&server, quick, blockers, options.time)?,
-        (Kind::Idle, _) => idle_connections(&server, options.idle)?,
+        (Kind::Requests(group), LoadKind::Own) => requests(&server, group, options)?,
+        (Kind::Requests(group), LoadKind::Wrk) => requests_of_wrk(&server, group, options, peers)?,
+        (Kind::Mixed { quick, blockers }, _) => mixed(&server, quick, blockers, options)?,
+        (Kind::Idle, _) => idle_connections(&server, options)?,
     };
     server.check()?;
     Ok(sample)
 }
 
-fn requests(server: &Server, group: &Group, time: Duration) -> Result<Sample> {
+fn requests(server: &Server, group: &Group, options: &QuickOptions) -> Result<Sample> {
     let mut generator = Generator::open(server.port, std::slice::from_ref(group))?;
     generator.drive(WARM_UP)?;
-    let before = Usage::of(server.pid());
-    let tallies = generator.drive(time)?;
-    let after = Usage::of(server.pid());
+    let meter = Meter::start(server.pid(), options.cores);
+    let tallies = generator.drive(options.time)?;
     let Some(tally) = tallies.first() else { return Ok(Sample::default()) };
     let used = [
         (Metric::Rate, tally.rate()),
@@ -104,15 +110,14 @@ fn requests(server: &Server, group: &Group, time: Duration) -> Result<Sample> {
         (Metric::P99Ms, tally.latency_ms(0.99)),
         (Metric::Errors, tally.errors() as f64),
     ];
-    let answered = (tally.ok + tally.non_2xx) as f64;
-    Ok(Sample([used.as_slice(), &costs(&before, &after, answered, tally.elapsed)].concat()))
+    let costs = meter.costs((tally.ok + tally.non_2xx) as f64);
+    Ok(Sample([used.as_slice(), &costs].concat()))
 }
 
-fn requests_of_wrk(server: &Server, group: &Group, time: Duration, peers: &Peers) -> Result<Sample> {
+fn requests_of_wrk(server: &Server, group: &Group, options: &QuickOptions, peers: &Peers) -> Result<Sample> {
     Generator::open(server.port, std::slice::from_ref(group))?.drive(WARM_UP)?;
-    let before = Usage::of(server.pid());
-    let report = wrk::run(group, server.port, time, peers.scratch.path())?;
-    let after = Usage::of(server.pid());
+    let meter = Meter::start(server.pid(), options.cores);
+    let report = wrk::run(group, server.port, options.time, peers.scratch.path())?;
     interrupt::check()?;
     let used = [
         (Metric::Rate, report.rate),
@@ -120,25 +125,14 @@ fn requests_of_wrk(server: &Server, group: &Group, time: Duration, peers: &Peers
         (Metric::P99Ms, report.p99_ms),
         (Metric::Errors, report.errors),
     ];
-    let elapsed = Duration::from_secs_f64(report.requests / report.rate);
-    Ok(Sample([used.as_slice(), &costs(&before, &after, report.requests, elapsed)].concat()))
+    Ok(Sample([used.as_slice(), &meter.costs(report.requests)].concat()))
 }
 
-fn costs(before: &Usage, after: &Usage, requests: f64, elapsed: Duration) -> [(Metric, f64); 3] {
-    let cpu_us = after.cpu_us_since(before);
-    let switches = after.switches.saturating_sub(before.switches) as f64;
-    // A server that answers nothing has no cost a request, rather than an endless one.
-    let requests = requests.max(1.0);
-    [
-        (Metric::CpuUs, cpu_us / requests),
-        (Metric::Switches, switches / requests),
-        (Metric::Busy, cpu_us / 1e4 / elapsed.as_secs_f64()),
-    ]
-}
-
-fn mixed(server: &Server, quick: &Group, blockers: &Group, time: Duration) -> Result<Sample> {
-    let alone = drive(server, std::slice::from_ref(quick), time)?;
-    let beside = drive(server, &[quick.clone(), blockers.clone()], time)?;
+fn mixed(server: &Server, quick: &Group, blockers: &Group, options: &QuickOptions) -> Result<Sample> {
+    let meter = Meter::start(server.pid(), options.cores);
+    let alone = drive(server, std::slice::from_ref(quick), options.time)?;
+    let beside = drive(server, &[quick.clone(), blockers.clone()], options.time)?;
+    let others = meter.others();
     let [alone, beside, blocking] =
         [alone.first(), beside.first(), beside.get(1)].map(Option::<&Tally>::cloned);
     let (Some(alone), Some(beside), Some(blocking)) = (alone, beside, blocking) else {
@@ -155,6 +149,7 @@ fn mixed(server: &Server, quick: &Group, blockers: &Group, time: Duration) -> Re
         (Metric::P99Ms, p99),
         (Metric::AloneP99Ms, p99_alone),
         (Metric::P99OverAlone, p99 / p99_alone),
+        (Metric::Others, others),
         (Metric::Errors, (alone.errors() + beside.errors() + blocking.errors()) as f64),
     ]))
 }
@@ -165,20 +160,20 @@ fn drive(server: &Server, groups: &[Group], time: Duration) -> Result<Vec<Tally>
     generator.drive(time)
 }
 
-fn idle_connections(server: &Server, count: usize) -> Result<Sample> {
+fn idle_connections(server: &Server, options: &QuickOptions) -> Result<Sample> {
     // What the server touches for the first time anyway is not a cost of the connections.
     drive(server, &[HEALTH], WARM_UP)?;
     let before = settled_bytes(server.pid())?;
-    let held = idle::open(server.port, count, &HEALTH)?;
+    let held = idle::open(server.port, options.idle, &HEALTH)?;
     let after = settled_bytes(server.pid())?;
-    let used_before = Usage::of(server.pid());
+    let meter = Meter::start(server.pid(), options.cores);
     interrupt::sleep(IDLE_TIME)?;
-    let used_after = Usage::of(server.pid());
+    let cpu_ms = meter.server_us() / 1e3;
     let connections = held.connections.len() as f64;
     Ok(Sample(vec![
         (Metric::Connections, connections),
         (Metric::BytesEach, after.saturating_sub(before) as f64 / connections.max(1.0)),
-        (Metric::IdleCpuMs, used_after.cpu_us_since(&used_before) / 1e3),
+        (Metric::IdleCpuMs, cpu_ms),
         (Metric::Errors, held.failed as f64),
     ]))
 }

@@ -98,7 +98,10 @@ impl Peers {
     fn match_answers(&mut self) -> Result<()> {
         let weft = self.subjects.iter().find(|subject| matches!(subject, Subject::Weft { .. })).cloned();
         if let Some(weft) = weft {
-            let server = self.start(&weft, &workloads::ALL[0])?;
+            let server = self.start(&weft, &workloads::ALL[0]).map_err(|failure| match failure {
+                Failure::Run(message) => Failure::Run(format!("{weft}: {message}")),
+                other => other,
+            })?;
             let (status, answer_bytes) = idle::probe(server.port, &HEALTH)?;
             if status != 200 {
                 return Err(Failure::Run(format!("{weft}: {} answers {status}", HEALTH.path)));

@@ -44,8 +44,8 @@ impl Row {
     }
 
     /// Errors are rare: their sum says more than their median.
-    fn errors(&self) -> f64 {
-        self.values(Metric::Errors).iter().sum()
+    fn errors(&self) -> Option<f64> {
+        self.values(Metric::Errors).into_iter().reduce(|sum, errors| sum + errors)
     }
 
     fn failures(&self) -> usize {

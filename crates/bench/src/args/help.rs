@@ -33,6 +33,8 @@ Options:
   -h, --help             this text
 
 Ratios to the floor are taken within each round, so that slow drifts of the machine cancel.
+'busy' is the server's share of its core, 'others' what strangers took of both: where that is high, only
+CPU a request and ratios mean something. 'spread' is how far the rounds lie apart.
 Exit code: 0 measured (won or lost), 1 could not measure, 2 wrong arguments, 130 interrupted.
 ";
 

@@ -44,7 +44,7 @@ impl Server {
         server.wait_until_it_accepts().map_err(|failure| match failure {
             Failure::Run(message) => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                Failure::Run(format!("{what}: {message}\n{}", said.trim_end()))
+                Failure::Run(format!("{message}\n{}", said.trim_end()))
             }
             other => other,
         })?;

@@ -29,9 +29,28 @@ impl Usage {
 
     /// CPU since `before`, in microseconds.
     pub(crate) fn cpu_us_since(&self, before: &Usage) -> f64 {
-        let ticks = self.ticks.saturating_sub(before.ticks) as f64;
-        ticks * 1e6 / rustix::param::clock_ticks_per_second() as f64
+        ticks_us(self.ticks.saturating_sub(before.ticks))
     }
+}
+
+/// Ticks of /proc in microseconds.
+pub(crate) fn ticks_us(ticks: u64) -> f64 {
+    ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Ticks that a core has been busy since boot, with whatever; 0 if it is not there.
+pub(crate) fn core_busy_ticks(core: usize) -> u64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    parse_core(&text, core).unwrap_or(0)
+}
+
+/// The line of a core in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
+fn parse_core(text: &str, core: usize) -> Option<u64> {
+    let name = format!("cpu{core} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name))?;
+    let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
+    Some(user + nice + system + irq + softirq + steal)
 }
 
 /// A process and its descendants.

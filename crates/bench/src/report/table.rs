@@ -36,6 +36,7 @@ const REQUESTS: &[Column] = &[
     Spread(Metric::CpuUs),
     Median("switches/req", Metric::Switches, 3),
     Median("busy %", Metric::Busy, 0),
+    Median("others %", Metric::Others, 0),
 ];
 
 const MIXED: &[Column] = &[
@@ -47,6 +48,7 @@ const MIXED: &[Column] = &[
     Median("ratio", Metric::P99OverAlone, 2),
     Spread(Metric::P99OverAlone),
     Errors,
+    Median("others %", Metric::Others, 0),
 ];
 
 const IDLE: &[Column] = &[
@@ -115,7 +117,7 @@ impl Column {
             OverFloor(metric) => {
                 floor.and_then(|floor| row.over(floor, metric)).map(|ratio| number(ratio, 2))
             }
-            Errors => Some(number(row.errors(), 0)),
+            Errors => row.errors().map(|errors| number(errors, 0)),
             Spread(metric) => row.spread(metric).map(|spread| format!("{:.0}%", spread * 100.0)),
         };
         cell.unwrap_or_else(|| "-".to_owned())

@@ -44,7 +44,7 @@ fn ratios_are_taken_within_rounds() {
     assert_eq!(weft.over(&floor, Metric::CpuUs), Some(1.5));
     assert_eq!(weft.over(&floor, Metric::P50Ms), None);
     assert_eq!(weft.spread(Metric::CpuUs), Some(1.5));
-    assert_eq!((weft.errors(), weft.failures(), floor.failures()), (3.0, 0, 1));
+    assert_eq!((weft.errors(), weft.failures(), floor.failures()), (Some(3.0), 0, 1));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn verdicts_on_rates_and_cpu() {
 
 #[test]
 fn verdicts_on_mixed_and_idle() {
-    let one = |metric, value| Some(Sample(vec![(metric, value)]));
+    let one = |metric, value| Some(Sample(vec![(metric, value), (Metric::Errors, 0.0)]));
     check_verdicts("mixed", one(Metric::P99OverAlone, 1.5), &[true, true]);
     check_verdicts("mixed", one(Metric::P99OverAlone, 1.6), &[false, true]);
     check_verdicts("idle", one(Metric::BytesEach, 400.0), &[true, true]);
@@ -80,9 +80,9 @@ fn the_table_is_aligned_and_names_what_is_lost() {
     ]));
     let want = "\
 slow-100: 1 ms blocking handler, keep-alive, 100 connections  (floor: threads)
-  subject       req/s  x floor  p50 ms  p99 ms  errors  CPU us/req  x floor  spread  switches/req  busy %
-  floor        51,234     1.00       -       -       0       12.00     1.00      0%             -       -
-  weft:fibers  25,617     0.50       -       -       3       24.00     2.00      0%             -       -
+  subject       req/s  x floor  p50 ms  p99 ms  errors  CPU us/req  x floor  spread  switches/req  busy %  others %
+  floor        51,234     1.00       -       -       0       12.00     1.00      0%             -       -         -
+  weft:fibers  25,617     0.50       -       -       3       24.00     2.00      0%             -       -         -
   LOST  weft:fibers: failed in 1 of 2 rounds
 
 2 rounds of 2s a cell, 9 s in all; targets: 0 met, 1 lost

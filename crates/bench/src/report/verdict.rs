@@ -29,7 +29,7 @@ fn judge(target: Target, row: &Row, rows: &[Row]) -> Option<Verdict> {
     let over = |subject, metric| row.over(of_subject(rows, subject)?, metric);
     let verdict = match target {
         Target::NoErrors => {
-            let errors = row.errors();
+            let errors = row.errors()?;
             Verdict { met: errors == 0.0, says: format!("{errors} errors") }
         }
         Target::CpuOverFloorMax(max) => at_most("CPU over floor", over(&Subject::Floor, Metric::CpuUs)?, max),

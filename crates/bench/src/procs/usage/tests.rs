@@ -21,6 +21,15 @@ fn stat_fields() {
 }
 
 #[test]
+fn core_lines() {
+    let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 1 20 300 5 6 4000 50000 600000 7 8\ncpu10 1 1 1 1 1 1 1 1 1 1\nintr 5\n";
+    assert_eq!(parse_core(text, 1), Some(654_321));
+    assert_eq!(parse_core(text, 10), Some(6));
+    assert_eq!(parse_core(text, 0), None);
+    assert_eq!(parse_core("cpu0 1 2 3\n", 0), None);
+}
+
+#[test]
 fn named_fields() {
     let text = "voluntary_ctxt_switches:\t15\nnonvoluntary_ctxt_switches:\t3\nRss:    2048 kB\n";
     assert_eq!(field(text, "voluntary_ctxt_switches:"), Some(15));

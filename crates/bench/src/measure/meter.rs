@@ -1,0 +1,66 @@
+//! What was used while a load ran: by the server, and by strangers on the same cores?
+
+use std::process;
+use std::time::{Duration, Instant};
+
+use super::Metric;
+use crate::procs::pin::Cores;
+use crate::procs::usage::{Usage, core_busy_ticks, ticks_us};
+
+/// The state of all counters when the measured time began.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pid: u32,
+    cores: Cores,
+    start: Instant,
+    server: Usage,
+    strangers: u64,
+}
+
+impl Meter {
+    pub(super) fn start(pid: u32, cores: Cores) -> Self {
+        let strangers = strangers_ticks(cores);
+        Meter { pid, cores, start: Instant::now(), server: Usage::of(pid), strangers }
+    }
+
+    /// CPU of the server since the start, in microseconds.
+    pub(super) fn server_us(&self) -> f64 {
+        Usage::of(self.pid).cpu_us_since(&self.server)
+    }
+
+    /// What the server used for `requests`, and what strangers did meanwhile.
+    pub(super) fn costs(&self, requests: f64) -> [(Metric, f64); 4] {
+        let elapsed = self.start.elapsed();
+        let now = Usage::of(self.pid);
+        let cpu_us = now.cpu_us_since(&self.server);
+        let switches = now.switches.saturating_sub(self.server.switches) as f64;
+        // A server that answers nothing has no cost a request, rather than an endless one.
+        let requests = requests.max(1.0);
+        [
+            (Metric::CpuUs, cpu_us / requests),
+            (Metric::Switches, switches / requests),
+            (Metric::Busy, percent(cpu_us, elapsed)),
+            (Metric::Others, self.others_over(elapsed)),
+        ]
+    }
+
+    /// CPU that strangers took of both cores, percent of one core.
+    pub(super) fn others(&self) -> f64 {
+        self.others_over(self.start.elapsed())
+    }
+
+    fn others_over(&self, elapsed: Duration) -> f64 {
+        percent(ticks_us(strangers_ticks(self.cores).saturating_sub(self.strangers)), elapsed)
+    }
+}
+
+/// What both cores did, less what this process and its children did: it is approximate, since the kernel
+/// samples the one and measures the other.
+fn strangers_ticks(cores: Cores) -> u64 {
+    let load = if cores.load == cores.server { 0 } else { core_busy_ticks(cores.load) };
+    (core_busy_ticks(cores.server) + load).saturating_sub(Usage::of(process::id()).ticks)
+}
+
+fn percent(cpu_us: f64, elapsed: Duration) -> f64 {
+    cpu_us / 1e4 / elapsed.as_secs_f64()
+}
