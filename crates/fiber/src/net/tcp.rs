@@ -166,7 +166,7 @@ impl TcpListener {
     ///
     /// As the name look-up, or the last address's error.
     pub fn bind(addresses: impl Resolve) -> io::Result<Self> {
-        let listener = try_each(addresses, |address| net::TcpListener::bind(address))?;
+        let listener = try_each(addresses, net::TcpListener::bind)?;
         // A second listen(2) only sets the backlog, of which std takes no account.
         rustix::net::listen(&listener, BACKLOG)?;
         Self::from_std(listener)

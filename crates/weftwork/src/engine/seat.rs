@@ -5,7 +5,7 @@ use super::sync::{AtomicCell, AtomicU64, Ordering};
 /// The seat of one loop. `T` is the loop.
 pub(super) struct Seat<T> {
     cell: AtomicCell<Option<T>>,
-    /// Odd: laid down. Even: in somebody's hands. Every laying and every taking by the leader adds one, so the
+    /// Odd: laid down (and perhaps taken away since). Even: taken back. Every laying is another number, so the
     /// watcher can tell a leader that gets on from one that is stuck, without a clock and without a lock.
     turn: AtomicU64,
 }
@@ -21,8 +21,9 @@ impl<T> Seat<T> {
 
     /// The leader lays its loop down and may do something that takes long.
     pub(super) fn lay(&self, value: T) -> Lay {
-        // Only the leader writes the counter, and there is one: a plain addition will do.
-        let turn = self.turn.load(Ordering::Relaxed) + 1;
+        // Only the leader writes the counter, and there is one: a plain addition will do. It is odd already
+        // when the loop was taken away from the last laying.
+        let turn = (self.turn.load(Ordering::Relaxed) + 1) | 1;
         self.turn.store(turn, Ordering::Relaxed);
         let before = self.cell.swap(Some(value));
         debug_assert!(before.is_none(), "one loop, one leader");
