@@ -1,1 +1,101 @@
-fn main() {}
+//! What do a switch, a spawn with its join, a timer and a fiber's memory cost?
+//!
+//! `cargo bench -p weftwork-fiber --bench switch`
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use weftwork_fiber::sync::channel;
+use weftwork_fiber::{run, sleep, spawn, timeout, yield_now};
+
+const FIBERS: usize = 10_000;
+
+fn report(what: &str, rounds: usize, took: Duration) {
+    println!("{what:<58} {:>8.1} ns", took.as_nanos() as f64 / rounds as f64);
+}
+
+/// Resident memory of the process in bytes (Linux).
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: usize = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * 4_096
+}
+
+fn yields() {
+    const ROUNDS: usize = 2_000_000;
+    let started = Instant::now();
+    let spin = || (0..ROUNDS / 2).for_each(|_| yield_now());
+    let other = spawn(spin);
+    spin();
+    other.join().unwrap();
+    report("yield, 2 fibers: a switch", ROUNDS, started.elapsed());
+}
+
+fn ping_pong() {
+    const ROUNDS: usize = 500_000;
+    let (ping, pinged) = channel(1);
+    let (pong, ponged) = channel(1);
+    spawn(move || pinged.iter().for_each(|value| pong.send(value).unwrap()));
+    let started = Instant::now();
+    for round in 0..ROUNDS {
+        ping.send(round).unwrap();
+        black_box(ponged.recv().unwrap());
+    }
+    report("ping over channels, 2 fibers: one way, with its switch", 2 * ROUNDS, started.elapsed());
+}
+
+/// Ten thousand fibers in a ring hand a token around, so that each switch finds a cold stack.
+fn ring() {
+    const LAPS: usize = 30;
+    let before = resident_bytes();
+    let (first, mut previous) = channel(1);
+    for _ in 1..FIBERS {
+        let (next, receiver) = channel(1);
+        let from = std::mem::replace(&mut previous, receiver);
+        spawn(move || from.iter().for_each(|token: usize| next.send(token).unwrap()));
+    }
+    first.send(0).unwrap();
+    previous.recv().unwrap();
+    let bytes = resident_bytes().saturating_sub(before) / FIBERS;
+    let started = Instant::now();
+    for lap in 0..LAPS {
+        first.send(lap).unwrap();
+        black_box(previous.recv().unwrap());
+    }
+    report("ping over channels, ring of 10,000: one way, one switch", LAPS * FIBERS, started.elapsed());
+    println!("{:<58} {bytes:>8} bytes", "memory of a suspended fiber and its channel");
+}
+
+fn spawn_and_join() {
+    const ROUNDS: usize = 500_000;
+    let started = Instant::now();
+    for round in 0..ROUNDS {
+        black_box(spawn(move || round).join().unwrap());
+    }
+    report("spawn and join, one at a time", ROUNDS, started.elapsed());
+    let started = Instant::now();
+    for _ in 0..50 {
+        let fibers: Vec<_> = (0..FIBERS).map(|value| spawn(move || value)).collect();
+        fibers.into_iter().for_each(|fiber| drop(black_box(fiber.join().map(Box::new))));
+    }
+    report("spawn and join, 10,000 at a time", 50 * FIBERS, started.elapsed());
+}
+
+fn timers() {
+    const ROUNDS: usize = 500_000;
+    let started = Instant::now();
+    for _ in 0..ROUNDS {
+        let _ = black_box(timeout(Duration::from_secs(30), yield_now));
+    }
+    report("timeout that does not elapse, around a yield", ROUNDS, started.elapsed());
+    let started = Instant::now();
+    let sleepers: Vec<_> = (0..FIBERS).map(|_| spawn(|| sleep(Duration::from_millis(100)))).collect();
+    sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+    println!("{:<58} {:>8.1} ms", "10,000 sleeps of 100 ms at once", started.elapsed().as_secs_f64() * 1e3);
+}
+
+fn main() {
+    for bench in [yields, ping_pong, ring, spawn_and_join, timers] {
+        run(bench).unwrap();
+    }
+}

@@ -93,9 +93,10 @@ impl Runtime {
         spawn_on(&self.0, f)
     }
 
-    /// One turn: runs the fibers that can run, waits for events for at most `timeout` (`None`: until there is one;
-    /// not at all while fibers can run), runs what they woke, and appends to `ready` the watched descriptors that
-    /// became ready. Returns after each wait, so it may return with nothing to report.
+    /// One turn: runs the fibers that can run, looks for events, runs what they woke, and appends to `ready` the
+    /// watched descriptors that became ready. Only if there was no fiber to run does it wait for events, for at
+    /// most `timeout` (`None`: until there is one), so it never waits after the fiber that the caller needs has
+    /// ended. It may return with nothing to report.
     ///
     /// # Errors
     ///

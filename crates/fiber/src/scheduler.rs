@@ -291,10 +291,12 @@ impl Core {
         }
     }
 
-    /// Runs what can run, waits for events for at most `timeout`, and runs what they woke.
+    /// Runs what can run; looks for events, waiting for them only if nothing ran; runs what they woke.
     pub(crate) fn turn(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        self.run_ready();
-        let timeout = if self.has_runnable() { Some(Duration::ZERO) } else { self.until_next_timer(timeout) };
+        let ran = self.run_ready();
+        // What ran may have been all that the caller waits for.
+        let look = ran || self.has_runnable();
+        let timeout = if look { Some(Duration::ZERO) } else { self.until_next_timer(timeout) };
         let mut woken = Vec::new();
         self.poller.borrow_mut().poll(timeout, &mut woken, ready)?;
         woken.into_iter().for_each(|fiber| self.wake(fiber));
@@ -335,11 +337,13 @@ impl Core {
         }
     }
 
-    fn run_ready(&self) {
-        for _ in 0..RESUMES_A_POLL_MAX {
-            let Some(fiber) = self.queue.borrow_mut().pop_front() else { return };
+    /// False if there was nothing to run.
+    fn run_ready(&self) -> bool {
+        for ran in 0..RESUMES_A_POLL_MAX {
+            let Some(fiber) = self.queue.borrow_mut().pop_front() else { return ran > 0 };
             self.run(fiber);
         }
+        true
     }
 
     fn run(&self, fiber: Key) {

@@ -1,0 +1,304 @@
+//! Do the sockets behave as those of std, in a fiber and outside?
+
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::Shutdown;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use weftwork_fiber::net::{
+    Resolve, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, lookup,
+};
+use weftwork_fiber::{run, sleep, spawn, yield_now};
+
+const SHORT: Duration = Duration::from_millis(5);
+
+/// A path that no other test uses, removed when dropped.
+struct SocketPath(PathBuf);
+
+impl SocketPath {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("fiber-{}-{}.sock", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        SocketPath(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs `f` in a fiber, and then on the plain thread.
+fn both(f: fn()) {
+    run(f).unwrap();
+    f();
+}
+
+/// Two connected TCP ends; the backlog completes the connection, so one thread can make both.
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+#[test]
+fn tcp_carries_bytes_both_ways_and_half_closes() {
+    both(|| {
+        let (mut client, mut server) = tcp_pair();
+        client.write_all(b"question").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut heard = String::new();
+        server.read_to_string(&mut heard).unwrap();
+        server.write_all(b"answer").unwrap();
+        drop(server);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert_eq!((heard.as_str(), answer.as_str()), ("question", "answer"));
+    });
+}
+
+#[test]
+fn more_than_the_socket_buffers_hold_goes_through() {
+    const BYTES: usize = 8 << 20;
+    run(|| {
+        let (mut client, server) = tcp_pair();
+        let writer = spawn(move || client.write_all(&vec![7; BYTES]).unwrap());
+        let mut read = Vec::new();
+        (&server).read_to_end(&mut read).unwrap();
+        writer.join().unwrap();
+        assert!(read.len() == BYTES && read.iter().all(|&byte| byte == 7));
+    })
+    .unwrap();
+}
+
+#[test]
+fn vectored_calls_and_peek() {
+    both(|| {
+        let (mut client, mut server) = tcp_pair();
+        let sent = client.write_vectored(&[IoSlice::new(b"ab"), IoSlice::new(b"cd")]).unwrap();
+        let mut peeked = [0; 4];
+        while server.peek(&mut peeked).unwrap() < sent {}
+        let (mut one, mut two) = ([0; 1], [0; 3]);
+        server.read_vectored(&mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]).unwrap();
+        assert_eq!((&peeked, &one, &two), (b"abcd", b"a", b"bcd"));
+        let (one, two) = UnixStream::pair().unwrap();
+        (&one).write_all(b"xy").unwrap();
+        assert_eq!((two.peek(&mut peeked).unwrap(), &peeked[..2]), (2, &b"xy"[..]));
+        assert_eq!((&two).read(&mut peeked).unwrap(), 2);
+    });
+}
+
+#[test]
+fn options_are_kept() {
+    both(|| {
+        let (client, _server) = tcp_pair();
+        client.set_nodelay(true).unwrap();
+        client.set_ttl(42).unwrap();
+        client.set_keepalive(Some(Duration::from_secs(30))).unwrap();
+        assert!(client.nodelay().unwrap() && client.keepalive().unwrap());
+        assert_eq!(client.ttl().unwrap(), 42);
+        client.set_keepalive(None).unwrap();
+        assert!(!client.keepalive().unwrap());
+        client.set_read_timeout(Some(SHORT)).unwrap();
+        let clone = client.try_clone().unwrap();
+        assert_eq!((clone.read_timeout(), clone.write_timeout()), (Some(SHORT), None));
+        assert_eq!(
+            client.set_write_timeout(Some(Duration::ZERO)).unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
+    });
+}
+
+#[test]
+fn a_read_a_write_and_an_accept_time_out() {
+    both(|| {
+        let (client, _server) = tcp_pair();
+        client.set_read_timeout(Some(SHORT)).unwrap();
+        client.set_write_timeout(Some(SHORT)).unwrap();
+        assert_eq!((&client).read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::TimedOut);
+        let stuck = (&client).write_all(&vec![0; 64 << 20]).unwrap_err();
+        assert_eq!(stuck.kind(), ErrorKind::TimedOut);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_read_timeout(Some(SHORT)).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::TimedOut);
+    });
+}
+
+#[test]
+fn connecting_where_nobody_listens_is_refused() {
+    both(|| {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let limited = TcpStream::connect_timeout(&address, Duration::from_secs(5));
+        assert_eq!(limited.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let zero = TcpStream::connect_timeout(&address, Duration::ZERO);
+        assert_eq!(zero.unwrap_err().kind(), ErrorKind::InvalidInput);
+        let path = SocketPath::new();
+        assert_eq!(UnixStream::connect(&path.0).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn connect_times_out_when_the_backlog_is_full() {
+    run(|| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let limit = Duration::from_millis(50);
+        let tries: Vec<_> = (0..4).map(|_| TcpStream::connect_timeout(&address, limit)).collect();
+        let late = |result: &std::io::Result<TcpStream>| {
+            result.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+        };
+        assert!(tries.iter().any(late), "{tries:?}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn udp_sends_receives_and_peeks() {
+    both(|| {
+        let (one, two) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        one.connect(two.local_addr().unwrap()).unwrap();
+        one.send(b"hello").unwrap();
+        let mut bytes = [0; 16];
+        let from = one.local_addr().unwrap();
+        assert_eq!(two.peek_from(&mut bytes).unwrap(), (5, from));
+        assert_eq!(two.recv_from(&mut bytes).unwrap(), (5, from));
+        two.send_to(b"bye", from).unwrap();
+        assert_eq!(one.peek(&mut bytes).unwrap(), 3);
+        assert_eq!((one.recv(&mut bytes).unwrap(), &bytes[..3]), (3, &b"bye"[..]));
+        two.set_read_timeout(Some(SHORT)).unwrap();
+        assert_eq!(two.recv(&mut bytes).unwrap_err().kind(), ErrorKind::TimedOut);
+        one.set_broadcast(true).unwrap();
+        assert!(one.broadcast().unwrap());
+    });
+}
+
+#[test]
+fn unix_streams_and_datagrams() {
+    both(|| {
+        let (path, inbox) = (SocketPath::new(), SocketPath::new());
+        let listener = UnixListener::bind(&path.0).unwrap();
+        let mut client = UnixStream::connect(&path.0).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(b"hello").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut heard = String::new();
+        server.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "hello");
+
+        let receiver = UnixDatagram::bind(&inbox.0).unwrap();
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.send_to(b"one", &inbox.0).unwrap();
+        sender.connect(&inbox.0).unwrap();
+        sender.send(b"two!").unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!(receiver.recv_from(&mut bytes).unwrap().0, 3);
+        assert_eq!((receiver.recv(&mut bytes).unwrap(), &bytes[..4]), (4, &b"two!"[..]));
+    });
+}
+
+#[test]
+fn a_full_datagram_queue_suspends_the_sender() {
+    const COUNT: u32 = 2_000;
+    run(|| {
+        let inbox = SocketPath::new();
+        let receiver = UnixDatagram::bind(&inbox.0).unwrap();
+        let path = inbox.0.clone();
+        let sender = spawn(move || {
+            let socket = UnixDatagram::unbound().unwrap();
+            (0..COUNT).for_each(|_| assert_eq!(socket.send_to(b"x", &path).unwrap(), 1));
+        });
+        (0..COUNT).for_each(|_| assert_eq!(receiver.recv(&mut [0; 1]).unwrap(), 1));
+        sender.join().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn names_are_looked_up() {
+    both(|| {
+        let ports = |addresses: Vec<std::net::SocketAddr>| {
+            assert!(!addresses.is_empty() && addresses.iter().all(|address| address.ip().is_loopback()));
+            addresses[0].port()
+        };
+        assert_eq!(ports(lookup("localhost", 80).unwrap()), 80);
+        assert_eq!(ports("localhost:81".resolve().unwrap()), 81);
+        assert_eq!(ports(("::1", 82).resolve().unwrap()), 82);
+        assert_eq!(ports("[::1]:83".resolve().unwrap()), 83);
+        assert_eq!("no-port".resolve().unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!("host:99999".resolve().unwrap_err().kind(), ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn a_socket_crosses_threads_by_way_of_std() {
+    run(|| {
+        let (client, server) = tcp_pair();
+        let server = server.into_std().unwrap();
+        let thread = std::thread::spawn(move || {
+            run(|| TcpStream::from_std(server).unwrap().write_all(b"from there").unwrap()).unwrap();
+        });
+        let mut heard = String::new();
+        (&client).read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "from there");
+        thread.join().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_busy_socket_does_not_keep_the_thread() {
+    let served = run(|| {
+        let (one, two) = UnixStream::pair().unwrap();
+        let other = spawn(yield_now);
+        let mut calls = 0_u32;
+        // Each call finds what it needs, so none of them waits.
+        while !other.is_finished() {
+            (&one).write_all(b"x").unwrap();
+            (&two).read_exact(&mut [0]).unwrap();
+            calls += 1;
+        }
+        calls
+    });
+    assert!(served.unwrap() < 1_000);
+}
+
+#[test]
+fn hundreds_of_clients_are_served_without_an_error() {
+    const CLIENTS: usize = 300;
+    run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                spawn(move || {
+                    let mut byte = [0];
+                    while stream.read(&mut byte).unwrap() == 1 {
+                        stream.write_all(&byte).unwrap();
+                    }
+                });
+            }
+        });
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                spawn(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    for sent in 0..20 {
+                        stream.write_all(&[sent]).unwrap();
+                        let mut got = [0];
+                        stream.read_exact(&mut got).unwrap();
+                        assert_eq!(got[0], sent);
+                        sleep(Duration::from_micros(1));
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        server.cancel();
+    })
+    .unwrap();
+}

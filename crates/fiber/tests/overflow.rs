@@ -1,0 +1,88 @@
+//! Does a stack overflow end the process with a message that names the remedy, and other faults as before?
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+use weftwork_fiber::{Config, run_with, yield_now};
+
+const ROLE: &str = "FIBER_OVERFLOW_TEST_ROLE";
+
+const SIGABRT: i32 = 6;
+
+/// Runs this test program again, in a role in which it is to die.
+fn child(role: &str) -> Output {
+    let arguments = ["--exact", "role_of_a_child", "--nocapture", "--test-threads=1"];
+    Command::new(std::env::current_exe().unwrap()).args(arguments).env(ROLE, role).output().unwrap()
+}
+
+#[inline(never)]
+fn recurse(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 64]);
+    if depth == 0 { 0 } else { recurse(depth - 1) + frame[63] }
+}
+
+#[inline(never)]
+fn large_frame() -> u8 {
+    std::hint::black_box([1_u8; 1 << 20])[4_097]
+}
+
+#[test]
+fn role_of_a_child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let config = Config::new().stack_bytes(100_000);
+    let role = move || {
+        yield_now();
+        match role.as_str() {
+            "recursion" => drop(std::hint::black_box(recurse(1 << 40))),
+            "large frame" => drop(std::hint::black_box(large_frame())),
+            "panic" => panic!("a panic with its backtrace fits the stack"),
+            other => panic!("no such role: {other}"),
+        }
+    };
+    if std::env::var(ROLE).is_ok_and(|role| role == "thread overflow") {
+        // No fiber runs: the handler that was there before has to speak.
+        run_with(&config, yield_now).unwrap();
+        std::hint::black_box(recurse(1 << 40));
+    }
+    run_with(&config, role).unwrap();
+}
+
+fn check_overflow(role: &str) {
+    let output = child(role);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Whole pages: 100,000 bytes are rounded up.
+    let bytes = 100_000_usize.next_multiple_of(rustix::param::page_size());
+    let message =
+        format!("fiber stack overflow: the fiber needs more than its {bytes} bytes: raise stack_bytes");
+    assert!(said.contains(&message), "{said}");
+    assert_eq!(output.status.signal(), Some(SIGABRT), "{:?}", output.status);
+}
+
+#[test]
+fn recursion_past_the_stack_says_what_to_raise() {
+    check_overflow("recursion");
+}
+
+#[test]
+fn a_frame_larger_than_the_stack_does_not_step_over_the_guard() {
+    check_overflow("large frame");
+}
+
+#[test]
+fn an_overflow_outside_a_fiber_is_left_to_the_handler_before() {
+    let output = child("thread overflow");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("fiber stack overflow"), "{said}");
+    assert!(output.status.signal().is_some() || cfg!(feature = "sanitizer"), "{:?}: {said}", output.status);
+    assert!(said.contains("overflow"), "{said}");
+}
+
+#[test]
+fn a_panic_with_a_full_backtrace_fits_the_default_stack() {
+    let arguments = ["--exact", "role_of_a_child", "--nocapture", "--test-threads=1"];
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.args(arguments).env(ROLE, "panic").env("RUST_BACKTRACE", "full").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("a panic with its backtrace fits") && said.contains("stack backtrace"), "{said}");
+    assert_eq!(output.status.signal(), None);
+}

@@ -1,0 +1,298 @@
+//! Does a runtime that someone else drives turn, watch, wake and end as documented?
+
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use weftwork_fiber::{
+    Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, wait_readable, wait_writable, yield_now,
+};
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn pair() -> (UnixStream, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (ours, theirs)
+}
+
+/// One turn that does not wait.
+fn turn(runtime: &Runtime) -> Vec<Ready> {
+    let mut ready = Vec::new();
+    runtime.turn(Some(Duration::ZERO), &mut ready).unwrap();
+    ready
+}
+
+fn finish(runtime: &Runtime) {
+    while runtime.has_work() {
+        runtime.turn(None, &mut Vec::new()).unwrap();
+    }
+}
+
+#[test]
+fn a_watched_descriptor_is_reported_once_an_edge() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, mut theirs) = pair();
+    runtime.watch(&ours, Interest::Readable, 7).unwrap();
+    assert_eq!(turn(&runtime), []);
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(turn(&runtime), [Ready { token: 7, readable: true, writable: false, closed: false }]);
+    assert_eq!(turn(&runtime), []);
+    runtime.rearm(&ours).unwrap();
+    assert_eq!(turn(&runtime).len(), 1, "rearm reports what is there already");
+    drop(theirs);
+    assert!(turn(&runtime)[0].closed);
+    runtime.unwatch(&ours).unwrap();
+    assert_eq!(turn(&runtime), []);
+}
+
+#[test]
+fn watching_twice_or_not_at_all_is_an_error() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, _theirs) = pair();
+    let kind = |result: std::io::Result<()>| result.unwrap_err().kind();
+    assert_eq!(kind(runtime.unwatch(&ours)), std::io::ErrorKind::NotFound);
+    assert_eq!(kind(runtime.rearm(&ours)), std::io::ErrorKind::NotFound);
+    runtime.watch(&ours, Interest::Both, 1).unwrap();
+    assert_eq!(kind(runtime.watch(&ours, Interest::Both, 2)), std::io::ErrorKind::AlreadyExists);
+    runtime.unwatch(&ours).unwrap();
+    runtime.watch(&ours, Interest::Writable, 3).unwrap();
+    assert!(matches!(turn(&runtime)[..], [Ready { token: 3, writable: true, readable: false, .. }]));
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!(kind(runtime.watch(&file, Interest::Readable, 4)), std::io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_fiber_that_waits_for_a_watched_descriptor_takes_the_event() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, mut theirs) = pair();
+    let ours = Rc::new(ours);
+    runtime.watch(&*ours, Interest::Readable, 7).unwrap();
+    let socket = Rc::clone(&ours);
+    let fiber = runtime.spawn(move || wait_readable(socket.as_fd(), None));
+    assert_eq!(turn(&runtime), []);
+    assert!(!fiber.is_finished());
+    theirs.write_all(b"x").unwrap();
+    assert_eq!(turn(&runtime), []);
+    assert!(fiber.is_finished());
+
+    // The byte is still there and its edge is spent: the wait looks before it sleeps.
+    let socket = Rc::clone(&ours);
+    let again = runtime.spawn(move || wait_readable(socket.as_fd(), None));
+    turn(&runtime);
+    assert!(again.is_finished());
+
+    // The other direction joins the registration.
+    let socket = Rc::clone(&ours);
+    let writer = runtime.spawn(move || wait_writable(socket.as_fd(), None));
+    finish(&runtime);
+    assert!(writer.is_finished());
+    theirs.write_all(b"y").unwrap();
+    assert_eq!(turn(&runtime)[0].token, 7, "the watch outlives the fibers' waits");
+}
+
+#[test]
+fn two_fibers_may_wait_for_one_descriptor() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, mut theirs) = pair();
+    let ours = Rc::new(ours);
+    let waiters: Vec<_> = (0..2)
+        .map(|_| {
+            let socket = Rc::clone(&ours);
+            runtime.spawn(move || wait_readable(socket.as_fd(), None))
+        })
+        .collect();
+    turn(&runtime);
+    theirs.write_all(b"x").unwrap();
+    finish(&runtime);
+    waiters.into_iter().for_each(|waiter| runtime.block_on(|| waiter.join().unwrap().unwrap()).unwrap());
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline_in_a_fiber_and_outside() {
+    let (ours, _theirs) = pair();
+    let wait = move || {
+        let deadline = Instant::now() + Duration::from_millis(5);
+        let kind = wait_readable(ours.as_fd(), Some(deadline)).unwrap_err().kind();
+        assert_eq!((kind, Instant::now() >= deadline), (std::io::ErrorKind::TimedOut, true));
+        wait_writable(ours.as_fd(), Some(deadline)).unwrap();
+        ours
+    };
+    let ours = weftwork_fiber::run(wait).unwrap();
+    let deadline = Instant::now() + Duration::from_millis(5);
+    let kind = wait_readable(ours.as_fd(), Some(deadline)).unwrap_err().kind();
+    assert_eq!((kind, Instant::now() >= deadline), (std::io::ErrorKind::TimedOut, true));
+    wait_writable(ours.as_fd(), None).unwrap();
+}
+
+#[test]
+fn a_temporary_wait_leaves_no_registration_behind() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, mut theirs) = pair();
+    theirs.write_all(b"x").unwrap();
+    let ours = runtime
+        .block_on(|| {
+            wait_readable(ours.as_fd(), None).unwrap();
+            wait_readable(ours.as_fd(), None).unwrap();
+            ours
+        })
+        .unwrap();
+    runtime.watch(&ours, Interest::Readable, 1).unwrap();
+    assert_eq!(turn(&runtime).len(), 1);
+}
+
+#[test]
+fn a_remote_spawns_and_wakes_from_another_thread() {
+    let runtime = Runtime::new().unwrap();
+    let remote = runtime.remote();
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let runtime_thread = sender.clone();
+        remote
+            .spawn(move || {
+                yield_now();
+                runtime_thread.send(std::thread::current().id()).unwrap();
+            })
+            .unwrap();
+    });
+    let ran_on = loop {
+        runtime.turn(None, &mut Vec::new()).unwrap();
+        if let Ok(id) = receiver.try_recv() {
+            break id;
+        }
+    };
+    assert_eq!(ran_on, std::thread::current().id());
+    thread.join().unwrap();
+
+    // A wake-up between two turns ends the next one, which would else wait for ever.
+    runtime.remote().wake().unwrap();
+    runtime.turn(None, &mut Vec::new()).unwrap();
+}
+
+#[test]
+fn no_message_is_lost_under_contention() {
+    const EACH: usize = 10_000;
+    let runtime = Runtime::new().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (remote, sender) = (runtime.remote(), sender.clone());
+            std::thread::spawn(move || {
+                for _ in 0..EACH {
+                    let sender = sender.clone();
+                    remote.spawn(move || sender.send(()).unwrap()).unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut seen = 0;
+    while seen < 4 * EACH {
+        // Without a time limit: a lost wake-up would hang here.
+        runtime.turn(None, &mut Vec::new()).unwrap();
+        seen += receiver.try_iter().count();
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_remote_outlives_its_runtime_and_says_so() {
+    let runtime = Runtime::new().unwrap();
+    let remote = runtime.remote();
+    drop(runtime);
+    assert_eq!(remote.wake(), Err(RuntimeGone));
+    assert_eq!(remote.spawn(|| ()), Err(RuntimeGone));
+}
+
+#[test]
+fn a_turn_waits_no_longer_than_the_next_timer() {
+    let runtime = Runtime::new().unwrap();
+    assert_eq!((runtime.next_deadline(), runtime.has_work()), (None, false));
+    let fiber = runtime.spawn(|| sleep(Duration::from_millis(5)));
+    assert!(runtime.has_work());
+    turn(&runtime);
+    assert!(runtime.next_deadline().unwrap() <= Instant::now() + Duration::from_millis(5));
+    while !fiber.is_finished() {
+        runtime.turn(Some(LONG), &mut Vec::new()).unwrap();
+    }
+    assert_eq!((runtime.next_deadline(), runtime.has_work(), runtime.fibers()), (None, false, 0));
+}
+
+struct Noted(Rc<RefCell<Vec<&'static str>>>, &'static str);
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.0.borrow_mut().push(self.1);
+        // What a destructor spawns while the runtime closes never runs.
+        assert!(spawn(|| panic!("ran")).is_finished());
+    }
+}
+
+#[test]
+fn dropping_the_runtime_unwinds_every_fiber() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let runtime = Runtime::new().unwrap();
+    let note = |name| Noted(Rc::clone(&log), name);
+    let (suspended, unstarted) = (note("suspended"), note("unstarted"));
+    let handle = runtime.spawn(move || {
+        let _suspended = suspended;
+        sleep(LONG);
+    });
+    turn(&runtime);
+    runtime.spawn(move || drop(unstarted));
+    drop(runtime);
+    log.borrow_mut().sort_unstable();
+    assert_eq!(*log.borrow(), ["suspended", "unstarted"]);
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+}
+
+#[test]
+fn dropping_the_runtime_while_the_thread_unwinds_unwinds_its_fibers_too() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let shared = Rc::clone(&log);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let runtime = Runtime::new().unwrap();
+        runtime.spawn(move || {
+            let _local = scopeguard(move || shared.borrow_mut().push("unwound"));
+            sleep(LONG);
+        });
+        turn(&runtime);
+        std::panic::resume_unwind(Box::new("thread"));
+    }));
+    assert_eq!(*result.unwrap_err().downcast_ref::<&str>().unwrap(), "thread");
+    assert_eq!(*log.borrow(), ["unwound"]);
+}
+
+fn scopeguard(f: impl FnMut()) -> impl Drop {
+    struct Guard<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for Guard<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    Guard(f)
+}
+
+#[test]
+fn a_socket_outlives_its_runtime_and_joins_the_next() {
+    use weftwork_fiber::net;
+    let sockets = weftwork_fiber::run(|| {
+        let (one, two) = net::UnixStream::pair().unwrap();
+        one.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        assert_eq!((&one).read(&mut [0; 1]).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+        (one, two)
+    });
+    let (one, two) = sockets.unwrap();
+    let byte = weftwork_fiber::run(move || {
+        one.set_read_timeout(None).unwrap();
+        spawn(move || (&two).write_all(b"x").unwrap());
+        let mut byte = [0];
+        (&one).read_exact(&mut byte).unwrap();
+        byte
+    });
+    assert_eq!(byte.unwrap(), *b"x");
+}

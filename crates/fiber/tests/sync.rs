@@ -1,0 +1,180 @@
+//! Do channels, mutex and semaphore hand things over as documented?
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use weftwork_fiber::sync::{
+    Mutex, RecvError, Semaphore, SendError, TryRecvError, TrySendError, channel, oneshot,
+};
+use weftwork_fiber::{run, spawn, yield_now};
+
+#[test]
+fn a_channel_keeps_order_and_holds_back_its_sender() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let shared = Rc::clone(&log);
+    run(move || {
+        let (sender, receiver) = channel(2);
+        let sent = Rc::clone(&shared);
+        spawn(move || {
+            for value in 0..4 {
+                sender.send(value).unwrap();
+                sent.borrow_mut().push(('s', value));
+            }
+        });
+        yield_now();
+        receiver.iter().for_each(|value| shared.borrow_mut().push(('r', value)));
+    })
+    .unwrap();
+    let log = log.borrow();
+    let of = |who| log.iter().filter(|entry| entry.0 == who).map(|entry| entry.1).collect::<Vec<_>>();
+    assert_eq!((of('s'), of('r')), (vec![0, 1, 2, 3], vec![0, 1, 2, 3]));
+    assert_eq!(log[..3], [('s', 0), ('s', 1), ('r', 0)]);
+}
+
+#[test]
+fn a_channel_works_outside_a_fiber_as_long_as_it_need_not_wait() {
+    let (sender, receiver) = channel(1);
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    sender.send(1).unwrap();
+    assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
+    assert_eq!(receiver.recv(), Ok(1));
+    sender.clone().try_send(3).unwrap();
+    drop(sender);
+    assert_eq!((receiver.recv(), receiver.recv()), (Ok(3), Err(RecvError)));
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Closed));
+}
+
+#[test]
+fn a_channel_without_its_receiver_gives_values_back() {
+    let value = Rc::new(());
+    let (sender, receiver) = channel(2);
+    sender.send(Rc::clone(&value)).unwrap();
+    drop(receiver);
+    assert_eq!(Rc::strong_count(&value), 1, "unread values go with the receiver");
+    assert!(sender.is_closed());
+    assert_eq!(sender.send(Rc::clone(&value)), Err(SendError(Rc::clone(&value))));
+    assert_eq!(sender.try_send(Rc::clone(&value)), Err(TrySendError::Closed(value)));
+}
+
+#[test]
+fn a_sender_that_waits_learns_that_the_receiver_went() {
+    run(|| {
+        let (sender, receiver) = channel(1);
+        sender.send(1).unwrap();
+        let waiting = spawn(move || sender.send(2));
+        yield_now();
+        drop(receiver);
+        assert_eq!(waiting.join().unwrap(), Err(SendError(2)));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_receiver_that_waits_learns_that_the_senders_went() {
+    run(|| {
+        let (sender, receiver) = channel::<()>(1);
+        let waiting = spawn(move || receiver.recv());
+        let second = sender.clone();
+        yield_now();
+        drop(sender);
+        yield_now();
+        assert!(!waiting.is_finished());
+        drop(second);
+        assert_eq!(waiting.join().unwrap(), Err(RecvError));
+    })
+    .unwrap();
+}
+
+#[test]
+fn oneshot_hands_over_once() {
+    let (sender, receiver) = oneshot();
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    sender.send(7).unwrap();
+    assert_eq!(receiver.try_recv(), Ok(7));
+    assert_eq!((receiver.try_recv(), receiver.recv()), (Err(TryRecvError::Closed), Err(RecvError)));
+
+    let (sender, receiver) = oneshot();
+    drop(receiver);
+    assert!(sender.is_closed());
+    assert_eq!(sender.send(7), Err(SendError(7)));
+
+    run(|| {
+        let (sender, receiver) = oneshot::<()>();
+        let waiting = spawn(move || receiver.recv());
+        yield_now();
+        drop(sender);
+        assert_eq!(waiting.join().unwrap(), Err(RecvError));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_semaphore_lets_in_so_many_in_order() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let shared = Rc::clone(&log);
+    run(move || {
+        let seats = Rc::new(Semaphore::new(2));
+        for guest in 0..5 {
+            let (seats, log) = (Rc::clone(&seats), Rc::clone(&shared));
+            spawn(move || {
+                let _seat = seats.acquire();
+                log.borrow_mut().push(guest);
+                yield_now();
+                assert!(seats.available() <= 2);
+            });
+        }
+    })
+    .unwrap();
+    assert_eq!(*log.borrow(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_mutex_stays_locked_across_a_wait_and_is_not_poisoned() {
+    run(|| {
+        let mutex = Rc::new(Mutex::new(0));
+        let adders: Vec<_> = (0..10)
+            .map(|_| {
+                let mutex = Rc::clone(&mutex);
+                spawn(move || {
+                    let mut value = mutex.lock();
+                    let seen = *value;
+                    yield_now();
+                    *value = seen + 1;
+                })
+            })
+            .collect();
+        yield_now();
+        assert!(mutex.try_lock().is_none());
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        let theirs = Rc::clone(&mutex);
+        let panicker = spawn(move || {
+            let _guard = theirs.lock();
+            panic!("with the lock held");
+        });
+        assert!(panicker.join().is_err());
+        assert_eq!(*mutex.lock(), 10);
+    })
+    .unwrap();
+}
+
+/// What would have to wait outside a fiber panics, and says which call it was.
+fn check_refused(call: &str, wait: impl FnOnce()) {
+    let payload = catch_unwind(AssertUnwindSafe(wait)).unwrap_err();
+    let said = payload.downcast_ref::<String>().unwrap();
+    assert!(said.starts_with(&format!("{call} has to wait, which only a fiber can")), "{said}");
+}
+
+#[test]
+fn waiting_outside_a_fiber_panics_and_names_the_call() {
+    let (sender, receiver) = channel(1);
+    check_refused("Receiver::recv", || receiver.recv().unwrap());
+    sender.send(()).unwrap();
+    check_refused("Sender::send", || sender.send(()).unwrap());
+    let (_sender, receiver) = oneshot::<()>();
+    check_refused("OneshotReceiver::recv", || receiver.recv().unwrap());
+    let none = Semaphore::new(0);
+    check_refused("Semaphore::acquire", || drop(none.acquire()));
+    let runtime = weftwork_fiber::Runtime::new().unwrap();
+    check_refused("JoinHandle::join", || runtime.spawn(|| ()).join().unwrap());
+}
