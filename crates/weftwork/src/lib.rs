@@ -28,6 +28,7 @@
 //!
 //! Every limit and deadline is in [`Settings`], with its default and its reason.
 
+mod app;
 mod conn;
 mod engine;
 mod error;
@@ -40,6 +41,7 @@ mod transport;
 pub use bytes::Bytes;
 pub use http;
 
+pub use app::{Files, files};
 pub use engine::{Engine, UnknownEngine};
 pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]

@@ -31,6 +31,9 @@ impl<T> Seat<T> {
     }
 
     /// Takes back what `lay` laid down; none if somebody else leads by now.
+    ///
+    /// The number only spares a thread that comes back late from taking over again. When it comes back just
+    /// as the loop is taken away and laid down anew, it may still win the swap, and leads.
     pub(super) fn take_back(&self, lay: Lay) -> Option<T> {
         if !self.is_mine(lay) {
             return None;

@@ -2,12 +2,12 @@
 
 #[cfg(loom)]
 pub(super) use loom::sync::{
-    Arc, Condvar, Mutex,
+    Condvar, Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 #[cfg(not(loom))]
 pub(super) use std::sync::{
-    Arc, Condvar, Mutex,
+    Condvar, Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 

@@ -12,6 +12,9 @@ mod away;
 mod leader;
 mod watcher;
 
+#[cfg(all(test, loom))]
+pub(super) use watcher::is_stuck;
+
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;

@@ -57,6 +57,6 @@ impl Shared {
 /// Both looks found the loop on its seat, and at most one call has ended in between: calls take half a
 /// millisecond or more. (Counting a second call catches handlers of just one tick, which no two looks at the
 /// same call would.)
-fn is_stuck(seen: u64, turn: u64) -> bool {
-    seen % 2 == 1 && turn % 2 == 1 && turn - seen <= 2
+pub(in crate::engine) fn is_stuck(seen: u64, turn: u64) -> bool {
+    seen % 2 == 1 && turn % 2 == 1 && turn.wrapping_sub(seen) <= 2
 }

@@ -1,0 +1,130 @@
+//! What a directory without an `index.html` looks like.
+
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use rustix::io::{Errno, Result};
+
+use super::target::is_servable;
+
+/// Most names on a page: 10,000, some 2 MB of it. Nobody reads more, and memory is bounded by it.
+const ENTRIES_MAX: usize = 10_000;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.25rem;overflow-wrap:anywhere}
+table{width:100%;border-collapse:collapse}
+td{padding:.2rem 0;border-top:1px solid color-mix(in srgb,currentColor 15%,transparent);overflow-wrap:anywhere}
+td+td{text-align:right;white-space:nowrap;padding-left:1rem;opacity:.7}
+";
+
+struct Entry {
+    name: Vec<u8>,
+    /// None: a directory.
+    bytes: Option<u64>,
+}
+
+/// The page that lists `directory`, which is `path` beneath the root.
+pub(super) fn page(directory: &OwnedFd, path: &[u8]) -> Result<String> {
+    let (entries, whole) = entries(directory)?;
+    let title = match path {
+        [] => "/".to_owned(),
+        path => escaped(&format!("/{}/", String::from_utf8_lossy(path))),
+    };
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n<h1>{title}</h1>\n<table>\n"
+    );
+    if !path.is_empty() {
+        page.push_str("<tr><td><a href=\"../\">../</a><td>\n");
+    }
+    for Entry { name, bytes } in &entries {
+        let slash = if bytes.is_none() { "/" } else { "" };
+        let shown = escaped(&String::from_utf8_lossy(name));
+        let size = bytes.map(size).unwrap_or_default();
+        // Writing to a String does not fail.
+        let _ = writeln!(page, "<tr><td><a href=\"{}{slash}\">{shown}{slash}</a><td>{size}", encoded(name));
+    }
+    page.push_str("</table>\n");
+    if !whole {
+        let _ = writeln!(page, "<p>There is more: a page lists {ENTRIES_MAX} names at most.");
+    }
+    Ok(page)
+}
+
+/// What would be served, directories first, each part by name; and whether that is all.
+fn entries(directory: &OwnedFd) -> Result<(Vec<Entry>, bool)> {
+    let mut found = Vec::new();
+    let mut whole = true;
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !is_servable(name.to_bytes()) {
+            continue;
+        }
+        let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            // Removed since its name was read, or not ours to look at.
+            Err(Errno::NOENT | Errno::ACCESS) => continue,
+            Err(error) => return Err(error),
+        };
+        let bytes = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => None,
+            FileType::RegularFile => Some(u64::try_from(stat.st_size).unwrap_or(0)),
+            _ => continue,
+        };
+        if found.len() == ENTRIES_MAX {
+            whole = false;
+            break;
+        }
+        found.push(Entry { name: name.to_bytes().to_vec(), bytes });
+    }
+    found.sort_by(|a, b| (a.bytes.is_some(), &a.name).cmp(&(b.bytes.is_some(), &b.name)));
+    Ok((found, whole))
+}
+
+/// A name as a relative reference (RFC 3986 section 2.3): only unreserved characters stay as they are.
+pub(super) fn encoded(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(*byte))
+            }
+            byte => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+/// Text that is safe in HTML, within and outside of attributes.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A size with one decimal, as in `1.5 KiB`.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let power = bytes.ilog2() / 10;
+    let tenths = (bytes >> (10 * (power - 1))) * 10 / 1024;
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[power as usize - 1])
+}

@@ -1,0 +1,383 @@
+//! Tests of what is served from a directory, and of all that is not.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rustix::io::Errno;
+
+use super::listing::{encoded, escaped, size};
+use super::target::{Refused, Target};
+use super::{beneath, files, types};
+use crate::{Running, Server};
+
+/// A directory of its own for each test, removed with all that is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("weftwork-files-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(path.join("root/sub/deep")).unwrap();
+        Scratch(path)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.join("root")
+    }
+
+    fn write(&self, name: impl AsRef<Path>, text: &str) -> PathBuf {
+        let path = self.root().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn site(&self) -> Site {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        Site(server.start(files(self.root()).unwrap()).unwrap())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+struct Site(Running);
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+impl Site {
+    /// `request` is the request line without the version, and further lines with fields.
+    fn ask(&self, request: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.0.local_addr().unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let (line, fields) = request.split_once('\n').unwrap_or((request, ""));
+        let fields: String = fields.lines().map(|field| format!("{field}\r\n")).collect();
+        write!(stream, "{line} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{fields}\r\n").unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    #[track_caller]
+    fn check(&self, path: &str, status: u16) -> Answer {
+        let answer = self.ask(&format!("GET {path}"));
+        assert_eq!(answer.status, status, "{path}: {} {}", answer.head, answer.body);
+        answer
+    }
+}
+
+#[test]
+fn a_directory_is_needed() {
+    let scratch = Scratch::new();
+    let file = scratch.write("file", "");
+    for (path, why) in [(scratch.0.join("missing"), "No such file"), (file, "Not a directory")] {
+        let error = files(&path).unwrap_err().to_string();
+        assert!(error.contains(&path.display().to_string()) && error.contains(why), "{error}");
+    }
+    files(scratch.root()).unwrap();
+}
+
+#[test]
+fn files_are_sent_with_their_type() {
+    let scratch = Scratch::new();
+    scratch.write("a b.txt", "hello");
+    scratch.write("sub/deep/page.HTML", "<p>");
+    scratch.write("empty", "");
+    scratch.write("100%.txt", "percent");
+    fs::write(scratch.root().join(std::ffi::OsStr::from_bytes(b"\xff\xfe.txt")), "bytes").unwrap();
+    let site = scratch.site();
+
+    let answer = site.check("/a%20b.txt", 200);
+    assert_eq!(answer.body, "hello");
+    assert_eq!(answer.field("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(answer.field("content-length"), Some("5"));
+    assert_eq!(answer.field("x-content-type-options"), Some("nosniff"));
+    assert_eq!(site.check("/a%20b.txt?query=1", 200).body, "hello");
+    let answer = site.check("/sub/deep/page.HTML", 200);
+    assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+    let answer = site.check("/empty", 200);
+    assert_eq!(answer.field("content-type"), Some("application/octet-stream"));
+    assert_eq!(answer.body, "");
+    assert_eq!(site.check("/100%25.txt", 200).body, "percent");
+    assert_eq!(site.check("/%ff%FE.txt", 200).body, "bytes");
+    site.check("/a%20b.txt/", 404);
+    site.check("/missing", 404);
+    site.check("/empty/below", 404);
+}
+
+#[test]
+fn methods() {
+    let scratch = Scratch::new();
+    scratch.write("file.txt", "hello");
+    let site = scratch.site();
+    let head = site.ask("HEAD /file.txt");
+    assert_eq!((head.status, head.field("content-length"), head.body.as_str()), (200, Some("5"), ""));
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "get"] {
+        let answer = site.ask(&format!("{method} /file.txt"));
+        assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+}
+
+#[test]
+fn nothing_outside_is_served() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("x"), "secret").unwrap();
+    fs::write(scratch.0.join("secret.txt"), "secret").unwrap();
+    scratch.write(".hidden", "secret");
+    scratch.write("inside.txt", "inside");
+    fs::create_dir(scratch.root().join(".git")).unwrap();
+    scratch.write(".git/config", "secret");
+    symlink(scratch.0.join("x"), scratch.root().join("link")).unwrap();
+    symlink("../x", scratch.root().join("relative")).unwrap();
+    symlink("inside.txt", scratch.root().join("inner")).unwrap();
+    symlink(&scratch.0, scratch.root().join("up")).unwrap();
+    symlink("sub", scratch.root().join("alias")).unwrap();
+    symlink(scratch.0.join("x"), scratch.root().join("sub/index.html")).unwrap();
+    let site = scratch.site();
+
+    let paths = [
+        "/../x",
+        "/%2e%2e/x",
+        "/%2E%2E/x",
+        "/.%2e/x",
+        "/..%2fx",
+        "/..%2Fx",
+        "/sub/../../x",
+        "/sub/..%2f..%2fx",
+        "/%2e%2e%2fx",
+        "/..%5cx",
+        "/%5c..%5cx",
+        "//x",
+        "//etc/passwd",
+        "/sub//deep",
+        "/./inside.txt",
+        "/sub/./deep/",
+        "/%00",
+        "/inside.txt%00",
+        "/inside.txt%00.html",
+        "/%252e%252e/x",
+        "/..%c0%afx",
+        "/%c0%ae%c0%ae/x",
+        "/.hidden",
+        "/%2ehidden",
+        "/.git/config",
+        "/.git/",
+        "/.git",
+        "/link",
+        "/relative",
+        "/inner",
+        "/up/x",
+        "/up/",
+        "/up",
+        "/alias/",
+        "/alias/deep/",
+        "/sub/index.html",
+        "/..",
+        "/../",
+        "/.",
+        "/...",
+    ];
+    for path in paths {
+        let answer = site.check(path, 404);
+        assert!(!answer.body.contains("secret"), "{path}");
+    }
+    for path in ["/\\..\\x", "/sub\\..\\..\\x"] {
+        let answer = site.ask(&format!("GET {path}"));
+        assert!(matches!(answer.status, 400 | 404), "{path}: {}", answer.head);
+    }
+    for path in ["/%", "/%2", "/%zz", "/inside.txt%", "/%+1"] {
+        site.check(path, 400);
+    }
+    // A link at the place of the index is not followed either: the directory is listed.
+    let listed = site.check("/sub/", 200);
+    assert!(listed.body.contains("deep/") && !listed.body.contains("index.html"), "{}", listed.body);
+}
+
+#[test]
+fn the_portable_walk_refuses_the_same() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("x"), "secret").unwrap();
+    scratch.write("sub/file", "");
+    symlink(&scratch.0, scratch.root().join("up")).unwrap();
+    symlink("sub", scratch.root().join("alias")).unwrap();
+    symlink("../x", scratch.root().join("link")).unwrap();
+    let root = fs::File::open(scratch.root()).unwrap();
+    let check = |path: &str, want: &[Option<Errno>]| {
+        let walked = beneath::walk(&root, path.as_bytes()).err();
+        assert!(want.contains(&walked), "walk {path:?}: {walked:?}");
+        let opened = beneath::open(&root, path.as_bytes()).err();
+        assert_eq!(opened.is_none(), walked.is_none(), "open {path:?}: {opened:?}");
+    };
+    check("", &[None]);
+    check("sub", &[None]);
+    check("sub/deep", &[None]);
+    check("sub/file", &[None]);
+    check("missing", &[Some(Errno::NOENT)]);
+    check("missing/file", &[Some(Errno::NOENT)]);
+    check("sub/file/below", &[Some(Errno::NOTDIR)]);
+    // Which of the two a link gives differs between systems, and with DIRECTORY.
+    check("link", &[Some(Errno::LOOP), Some(Errno::MLINK)]);
+    check("up/x", &[Some(Errno::LOOP), Some(Errno::NOTDIR)]);
+    check("alias/file", &[Some(Errno::LOOP), Some(Errno::NOTDIR)]);
+    check("..", &[Some(Errno::XDEV)]);
+    check("../x", &[Some(Errno::XDEV)]);
+    check("sub/../../x", &[Some(Errno::XDEV)]);
+    check("/etc/passwd", &[Some(Errno::NOENT), Some(Errno::XDEV)]);
+}
+
+#[test]
+fn only_regular_files_are_sent() {
+    let scratch = Scratch::new();
+    let _socket = std::os::unix::net::UnixListener::bind(scratch.root().join("socket")).unwrap();
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        mknodat(CWD, scratch.root().join("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    let site = scratch.site();
+    site.check("/socket", 404);
+    site.check("/pipe", 404);
+    let listed = site.check("/", 200);
+    assert!(!listed.body.contains("socket") && !listed.body.contains("pipe"), "{}", listed.body);
+    let devices = Server::bind("127.0.0.1:0").unwrap().start(files("/dev").unwrap()).unwrap();
+    Site(devices).check("/null", 404);
+}
+
+#[test]
+fn a_directory_has_a_slash_and_an_index() {
+    let scratch = Scratch::new();
+    scratch.write("index.html", "home");
+    fs::create_dir(scratch.root().join("a b")).unwrap();
+    let site = scratch.site();
+    let home = site.check("/", 200);
+    assert_eq!((home.body.as_str(), home.field("content-type")), ("home", Some("text/html; charset=utf-8")));
+    assert_eq!(site.check("/sub", 301).field("location"), Some("/sub/"));
+    assert_eq!(site.check("/sub/deep?a=b&c", 301).field("location"), Some("/sub/deep/?a=b&c"));
+    assert_eq!(site.check("/a%20b", 301).field("location"), Some("/a%20b/"));
+    assert_eq!(site.check("/index.html", 200).body, "home");
+}
+
+#[test]
+fn a_directory_without_an_index_is_listed() {
+    let scratch = Scratch::new();
+    scratch.write("sub/z<b>&\"'.txt", "four");
+    scratch.write("sub/.hidden", "");
+    fs::write(scratch.root().join(std::ffi::OsStr::from_bytes(b"sub/\xff")), "").unwrap();
+    let site = scratch.site();
+    let page = site.check("/sub/", 200);
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+    let body = page.body;
+    for part in [
+        "<title>/sub/</title>",
+        "<a href=\"../\">",
+        "<a href=\"deep/\">deep/</a>",
+        "<a href=\"z%3Cb%3E%26%22%27.txt\">z&lt;b&gt;&amp;&quot;&#39;.txt</a><td>4 B",
+        "<a href=\"%FF\">\u{fffd}</a>",
+    ] {
+        assert!(body.contains(part), "{part} is not in {body}");
+    }
+    assert!(!body.contains("hidden") && body.find("deep/") < body.find("z%3C"), "{body}");
+    assert!(!site.check("/", 200).body.contains("../"), "the root has no parent");
+}
+
+#[test]
+fn if_modified_since() {
+    let scratch = Scratch::new();
+    let path = scratch.write("file.txt", "hello");
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let noon = SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_900);
+    file.set_modified(noon).unwrap();
+    let site = scratch.site();
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let check = |fields: &str, status: u16| {
+        let answer = site.ask(&format!("GET /file.txt\n{fields}"));
+        assert_eq!((answer.status, answer.field("last-modified")), (status, Some(date)), "{fields}");
+        assert_eq!(answer.body.is_empty(), status == 304, "{fields}");
+    };
+    check("", 200);
+    check(&format!("If-Modified-Since: {date}"), 304);
+    check("If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT", 304);
+    check("If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT", 304);
+    check("If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT", 200);
+    check("If-Modified-Since: yesterday", 200);
+    check(&format!("If-Modified-Since: {date}\nIf-None-Match: \"tag\""), 200);
+
+    // A date that HTTP cannot write, and one that has not come yet.
+    file.set_modified(SystemTime::UNIX_EPOCH - Duration::from_secs(9)).unwrap();
+    assert_eq!(site.check("/file.txt", 200).field("last-modified"), Some("Thu, 01 Jan 1970 00:00:00 GMT"));
+    file.set_modified(SystemTime::now() + Duration::from_secs(86_400)).unwrap();
+    let answer = site.check("/file.txt", 200);
+    assert!(answer.field("last-modified") <= answer.field("date"), "{}", answer.head);
+}
+
+#[test]
+fn targets() {
+    let check = |path: &str, want: Result<(&[u8], bool), Refused>| {
+        let got = Target::parse(path);
+        assert_eq!(got, want.map(|(path, slash)| Target { path: path.to_vec(), slash }), "{path:?}");
+    };
+    check("/", Ok((b"", true)));
+    check("/a", Ok((b"a", false)));
+    check("/a/", Ok((b"a", true)));
+    check("/a/b%20c", Ok((b"a/b c", false)));
+    check("/%41%ff", Ok((b"A\xff", false)));
+    check("/a+b", Ok((b"a+b", false)));
+    check("/a%252e", Ok((b"a%2e", false)));
+    for path in [
+        "", "*", "a", "//", "///", "/a//", "//a", "/a%2fb", "/a\\b", "/a%5Cb", "/%00", "/..", "/.a",
+        "/a/.b/c",
+    ] {
+        check(path, Err(Refused::Unreachable));
+    }
+    for path in ["/%", "/%4", "/%g0", "/%0g", "/a/%/b", "/%\u{e9}1"] {
+        check(path, Err(Refused::Malformed));
+    }
+}
+
+#[test]
+fn names_and_sizes() {
+    assert_eq!(encoded(b"a:b c/\xff~"), "a%3Ab%20c%2F%FF~");
+    assert_eq!(escaped("<a href='x'>&\""), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
+    for (bytes, want) in [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (u64::MAX, "15.9 EiB"),
+    ] {
+        assert_eq!(size(bytes), want);
+    }
+    for (name, want) in [
+        ("a/b.CSS", "text/css; charset=utf-8"),
+        ("x.d/plain", "application/octet-stream"),
+        ("png", "application/octet-stream"),
+    ] {
+        assert_eq!(types::of(name.as_bytes()), want);
+    }
+}

@@ -1,0 +1,166 @@
+//! loom models of the hand-overs between threads: the seat, the inbox, the standby stack.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+use super::inbox::Inbox;
+use super::seat::Seat;
+use super::standby::{Berth, Given, Limits, Standby};
+
+/// A loop whose leaders are counted: two at once would be the end of all order.
+struct Loop(Arc<AtomicUsize>);
+
+impl Loop {
+    fn lead(&self) {
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two threads lead one loop");
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn stuck(seen: u64, turn: u64) -> bool {
+    super::adaptive::is_stuck(seen, turn)
+}
+
+/// The leader comes back while the watcher takes its loop away: exactly one of them has it.
+#[test]
+fn loom_seat_has_one_owner() {
+    loom::model(|| {
+        let seat = Arc::new(Seat::new());
+        let leaders = Arc::new(AtomicUsize::new(0));
+        let lay = seat.lay(Loop(leaders.clone()));
+        let watcher = {
+            let seat = seat.clone();
+            thread::spawn(move || seat.take_away().map(|taken| taken.lead()).is_some())
+        };
+        let kept = seat.take_back(lay).map(|mine| mine.lead()).is_some();
+        assert!(kept ^ watcher.join().unwrap());
+    });
+}
+
+/// The loop was taken away, and is led and laid down by another thread, while the first one comes back from
+/// its handler: exactly one of them goes on with it.
+#[test]
+fn loom_seat_after_a_theft() {
+    loom::model(|| {
+        let seat = Arc::new(Seat::new());
+        let lay = seat.lay(Loop(Arc::default()));
+        let second = {
+            let seat = seat.clone();
+            thread::spawn(move || {
+                let Some(taken) = seat.take_away() else { return false };
+                taken.lead();
+                let lay = seat.lay(taken);
+                seat.take_back(lay).map(|mine| mine.lead()).is_some()
+            })
+        };
+        let first = seat.take_back(lay).map(|mine| mine.lead()).is_some();
+        assert!(first ^ second.join().unwrap());
+    });
+}
+
+/// The watcher finds a stuck leader whatever was stolen before: the parity of the turns must survive it.
+#[test]
+fn loom_seat_is_found_stuck_again() {
+    loom::model(|| {
+        let seat = Seat::new();
+        for _ in 0..3 {
+            seat.lay(());
+            let seen = seat.turn();
+            assert!(stuck(seen, seat.turn()));
+            assert!(seat.take_away().is_some());
+        }
+        let lay = seat.lay(());
+        let seen = seat.turn();
+        assert!(seat.take_back(lay).is_some());
+        assert!(!stuck(seen, seat.turn()));
+    });
+}
+
+/// A letter that comes while the loop goes to sleep is either seen before, or its bringer has to wake.
+#[test]
+fn loom_inbox_loses_no_letter() {
+    loom::model(|| {
+        let inbox = Arc::new(Inbox::new());
+        let bringers: Vec<_> = (0..2)
+            .map(|letter| {
+                let inbox = inbox.clone();
+                thread::spawn(move || inbox.put(letter))
+            })
+            .collect();
+        let sleeps = inbox.try_sleep();
+        let woken = bringers.into_iter().map(|bringer| bringer.join().unwrap()).filter(|woken| *woken).count();
+        let mut letters = Vec::new();
+        inbox.take_all(&mut letters);
+        assert_eq!(letters.len(), 2);
+        // Asleep with letters in the box: one of the bringers has to wake it. A wake too many does no harm.
+        assert!(woken == 1 || !sleeps);
+    });
+}
+
+const LIMITS: Limits = Limits { kept: 1, threads_max: 1, queue_max: 1 };
+
+/// A thread parks while a job is given to it, queued, or the server stops: the job is done exactly once, or
+/// refused, and the thread ends.
+#[test]
+fn loom_standby_does_every_job_once() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::new(LIMITS));
+        let done = Arc::new(AtomicUsize::new(0));
+        let Given::Spawn(first) = standby.give(1) else { panic!("nobody was parked") };
+        let worker = {
+            let (standby, done) = (standby.clone(), done.clone());
+            thread::spawn(move || {
+                let berth = Berth::new();
+                let mut job = Some(first);
+                while job.is_some() {
+                    done.fetch_add(1, Ordering::SeqCst);
+                    job = standby.wait(&berth, Duration::ZERO);
+                }
+                standby.leave();
+            })
+        };
+        // One thread is all there may be: the second job is taken by it, or waits until it can.
+        assert!(matches!(standby.give_or_queue(2), Given::Taken));
+        while done.load(Ordering::SeqCst) < 2 {
+            thread::yield_now();
+        }
+        standby.close();
+        worker.join().unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+        assert!(matches!(standby.give(3), Given::Refused(3)));
+    });
+}
+
+/// What cannot be refused is taken by the one thread that parks at that moment.
+#[test]
+fn loom_standby_queue_first_is_not_forgotten() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::new(LIMITS));
+        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let worker = {
+            let standby = standby.clone();
+            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_some())
+        };
+        standby.queue_first(());
+        assert!(worker.join().unwrap());
+    });
+}
+
+/// The server stops while a thread parks: it is not left behind.
+#[test]
+fn loom_standby_close_wakes_everybody() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::<()>::new(LIMITS));
+        let worker = {
+            let standby = standby.clone();
+            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_none())
+        };
+        standby.close();
+        assert!(worker.join().unwrap());
+    });
+}
