@@ -1,2 +1,50 @@
-//! The command `weft`.
-fn main() {}
+//! The command `weft`: which command was asked for, and how it ends.
+
+mod args;
+mod demo;
+mod help;
+mod logger;
+mod nearest;
+mod place;
+mod serving;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use args::{Command, Usage};
+
+/// Whoever started the command has to change something: arguments, environment, or what holds the port.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Usage(message)) => {
+            eprintln!("weft: {message}");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+fn run() -> Result<(), Usage> {
+    match args::parse(std::env::args_os().skip(1))? {
+        Command::Help(topic) => say(help::text(topic)),
+        Command::Version => say(concat!("weft ", env!("CARGO_PKG_VERSION"))),
+        Command::Demo(options) => {
+            let (demo, seat) = demo::demo();
+            serving::serve("demo", &options, demo, seat)?;
+        }
+        Command::Serve(options, dir) => {
+            let files = weftwork::files(&dir)?;
+            let title = format!("serve {}", dir.display());
+            serving::serve(&title, &options, files, serving::Seat::default())?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints a line at once. Whoever reads it may have gone, which is no reason to stop.
+fn say(line: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -3,10 +3,12 @@
 //! `cargo bench -p weftwork-fiber --bench switch`
 
 use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use weftwork_fiber::sync::channel;
-use weftwork_fiber::{run, sleep, spawn, timeout, yield_now};
+use weftwork_fiber::{Interest, Runtime, net, run, sleep, spawn, timeout, wait_readable, yield_now};
 
 const FIBERS: usize = 10_000;
 
@@ -94,8 +96,81 @@ fn timers() {
     println!("{:<58} {:>8.1} ms", "10,000 sleeps of 100 ms at once", started.elapsed().as_secs_f64() * 1e3);
 }
 
+/// A byte goes to and fro over a socket pair; each one waits for the other, in one of three ways.
+fn socket_waits() {
+    const ROUNDS: usize = 100_000;
+    let (one, two) = net::UnixStream::pair().unwrap();
+    report("byte over a socket pair, net::UnixStream", 2 * ROUNDS, bounce(one, two, ROUNDS));
+
+    let (one, two) = std_pair();
+    let took = bounce(Foreign(one), Foreign(two), ROUNDS);
+    report("the same, wait_readable, registered for each wait", 2 * ROUNDS, took);
+}
+
+fn watched_waits() {
+    const ROUNDS: usize = 100_000;
+    let runtime = Runtime::new().unwrap();
+    let (one, two) = std_pair();
+    runtime.watch(&one, Interest::Readable, 1).unwrap();
+    runtime.watch(&two, Interest::Readable, 2).unwrap();
+    let took = runtime.block_on(move || bounce(Foreign(one), Foreign(two), ROUNDS)).unwrap();
+    report("the same, wait_readable, watched", 2 * ROUNDS, took);
+}
+
+fn std_pair() -> (std::os::unix::net::UnixStream, std::os::unix::net::UnixStream) {
+    let pair = std::os::unix::net::UnixStream::pair().unwrap();
+    pair.0.set_nonblocking(true).unwrap();
+    pair.1.set_nonblocking(true).unwrap();
+    pair
+}
+
+/// A socket that belongs to someone else, as an HTTP engine's do.
+struct Foreign(std::os::unix::net::UnixStream);
+
+impl Read for Foreign {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait_readable(self.0.as_fd(), None)?
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Write for Foreign {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn bounce<S: Read + Write + 'static>(mut one: S, mut two: S, rounds: usize) -> Duration {
+    let started = Instant::now();
+    let other = spawn(move || {
+        let mut byte = [0];
+        for _ in 0..rounds {
+            two.read_exact(&mut byte).unwrap();
+            two.write_all(&byte).unwrap();
+        }
+        two
+    });
+    for _ in 0..rounds {
+        one.write_all(b"x").unwrap();
+        one.read_exact(&mut [0]).unwrap();
+    }
+    other.join().unwrap();
+    started.elapsed()
+}
+
 fn main() {
-    for bench in [yields, ping_pong, ring, spawn_and_join, timers] {
+    for bench in [yields, ping_pong, ring, spawn_and_join, timers, socket_waits] {
         run(bench).unwrap();
     }
+    watched_waits();
 }

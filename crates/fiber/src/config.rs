@@ -14,8 +14,8 @@ pub struct Config {
     /// formatting, a panic with its backtrace and typical handlers fit in it, and only touched pages take memory.
     /// Deep recursion and large local arrays need more.
     pub stack_bytes: usize,
-    /// So many unused stacks are kept for reuse; further ones go back to the kernel. The default is 1,024: at the
-    /// usual two touched pages that is 8 MiB a thread after a burst.
+    /// So many unused stacks are kept for reuse; further ones go back to the kernel. The default is 1,024: at one
+    /// or two touched pages each that is 4 to 8 MiB a thread after a burst.
     pub stacks_kept_max: usize,
     /// Events taken from the kernel at once. The default is 1,024 (12 KiB on Linux).
     pub events_max: usize,

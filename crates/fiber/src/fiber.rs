@@ -7,9 +7,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 
-use crate::scheduler::{self, Body, CancelUnwind, Core, Place};
+use crate::scheduler::{self, Core, Place};
 use crate::slab::Key;
 use crate::sync::gate::Gate;
+use crate::task::{Body, CancelUnwind};
 
 /// Why a fiber has no value to give.
 pub enum JoinError {

@@ -203,11 +203,11 @@ impl Drop for Runtime {
 ///
 /// # Errors
 ///
-/// As [`Runtime::with_config`], or the poller failed.
+/// As [`Runtime::with_config`] (so it does not nest), or the poller failed.
 ///
 /// # Panics
 ///
-/// If `f` panics, with its payload, after the other fibers were cancelled and unwound; and in a fiber.
+/// If `f` panics, with its payload, after the other fibers were cancelled and unwound.
 pub fn run<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<T> {
     run_with(&Config::default(), f)
 }

@@ -2,7 +2,6 @@
 //!
 //! Invariant: no `RefCell` here stays borrowed while a fiber or a destructor of a user's value runs.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +16,7 @@ use crate::poller::{Direction, Poller, Ready};
 use crate::remote::{Message, Remote};
 use crate::slab::{Key, Slab};
 use crate::stack::StackPool;
+use crate::task::{Body, Detached, Scope, Stage, Task};
 use crate::timers::{Alarm, TimerKey, Timers};
 
 /// So many fibers run before the sockets are looked at again; a look costs about as much as ten switches.
@@ -28,40 +28,6 @@ const CALLS_A_SLICE_MAX: u32 = 128;
 
 thread_local! {
     static CURRENT: RefCell<Weak<Core>> = const { RefCell::new(Weak::new()) };
-}
-
-/// What a fiber was spawned for.
-pub(crate) trait Body {
-    fn run(self: Box<Self>);
-    /// There was no stack to run it on.
-    fn refuse(self: Box<Self>, error: io::Error);
-}
-
-/// Thrown through a fiber that was cancelled.
-pub(crate) struct CancelUnwind;
-
-/// Thrown through a fiber up to the `timeout` of this number.
-pub(crate) struct ElapsedUnwind(pub(crate) u64);
-
-struct Scope {
-    id: u64,
-    timer: TimerKey,
-    elapsed: bool,
-}
-
-enum Stage {
-    /// Without a stack yet: ten thousand short fibers spawned at once then share a few stacks.
-    Spawned(Box<dyn Body>),
-    Suspended(Context),
-    Running,
-}
-
-struct Task {
-    stage: Stage,
-    queued: bool,
-    granted: bool,
-    cancelled: bool,
-    scopes: Vec<Scope>,
 }
 
 /// Where the caller stands, which decides how it can wait.
@@ -155,9 +121,7 @@ impl Core {
         if self.closing.get() {
             return Err(body);
         }
-        let stage = Stage::Spawned(body);
-        let task = Task { stage, queued: true, granted: false, cancelled: false, scopes: Vec::new() };
-        let fiber = self.tasks.borrow_mut().insert(task);
+        let fiber = self.tasks.borrow_mut().insert(Task::new(body));
         self.queue.borrow_mut().push_back(fiber);
         Ok(fiber)
     }
@@ -193,20 +157,10 @@ impl Core {
     }
 
     fn unwind_if_interrupted(&self, fiber: Key) {
-        if let Some(payload) = self.interruption(fiber) {
+        let payload = self.tasks.borrow().get(fiber).and_then(Task::interruption);
+        if let Some(payload) = payload {
             resume_unwind(payload);
         }
-    }
-
-    fn interruption(&self, fiber: Key) -> Option<Box<dyn Any + Send>> {
-        let tasks = self.tasks.borrow();
-        let task = tasks.get(fiber)?;
-        if task.cancelled {
-            return Some(Box::new(CancelUnwind));
-        }
-        // The outermost: what is inside ends with it.
-        let scope = task.scopes.iter().find(|scope| scope.elapsed)?;
-        Some(Box::new(ElapsedUnwind(scope.id)))
     }
 
     /// Lets others run.
@@ -316,7 +270,7 @@ impl Core {
         for message in self.remote.take() {
             match message {
                 Message::Wake(fiber) => self.wake(fiber),
-                Message::Spawn(f) => drop(self.spawn(Box::new(Detached(f)))),
+                Message::Spawn(f) => drop(self.spawn(Box::new(Detached::new(f)))),
             }
         }
     }
@@ -420,16 +374,4 @@ impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         self.core.poller.borrow_mut().remove_waiter(self.source, self.direction, self.fiber);
     }
-}
-
-/// A closure that another thread sent: nobody joins it.
-struct Detached(Box<dyn FnOnce() + Send>);
-
-impl Body for Detached {
-    fn run(self: Box<Self>) {
-        // The panic hook has spoken; the payload is nobody's.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(self.0));
-    }
-
-    fn refuse(self: Box<Self>, _error: io::Error) {}
 }

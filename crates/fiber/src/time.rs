@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::scheduler::{self, Core, ElapsedUnwind, Place};
+use crate::scheduler::{self, Core, Place};
 use crate::slab::Key;
+use crate::task::ElapsedUnwind;
 
 /// The time given to [`timeout`] has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -81,7 +81,8 @@ fn vectored_calls_and_peek() {
         let mut peeked = [0; 4];
         while server.peek(&mut peeked).unwrap() < sent {}
         let (mut one, mut two) = ([0; 1], [0; 3]);
-        server.read_vectored(&mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]).unwrap();
+        let mut buffers = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        assert_eq!(server.read_vectored(&mut buffers).unwrap(), 4);
         assert_eq!((&peeked, &one, &two), (b"abcd", b"a", b"bcd"));
         let (one, two) = UnixStream::pair().unwrap();
         (&one).write_all(b"xy").unwrap();

@@ -191,8 +191,8 @@ impl Conn {
         }
     }
 
-    /// The connection ends; its buffers are as good as any.
-    pub(crate) fn discard(mut self: Box<Conn>, pool: &mut Pool) {
+    /// The connection is about to be dropped; its buffers are as good as any.
+    pub(crate) fn reclaim(&mut self, pool: &mut Pool) {
         if let Some(buffers) = self.buffers.take() {
             pool.give_back(buffers);
         }

@@ -279,8 +279,8 @@ impl Loop {
         self.table.put(token, conn);
     }
 
-    fn close(&mut self, errand: Errand) {
-        errand.conn.discard(&mut self.pool);
+    fn close(&mut self, mut errand: Errand) {
+        errand.conn.reclaim(&mut self.pool);
         self.release(errand.token);
     }
 

@@ -29,7 +29,7 @@ impl Shared {
     pub(super) fn serve_away(self: &Arc<Shared>, mut conn: Box<Conn>, hand: &mut Hand) {
         match self.stay_with(&mut conn, hand) {
             Fate::Home => self.hub.post(conn.home as usize, Letter::Home(conn)),
-            Fate::Over => conn.discard(&mut hand.pool),
+            Fate::Over => conn.reclaim(&mut hand.pool),
         }
     }
 
