@@ -1,0 +1,185 @@
+//! What the command line says, before anything of it is done.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+use log::LevelFilter;
+use weftwork::{Engine, Settings};
+
+use crate::nearest::nearest;
+
+/// The options that are not settings.
+pub(crate) const OPTIONS: [&str; 7] = ["host", "port", "bind", "engine", "log", "help", "version"];
+pub(crate) const COMMANDS: [&str; 3] = ["demo", "serve", "help"];
+
+/// What to do.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Command {
+    Demo(Options),
+    Serve(Options, PathBuf),
+    Help(Topic),
+    Version,
+}
+
+/// What to explain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Topic {
+    All,
+    Demo,
+    Serve,
+}
+
+/// What the flags say; where one is missing, the environment and the defaults decide.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) binds: Vec<String>,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) log: Option<LevelFilter>,
+    /// Names and values of settings, each of them found to be valid.
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+/// What its user has to change, in one line.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl From<lexopt::Error> for Usage {
+    fn from(error: lexopt::Error) -> Usage {
+        Usage(error.to_string())
+    }
+}
+
+impl From<weftwork::Error> for Usage {
+    fn from(error: weftwork::Error) -> Usage {
+        Usage(error.to_string())
+    }
+}
+
+/// Reads the arguments, without the program's name. No command means the demo.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, Usage> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let mut parser = Parser::from_args(args);
+    let mut options = Options::default();
+    let mut words: Vec<OsString> = Vec::new();
+    let mut help = false;
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Short('h') | Arg::Long("help") => help = true,
+            Arg::Short('V') | Arg::Long("version") => return Ok(Command::Version),
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                options.read(&name, &mut parser)?;
+            }
+            Arg::Short(letter) => {
+                return Err(Usage(format!("there is no option -{letter} (weft help lists them)")));
+            }
+            Arg::Value(word) => words.push(word),
+        }
+    }
+    command(words, options, help)
+}
+
+fn command(words: Vec<OsString>, options: Options, help: bool) -> Result<Command, Usage> {
+    let mut words = words.into_iter();
+    let name = words.next();
+    let command = match name.as_deref().map(|name| name.to_string_lossy()).as_deref() {
+        None if help => Command::Help(Topic::All),
+        None => Command::Demo(options),
+        Some("demo") if help => Command::Help(Topic::Demo),
+        Some("demo") => Command::Demo(options),
+        Some("serve") if help => return Ok(Command::Help(Topic::Serve)),
+        Some("serve") => match words.next() {
+            Some(dir) => Command::Serve(options, dir.into()),
+            None => return Err(Usage("serve needs a directory: weft serve DIR".into())),
+        },
+        Some("help") => Command::Help(topic(words.next())?),
+        Some(name) => return Err(unknown_command(name)),
+    };
+    match words.next() {
+        Some(word) => Err(Usage(format!(
+            "{:?} is one word too many (weft help says what is taken)",
+            word.to_string_lossy()
+        ))),
+        None => Ok(command),
+    }
+}
+
+fn topic(word: Option<OsString>) -> Result<Topic, Usage> {
+    match word.as_deref().map(|word| word.to_string_lossy()).as_deref() {
+        None | Some("help") => Ok(Topic::All),
+        Some("demo") => Ok(Topic::Demo),
+        Some("serve") => Ok(Topic::Serve),
+        Some(name) => Err(unknown_command(name)),
+    }
+}
+
+fn unknown_command(name: &str) -> Usage {
+    let meant = match nearest(name, COMMANDS) {
+        Some(known) => format!("did you mean {known}?"),
+        None => format!("the commands: {}", COMMANDS.join(", ")),
+    };
+    Usage(format!("there is no command {name:?}; {meant}"))
+}
+
+impl Options {
+    fn read(&mut self, name: &str, parser: &mut Parser) -> Result<(), Usage> {
+        match name {
+            "host" => self.hosts.push(parser.value()?.string()?),
+            "port" => self.port = Some(port("--port", &parser.value()?.string()?)?),
+            "bind" => self.binds.push(parser.value()?.string()?),
+            "engine" => {
+                let engine = parser.value()?.string()?;
+                self.engine = Some(engine.parse().map_err(|error| Usage(format!("--engine: {error}")))?);
+            }
+            "log" => self.log = Some(level("--log", &parser.value()?.string()?)?),
+            _ => {
+                let setting = Settings::default().list().into_iter().find(|known| flag(known.name) == name);
+                let Some(setting) = setting else { return Err(unknown_option(name)) };
+                let value = parser.value()?.string()?;
+                check_setting(setting.name, &value)?;
+                self.settings.push((setting.name.to_owned(), value));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a setting is written as a flag, without the dashes in front.
+pub(crate) fn flag(setting: &str) -> String {
+    setting.replace('_', "-")
+}
+
+pub(crate) fn port(source: &str, text: &str) -> Result<u16, Usage> {
+    text.trim()
+        .parse()
+        .map_err(|_| Usage(format!("{source} is {text:?}, but has to be a number from 0 to 65535")))
+}
+
+pub(crate) fn level(source: &str, text: &str) -> Result<LevelFilter, Usage> {
+    let wanted = "off, error, warn, info, debug or trace";
+    text.trim().parse().map_err(|_| Usage(format!("{source} is {text:?}, but has to be {wanted}")))
+}
+
+/// The library names the setting; whoever typed a flag looks for the flag.
+fn check_setting(name: &str, value: &str) -> Result<(), Usage> {
+    Settings::default().set(name, value).map_err(|error| {
+        let text = error.to_string();
+        Usage(format!("--{}{}", flag(name), text.strip_prefix(name).unwrap_or(&text)))
+    })
+}
+
+fn unknown_option(name: &str) -> Usage {
+    let settings: Vec<String> = Settings::default().list().iter().map(|setting| flag(setting.name)).collect();
+    let known = OPTIONS.into_iter().chain(settings.iter().map(String::as_str));
+    let meant = match nearest(name, known) {
+        Some(known) => format!("did you mean --{known}?"),
+        None => "weft demo --help lists them".to_owned(),
+    };
+    Usage(format!("there is no option --{name}; {meant}"))
+}
+
+#[cfg(test)]
+mod tests;

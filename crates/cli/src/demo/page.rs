@@ -1,0 +1,118 @@
+//! The page at `/`: what runs, with which limits, and what there is to try.
+
+use std::fmt::{self, Display, Write};
+
+use weftwork::{Response, Running};
+
+use super::ROUTES;
+use crate::serving::Seat;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The page, from the server as it is now. Before the seat is taken and while it stops there is less to show.
+pub(super) fn page(seat: &Seat) -> Response {
+    let mut html = String::with_capacity(16 << 10);
+    // Writing to a String does not fail.
+    let _ = write_page(&mut html, seat.look().as_ref());
+    Response::html(html)
+}
+
+fn write_page(out: &mut String, running: Option<&Running>) -> fmt::Result {
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>Weftwork demo</title>\n\
+         <style>\n{STYLE}</style>\n<main>\n<header><h1>Weftwork</h1>\
+         <p>An HTTP server for plain blocking handlers. This page was made by one.</header>\n"
+    )?;
+    match running {
+        Some(running) => write_now(out, running)?,
+        None => out.push_str("<p>The server is starting, or stopping.\n"),
+    }
+    write_routes(out)?;
+    if let Some(running) = running {
+        write_limits(out, running)?;
+    }
+    out.push_str("</main>\n</html>\n");
+    Ok(())
+}
+
+fn write_now(out: &mut String, running: &Running) -> fmt::Result {
+    let engine = running.engine();
+    let counts = running.counts();
+    let facts: [(&str, &dyn Display); 14] = [
+        ("version", &env!("CARGO_PKG_VERSION")),
+        ("engine", &engine),
+        ("loops", &engine.loops()),
+        ("threads", &running.threads()),
+        ("connections open", &counts.connections),
+        ("connections accepted", &counts.accepted),
+        ("loops taken from a handler that blocked", &counts.taken_lazily),
+        ("loops handed over before one that would", &counts.handed_eagerly),
+        ("requests that waited for a thread", &counts.queued),
+        ("requests shed (503)", &counts.shed),
+        ("requests refused by the protocol", &counts.faults),
+        ("deadlines passed", &counts.timeouts),
+        ("panics", &counts.panics),
+        ("errors of accept", &counts.accept_errors),
+    ];
+    out.push_str("<section><h2>Now</h2>\n<dl>\n");
+    for (name, value) in facts {
+        writeln!(out, "<div><dt>{name}<dd>{value}</div>")?;
+    }
+    out.push_str("</dl></section>\n");
+    Ok(())
+}
+
+fn write_routes(out: &mut String) -> fmt::Result {
+    out.push_str("<section><h2>Routes</h2>\n<table>\n");
+    for route in &ROUTES {
+        let path = route.path;
+        write!(out, "<tr><td>{}<td>", route.allow)?;
+        match route.allow {
+            "POST" => write!(out, "<code>{path}</code>")?,
+            _ => write!(out, "<a href=\"{path}\"><code>{path}</code></a>")?,
+        }
+        writeln!(out, "<td>{}", route.about)?;
+    }
+    out.push_str(
+        "</table>\n<div class=\"forms\">\n\
+         <form action=\"/slow\"><label>/slow: block for \
+         <input name=\"ms\" type=\"number\" min=\"0\" max=\"60000\" value=\"1000\"> ms</label> <button>Get</button></form>\n\
+         <form action=\"/echo\" method=\"post\" enctype=\"text/plain\"><label>/echo: \
+         <input name=\"text\" value=\"hello\"></label> <button>Post</button></form>\n</div></section>\n",
+    );
+    Ok(())
+}
+
+fn write_limits(out: &mut String, running: &Running) -> fmt::Result {
+    out.push_str(
+        "<section><h2>Limits</h2>\n<p>Each is a flag (<code>--head-bytes-max 64KiB</code>), a variable \
+         (<code>WEFT_HEAD_BYTES_MAX</code>), and a method of <code>Settings</code>.\n<table>\n",
+    );
+    for setting in running.settings().list() {
+        let (name, source) = (setting.name, setting.source);
+        let (value, about) = (Escaped(&setting.value), Escaped(setting.about));
+        writeln!(out, "<tr><td><code>{name}</code><td class=\"value\">{value}<td>{source}<td>{about}")?;
+    }
+    out.push_str("</table></section>\n");
+    Ok(())
+}
+
+/// Text that is safe in HTML.
+struct Escaped<'t>(&'t str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! What `weft help` prints.
+
+use std::fmt::Write;
+
+use weftwork::Settings;
+
+use crate::args::{Topic, flag};
+
+const ALL: &str = "\
+weft: an HTTP server for plain blocking handlers
+
+  weft [demo]       a page that shows what runs, and routes to try and to measure
+  weft serve DIR    the files of a directory
+  weft help [COMMAND]
+  weft --version
+
+weft COMMAND --help lists the options and every limit with its default.
+Started without a command, weft runs the demo at http://127.0.0.1:8080/.";
+
+const DEMO: &str = "\
+weft [demo] [OPTIONS]: a page at / that shows what runs, and routes to try and to measure
+
+  /health  /json  /echo  /headers  /nocontent  /slow?ms=N
+";
+
+const SERVE: &str = "\
+weft serve DIR [OPTIONS]: the files of a directory
+
+Hidden files and symbolic links are not served. A directory is its index.html, else a list.
+";
+
+const OPTIONS: &str = "
+Options:
+  --host HOST     where to listen; may be given several times   [HOST or WEFT_HOST; 127.0.0.1]
+  --port N        0 lets the system choose                      [PORT or WEFT_PORT; 8080]
+  --bind ADDRESS  127.0.0.1:8080, [::1]:8080, :8080 or unix:/path; may be given several times
+  --engine NAME   adaptive[:LOOPS] or reactor[:LOOPS]           [WEFT_ENGINE; adaptive]
+  --log LEVEL     off, error, warn, info, debug or trace        [WEFT_LOG; warn]
+  -h, --help
+
+A flag wins over its WEFT_ variable, that over PORT and HOST, and these over the default.
+
+Limits and deadlines (--head-bytes-max is WEFT_HEAD_BYTES_MAX, and so on):
+";
+
+/// The text for `topic`, without the last line's end.
+pub(crate) fn text(topic: Topic) -> String {
+    let head = match topic {
+        Topic::All => return ALL.to_owned(),
+        Topic::Demo => DEMO,
+        Topic::Serve => SERVE,
+    };
+    let mut text = format!("{head}{OPTIONS}");
+    let settings = Settings::default().list();
+    let flags: Vec<String> = settings.iter().map(|setting| format!("--{}", flag(setting.name))).collect();
+    let width = flags.iter().map(String::len).max().unwrap_or(0);
+    for (flag, setting) in flags.iter().zip(&settings) {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "  {flag:width$}  {} [{}]", setting.about, setting.value);
+    }
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,31 @@
+//! Where log lines go: to stderr, one line each.
+
+use std::io::Write;
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+struct Stderr;
+
+/// Logs to stderr from now on, `level` and worse.
+pub(crate) fn install(level: LevelFilter) {
+    // Only a second call could fail, and its level counts all the same.
+    let _ = log::set_logger(&Stderr);
+    log::set_max_level(level);
+}
+
+impl Log for Stderr {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            let level = record.level().as_str().to_ascii_lowercase();
+            // One write a line, so that threads do not mix theirs; eprintln would panic when stderr is closed.
+            let line = format!("weft: {level}: {}\n", record.args());
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        }
+    }
+
+    fn flush(&self) {}
+}

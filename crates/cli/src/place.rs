@@ -1,0 +1,96 @@
+//! Where to listen: flags, then `WEFT_HOST` and `WEFT_PORT`, then `HOST` and `PORT`, then the default.
+
+use crate::args::{Options, Usage, port};
+
+const HOST: &str = "127.0.0.1";
+const PORT: u16 = 8080;
+
+/// An address as [`weftwork::Server::bind`] takes it, and what named it, for messages.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) address: String,
+    /// `HOST` or `WEFT_PORT`, say; none for flags and defaults, which need no explanation.
+    pub(crate) from: Option<&'static str>,
+}
+
+/// All places to listen at. `variable` reads the environment.
+pub(crate) fn places(
+    options: &Options,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Place>, Usage> {
+    let bound = options.binds.iter().map(|address| Place { address: address.clone(), from: None });
+    let mut places: Vec<Place> = bound.collect();
+    if !places.is_empty() && options.hosts.is_empty() && options.port.is_none() {
+        return Ok(places);
+    }
+    // An empty variable is how shells and service files unset one.
+    let first = |names: [&'static str; 2]| {
+        names.into_iter().find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)))
+    };
+    let (hosts, host_from) = match first(["WEFT_HOST", "HOST"]) {
+        _ if !options.hosts.is_empty() => (options.hosts.clone(), None),
+        Some((name, host)) => (vec![host], Some(name)),
+        None => (vec![HOST.to_owned()], None),
+    };
+    let (port, port_from) = match (options.port, first(["WEFT_PORT", "PORT"])) {
+        (Some(port), _) => (port, None),
+        (None, Some((name, text))) => (port(name, &text)?, Some(name)),
+        (None, None) => (PORT, None),
+    };
+    places
+        .extend(hosts.iter().map(|host| Place { address: join(host, port), from: host_from.or(port_from) }));
+    Ok(places)
+}
+
+/// IPv6 addresses need brackets before a port (RFC 3986 section 3.2.2).
+fn join(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        return format!("[{host}]:{port}");
+    }
+    format!("{host}:{port}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(options: Options, environment: &[(&str, &str)]) -> Result<Vec<String>, Usage> {
+        let variable = |name: &str| {
+            environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        Ok(places(&options, variable)?.into_iter().map(|place| place.address).collect())
+    }
+
+    #[track_caller]
+    fn check(hosts: &[&str], port: Option<u16>, binds: &[&str], environment: &[(&str, &str)], want: &[&str]) {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let options = Options { hosts: owned(hosts), port, binds: owned(binds), ..Options::default() };
+        assert_eq!(found(options, environment).unwrap(), want);
+    }
+
+    #[test]
+    fn the_stronger_source_wins() {
+        let weak = [("HOST", "10.0.0.1"), ("PORT", "1")];
+        let strong = [("HOST", "10.0.0.1"), ("PORT", "1"), ("WEFT_HOST", "10.0.0.2"), ("WEFT_PORT", "2")];
+        check(&[], None, &[], &[], &["127.0.0.1:8080"]);
+        check(&[], None, &[], &weak, &["10.0.0.1:1"]);
+        check(&[], None, &[], &strong, &["10.0.0.2:2"]);
+        check(&["h"], None, &[], &strong, &["h:2"]);
+        check(&[], Some(3), &[], &strong, &["10.0.0.2:3"]);
+        check(&["h"], Some(3), &[], &strong, &["h:3"]);
+        check(&[], None, &[], &[("WEFT_PORT", ""), ("PORT", "1")], &["127.0.0.1:1"]);
+    }
+
+    #[test]
+    fn several_places() {
+        check(&["a", "::1", "[::2]"], Some(0), &[], &[], &["a:0", "[::1]:0", "[::2]:0"]);
+        check(&[], None, &["unix:/s", ":80"], &[("PORT", "1")], &["unix:/s", ":80"]);
+        check(&[], Some(1), &["unix:/s"], &[], &["unix:/s", "127.0.0.1:1"]);
+    }
+
+    #[test]
+    fn a_bad_variable_is_named() {
+        let Usage(message) = found(Options::default(), &[("PORT", "http")]).unwrap_err();
+        assert_eq!(message, "PORT is \"http\", but has to be a number from 0 to 65535");
+    }
+}

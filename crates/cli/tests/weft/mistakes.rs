@@ -1,0 +1,58 @@
+//! Every mistake is one line on stderr, and exit code 2.
+
+use std::net::TcpListener;
+
+use crate::process::output;
+
+#[track_caller]
+fn check(line: &str, variables: &[(&str, &str)], want: &str) {
+    let output = output(line, variables);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+    assert!(said.starts_with("weft: ") && said.lines().count() == 1, "{line}: {said:?}");
+    assert!(said.contains(want), "{line}: {said:?}");
+    assert!(output.stdout.is_empty(), "{line}");
+}
+
+#[test]
+fn arguments() {
+    check("--prot 0", &[], "no option --prot; did you mean --port?");
+    check("serve . --idle-timeuot 1s", &[], "did you mean --idle-timeout?");
+    check("dmeo", &[], "did you mean demo?");
+    check("--port eighty", &[], "--port is \"eighty\"");
+    check("--port", &[], "--port");
+    check("--head-timeout 5", &[], "--head-timeout is \"5\", but has to be a duration");
+    check("--threads-max 1", &[], "threads_max is 1, but has to be at least 2");
+    check("--log loud", &[], "--log is \"loud\"");
+    check("--engine warp", &[], "--engine: there is no engine \"warp\" (the engines: adaptive");
+    check("--bind nonsense", &[], "cannot listen at \"nonsense\"");
+    check("serve", &[], "weft serve DIR");
+}
+
+#[test]
+fn variables() {
+    check("", &[("WEFT_PORT", "eighty")], "WEFT_PORT is \"eighty\"");
+    check("", &[("PORT", "eighty")], "PORT is \"eighty\"");
+    check("--port 0", &[("HOST", "no.such.host.invalid")], "(it comes from HOST)");
+    check("--port 0", &[("WEFT_HEAD_BYTES_MAX", "much")], "but has to be a size");
+    check("--port 0", &[("WEFT_LOG", "loud")], "WEFT_LOG is \"loud\"");
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    check(
+        &format!("--port {port}"),
+        &[],
+        &format!("cannot listen at 127.0.0.1:{port}: another program listens there"),
+    );
+    check("", &[("PORT", &port.to_string())], "(it comes from PORT)");
+}
+
+#[test]
+fn a_directory_that_is_none() {
+    check("serve no/such/directory --port 0", &[], "cannot serve files from no/such/directory: No such file");
+    let binary = env!("CARGO_BIN_EXE_weft");
+    check(&format!("serve {binary} --port 0"), &[], "Not a directory");
+}

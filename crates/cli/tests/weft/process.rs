@@ -1,0 +1,96 @@
+//! A running `weft`: started with arguments and variables, read line by line, and never left behind.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+
+use crate::client::Client;
+
+pub(crate) const LAST_LINE: &str = "stop with Ctrl-C (requests in flight may finish)";
+
+pub(crate) struct Weft {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
+    /// What it said at start.
+    pub(crate) lines: Vec<String>,
+}
+
+/// A command line, in an environment that says nothing of its own.
+pub(crate) fn command(line: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("WEFT_") || name == "HOST" || name == "PORT" {
+            command.env_remove(&*name);
+        }
+    }
+    command.args(line.split_whitespace()).envs(variables.iter().copied()).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn output(line: &str, variables: &[(&str, &str)]) -> Output {
+    command(line, variables).output().unwrap()
+}
+
+impl Weft {
+    pub(crate) fn start(line: &str) -> Weft {
+        Weft::start_with(line, &[])
+    }
+
+    pub(crate) fn start_with(line: &str, variables: &[(&str, &str)]) -> Weft {
+        let mut command = command(line, variables);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|last| last != LAST_LINE) {
+            let mut line = String::new();
+            assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "weft ended after {lines:?}");
+            lines.push(line.trim_end().to_owned());
+        }
+        Weft { child, stdout, stderr, lines }
+    }
+
+    /// `127.0.0.1:8080` of the first line that names a URL.
+    pub(crate) fn address(&self) -> String {
+        let url = self.lines.iter().find_map(|line| line.strip_prefix("listening at http://"));
+        url.and_then(|url| url.split('/').next())
+            .unwrap_or_else(|| panic!("no URL in {:?}", self.lines))
+            .to_owned()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(&self.address())
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// The next line of stderr that has `part` in it.
+    pub(crate) fn wait_for(&mut self, part: &str) {
+        let mut line = String::new();
+        while !line.contains(part) {
+            line.clear();
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "weft ended without {part:?}");
+        }
+    }
+
+    /// Waits for the end: exit code, and the rest of both outputs.
+    pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.stdout.read_to_string(&mut out).unwrap();
+        self.stderr.read_to_string(&mut err).unwrap();
+        (self.child.wait().unwrap().code(), out, err)
+    }
+}
+
+impl Drop for Weft {
+    fn drop(&mut self) {
+        // Already ended where the test waited for it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,60 @@
+//! How the command ends: requests in flight finish, the report is printed, the exit code is 0.
+
+use crate::process::Weft;
+
+const UPLOAD: &[u8] = b"POST /echo HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n";
+
+#[test]
+fn an_idle_server_ends_at_once() {
+    for signal in ["-TERM", "-INT"] {
+        let weft = Weft::start("--port 0");
+        let mut idle = weft.connect();
+        assert_eq!(idle.ask("GET /health").status, 200);
+        weft.signal(signal);
+        let (code, out, err) = weft.end();
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{signal}");
+        assert!(out.starts_with("stopped in ") && out.contains(": 1 connections drained, 0 cut"), "{out}");
+    }
+}
+
+#[test]
+fn a_request_in_flight_finishes() {
+    let mut weft = Weft::start("--port 0 --body-ahead-bytes-max 0 --log info");
+    let mut client = weft.connect();
+    client.send(UPLOAD);
+    assert_eq!(client.head().0, 200);
+    assert_eq!(client.chunk().unwrap(), b"one");
+    weft.signal("-TERM");
+    weft.wait_for("stopping");
+    client.send(b"3\r\ntwo\r\n0\r\n\r\n");
+    assert_eq!(client.chunk().unwrap(), b"two");
+    assert_eq!(client.chunk(), None);
+    let (code, out, _) = weft.end();
+    assert_eq!(code, Some(0));
+    assert!(out.contains("1 connections drained, 0 cut"), "{out}");
+}
+
+#[test]
+fn the_drain_has_a_deadline() {
+    let weft = Weft::start("--port 0 --body-ahead-bytes-max 0 --drain-timeout 50ms");
+    let mut client = weft.connect();
+    client.send(UPLOAD);
+    assert_eq!(client.head().0, 200);
+    weft.signal("-TERM");
+    let (code, out, _) = weft.end();
+    assert_eq!(code, Some(0));
+    assert!(out.contains("0 connections drained, 1 cut"), "{out}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut weft = Weft::start("--port 0 --body-ahead-bytes-max 0 --log info --drain-timeout 1h");
+    let mut client = weft.connect();
+    client.send(UPLOAD);
+    assert_eq!(client.head().0, 200);
+    weft.signal("-TERM");
+    weft.wait_for("stopping");
+    weft.signal("-TERM");
+    let (code, out, _) = weft.end();
+    assert_eq!((code, out.as_str()), (Some(0), "stopped at once: a second signal came\n"));
+}
