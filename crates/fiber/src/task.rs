@@ -1,0 +1,82 @@
+//! What does the scheduler know about one fiber?
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::context::Context;
+use crate::timers::TimerKey;
+
+/// What a fiber was spawned for.
+pub(crate) trait Body {
+    fn run(self: Box<Self>);
+    /// There was no stack to run it on.
+    fn refuse(self: Box<Self>, error: io::Error);
+}
+
+/// Thrown through a fiber that was cancelled.
+pub(crate) struct CancelUnwind;
+
+/// Thrown through a fiber up to the `timeout` of this number.
+pub(crate) struct ElapsedUnwind(pub(crate) u64);
+
+/// A `timeout` that the fiber is in.
+pub(crate) struct Scope {
+    pub(crate) id: u64,
+    pub(crate) timer: TimerKey,
+    pub(crate) elapsed: bool,
+}
+
+pub(crate) enum Stage {
+    /// Without a stack yet: ten thousand short fibers spawned at once then share a few stacks.
+    Spawned(Box<dyn Body>),
+    Suspended(Context),
+    Running,
+}
+
+pub(crate) struct Task {
+    pub(crate) stage: Stage,
+    /// In the run queue.
+    pub(crate) queued: bool,
+    /// What it waited for was handed to it.
+    pub(crate) granted: bool,
+    pub(crate) cancelled: bool,
+    /// The outermost first.
+    pub(crate) scopes: Vec<Scope>,
+}
+
+impl Task {
+    /// A task that is about to be queued.
+    pub(crate) fn new(body: Box<dyn Body>) -> Self {
+        let stage = Stage::Spawned(body);
+        Task { stage, queued: true, granted: false, cancelled: false, scopes: Vec::new() }
+    }
+
+    /// What must be thrown through the fiber, if anything.
+    pub(crate) fn interruption(&self) -> Option<Box<dyn Any + Send>> {
+        if self.cancelled {
+            return Some(Box::new(CancelUnwind));
+        }
+        // The outermost: what is inside ends with it.
+        let scope = self.scopes.iter().find(|scope| scope.elapsed)?;
+        Some(Box::new(ElapsedUnwind(scope.id)))
+    }
+}
+
+/// A closure that another thread sent: nobody joins it.
+pub(crate) struct Detached(Box<dyn FnOnce() + Send>);
+
+impl Detached {
+    pub(crate) fn new(f: Box<dyn FnOnce() + Send>) -> Self {
+        Detached(f)
+    }
+}
+
+impl Body for Detached {
+    fn run(self: Box<Self>) {
+        // The panic hook has spoken; the payload is nobody's.
+        drop(catch_unwind(AssertUnwindSafe(self.0)));
+    }
+
+    fn refuse(self: Box<Self>, _error: io::Error) {}
+}
