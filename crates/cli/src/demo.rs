@@ -2,12 +2,12 @@
 
 mod page;
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use serde::Serialize;
 use weftwork::http::{HeaderValue, Method, StatusCode, header};
-use weftwork::{Handler, Request, Response};
+use weftwork::{Error, Handler, IntoResponse, Request, Response};
 
 use crate::serving::Seat;
 
@@ -77,6 +77,10 @@ struct Message {
 }
 
 fn echo(req: &mut Request<'_>) -> Response {
+    // Before the head of the answer: who waits for 100 Continue gets it, and a bad body still gets a status.
+    if let Err(error) = req.body().limit(u64::MAX).fill_buf() {
+        return Error::from(error).into_response();
+    }
     let content_type = req.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let content_type = content_type.and_then(|(_, value)| HeaderValue::from_bytes(value).ok());
     // Who sends in chunks may wait for an answer to each; a body of known length is only wanted back.
