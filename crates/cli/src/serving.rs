@@ -47,8 +47,8 @@ pub(crate) fn serve(title: &str, options: &Options, handler: impl Handler, seat:
     let signals = Signals::new([SIGTERM, SIGINT]);
     let signals = signals.map_err(|error| Usage(format!("signals cannot be waited for: {error}")))?;
     let running = server.start(handler)?;
-    announce(title, &running);
-    *seat.look() = Some(running);
+    // Seated first: whoever reads the lines may ask for the page at once.
+    announce(title, seat.look().insert(running));
     if let Some(report) = wait(signals, &seat) {
         say(report);
     }
