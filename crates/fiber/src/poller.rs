@@ -166,6 +166,19 @@ impl Poller {
         Ok(key)
     }
 
+    /// [`acquire`](Poller::acquire) for the owner of a descriptor: what is known by its number may be left over from a
+    /// descriptor that was closed without `unwatch`, and would never tell of anything again.
+    pub(crate) fn adopt(&mut self, fd: RawFd, interest: Interest) -> io::Result<Key> {
+        if let Some(key) = self.find(fd)
+            && let Err(error) = self.rearm(fd)
+            && error.kind() == io::ErrorKind::NotFound
+        {
+            self.sources.remove(key);
+            self.by_fd[fd as usize] = None;
+        }
+        self.acquire(fd, interest)
+    }
+
     /// One user less; the last one deregisters.
     pub(crate) fn release(&mut self, key: Key) {
         let Some(source) = self.sources.get_mut(key) else { return };

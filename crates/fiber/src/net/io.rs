@@ -111,8 +111,7 @@ impl<S: AsFd> Io<S> {
         if let Some(known) = registration.as_ref().filter(|known| known.core.as_ptr() == Rc::as_ptr(core)) {
             return Ok(known.source);
         }
-        let source =
-            core.poller.borrow_mut().acquire(self.socket.as_fd().as_raw_fd(), direction.interest())?;
+        let source = core.poller.borrow_mut().adopt(self.socket.as_fd().as_raw_fd(), direction.interest())?;
         *registration = Some(Registration { core: Rc::downgrade(core), source });
         Ok(source)
     }
