@@ -48,6 +48,8 @@ fn a_port_that_is_taken() {
         &format!("cannot listen at 127.0.0.1:{port}: another program listens there"),
     );
     check("", &[("PORT", &port.to_string())], "(it comes from PORT)");
+    let both = [("HOST", "127.0.0.1"), ("WEFT_PORT", &port.to_string())];
+    check("", &both, "(from HOST and WEFT_PORT)");
 }
 
 #[test]
