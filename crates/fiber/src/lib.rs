@@ -79,3 +79,7 @@ pub use remote::{Remote, RuntimeGone};
 pub use runtime::{Runtime, run, run_with};
 pub use time::{Elapsed, sleep, timeout};
 pub use wait::{wait_readable, wait_writable};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -24,6 +24,8 @@ impl std::fmt::Debug for GuardedStack {
 
 impl StackPool {
     pub(crate) fn new(stack_bytes: usize, kept_max: usize) -> Self {
+        // No address space has so much: it leads to the kernel's error, and not to an overflow on the way there.
+        let stack_bytes = stack_bytes.min(isize::MAX as usize);
         StackPool { free: Vec::new(), stack_bytes, kept_max }
     }
 

@@ -10,7 +10,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use weftwork_fiber::{
-    Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, wait_readable, wait_writable, yield_now,
+    Config, Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, wait_readable, wait_writable,
+    yield_now,
 };
 
 const LONG: Duration = Duration::from_secs(3_600);
@@ -295,4 +296,39 @@ fn a_socket_outlives_its_runtime_and_joins_the_next() {
         byte
     });
     assert_eq!(byte.unwrap(), *b"x");
+}
+
+/// What can only be a mistake panics, and says what to do.
+fn check_panics(says: &str, f: impl FnOnce()) {
+    let payload = catch_unwind(AssertUnwindSafe(f)).unwrap_err();
+    let text = payload.downcast_ref::<&str>().copied().map(str::to_owned);
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap();
+    assert!(text.contains(says), "{text}");
+}
+
+#[test]
+fn misuse_panics_with_a_clear_message() {
+    check_panics("without a fiber runtime", || drop(spawn(|| ())));
+    check_panics("outside a fiber", || drop(weftwork_fiber::timeout(LONG, String::new)));
+    let runtime = Rc::new(Runtime::new().unwrap());
+    let same = Rc::clone(&runtime);
+    let turned = move || check_panics("by one of its own fibers", || drop(turn(&same)));
+    runtime.block_on(turned).unwrap();
+}
+
+#[test]
+fn runtimes_do_not_nest() {
+    let nested = weftwork_fiber::run(|| weftwork_fiber::run(|| ())).unwrap();
+    assert_eq!(nested.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn a_fiber_that_gets_no_stack_says_so() {
+    for bytes in [1 << 50, usize::MAX] {
+        let runtime = Runtime::with_config(&Config::new().stack_bytes(bytes)).unwrap();
+        let fiber = runtime.spawn(|| ());
+        finish(&runtime);
+        let result = fiber.join();
+        assert!(matches!(result, Err(JoinError::NoStack(_))), "{result:?}");
+    }
 }
