@@ -9,8 +9,8 @@ const PORT: u16 = 8080;
 #[derive(Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) address: String,
-    /// `HOST` or `WEFT_PORT`, say; none for flags and defaults, which need no explanation.
-    pub(crate) from: Option<&'static str>,
+    /// `HOST` or `WEFT_PORT`, say; empty for flags and defaults, which need no explanation.
+    pub(crate) from: Vec<&'static str>,
 }
 
 /// All places to listen at. `variable` reads the environment.
@@ -18,7 +18,7 @@ pub(crate) fn places(
     options: &Options,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Place>, Usage> {
-    let bound = options.binds.iter().map(|address| Place { address: address.clone(), from: None });
+    let bound = options.binds.iter().map(|address| Place { address: address.clone(), from: Vec::new() });
     let mut places: Vec<Place> = bound.collect();
     if !places.is_empty() && options.hosts.is_empty() && options.port.is_none() {
         return Ok(places);
@@ -37,8 +37,8 @@ pub(crate) fn places(
         (None, Some((name, text))) => (port(name, &text)?, Some(name)),
         (None, None) => (PORT, None),
     };
-    places
-        .extend(hosts.iter().map(|host| Place { address: join(host, port), from: host_from.or(port_from) }));
+    let from: Vec<&'static str> = host_from.into_iter().chain(port_from).collect();
+    places.extend(hosts.iter().map(|host| Place { address: join(host, port), from: from.clone() }));
     Ok(places)
 }
 

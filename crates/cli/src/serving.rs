@@ -62,9 +62,9 @@ fn bind(places: &[Place]) -> Result<Server, Usage> {
             None => Server::bind(address),
             Some(server) => server.and_bind(address),
         };
-        server = Some(bound.map_err(|error| match from {
-            Some(name) => Usage(format!("{error} (it comes from {name})")),
-            None => error.into(),
+        server = Some(bound.map_err(|error| match from.as_slice() {
+            [] => error.into(),
+            names => Usage(format!("{error} (from {})", names.join(" and "))),
         })?);
     }
     server.ok_or_else(|| Usage("there is no address to listen at".into()))

@@ -33,7 +33,7 @@ fn arguments() {
 fn variables() {
     check("", &[("WEFT_PORT", "eighty")], "WEFT_PORT is \"eighty\"");
     check("", &[("PORT", "eighty")], "PORT is \"eighty\"");
-    check("--port 0", &[("HOST", "no.such.host.invalid")], "(it comes from HOST)");
+    check("--port 0", &[("HOST", "no.such.host.invalid")], "(from HOST)");
     check("--port 0", &[("WEFT_HEAD_BYTES_MAX", "much")], "but has to be a size");
     check("--port 0", &[("WEFT_LOG", "loud")], "WEFT_LOG is \"loud\"");
 }
@@ -47,7 +47,7 @@ fn a_port_that_is_taken() {
         &[],
         &format!("cannot listen at 127.0.0.1:{port}: another program listens there"),
     );
-    check("", &[("PORT", &port.to_string())], "(it comes from PORT)");
+    check("", &[("PORT", &port.to_string())], "(from PORT)");
     let both = [("HOST", "127.0.0.1"), ("WEFT_PORT", &port.to_string())];
     check("", &both, "(from HOST and WEFT_PORT)");
 }
