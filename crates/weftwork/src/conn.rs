@@ -29,6 +29,7 @@ use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1};
 pub(crate) use io::Flushed;
 pub(crate) use live::Call;
 
+use crate::message::Asked;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
@@ -176,12 +177,13 @@ impl Conn {
         self.readable
     }
 
-    /// Method and path of the request that waits for the handler.
-    pub(crate) fn route(&self) -> (&Method, &str) {
+    /// What the request that waits for the handler asks for.
+    pub(crate) fn asked(&self) -> Asked<'_> {
         static NONE: Method = Method::GET;
-        let Some(buffers) = &self.buffers else { return (&NONE, "") };
-        let path = buffers.head.path.of(buffers.unread());
-        (&buffers.head.method, std::str::from_utf8(path).unwrap_or_default())
+        match self.buffers.as_deref() {
+            Some(buffers) => Asked::new(&buffers.head.method, buffers.head.path.of(buffers.unread())),
+            None => Asked::new(&NONE, b""),
+        }
     }
 
     /// Gives the buffers of an idle connection back.

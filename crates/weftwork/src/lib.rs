@@ -42,16 +42,16 @@ pub use bytes::Bytes;
 pub use http;
 
 pub use app::{Files, files};
-pub use engine::{Engine, UnknownEngine};
+pub use engine::{Engine, UnknownEngine, blocking, sleep};
 pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]
 pub use message::json;
 pub use message::{
-    Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, blocks, html, text,
+    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, blocks, html, text,
 };
-pub use server::{Address, Running, Server};
+pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, Setting, Settings, Source};
-pub use shutdown::Report;
+pub use shutdown::{Abandoned, Report};
 pub use transport::counters::Counts;
 pub use weftwork_wire::Fault;
 

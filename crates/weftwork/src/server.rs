@@ -10,7 +10,7 @@ use crate::engine::{self, Engine, Room};
 use crate::error::{Error, Result};
 use crate::message::Handler;
 use crate::settings::Settings;
-use crate::shutdown::{Report, Signals};
+use crate::shutdown::{Abandoned, Report, Signals};
 pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counts;
@@ -20,6 +20,8 @@ use crate::transport::listener::Listener;
 const DRAIN_TICK: Duration = Duration::from_millis(5);
 /// How long threads get to end once every connection is cut. Only those in a handler take longer.
 const JOIN_PATIENCE: Duration = Duration::from_secs(1);
+/// The same when a server is abandoned: what is woken ends within it, and nothing is waited for.
+const ABANDON_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A server that is bound to its addresses, and not started.
 ///
@@ -79,6 +81,15 @@ impl Server {
         Server { settings: change(self.settings), ..self }
     }
 
+    /// Sets one setting by its name, from text, as a flag would; see [`Settings::set`].
+    ///
+    /// # Errors
+    /// No such setting, or a value that does not parse.
+    pub fn set(mut self, name: &str, value: &str) -> Result<Server> {
+        self.settings.set(name, value)?;
+        Ok(self)
+    }
+
     /// The addresses that it is bound to, with their real ports.
     pub fn addresses(&self) -> Vec<Address> {
         self.listeners.iter().map(|listener| listener.address().clone()).collect()
@@ -95,10 +106,14 @@ impl Server {
         if settings.connections_max == 0 {
             settings.connections_max = usize::try_from(descriptors / 5 * 4).unwrap_or(usize::MAX);
         }
+        let engine = engine.or_else(Engine::from_env).unwrap_or_default();
+        engine.check(&settings)?;
+        if settings.accepted_max == 0 {
+            settings.accepted_max = settings.connections_max;
+        }
         for listener in &listeners {
             listener.listen(settings.backlog)?;
         }
-        let engine = engine.or_else(Engine::from_env).unwrap_or_default();
         let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
         let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
         let cx = Arc::new(Context::new(settings).map_err(refused)?);
@@ -112,7 +127,8 @@ impl Server {
     /// # Errors
     /// As [`start`](Server::start), or the system refuses the signals.
     pub fn run(self, handler: impl Handler) -> Result<()> {
-        let report = self.start(handler)?.wait()?;
+        let signals = Signals::install()?;
+        let report = self.start(handler)?.wait(signals)?;
         log::info!("{report}");
         Ok(())
     }
@@ -146,7 +162,7 @@ impl Running {
         self.engine
     }
 
-    /// The settings in force; `connections_max` is the number that was worked out.
+    /// The settings in force; `connections_max` and `accepted_max` are the numbers that were worked out.
     pub fn settings(&self) -> &Settings {
         &self.cx.settings
     }
@@ -170,15 +186,18 @@ impl Running {
     /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] says.
     ///
     /// # Errors
-    /// The system refuses the signals.
-    pub fn wait(mut self) -> Result<Report> {
+    /// The system does not let us wait for the signals.
+    pub fn wait(mut self, mut signals: Signals) -> Result<Report> {
         let refused = |error| Error::io("signals cannot be waited for", error);
-        let mut signals = Signals::install().map_err(refused)?;
         while !signals.wait(None).map_err(refused)? {}
         log::info!("stopping: requests in flight may finish; a second signal cuts them");
         let drain_timeout = self.cx.settings.drain_timeout;
-        let tick = DRAIN_TICK;
-        Ok(self.stop(drain_timeout, move || signals.wait(Some(tick / 5)).unwrap_or(false)))
+        Ok(self.stop(drain_timeout, move || signals.wait(Some(Duration::from_millis(1))).unwrap_or(false)))
+    }
+
+    /// A way to look at the server from elsewhere, while it is waited for.
+    pub fn view(&self) -> View {
+        View { cx: self.cx.clone(), room: self.room.clone() }
     }
 
     fn stop(&mut self, deadline: Duration, mut hurry: impl FnMut() -> bool) -> Report {
@@ -202,6 +221,36 @@ impl Running {
     }
 }
 
+/// What a server is doing, for whoever wants to show it. It stays usable when the server has stopped.
+#[derive(Clone)]
+pub struct View {
+    cx: Arc<Context>,
+    room: Arc<dyn Room>,
+}
+
+impl View {
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.cx.counters.read()
+    }
+
+    /// Threads there are now.
+    pub fn threads(&self) -> usize {
+        self.room.threads()
+    }
+
+    /// The settings in force; `connections_max` is the number that was worked out.
+    pub fn settings(&self) -> &Settings {
+        &self.cx.settings
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.stopped {
@@ -212,7 +261,10 @@ impl Drop for Running {
 
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("engine", &self.engine).field("addresses", &self.addresses).finish_non_exhaustive()
+        f.debug_struct("Running")
+            .field("engine", &self.engine)
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
     }
 }
 

@@ -144,6 +144,9 @@ settings! {
     threads_max: usize = 512, "most threads";
     /// Most requests that wait for a thread: 1,024; more get 503 with `Retry-After`.
     queue_max: usize = 1024, "requests that wait for a thread (503)";
+    /// Most connections that the pool engine has accepted and not finished; more get 503 with `Retry-After` at
+    /// the door. 0 (the default): as `connections_max`, at which they wait in the kernel's backlog instead.
+    accepted_max: usize = 0, "connections accepted by the pool and not finished (503; 0: connections_max)";
 }
 
 impl Settings {
@@ -156,7 +159,8 @@ impl Settings {
         for (index, name) in Settings::NAMES.iter().enumerate() {
             let variable = format!("WEFT_{}", name.to_uppercase());
             let Some(value) = std::env::var_os(&variable) else { continue };
-            settings.assign(index, &value.to_string_lossy())?;
+            let assigned = settings.assign(index, &value.to_string_lossy());
+            assigned.map_err(|error| Error::usage(format!("{variable}: {}", error.message())))?;
             settings.sources[index] = Source::Environment;
         }
         Ok(settings)
@@ -217,10 +221,7 @@ impl Settings {
         floor("threads_max", self.threads_max as u64, 2)?;
         floor("backlog", u64::from(self.backlog), 1)?;
         if self.standby_kept > self.threads_max {
-            return Err(Error::usage(format!(
-                "standby_kept is {}, which is more than threads_max ({}): lower it, or raise threads_max",
-                self.standby_kept, self.threads_max
-            )));
+            return Err(Error::too_large("standby_kept", self.standby_kept, "threads_max", self.threads_max));
         }
         Ok(())
     }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::error::{Error, Result};
+
 /// How the end of a server went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,14 +35,67 @@ impl fmt::Display for Report {
     }
 }
 
-/// SIGTERM and SIGINT, while this lives.
-pub(crate) struct Signals {
+/// What was wrong when a server was abandoned: the counters that should have been 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abandoned {
+    wrong: Vec<(&'static str, usize)>,
+}
+
+impl Abandoned {
+    /// An error, if any of these counters is not 0.
+    pub(crate) fn unless_all_zero(counters: Vec<(&'static str, usize)>) -> Result<(), Abandoned> {
+        let wrong: Vec<_> = counters.into_iter().filter(|(_, count)| *count > 0).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(Abandoned { wrong }) }
+    }
+
+    /// Each counter that is wrong: what it counts, and how many there are.
+    pub fn wrong(&self) -> &[(&'static str, usize)] {
+        &self.wrong
+    }
+}
+
+impl fmt::Display for Abandoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server was abandoned and left behind")?;
+        for (index, (what, count)) in self.wrong.iter().enumerate() {
+            let joint = if index == 0 { ": " } else { ", " };
+            write!(f, "{joint}{count} {what}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Abandoned {}
+
+/// SIGTERM and SIGINT end a server, and not the process, while this lives.
+///
+/// [`Server::run`](crate::Server::run) does this by itself. Install them before the server starts, so that
+/// no signal comes in between.
+///
+/// ```no_run
+/// # use weftwork::prelude::*;
+/// let signals = weftwork::Signals::install()?;
+/// let running = Server::bind("127.0.0.1:8080")?.start(|_: &mut Request| "hello")?;
+/// println!("listening at {:?}", running.local_addr());
+/// let report = running.wait(signals)?;
+/// # weftwork::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Signals {
     pipe: UnixStream,
     ids: Vec<SigId>,
 }
 
 impl Signals {
-    pub(crate) fn install() -> io::Result<Signals> {
+    /// Takes SIGTERM and SIGINT from now on.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn install() -> Result<Signals> {
+        Signals::try_install().map_err(|error| Error::io("SIGTERM and SIGINT cannot be taken", error))
+    }
+
+    fn try_install() -> io::Result<Signals> {
         let (pipe, written) = UnixStream::pair()?;
         let mut signals = Signals { pipe, ids: Vec::new() };
         for signal in [SIGTERM, SIGINT] {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use http::{HeaderName, HeaderValue, StatusCode};
-use weftwork_wire::{After, BodyEvent, BodyLength, Head, ResponseHead};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
 
 use super::{Conn, Flushed, OUTPUT_BYTES_MAX, Phase, Rest, Wait};
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, BodyWriter, Handler, Payload, Request, Response};
+use crate::message::{BodyError, BodyWriter, Handler, Payload, Request, Response, Stream};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
@@ -35,6 +35,10 @@ struct Live<'a> {
     conn: &'a mut Conn,
     cx: &'a Context,
     wait: &'a dyn Wait,
+    dates: &'a mut DateCache,
+    /// The head of a streamed response: written with the first byte of its body, so that a writer that reads
+    /// the request first can still have the client told to go on, and one that fails at once answers 500.
+    pending: Option<Response>,
 }
 
 impl Conn {
@@ -42,9 +46,9 @@ impl Conn {
     /// handler, in the writer of a streamed body, and there only through `call.wait`.
     pub(crate) fn run(&mut self, call: Call<'_>) {
         let Call { cx, handler, wait, dates } = call;
-        let mut live = Live { conn: self, cx, wait };
+        let mut live = Live { conn: self, cx, wait, dates, pending: None };
         let response = live.respond(handler);
-        live.answer(response, dates);
+        live.answer(response);
     }
 
     fn held(&mut self) -> &mut Buffers {
@@ -60,7 +64,7 @@ impl Live<'_> {
             Ok(response) => response,
             Err(panic) => {
                 drop(request);
-                self.note_panic(&panic);
+                self.note_panic(&*panic);
                 Response::text("the handler panicked\n").with_status(StatusCode::INTERNAL_SERVER_ERROR).with_close()
             }
         }
@@ -70,43 +74,85 @@ impl Live<'_> {
         Counters::count(&self.cx.counters.panics);
         let said = panic.downcast_ref::<&str>().copied();
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-        let (method, path) = self.conn.route();
-        log::error!("a handler panicked at {method} {}: {said}", path.escape_debug());
+        log::error!("a handler panicked at {}: {said}", self.conn.asked());
     }
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
-    fn answer(&mut self, mut response: Response, dates: &mut DateCache) {
-        let now = self.wait.now();
-        response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
-        let unread = self.conn.http.body_left();
-        if unread.is_some_and(|left| left > self.cx.settings.unread_bytes_max.0) {
-            self.conn.http.close_after();
-        }
-        if let Err(misuse) = self.write_head(&response, dates) {
-            log::error!("a response could not be sent, 500 is sent instead: {misuse}");
-            response = Response::new(StatusCode::INTERNAL_SERVER_ERROR).with_close();
-            if self.write_head(&response, dates).is_err() {
-                self.conn.phase = Phase::Send(After::Close);
-                return;
-            }
-        }
-        let after = match self.write_payload(response.payload) {
-            Ok(after) => after,
-            Err(error) => {
-                log::info!("a response ended early, and its connection with it: {error}");
-                After::Close
-            }
+    fn answer(&mut self, mut response: Response) {
+        response.close |= self.cx.stage() != Stage::Running || self.wait.now() >= self.conn.expires;
+        let answered = match std::mem::replace(&mut response.payload, Payload::Empty) {
+            Payload::Stream(write) => self.stream(response, write),
+            payload => self.whole(&response, payload),
         };
+        let after = answered.unwrap_or_else(|error| {
+            log::info!("a response ended early, and its connection with it: {error}");
+            After::Close
+        });
         self.conn.phase = Phase::Send(after);
     }
 
-    fn write_head(&mut self, response: &Response, dates: &mut DateCache) -> Result<(), weftwork_wire::Misuse> {
-        let length = match &response.payload {
-            Payload::Empty => BodyLength::Exact(0),
-            Payload::Bytes(bytes) => BodyLength::Exact(bytes.len() as u64),
-            Payload::File { count, .. } => BodyLength::Exact(*count),
-            Payload::Stream(_) => BodyLength::Unknown,
+    /// A response whose length is known: all of it is handed over at once.
+    fn whole(&mut self, response: &Response, payload: Payload) -> io::Result<After> {
+        if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max.0) {
+            self.conn.http.close_after();
+        }
+        let length = match &payload {
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::File { count, .. } => *count,
+            Payload::Empty | Payload::Stream(_) => 0,
         };
+        if let Err(misuse) = self.write_head(response, BodyLength::Exact(length)) {
+            return self.fail(&misuse);
+        }
+        if length > 0 && self.conn.http.sends_body() {
+            match payload {
+                Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.append(&bytes)?,
+                Payload::Bytes(bytes) => self.bypass(Rest::Bytes(bytes), length)?,
+                Payload::File { file, offset, count } => self.bypass(Rest::File { file, offset, count }, length)?,
+                Payload::Empty | Payload::Stream(_) => {}
+            }
+        }
+        self.finish()
+    }
+
+    /// A response that is written while this runs.
+    fn stream(&mut self, response: Response, write: Stream) -> io::Result<After> {
+        self.pending = Some(response);
+        let written = if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write) };
+        match written.and_then(|()| self.start()) {
+            Ok(()) => self.finish(),
+            Err(error) if self.pending.take().is_some() => self.fail(&error),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_with(&mut self, write: Stream) -> io::Result<()> {
+        let mut writer = BodyWriter::new(self);
+        catch_unwind(AssertUnwindSafe(|| write(&mut writer))).unwrap_or_else(|panic| {
+            self.note_panic(&*panic);
+            Err(io::Error::other("the writer of a streamed body panicked"))
+        })
+    }
+
+    /// Nothing of the response has been written, and it cannot be.
+    fn fail(&mut self, why: &dyn std::fmt::Display) -> io::Result<After> {
+        log::error!("a response could not be made, 500 is sent instead: {why}");
+        let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR).with_close();
+        self.write_head(&response, BodyLength::Exact(0)).map_err(io::Error::other)?;
+        self.finish()
+    }
+
+    /// Writes the head of a streamed response, if that is still to be done.
+    fn start(&mut self) -> io::Result<()> {
+        let Some(response) = self.pending.take() else { return Ok(()) };
+        let written = self.write_head(&response, BodyLength::Unknown).map_err(io::Error::other);
+        if written.is_err() {
+            self.pending = Some(response);
+        }
+        written
+    }
+
+    fn write_head(&mut self, response: &Response, length: BodyLength) -> Result<(), Misuse> {
         let head = ResponseHead {
             status: response.status,
             content_type: response.content_type.as_ref(),
@@ -114,40 +160,24 @@ impl Live<'_> {
             length,
             close: response.close,
         };
-        let date = dates.at(self.wait.now());
-        self.conn.buffers.get_or_insert_default();
-        let Some(buffers) = self.conn.buffers.as_deref_mut() else { return Ok(()) };
-        let before = buffers.output.len();
-        let written = self.conn.http.write_head(&head, date, &mut buffers.output);
+        let date = self.dates.at(self.wait.now());
+        let conn = &mut *self.conn;
+        let output = &mut conn.buffers.get_or_insert_default().output;
+        let before = output.len();
+        let written = conn.http.write_head(&head, date, output);
         if written.is_err() {
-            buffers.output.truncate(before);
+            output.truncate(before);
         }
         written
     }
 
-    fn write_payload(&mut self, payload: Payload) -> io::Result<After> {
-        if self.conn.http.sends_body() {
-            match payload {
-                Payload::Empty => {}
-                Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.append(&bytes)?,
-                Payload::Bytes(bytes) => {
-                    self.conn.http.body_bypassed(bytes.len() as u64).map_err(io::Error::other)?;
-                    self.conn.rest = Some(Box::new(Rest::Bytes(bytes)));
-                }
-                Payload::File { file, offset, count } if count > 0 => {
-                    self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
-                    self.conn.rest = Some(Box::new(Rest::File { file, offset, count }));
-                }
-                Payload::File { .. } => {}
-                Payload::Stream(write) => {
-                    let mut writer = BodyWriter::new(self);
-                    catch_unwind(AssertUnwindSafe(|| write(&mut writer))).unwrap_or_else(|panic| {
-                        self.note_panic(&panic);
-                        Err(io::Error::other("the writer of a streamed body panicked"))
-                    })?;
-                }
-            }
-        }
+    fn bypass(&mut self, rest: Rest, count: u64) -> io::Result<()> {
+        self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
+        self.conn.rest = Some(Box::new(rest));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<After> {
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         conn.http.finish(&[], output).map_err(io::Error::other)
@@ -209,6 +239,15 @@ impl Live<'_> {
         })
     }
 
+    /// Before a wait for the client: it may be waiting for what was written so far.
+    fn send_some(&mut self) -> Result<(), BodyError> {
+        if self.conn.unsent() > 0 {
+            let flushed = self.conn.flush(self.wait.now());
+            flushed.map_err(|error| BodyError::Socket(error.kind()))?;
+        }
+        Ok(())
+    }
+
     fn say_continue(&mut self) -> Result<(), BodyError> {
         let said = self.interim(StatusCode::CONTINUE, &[]);
         said.map_err(|error| BodyError::Socket(error.kind()))
@@ -243,6 +282,7 @@ impl Exchange for Live<'_> {
                     if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
                         self.say_continue()?;
                     }
+                    self.send_some()?;
                     self.receive()?;
                 }
             }
@@ -273,6 +313,10 @@ impl Exchange for Live<'_> {
     }
 
     fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.start()?;
+        if !self.conn.http.sends_body() {
+            return Ok(());
+        }
         for part in data.chunks(OUTPUT_BYTES_MAX / 2) {
             self.append(part)?;
             if self.conn.unsent() >= STREAM_BYTES {
@@ -283,6 +327,7 @@ impl Exchange for Live<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.start()?;
         self.push(0)
     }
 }

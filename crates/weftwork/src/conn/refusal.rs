@@ -34,6 +34,14 @@ impl Conn {
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
     }
 
+    /// Instead of reading anything: the pool has accepted too many connections already.
+    pub(crate) fn refuse_at_door(&mut self, cx: &Context) {
+        Counters::count(&cx.counters.shed);
+        let text = "too many connections are being served (accepted_max)\n";
+        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
+    }
+
     /// Whatever the peer still sends is never read as a request.
     fn refuse(
         &mut self,

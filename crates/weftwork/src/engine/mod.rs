@@ -1,17 +1,21 @@
 //! Floor 3: how connections meet threads. Rooms over one and the same connection; none of them parses a byte.
 
 mod adaptive;
+mod blocking;
 mod doors;
 mod habits;
 mod inbox;
 mod patience;
+mod pool;
 mod reactor;
 mod seat;
 mod shared;
+mod solo;
 mod standby;
 mod sync;
 mod table;
 mod turn;
+mod workers;
 
 #[cfg(all(test, loom))]
 mod models;
@@ -19,9 +23,14 @@ mod models;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+pub use self::blocking::{blocking, sleep};
+use crate::error::Error;
 use crate::message::Handler;
+use crate::settings::Settings;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
 
@@ -45,10 +54,24 @@ pub enum Engine {
         /// How many loops; none: as many as the machine runs threads at once.
         loops: Option<usize>,
     },
+    /// A thread for each connection, which reads, runs the handler and writes by blocking. For few, long, busy
+    /// connections.
+    Workers {
+        /// How many threads accept, each at listeners of its own; none: as many as the machine runs threads at
+        /// once.
+        listeners: Option<usize>,
+    },
+    /// Threads that share the listeners; each serves its connection and accepts again. For many short
+    /// connections whose handlers block.
+    Pool {
+        /// How many threads stay at the door when there is nothing to do; none:
+        /// [`standby_kept`](crate::Settings::standby_kept).
+        standby: Option<usize>,
+    },
 }
 
 /// The names of all engines, for messages.
-const NAMES: &str = "adaptive[:loops], reactor[:loops]";
+const NAMES: &str = "adaptive[:loops], reactor[:loops], workers[:listeners], pool[:standby]";
 
 impl Default for Engine {
     fn default() -> Engine {
@@ -70,10 +93,51 @@ impl Engine {
         }
     }
 
-    /// How many loops it runs on this machine.
+    /// How many event loops it runs on this machine; 0: it runs on threads alone.
     pub fn loops(self) -> usize {
         match self {
             Engine::Adaptive { loops } | Engine::Reactor { loops } => loops.unwrap_or_else(parallelism),
+            Engine::Workers { .. } | Engine::Pool { .. } => 0,
+        }
+    }
+
+    /// Refuses parameters with which the engine could not run.
+    pub(crate) fn check(self, settings: &Settings) -> Result<(), Error> {
+        let (knob, number) = self.parameter();
+        if number == Some(0) {
+            return Err(Error::too_small(knob, 0, 1));
+        }
+        let Engine::Pool { standby } = self else { return Ok(()) };
+        let (knob, standby) =
+            standby.map_or(("standby_kept", settings.standby_kept), |standby| (knob, standby));
+        if standby == 0 {
+            return Err(Error::too_small(knob, 0, 1));
+        }
+        if standby > settings.threads_max {
+            return Err(Error::too_large(knob, standby, "threads_max", settings.threads_max));
+        }
+        if settings.accepted_max > settings.connections_max {
+            let (accepted, connections) = (settings.accepted_max, settings.connections_max);
+            return Err(Error::too_large("accepted_max", accepted, "connections_max", connections));
+        }
+        Ok(())
+    }
+
+    /// What the number behind the name is called, and the number.
+    fn parameter(self) -> (&'static str, Option<usize>) {
+        match self {
+            Engine::Adaptive { loops } | Engine::Reactor { loops } => ("loops", loops),
+            Engine::Workers { listeners } => ("listeners", listeners),
+            Engine::Pool { standby } => ("standby", standby),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Engine::Adaptive { .. } => "adaptive",
+            Engine::Reactor { .. } => "reactor",
+            Engine::Workers { .. } => "workers",
+            Engine::Pool { .. } => "pool",
         }
     }
 }
@@ -88,7 +152,7 @@ pub struct UnknownEngine(String);
 
 impl fmt::Display for UnknownEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no engine {:?} (the engines: {NAMES})", self.0)
+        write!(f, "there is no engine {:?} (the engines: {NAMES}; numbers from 1)", self.0)
     }
 }
 
@@ -107,6 +171,8 @@ impl std::str::FromStr for Engine {
             _ if number == Some(0) => Err(unknown()),
             "adaptive" => Ok(Engine::Adaptive { loops: number }),
             "reactor" => Ok(Engine::Reactor { loops: number }),
+            "workers" => Ok(Engine::Workers { listeners: number }),
+            "pool" => Ok(Engine::Pool { standby: number }),
             _ => Err(unknown()),
         }
     }
@@ -114,12 +180,8 @@ impl std::str::FromStr for Engine {
 
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, number) = match self {
-            Engine::Adaptive { loops } => ("adaptive", loops),
-            Engine::Reactor { loops } => ("reactor", loops),
-        };
-        f.write_str(name)?;
-        number.map_or(Ok(()), |number| write!(f, ":{number}"))
+        f.write_str(self.name())?;
+        self.parameter().1.map_or(Ok(()), |number| write!(f, ":{number}"))
     }
 }
 
@@ -131,6 +193,37 @@ pub(crate) trait Room: Send + Sync {
     fn join(&self, patience: Duration) -> usize;
     /// How many threads there are now.
     fn threads(&self) -> usize;
+    /// Its own counters that have to be 0 when every thread has ended, with their names.
+    fn wrong(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
+}
+
+/// Counts a thread for as long as it lives: made before it is started, and moved into it.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn one(count: &Arc<AtomicUsize>) -> Counted {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(count.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits until all threads have ended, for at most `patience`; how many have not.
+fn join_within(mut threads: Vec<JoinHandle<()>>, patience: Duration) -> usize {
+    let until = Instant::now() + patience;
+    while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+        // A thread cannot be joined with a deadline; they end within moments, unless a handler is stuck.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    threads.retain(|thread| !thread.is_finished());
+    threads.len()
 }
 
 /// Starts `engine` at the listeners.
@@ -140,9 +233,17 @@ pub(crate) fn start(
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn Room>> {
-    let listeners = Arc::new(listeners);
     match engine {
-        Engine::Adaptive { .. } => Ok(adaptive::start(engine.loops(), cx, handler, listeners)?),
-        Engine::Reactor { .. } => Ok(reactor::start(engine.loops(), cx, handler, listeners)?),
+        Engine::Adaptive { .. } => adaptive::start(engine.loops(), cx, handler, Arc::new(listeners)),
+        Engine::Reactor { .. } => reactor::start(engine.loops(), cx, handler, Arc::new(listeners)),
+        Engine::Workers { listeners: workers } => {
+            workers::start(workers.unwrap_or_else(parallelism), cx, handler, listeners)
+        }
+        Engine::Pool { standby } => {
+            pool::start(standby.unwrap_or(cx.settings.standby_kept), cx, handler, listeners)
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,12 +28,55 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers one request. A panic costs this request a 500 and its connection, nothing else.
     fn call(&self, req: &mut Request<'_>) -> Response;
 
-    /// Whether requests for `path` are known to wait or to be quick. Engines that lead an event loop use it
+    /// Whether requests like this are known to wait or to be quick. Engines that lead an event loop use it
     /// to give the loop away before the call rather than after a millisecond of it.
     ///
     /// The default learns for each first segment of the path (`/reports/7` and `/reports/8` are one route).
-    fn blocking(&self, method: &Method, path: &str) -> Blocking {
-        Blocking::Learn { route: route_of(method, path) }
+    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+        Blocking::Learn { route: asked.route() }
+    }
+}
+
+/// What a request asks for, before its handler runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    method: &'a Method,
+    path: &'a [u8],
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn new(method: &'a Method, path: &'a [u8]) -> Asked<'a> {
+        Asked { method, path }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The path, still percent-encoded, without the query.
+    pub fn path(&self) -> &'a str {
+        std::str::from_utf8(self.path).unwrap_or_default()
+    }
+
+    /// The method and the path's first segment (16 bytes of it), spread over 64 bits.
+    ///
+    /// Clients choose paths, so they can make routes collide: all that wins them is a hand-off.
+    fn route(&self) -> u64 {
+        let rest = self.path.get(1..).unwrap_or_default();
+        let end = rest.iter().take(16).position(|byte| *byte == b'/').unwrap_or(rest.len().min(16));
+        let mut words = [0; 16];
+        words[..end].copy_from_slice(&rest[..end]);
+        let word = u128::from_le_bytes(words);
+        let method = self.method.as_str().as_bytes();
+        let hash = (word as u64) ^ ((word >> 64) as u64).rotate_left(29) ^ u64::from(method[0]) << 56;
+        (hash ^ hash >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl std::fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.path().escape_debug())
     }
 }
 
@@ -51,25 +94,6 @@ pub enum Blocking {
     Never,
 }
 
-/// The method and the path's first segment, spread over 64 bits.
-///
-/// Clients choose paths, so they can make routes collide: all that wins them is a hand-off.
-fn route_of(method: &Method, path: &str) -> u64 {
-    let rest = path.as_bytes().get(1..).unwrap_or_default();
-    let segment = &rest[..memchr(rest)];
-    let mut hash = method.as_str().len() as u64 ^ u64::from(method.as_str().as_bytes()[0]) << 8;
-    for byte in segment {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// Where the first segment ends; only 32 bytes of it count, which bounds the work.
-fn memchr(bytes: &[u8]) -> usize {
-    let most = bytes.len().min(32);
-    bytes[..most].iter().position(|byte| *byte == b'/').unwrap_or(most)
-}
-
 impl<F, R> Handler for F
 where
     F: Fn(&mut Request<'_>) -> R + Send + Sync + 'static,
@@ -85,8 +109,8 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().call(req)
     }
 
-    fn blocking(&self, method: &Method, path: &str) -> Blocking {
-        self.as_ref().blocking(method, path)
+    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+        self.as_ref().blocking(asked)
     }
 }
 
@@ -102,7 +126,7 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         fn call(&self, req: &mut Request<'_>) -> Response {
             self.0.call(req)
         }
-        fn blocking(&self, _: &Method, _: &str) -> Blocking {
+        fn blocking(&self, _: &Asked<'_>) -> Blocking {
             Blocking::Always
         }
     }

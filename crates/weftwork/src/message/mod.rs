@@ -11,7 +11,7 @@ mod response;
 mod writer;
 
 pub use body::{Body, BodyError};
-pub use handler::{Blocking, Handler, blocks};
+pub use handler::{Asked, Blocking, Handler, blocks};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
@@ -19,7 +19,7 @@ pub use request::Request;
 pub use response::{Response, html, text};
 pub use writer::BodyWriter;
 
-pub(crate) use response::Payload;
+pub(crate) use response::{Payload, Stream};
 
 #[cfg(test)]
 mod tests;

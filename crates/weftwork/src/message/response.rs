@@ -14,7 +14,8 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-type Stream = Box<dyn FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send>;
+/// Writes a streamed body.
+pub(crate) type Stream = Box<dyn FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send>;
 
 /// What follows a response's head.
 pub(crate) enum Payload {

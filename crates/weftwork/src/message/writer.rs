@@ -30,11 +30,10 @@ impl Write for BodyWriter<'_> {
     }
 }
 
-/// Copies the request's body to the response while both are under way.
-///
-/// This is what an echo or a filter needs: one side is read as the other is written.
 impl BodyWriter<'_> {
-    /// Reads what has come of the request's body (after a wait if need be) into `into`; 0 at its end.
+    /// Reads what has come of the request's body into `into`, after a wait if need be; 0 at its end. What was
+    /// written before is on its way to the client when it waits. This is what an echo or a filter needs. No
+    /// limit applies: nothing of it is kept here.
     ///
     /// # Errors
     /// A [`BodyError`](super::BodyError), inside the [`io::Error`].

@@ -61,13 +61,15 @@ impl Shared {
 
     /// Whether to wait for this client, for a moment.
     fn may_stay(&self, conn: &Conn, blocked: bool) -> bool {
-        blocked && conn.is_between_requests() && self.cx.stage() == Stage::Running && !self.standby.is_crowded()
+        blocked
+            && conn.is_between_requests()
+            && self.cx.stage() == Stage::Running
+            && !self.standby.is_crowded()
     }
 
     /// Calls the handler, timed. True when the call blocked.
     fn call_away(&self, conn: &mut Conn, hand: &mut Hand) -> bool {
-        let (method, path) = conn.route();
-        let blocking = self.handler.blocking(method, path);
+        let blocking = self.handler.blocking(&conn.asked());
         let begun = Instant::now();
         let wait = OnThisThread { cx: &self.cx };
         conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates: &mut hand.dates });

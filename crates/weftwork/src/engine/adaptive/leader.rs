@@ -4,11 +4,13 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::PollFlags;
 
 use super::{Hand, Job, Shared};
 use crate::conn::{Call, Conn, Wait};
+use crate::engine::blocking::{Ground, Work};
 use crate::engine::patience;
 use crate::engine::seat::Lay;
 use crate::engine::turn::{Errand, Loop, Next};
@@ -60,13 +62,14 @@ impl Shared {
     }
 
     fn way(&self, errand: &Errand) -> Way {
-        let (method, path) = errand.conn.route();
-        match self.handler.blocking(method, path) {
+        match self.handler.blocking(&errand.conn.asked()) {
             Blocking::Never => Way::Inline { route: None },
             Blocking::Always => Way::Eager,
             Blocking::Learn { route } if self.habits.blocks(route) => Way::Eager,
             // The last free thread leads. If it blocked as well, nobody would be left to take the loop.
-            Blocking::Learn { route } if self.standby.is_full() && !self.habits.is_proven(route) => Way::Eager,
+            Blocking::Learn { route } if self.standby.is_full() && !self.habits.is_proven(route) => {
+                Way::Eager
+            }
             Blocking::Learn { route } => Way::Inline { route: Some(route) },
         }
     }
@@ -81,10 +84,12 @@ impl Shared {
     ) -> (Led, Option<Errand>) {
         let (index, now) = (lp.index, lp.now());
         let seat = &self.seats[index];
-        let leading = Leading { shared: self, index, now, lay: Cell::new(Some(seat.lay(lp))) };
+        let held = &*hand.held;
+        held.lay.set(Some((index, seat.lay(lp))));
+        let leading = Leading { held, now };
         let call = Call { cx: &self.cx, handler: &*self.handler, wait: &leading, dates: &mut hand.dates };
         errand.conn.run(call);
-        if let Some(lp) = leading.lay.get().and_then(|lay| seat.take_back(lay)) {
+        if let Some(lp) = held.lay.take().and_then(|(_, lay)| seat.take_back(lay)) {
             if let Some(route) = route {
                 self.habits.saw_quick(route);
             }
@@ -120,40 +125,60 @@ impl Shared {
     }
 }
 
-/// How a handler waits while this thread's loop lies on its seat: the loop is given away first.
-struct Leading<'a> {
-    shared: &'a Arc<Shared>,
-    index: usize,
-    now: Tick,
-    lay: Cell<Option<Lay>>,
+/// The loop that this thread has laid on its seat, while a handler runs.
+pub(super) struct Held {
+    shared: Arc<Shared>,
+    lay: Cell<Option<(usize, Lay)>>,
 }
 
-impl Leading<'_> {
+impl Held {
+    pub(super) fn new(shared: Arc<Shared>) -> Held {
+        Held { shared, lay: Cell::new(None) }
+    }
+
+    /// The handler is about to wait: the loop goes to another thread, if it is still ours.
     fn give_away(&self) {
-        let Some(lay) = self.lay.take() else { return };
-        let seat = &self.shared.seats[self.index];
-        if let Some(lp) = seat.take_back(lay) {
+        let Some((index, lay)) = self.lay.take() else { return };
+        if let Some(lp) = self.shared.seats[index].take_back(lay) {
             Counters::count(&self.shared.cx.counters.handed_eagerly);
             self.shared.give_on(lp);
         }
     }
 }
 
+impl Ground for Held {
+    fn blocking(&self, work: Work) {
+        self.give_away();
+        work();
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.give_away();
+        std::thread::sleep(duration);
+    }
+}
+
+/// How a handler waits while this thread's loop lies on its seat: the loop is given away first.
+struct Leading<'a> {
+    held: &'a Held,
+    now: Tick,
+}
+
 impl Wait for Leading<'_> {
     fn now(&self) -> Tick {
-        match self.lay.get() {
-            Some(lay) if self.shared.seats[self.index].is_mine(lay) => self.now,
-            _ => self.shared.cx.clock.now(),
+        match self.held.lay.get() {
+            Some((index, lay)) if self.held.shared.seats[index].is_mine(lay) => self.now,
+            _ => self.held.shared.cx.clock.now(),
         }
     }
 
     fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.give_away();
-        patience::wait(&self.shared.cx, fd, PollFlags::IN, until)
+        self.held.give_away();
+        patience::wait(&self.held.shared.cx, fd, PollFlags::IN, until)
     }
 
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.give_away();
-        patience::wait(&self.shared.cx, fd, PollFlags::OUT, until)
+        self.held.give_away();
+        patience::wait(&self.held.shared.cx, fd, PollFlags::OUT, until)
     }
 }

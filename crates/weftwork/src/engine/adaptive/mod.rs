@@ -16,13 +16,16 @@ mod watcher;
 pub(super) use watcher::is_stuck;
 
 use std::io;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mio::Poll;
 
+use self::leader::Held;
 use super::Room;
+use super::blocking;
 use super::habits::Habits;
 use super::seat::Seat;
 use super::shared::Hub;
@@ -60,6 +63,7 @@ struct Shared {
 struct Hand {
     dates: DateCache,
     pool: Pool,
+    held: Rc<Held>,
 }
 
 /// The engine's end of the server.
@@ -90,7 +94,8 @@ pub(super) fn start(
     });
     let now = shared.cx.clock.now();
     let room = Arc::new(Adaptive(shared.clone()));
-    let loops = polls.into_iter().enumerate().map(|(index, poll)| Loop::new(index, poll, listeners.clone(), now));
+    let loops =
+        polls.into_iter().enumerate().map(|(index, poll)| Loop::new(index, poll, listeners.clone(), now));
     let loops = loops.collect::<io::Result<Vec<_>>>()?;
     let started = shared.start_watcher().and_then(|()| {
         loops.into_iter().try_for_each(|lp| match shared.give(Job::Lead(Box::new(lp))) {
@@ -160,7 +165,9 @@ impl Shared {
     fn work(self: &Arc<Shared>, berth: &Arc<Berth<Job>>) {
         // Counted out however the thread ends: a panic here is a bug, and must not hang the shutdown.
         let _leave = Leave(self);
-        let mut hand = Hand { dates: DateCache::new(self.cx.clock.now()), pool: Pool::default() };
+        let held = Rc::new(Held::new(self.clone()));
+        let _entered = blocking::enter(held.clone());
+        let mut hand = Hand { dates: DateCache::new(self.cx.clock.now()), pool: Pool::default(), held };
         let mut job = berth.first();
         while let Some(given) = job {
             let conn = match given {
