@@ -56,6 +56,12 @@ impl Error {
         Error::usage(format!("{name} is {value}, but has to be at least {least}"))
     }
 
+    pub(crate) fn too_large(name: &str, value: usize, limit: &str, most: usize) -> Error {
+        Error::usage(format!(
+            "{name} is {value}, which is more than {limit} ({most}): lower it, or raise {limit}"
+        ))
+    }
+
     pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Error {
         Error { blame: Blame::User, message: doing.into(), source: Some(Box::new(source)) }
     }

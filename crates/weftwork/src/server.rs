@@ -200,6 +200,22 @@ impl Running {
         View { cx: self.cx.clone(), room: self.room.clone() }
     }
 
+    /// The last resort: ends everything at once. No request is finished; a handler that does not return
+    /// within a tenth of a second is left behind with its thread.
+    ///
+    /// # Errors
+    /// Something was left behind: each counter that is wrong, by name (connections that are still open, threads
+    /// that did not end, and what the engine itself counts).
+    pub fn abandon(mut self) -> Result<(), Abandoned> {
+        self.stopped = true;
+        self.cx.enter(Stage::Closing);
+        self.room.wake();
+        let stuck = self.room.join(ABANDON_PATIENCE);
+        let mut counters = vec![("connections still open", self.open()), ("threads that did not end", stuck)];
+        counters.extend(self.room.wrong());
+        Abandoned::unless_all_zero(counters)
+    }
+
     fn stop(&mut self, deadline: Duration, mut hurry: impl FnMut() -> bool) -> Report {
         let begun = Instant::now();
         let open = self.open();

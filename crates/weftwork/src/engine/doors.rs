@@ -1,4 +1,4 @@
-//! How a loop takes connections in, and why nothing that accept says can end that.
+//! How connections are taken in, and why nothing that accept says can end that.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
 
 /// When descriptors are used up, or the cap on connections is reached, the next try comes after this.
-const BACK_OFF: Duration = Duration::from_millis(100);
+pub(super) const BACK_OFF: Duration = Duration::from_millis(100);
 /// So many are taken in before the connections that are there have their turn again.
 const ACCEPTS_A_TURN: u32 = 64;
 
@@ -76,34 +76,60 @@ impl Doors {
     pub(super) fn accept(&mut self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         while self.closed_until.is_none() && self.accepted < ACCEPTS_A_TURN {
             let door = self.ready.iter().position(|ready| *ready)?;
-            if cx.counters.connections.load(Ordering::Relaxed) >= cx.settings.connections_max {
-                self.closed_until = Some(now.after(BACK_OFF));
-                return None;
-            }
-            match self.listeners[door].accept() {
-                Ok((stream, peer)) => {
+            match accept(&self.listeners[door], now, cx) {
+                Accepted::Conn(conn) => {
                     self.accepted += 1;
-                    return Some(Conn::new(stream, peer, now, cx));
+                    return Some(conn);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.ready[door] = false,
-                Err(error) => {
-                    Counters::count(&cx.counters.accept_errors);
-                    if is_of_one_peer(&error) {
-                        self.accepted += 1;
-                    } else {
-                        log::warn!("cannot accept connections just now: {error}");
-                        self.closed_until = Some(now.after(BACK_OFF));
-                    }
-                }
+                Accepted::Nobody => self.ready[door] = false,
+                Accepted::Gone => self.accepted += 1,
+                Accepted::NotNow => self.closed_until = Some(now.after(BACK_OFF)),
             }
         }
         None
     }
 }
 
+/// What one try at a listener has brought.
+#[derive(Debug)]
+pub(super) enum Accepted {
+    Conn(Box<Conn>),
+    /// Nobody waits there.
+    Nobody,
+    /// The one who waited has gone; the next may be fine.
+    Gone,
+    /// Descriptors or memory are used up, or the cap on connections is reached: try again after [`BACK_OFF`].
+    NotNow,
+}
+
+pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
+    if cx.counters.connections.load(Ordering::Relaxed) >= cx.settings.connections_max {
+        return Accepted::NotNow;
+    }
+    match listener.accept() {
+        Ok((stream, peer)) => Accepted::Conn(Conn::new(stream, peer, now, cx)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,
+        Err(error) => {
+            Counters::count(&cx.counters.accept_errors);
+            if is_of_one_peer(&error) {
+                return Accepted::Gone;
+            }
+            log::warn!("cannot accept connections just now: {error}");
+            Accepted::NotNow
+        }
+    }
+}
+
 /// Errors that only tell of the connection that would have been next (accept(2)): the one behind may be fine.
 fn is_of_one_peer(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    let one = [Errno::CONNABORTED, Errno::PROTO, Errno::PERM, Errno::NETDOWN, Errno::HOSTUNREACH, Errno::NETUNREACH];
+    let one = [
+        Errno::CONNABORTED,
+        Errno::PROTO,
+        Errno::PERM,
+        Errno::NETDOWN,
+        Errno::HOSTUNREACH,
+        Errno::NETUNREACH,
+    ];
     error.raw_os_error().is_some_and(|code| one.iter().any(|errno| errno.raw_os_error() == code))
 }

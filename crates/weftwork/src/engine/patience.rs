@@ -28,13 +28,25 @@ impl Wait for OnThisThread<'_> {
     }
 }
 
+/// Waits for a socket. `TimedOut` at `until`, `ConnectionAborted` when the server cuts its connections.
 pub(super) fn wait(cx: &Context, fd: BorrowedFd<'_>, event: PollFlags, until: Tick) -> io::Result<()> {
+    wait_unless(cx, fd, event, until, cx.cut())
+}
+
+/// As [`wait`], but `ConnectionAborted` as soon as `stop` is readable.
+pub(super) fn wait_unless(
+    cx: &Context,
+    fd: BorrowedFd<'_>,
+    event: PollFlags,
+    until: Tick,
+    stop: BorrowedFd<'_>,
+) -> io::Result<()> {
     loop {
         let left = cx.clock.now().until(until);
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut fds = [PollFd::from_borrowed_fd(fd, event), PollFd::from_borrowed_fd(cx.cut(), PollFlags::IN)];
+        let mut fds = [PollFd::from_borrowed_fd(fd, event), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         // A deadline that no clock can reach is no deadline.
         let timeout = Timespec::try_from(left).ok();
         match poll(&mut fds, timeout.as_ref()) {

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::Poll;
 
@@ -61,7 +61,12 @@ impl Reactor {
                 Next::Call(errand) => Some(errand),
             };
             while let Some(mut errand) = called {
-                errand.conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates: &mut dates });
+                errand.conn.run(Call {
+                    cx: &self.cx,
+                    handler: &*self.handler,
+                    wait: &wait,
+                    dates: &mut dates,
+                });
                 called = lp.settle(errand, &self.cx);
             }
         }
@@ -78,14 +83,8 @@ impl Room for Reactor {
     }
 
     fn join(&self, patience: Duration) -> usize {
-        let until = Instant::now() + patience;
-        let mut threads = std::mem::take(&mut *self.lock());
-        while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
-            // A thread cannot be joined with a deadline; they end within moments, unless a handler is stuck.
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        threads.retain(|thread| !thread.is_finished());
-        threads.len()
+        let threads = std::mem::take(&mut *self.lock());
+        super::join_within(threads, patience)
     }
 
     fn threads(&self) -> usize {

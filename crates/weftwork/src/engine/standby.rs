@@ -124,6 +124,14 @@ impl<J> Standby<J> {
         }
     }
 
+    /// Another job would find a thread, or a place in the queue.
+    pub(super) fn has_room(&self) -> bool {
+        let crew = lock(&self.crew);
+        !crew.parked.is_empty()
+            || crew.threads < self.limits.threads_max
+            || crew.queue.len() < self.limits.queue_max
+    }
+
     /// Work waits for a thread: this is no time to wait for a client.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded.load(Ordering::Relaxed)

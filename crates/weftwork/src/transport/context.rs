@@ -28,23 +28,39 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     stage: AtomicU8,
-    /// Readable from `Closing` on: a thread that waits for a peer waits for this too.
-    cut: OwnedFd,
-    /// Dropped to make `cut` readable, for all waiters at once and for good.
-    uncut: Mutex<Option<OwnedFd>>,
+    draining: Signal,
+    closing: Signal,
+}
+
+/// A descriptor that becomes readable, for all who wait for it at once and for good.
+#[derive(Debug)]
+struct Signal {
+    fd: OwnedFd,
+    /// The other end of the pipe, dropped to give the signal.
+    held: Mutex<Option<OwnedFd>>,
+}
+
+impl Signal {
+    fn new() -> std::io::Result<Signal> {
+        let (fd, held) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        Ok(Signal { fd, held: Mutex::new(Some(held)) })
+    }
+
+    fn give(&self) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
 }
 
 impl Context {
     pub(crate) fn new(settings: Settings) -> std::io::Result<Context> {
-        let (cut, uncut) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         Ok(Context {
             limits: settings.wire(),
             settings,
             clock: Clock::start(),
             counters: Arc::default(),
             stage: AtomicU8::new(Stage::Running as u8),
-            cut,
-            uncut: Mutex::new(Some(uncut)),
+            draining: Signal::new()?,
+            closing: Signal::new()?,
         })
     }
 
@@ -59,8 +75,11 @@ impl Context {
     /// Moves on to `stage`; a stage already passed changes nothing.
     pub(crate) fn enter(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::SeqCst);
-        if stage == Stage::Closing {
-            self.uncut.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if stage >= Stage::Draining {
+            self.draining.give();
+        }
+        if stage >= Stage::Closing {
+            self.closing.give();
         }
     }
 
@@ -69,7 +88,16 @@ impl Context {
         weftwork_wire::Date::at(std::time::SystemTime::now())
     }
 
+    /// Readable from `Closing` on: a thread that waits for a peer waits for this too.
     pub(crate) fn cut(&self) -> BorrowedFd<'_> {
-        self.cut.as_fd()
+        self.closing.fd.as_fd()
+    }
+
+    /// Readable when the next stage begins: `Draining`, and from then on `Closing`.
+    pub(crate) fn next_stage(&self) -> BorrowedFd<'_> {
+        match self.stage() {
+            Stage::Running => self.draining.fd.as_fd(),
+            Stage::Draining | Stage::Closing => self.cut(),
+        }
     }
 }

@@ -16,12 +16,14 @@ use crate::error::Error;
 pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
+    /// The path of a Unix socket is removed by the listener that made it.
+    made_path: bool,
 }
 
 impl Listener {
     pub(crate) fn bind(address: &Address) -> Result<Listener, Error> {
         let bound = match address {
-            Address::Tcp(address) => bind_tcp(*address),
+            Address::Tcp(address) => bind_tcp(*address, false),
             Address::Unix(path) => bind_unix(path),
         };
         let failed = |error: rustix::io::Errno| explain(address, error.into());
@@ -30,13 +32,34 @@ impl Listener {
             Address::Tcp(_) => Address::Tcp(net::getsockname(&fd).and_then(SocketAddr::try_from).map_err(failed)?),
             Address::Unix(path) => Address::Unix(path.clone()),
         };
-        Ok(Listener { fd, address })
+        Ok(Listener { fd, address, made_path: true })
     }
 
     /// From now on the kernel takes connections, and keeps this many for us.
     pub(crate) fn listen(&self, backlog: u32) -> Result<(), Error> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         net::listen(&self.fd, backlog).map_err(|error| explain(&self.address, error.into()))
+    }
+
+    /// One more listener at the same address: with a queue of its own where the kernel has that (TCP and
+    /// `SO_REUSEPORT`), else the same socket once more.
+    ///
+    /// The first listener was bound without the option, so that an address in use is an error as ever. It gets
+    /// the option only now. No two servers can come to share a port by accident: for that, both would have to
+    /// ask before they bind.
+    pub(crate) fn sibling(&self, backlog: u32) -> io::Result<Listener> {
+        let address = self.address.clone();
+        if let Address::Tcp(tcp) = self.address {
+            let bound = sockopt::set_socket_reuseport(&self.fd, true).and_then(|()| bind_tcp(tcp, true));
+            match bound {
+                Ok(fd) => {
+                    net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+                    return Ok(Listener { fd, address, made_path: false });
+                }
+                Err(error) => log::info!("the listeners at {address} share one queue: {error}"),
+            }
+        }
+        Ok(Listener { fd: self.fd.try_clone()?, address, made_path: false })
     }
 
     /// The real address: with the port that the kernel chose where 0 was asked for.
@@ -61,7 +84,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address {
+        if let Address::Unix(path) = &self.address
+            && self.made_path
+        {
             // Somebody may have removed it before us, which is as good.
             let _ = std::fs::remove_file(path);
         }
@@ -80,11 +105,14 @@ impl AsRawFd for Listener {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
+fn bind_tcp(address: SocketAddr, shares_port: bool) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let fd = socket(family)?;
     // A restarted server must not wait for the old one's connections in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&fd, true)?;
+    if shares_port {
+        sockopt::set_socket_reuseport(&fd, true)?;
+    }
     // Accepted sockets inherit it on Linux: one system call for all of them. Responses leave whole, so
     // Nagle's algorithm could only delay them.
     sockopt::set_tcp_nodelay(&fd, true)?;

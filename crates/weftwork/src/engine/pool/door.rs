@@ -1,0 +1,102 @@
+//! What does a thread do at the door, and how long does it stay there?
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Place, Shared};
+use crate::conn::Conn;
+use crate::engine::doors::{Accepted, BACK_OFF, accept};
+use crate::transport::Tick;
+use crate::transport::context::Stage;
+
+/// A thread that was not needed for this long ends, if enough others are at the door.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a look at the doors has brought.
+enum Look {
+    Conn(Box<Conn>),
+    Nobody,
+    /// Nobody may come in before then.
+    Shut(Tick),
+}
+
+impl Shared {
+    /// Waits for a connection: one that was parked and has a request, or a new one. None: the thread ends.
+    pub(super) fn next_at_door(&self, place: &mut Place<'_>) -> Option<Box<Conn>> {
+        let mut until = self.cx.clock.now().after(PATIENCE);
+        // The listener that this thread was told of. The others hear nothing of it before it is done there.
+        let mut mine = None;
+        loop {
+            if self.cx.stage() == Stage::Closing {
+                return None;
+            }
+            let now = self.cx.clock.now();
+            let found = self.next_queued().map_or_else(|| self.look_at_doors(now), Look::Conn);
+            // Shut: the listener would only be reported again at once.
+            let patience = match &found {
+                Look::Shut(until) => now.until(*until),
+                Look::Conn(_) | Look::Nobody => {
+                    self.hand_on(mine.take());
+                    now.until(until)
+                }
+            };
+            match found {
+                Look::Conn(conn) => {
+                    place.leave_door();
+                    return Some(conn);
+                }
+                Look::Nobody if now >= until && place.retire() => return None,
+                Look::Nobody if now >= until => until = now.after(PATIENCE),
+                Look::Nobody | Look::Shut(_) => mine = self.bell.wait(patience).or(mine),
+            }
+        }
+    }
+
+    fn next_queued(&self) -> Option<Box<Conn>> {
+        let mut queue = self.lock_queue();
+        let conn = queue.pop_front()?;
+        if !queue.is_empty() {
+            // Two rings may have been one to the ear: whoever takes the first calls for the next.
+            self.bell.ring();
+        }
+        Some(conn)
+    }
+
+    fn look_at_doors(&self, now: Tick) -> Look {
+        let shut_until = Tick(self.shut_until.load(Ordering::Relaxed));
+        if shut_until > now {
+            return Look::Shut(shut_until);
+        }
+        let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner);
+        for listener in doors.iter() {
+            loop {
+                match accept(listener, now, &self.cx) {
+                    Accepted::Conn(conn) if self.is_crowded() => self.turn_away(conn),
+                    Accepted::Conn(conn) => return Look::Conn(conn),
+                    Accepted::Nobody => break,
+                    Accepted::Gone => {}
+                    Accepted::NotNow => {
+                        let until = now.after(BACK_OFF);
+                        self.shut_until.store(until.0, Ordering::Relaxed);
+                        return Look::Shut(until);
+                    }
+                }
+            }
+        }
+        Look::Nobody
+    }
+
+    /// The connection that was just accepted is one too many.
+    fn is_crowded(&self) -> bool {
+        self.cx.counters.connections.load(Ordering::Relaxed) > self.cx.settings.accepted_max
+    }
+
+    /// Lets another thread be told of the listener.
+    fn hand_on(&self, door: Option<usize>) {
+        let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((door, listener)) = door.and_then(|door| Some((door, doors.get(door)?))) {
+            self.bell.listen_again(door, listener);
+        }
+    }
+}

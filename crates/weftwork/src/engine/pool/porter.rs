@@ -1,0 +1,51 @@
+//! Who keeps the connections that have nothing to do? The porter: one event loop without a door.
+//!
+//! Idle connections, slow senders and slow readers are parked here, each with its deadline, and cost no
+//! thread. When a request is whole, the connection goes back to the pool's threads. The porter also sees off
+//! those who were turned away at the door, so that they can read why.
+
+use std::sync::Arc;
+
+use super::Shared;
+use crate::conn::Conn;
+use crate::engine::shared::Letter;
+use crate::engine::turn::{Loop, Next};
+use crate::transport::counters::Counters;
+
+impl Shared {
+    /// The life of the porter.
+    pub(super) fn keep_parked(self: &Arc<Shared>, mut lp: Loop) {
+        loop {
+            match lp.next(&self.hub, &self.cx) {
+                Next::Stop => return,
+                Next::Call(errand) if self.lock_queue().len() >= self.cx.settings.queue_max => {
+                    lp.shed(errand, &self.cx);
+                }
+                Next::Call(errand) => {
+                    let conn = lp.detach(errand);
+                    self.enqueue(conn);
+                }
+            }
+        }
+    }
+
+    /// Brings a connection to the porter.
+    pub(super) fn park(&self, conn: Box<Conn>) {
+        self.hub.post(0, Letter::Home(conn));
+    }
+
+    /// Turns a connection away: too many are accepted and not finished.
+    pub(super) fn turn_away(&self, mut conn: Box<Conn>) {
+        conn.refuse_at_door(&self.cx);
+        self.park(conn);
+    }
+
+    /// A request is whole: the next thread takes it, before it looks at the door.
+    fn enqueue(&self, conn: Box<Conn>) {
+        self.lock_queue().push_back(conn);
+        if self.roster.is_pressed() {
+            Counters::count(&self.cx.counters.queued);
+        }
+        self.bell.ring();
+    }
+}

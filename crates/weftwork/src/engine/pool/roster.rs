@@ -1,0 +1,135 @@
+//! Who is at the door, and when there has to be one thread more.
+
+use std::time::Duration;
+
+use crate::engine::sync::{Condvar, Guard, Mutex, lock};
+
+/// The pool's counters. One lock for all of them, held for a few additions: they only mean something together.
+pub(in crate::engine) struct Roster {
+    count: Mutex<Count>,
+    /// Tells the thread-maker that a thread is wanted, or that the server stops.
+    wanted: Condvar,
+    limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Limits {
+    /// Threads that stay at the door when there is nothing to do.
+    pub(in crate::engine) standby: usize,
+    pub(in crate::engine) threads_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Count {
+    pub(in crate::engine) threads: usize,
+    /// Threads that wait for a connection, those included that are on their way there for the first time.
+    pub(in crate::engine) at_door: usize,
+    /// The maker was asked for a thread, and has not made it yet.
+    pub(in crate::engine) asked: bool,
+    closed: bool,
+}
+
+impl Roster {
+    pub(in crate::engine) fn new(limits: Limits) -> Roster {
+        Roster { count: Mutex::new(Count::default()), wanted: Condvar::new(), limits }
+    }
+
+    /// The first threads need no asking: this many are to be started, and are counted already.
+    pub(in crate::engine) fn open(&self) -> usize {
+        let mut count = lock(&self.count);
+        count.threads += self.limits.standby;
+        count.at_door += self.limits.standby;
+        self.limits.standby
+    }
+
+    /// A thread has a connection. If nobody is left at the door, the maker is asked for one thread.
+    pub(in crate::engine) fn leave_door(&self) {
+        let mut count = lock(&self.count);
+        count.at_door -= 1;
+        self.ask_if_empty(count);
+    }
+
+    /// A thread has finished its connection.
+    pub(in crate::engine) fn come_to_door(&self) {
+        lock(&self.count).at_door += 1;
+    }
+
+    /// A thread has waited for long: true if the others at the door are enough, and it is counted out.
+    pub(in crate::engine) fn retire(&self) -> bool {
+        let mut count = lock(&self.count);
+        if count.at_door <= self.limits.standby {
+            return false;
+        }
+        count.at_door -= 1;
+        count.threads -= 1;
+        true
+    }
+
+    /// A thread has ended out of turn, or could not be started.
+    pub(in crate::engine) fn lose(&self, was_at_door: bool) {
+        let mut count = lock(&self.count);
+        count.threads -= 1;
+        count.at_door -= usize::from(was_at_door);
+        self.ask_if_empty(count);
+    }
+
+    fn ask_if_empty(&self, mut count: Guard<'_, Count>) {
+        if count.at_door == 0 && count.threads < self.limits.threads_max && !count.asked && !count.closed {
+            count.asked = true;
+            drop(count);
+            self.wanted.notify_one();
+        }
+    }
+
+    /// The maker waits until it is asked. True: it has to start one thread, which is counted already.
+    pub(in crate::engine) fn wait_until_asked(&self) -> bool {
+        let mut count = lock(&self.count);
+        while !count.asked && !count.closed {
+            count = self.sleep(count);
+        }
+        if count.closed {
+            count.asked = false;
+            return false;
+        }
+        count.asked = false;
+        count.threads += 1;
+        count.at_door += 1;
+        true
+    }
+
+    /// After the system has refused a thread: not again at once. Returns early when the server stops.
+    #[cfg(not(loom))]
+    pub(in crate::engine) fn pause(&self, pause: Duration) {
+        let count = lock(&self.count);
+        let waited = self.wanted.wait_timeout_while(count, pause, |count| !count.closed);
+        drop(waited);
+    }
+
+    /// Nobody is at the door: no time to keep a thread waiting for a client.
+    pub(in crate::engine) fn is_pressed(&self) -> bool {
+        lock(&self.count).at_door == 0
+    }
+
+    /// The server stops: no more threads are made.
+    pub(in crate::engine) fn close(&self) {
+        lock(&self.count).closed = true;
+        self.wanted.notify_all();
+    }
+
+    pub(in crate::engine) fn count(&self) -> Count {
+        *lock(&self.count)
+    }
+
+    /// No thread waits without an end: the maker looks up once a minute.
+    #[cfg(not(loom))]
+    fn sleep<'a>(&'a self, count: Guard<'a, Count>) -> Guard<'a, Count> {
+        let waited = self.wanted.wait_timeout(count, Duration::from_secs(60));
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+
+    /// loom has no clock.
+    #[cfg(loom)]
+    fn sleep<'a>(&'a self, count: Guard<'a, Count>) -> Guard<'a, Count> {
+        self.wanted.wait(count).unwrap()
+    }
+}

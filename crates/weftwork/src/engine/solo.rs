@@ -1,0 +1,124 @@
+//! How a thread serves one connection by blocking: one system call to read, one to write, and poll(2) only
+//! where a client keeps it waiting.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+
+use super::patience::{self, OnThisThread};
+use crate::conn::{Call, Conn, Flushed, Step};
+use crate::message::Handler;
+use crate::transport::context::{Context, Stage};
+use crate::transport::stream::is_would_block;
+use crate::transport::{DateCache, Pool, Tick};
+
+/// How long a read itself waits. A client that asks again at once is answered within it, and costs no
+/// `poll(2)`; a server that stops is noticed after it.
+const READ_PATIENCE: Duration = Duration::from_millis(5);
+
+/// What a thread has of its own.
+pub(super) struct Hand {
+    pub(super) dates: DateCache,
+    pub(super) pool: Pool,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is over.
+    Over,
+    /// Its client keeps the thread waiting for longer than it may.
+    Park,
+}
+
+/// One thread with its connection.
+pub(super) struct Solo<'a> {
+    pub(super) cx: &'a Context,
+    pub(super) handler: &'a dyn Handler,
+    pub(super) hand: &'a mut Hand,
+    /// How long it may be kept waiting just now, beyond [`READ_PATIENCE`]. None: until the client's deadline.
+    pub(super) patience: &'a dyn Fn() -> Option<Duration>,
+}
+
+impl Hand {
+    pub(super) fn new(cx: &Context) -> Hand {
+        Hand { dates: DateCache::new(cx.clock.now()), pool: Pool::default() }
+    }
+}
+
+impl Solo<'_> {
+    /// Serves the connection until it ends, or has to be parked.
+    pub(super) fn serve(&mut self, conn: &mut Conn) -> Fate {
+        loop {
+            let now = self.cx.clock.now();
+            if self.cx.stage() == Stage::Closing {
+                return Fate::Over;
+            }
+            let fate = match conn.step(now, self.cx) {
+                Step::Call => {
+                    self.call(conn);
+                    None
+                }
+                Step::Close => Some(Fate::Over),
+                Step::Read => self.read(conn, now),
+                Step::Write => self.write(conn, now),
+            };
+            if let Some(fate) = fate {
+                return fate;
+            }
+        }
+    }
+
+    fn call(&mut self, conn: &mut Conn) {
+        let wait = OnThisThread { cx: self.cx };
+        conn.run(Call { cx: self.cx, handler: self.handler, wait: &wait, dates: &mut self.hand.dates });
+    }
+
+    /// A new connection often brings its request along: that read need not wait, and sets no timeout.
+    fn read(&mut self, conn: &mut Conn, now: Tick) -> Option<Fate> {
+        let pool = &mut self.hand.pool;
+        let drained = self.cx.stage() != Stage::Running && conn.is_idle();
+        let at_once = drained || conn.is_readable();
+        let read = if at_once { conn.fill(now, pool) } else { conn.fill_for(READ_PATIENCE, now, pool) };
+        match read {
+            Ok(0) => conn.end_of_input(),
+            Ok(_) => {}
+            Err(error) if !is_would_block(&error) => return Some(Fate::Over),
+            // Nothing is on its way: at shutdown such a connection ends at once.
+            Err(_) if drained => return Some(Fate::Over),
+            // The next read is the one that waits.
+            Err(_) if at_once => {}
+            Err(_) => return self.wait(conn, PollFlags::IN),
+        }
+        None
+    }
+
+    fn write(&mut self, conn: &mut Conn, now: Tick) -> Option<Fate> {
+        match conn.flush(now) {
+            Ok(Flushed::All | Flushed::Enough) => None,
+            Ok(Flushed::Blocked) => self.wait(conn, PollFlags::OUT),
+            Err(_) => Some(Fate::Over),
+        }
+    }
+
+    /// Waits for the peer: until it gets on, its deadline, the server's next stage, or the end of our patience.
+    fn wait(&mut self, conn: &mut Conn, event: PollFlags) -> Option<Fate> {
+        conn.rest(&mut self.hand.pool);
+        let cx = self.cx;
+        let now = cx.clock.now();
+        let deadline = conn.deadline(cx);
+        // A server that drains has nobody to spare the thread for.
+        let patience = if cx.stage() == Stage::Running { (self.patience)() } else { None };
+        let until = patience.map_or(deadline, |patience| deadline.min(now.after(patience)));
+        match patience::wait_unless(cx, conn.as_fd(), event, until, cx.next_stage()) {
+            Ok(()) => conn.note_ready(false),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) if error.kind() != io::ErrorKind::TimedOut => return Some(Fate::Over),
+            Err(_) if cx.clock.now() >= deadline => conn.expire(cx.clock.now(), cx),
+            Err(_) => return Some(Fate::Park),
+        }
+        None
+    }
+}
