@@ -9,7 +9,7 @@ use serde::Serialize;
 use weftwork::http::{HeaderValue, Method, StatusCode, header};
 use weftwork::{Error, Handler, IntoResponse, Request, Response};
 
-use crate::serving::Seat;
+use crate::serving::Window;
 
 /// The longest that `/slow` may take.
 const SLOW_MS_MAX: u64 = 60_000;
@@ -46,13 +46,13 @@ const ROUTES: [Route; 7] = [
 
 /// Answers the demo's requests.
 pub(crate) struct Demo {
-    seat: Seat,
+    window: Window,
 }
 
-/// The demo, and the seat in which it will look for its server.
-pub(crate) fn demo() -> (Demo, Seat) {
-    let seat = Seat::default();
-    (Demo { seat: seat.clone() }, seat)
+/// The demo, and the window through which it will look at its server.
+pub(crate) fn demo() -> (Demo, Window) {
+    let window = Window::default();
+    (Demo { window: window.clone() }, window)
 }
 
 impl Handler for Demo {
@@ -65,7 +65,7 @@ impl Handler for Demo {
             "/headers" if get => headers(req),
             "/nocontent" if get => Response::new(StatusCode::NO_CONTENT),
             "/slow" if get => slow(req),
-            "/" if get => page::page(&self.seat),
+            "/" if get => page::page(&self.window),
             path => refusal(req.method(), path),
         }
     }

@@ -31,13 +31,13 @@ fn run() -> Result<(), Usage> {
         Command::Help(topic) => say(help::text(topic)),
         Command::Version => say(concat!("weft ", env!("CARGO_PKG_VERSION"))),
         Command::Demo(options) => {
-            let (demo, seat) = demo::demo();
-            serving::serve("demo", &options, demo, seat)?;
+            let (demo, window) = demo::demo();
+            serving::serve("demo", &options, demo, window)?;
         }
         Command::Serve(options, dir) => {
             let files = weftwork::files(&dir)?;
             let title = format!("serve {}", dir.display());
-            serving::serve(&title, &options, files, serving::Seat::default())?;
+            serving::serve(&title, &options, files, serving::Window::default())?;
         }
     }
     Ok(())

@@ -1,11 +1,9 @@
 //! How a server is started from options, says what it does, and ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use log::LevelFilter;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use weftwork::{Address, Handler, Report, Running, Server, Settings, Source};
+use weftwork::{Address, Handler, Running, Server, Signals, Source, View};
 
 use crate::args::{Options, Usage, level};
 use crate::place::{Place, places};
@@ -14,18 +12,11 @@ use crate::say;
 /// The settings worth a line at start, whatever their source; others get one when they were changed.
 const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "head_timeout", "idle_timeout"];
 
-/// Where the running server sits, so that its own handler can look at it. Empty before and after.
-#[derive(Clone, Default)]
-pub(crate) struct Seat(Arc<Mutex<Option<Running>>>);
-
-impl Seat {
-    pub(crate) fn look(&self) -> MutexGuard<'_, Option<Running>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// Where a handler looks at the server that runs it. Empty before the start.
+pub(crate) type Window = Arc<OnceLock<View>>;
 
 /// Starts the server, and serves until SIGTERM or SIGINT.
-pub(crate) fn serve(title: &str, options: &Options, handler: impl Handler, seat: Seat) -> Result<(), Usage> {
+pub(crate) fn serve(title: &str, options: &Options, handler: impl Handler, window: Window) -> Result<(), Usage> {
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let log = match (options.log, variable("WEFT_LOG")) {
         (Some(level), _) => level,
@@ -33,25 +24,21 @@ pub(crate) fn serve(title: &str, options: &Options, handler: impl Handler, seat:
         (None, None) => LevelFilter::Warn,
     };
     crate::logger::install(log);
-    let server = bind(&places(options, variable)?)?;
-    let mut refused = None;
-    let server = server.settings(|settings| apply(settings, options, &mut refused));
-    if let Some(error) = refused {
-        return Err(error);
+    let mut server = bind(&places(options, variable)?)?;
+    for (name, value) in &options.settings {
+        server = server.set(name, value)?;
     }
     let server = match options.engine {
         Some(engine) => server.engine(engine),
         None => server,
     };
     // Before anyone can know that the server is there, so that no signal finds the default action.
-    let signals = Signals::new([SIGTERM, SIGINT]);
-    let signals = signals.map_err(|error| Usage(format!("signals cannot be waited for: {error}")))?;
+    let signals = Signals::install()?;
     let running = server.start(handler)?;
-    // Seated first: whoever reads the lines may ask for the page at once.
-    announce(title, seat.look().insert(running));
-    if let Some(report) = wait(signals, &seat) {
-        say(report);
-    }
+    // Set first: whoever reads the lines may ask for the page at once.
+    let _ = window.set(running.view());
+    announce(title, &running);
+    say(running.wait(signals)?);
     Ok(())
 }
 
@@ -68,15 +55,6 @@ fn bind(places: &[Place]) -> Result<Server, Usage> {
         })?);
     }
     server.ok_or_else(|| Usage("there is no address to listen at".into()))
-}
-
-fn apply(mut settings: Settings, options: &Options, refused: &mut Option<Usage>) -> Settings {
-    for (name, value) in &options.settings {
-        if let Err(error) = settings.set(name, value) {
-            *refused = Some(error.into());
-        }
-    }
-    settings
 }
 
 /// Lines that people read, and that programs find by their first words.
@@ -107,20 +85,4 @@ fn shown(address: &Address) -> String {
         (_, Some(url)) => url,
         (unix, None) => unix.to_string(),
     }
-}
-
-/// Waits for a signal, then for the requests in flight; a second signal ends that at once.
-///
-/// [`Running::wait`] does the same, but takes the server away from the page that looks at it.
-fn wait(mut signals: Signals, seat: &Seat) -> Option<Report> {
-    signals.forever().next();
-    let running = seat.look().take()?;
-    log::info!("stopping: requests in flight may finish; a second signal cuts them");
-    std::thread::spawn(move || {
-        signals.forever().next();
-        say("stopped at once: a second signal came");
-        std::process::exit(0);
-    });
-    let deadline = running.settings().drain_timeout;
-    Some(running.shutdown(deadline))
 }

@@ -74,7 +74,7 @@ impl Server {
     /// ```
     /// # use weftwork::prelude::*; use std::time::Duration;
     /// let server = Server::bind("127.0.0.1:0")?.settings(|s| s.idle_timeout(Duration::from_secs(20)));
-    /// # weftwork::Result::Ok(())
+    /// # weftwork::Result::<()>::Ok(())
     /// ```
     #[must_use]
     pub fn settings(self, change: impl FnOnce(Settings) -> Settings) -> Server {
@@ -197,7 +197,12 @@ impl Running {
 
     /// A way to look at the server from elsewhere, while it is waited for.
     pub fn view(&self) -> View {
-        View { cx: self.cx.clone(), room: self.room.clone() }
+        View {
+            cx: self.cx.clone(),
+            room: self.room.clone(),
+            engine: self.engine,
+            addresses: self.addresses.clone().into(),
+        }
     }
 
     /// The last resort: ends everything at once. No request is finished; a handler that does not return
@@ -242,9 +247,21 @@ impl Running {
 pub struct View {
     cx: Arc<Context>,
     room: Arc<dyn Room>,
+    engine: Engine,
+    addresses: Arc<[Address]>,
 }
 
 impl View {
+    /// The engine that was chosen.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// All addresses, with their real ports.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
     /// What was counted so far.
     pub fn counts(&self) -> Counts {
         self.cx.counters.read()

@@ -78,7 +78,7 @@ impl std::error::Error for Abandoned {}
 /// let running = Server::bind("127.0.0.1:8080")?.start(|_: &mut Request| "hello")?;
 /// println!("listening at {:?}", running.local_addr());
 /// let report = running.wait(signals)?;
-/// # weftwork::Result::Ok(())
+/// # weftwork::Result::<()>::Ok(())
 /// ```
 #[derive(Debug)]
 pub struct Signals {

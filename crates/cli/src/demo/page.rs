@@ -2,22 +2,22 @@
 
 use std::fmt::{self, Display, Write};
 
-use weftwork::{Response, Running};
+use weftwork::{Response, View};
 
 use super::ROUTES;
-use crate::serving::Seat;
+use crate::serving::Window;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The page, from the server as it is now. Before the seat is taken and while it stops there is less to show.
-pub(super) fn page(seat: &Seat) -> Response {
+/// The page, from the server as it is now. Before the start there is less to show.
+pub(super) fn page(window: &Window) -> Response {
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String does not fail.
-    let _ = write_page(&mut html, seat.look().as_ref());
+    let _ = write_page(&mut html, window.get());
     Response::html(html)
 }
 
-fn write_page(out: &mut String, running: Option<&Running>) -> fmt::Result {
+fn write_page(out: &mut String, running: Option<&View>) -> fmt::Result {
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -37,7 +37,7 @@ fn write_page(out: &mut String, running: Option<&Running>) -> fmt::Result {
     Ok(())
 }
 
-fn write_now(out: &mut String, running: &Running) -> fmt::Result {
+fn write_now(out: &mut String, running: &View) -> fmt::Result {
     let engine = running.engine();
     let counts = running.counts();
     let facts: [(&str, &dyn Display); 14] = [
@@ -85,7 +85,7 @@ fn write_routes(out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_limits(out: &mut String, running: &Running) -> fmt::Result {
+fn write_limits(out: &mut String, running: &View) -> fmt::Result {
     out.push_str(
         "<section><h2>Limits</h2>\n<p>Each is a flag (<code>--head-bytes-max 64KiB</code>), a variable \
          (<code>WEFT_HEAD_BYTES_MAX</code>), and a method of <code>Settings</code>.\n<table>\n",
