@@ -56,5 +56,6 @@ fn a_second_signal_ends_at_once() {
     weft.wait_for("stopping");
     weft.signal("-TERM");
     let (code, out, _) = weft.end();
-    assert_eq!((code, out.as_str()), (Some(0), "stopped at once: a second signal came\n"));
+    assert_eq!(code, Some(0));
+    assert!(out.contains("0 connections drained, 1 cut"), "{out}");
 }
