@@ -15,7 +15,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::stream::is_would_block;
-use crate::transport::{Buffers, DateCache};
+use crate::transport::{Buffers, DateCache, Tick};
 
 /// Bodies up to this are copied behind their head: cheaper than a second slice for the kernel to walk.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -79,10 +79,11 @@ impl Live<'_> {
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
     fn answer(&mut self, mut response: Response) {
-        response.close |= self.cx.stage() != Stage::Running || self.wait.now() >= self.conn.expires;
+        let now = self.wait.now();
+        response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match std::mem::replace(&mut response.payload, Payload::Empty) {
             Payload::Stream(write) => self.stream(response, write),
-            payload => self.whole(&response, payload),
+            payload => self.whole(&response, payload, now),
         };
         let after = answered.unwrap_or_else(|error| {
             log::info!("a response ended early, and its connection with it: {error}");
@@ -92,7 +93,7 @@ impl Live<'_> {
     }
 
     /// A response whose length is known: all of it is handed over at once.
-    fn whole(&mut self, response: &Response, payload: Payload) -> io::Result<After> {
+    fn whole(&mut self, response: &Response, payload: Payload, now: Tick) -> io::Result<After> {
         if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max.0) {
             self.conn.http.close_after();
         }
@@ -101,7 +102,7 @@ impl Live<'_> {
             Payload::File { count, .. } => *count,
             Payload::Empty | Payload::Stream(_) => 0,
         };
-        if let Err(misuse) = self.write_head(response, BodyLength::Exact(length)) {
+        if let Err(misuse) = self.write_head(response, BodyLength::Exact(length), now) {
             return self.fail(&misuse);
         }
         if length > 0 && self.conn.http.sends_body() {
@@ -138,21 +139,21 @@ impl Live<'_> {
     fn fail(&mut self, why: &dyn std::fmt::Display) -> io::Result<After> {
         log::error!("a response could not be made, 500 is sent instead: {why}");
         let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR).with_close();
-        self.write_head(&response, BodyLength::Exact(0)).map_err(io::Error::other)?;
+        self.write_head(&response, BodyLength::Exact(0), self.wait.now()).map_err(io::Error::other)?;
         self.finish()
     }
 
     /// Writes the head of a streamed response, if that is still to be done.
     fn start(&mut self) -> io::Result<()> {
         let Some(response) = self.pending.take() else { return Ok(()) };
-        let written = self.write_head(&response, BodyLength::Unknown).map_err(io::Error::other);
+        let written = self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
         if written.is_err() {
             self.pending = Some(response);
         }
         written
     }
 
-    fn write_head(&mut self, response: &Response, length: BodyLength) -> Result<(), Misuse> {
+    fn write_head(&mut self, response: &Response, length: BodyLength, now: Tick) -> Result<(), Misuse> {
         let head = ResponseHead {
             status: response.status,
             content_type: response.content_type.as_ref(),
@@ -160,7 +161,7 @@ impl Live<'_> {
             length,
             close: response.close,
         };
-        let date = self.dates.at(self.wait.now());
+        let date = self.dates.at(now);
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         let before = output.len();

@@ -32,7 +32,12 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Tick {
-        Tick(self.start.elapsed().as_millis() as u64)
+        self.at(Instant::now())
+    }
+
+    /// The tick of a moment that was looked up already.
+    pub(crate) fn at(&self, moment: Instant) -> Tick {
+        Tick(moment.saturating_duration_since(self.start).as_millis() as u64)
     }
 }
 

@@ -35,13 +35,23 @@ impl Shared {
 
     fn stay_with(self: &Arc<Shared>, conn: &mut Conn, hand: &mut Hand) -> Fate {
         let mut blocked = true;
+        // The clock is read after each wait and each call, and not in between.
+        let mut at = Instant::now();
         loop {
-            let now = self.cx.clock.now();
+            let now = self.cx.clock.at(at);
             if self.cx.stage() == Stage::Closing {
                 return Fate::Over;
             }
             match conn.step(now, &self.cx) {
-                Step::Call => blocked = self.call_away(conn, hand),
+                Step::Call => {
+                    let begun = at;
+                    let blocking = self.call_away(conn, hand);
+                    at = Instant::now();
+                    blocked = at - begun >= QUICK;
+                    if let Blocking::Learn { route } = blocking {
+                        self.habits.saw(route, at - begun);
+                    }
+                }
                 Step::Close => return Fate::Over,
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
@@ -49,12 +59,16 @@ impl Shared {
                     Err(_) => return Fate::Over,
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
-                Step::Read => match conn.fill_for(STICKY, now, &mut hand.pool) {
-                    Ok(0) => conn.end_of_input(),
-                    Ok(_) => {}
-                    Err(error) if is_would_block(&error) => return Fate::Home,
-                    Err(_) => return Fate::Over,
-                },
+                Step::Read => {
+                    let read = conn.fill_for(STICKY, now, &mut hand.pool);
+                    at = Instant::now();
+                    match read {
+                        Ok(0) => conn.end_of_input(),
+                        Ok(_) => {}
+                        Err(error) if is_would_block(&error) => return Fate::Home,
+                        Err(_) => return Fate::Over,
+                    }
+                }
             }
         }
     }
@@ -67,16 +81,11 @@ impl Shared {
             && !self.standby.is_crowded()
     }
 
-    /// Calls the handler, timed. True when the call blocked.
-    fn call_away(&self, conn: &mut Conn, hand: &mut Hand) -> bool {
+    /// Calls the handler, and says what was known of it before.
+    fn call_away(&self, conn: &mut Conn, hand: &mut Hand) -> Blocking {
         let blocking = self.handler.blocking(&conn.asked());
-        let begun = Instant::now();
         let wait = OnThisThread { cx: &self.cx };
         conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates: &mut hand.dates });
-        let took = begun.elapsed();
-        if let Blocking::Learn { route } = blocking {
-            self.habits.saw(route, took);
-        }
-        took >= QUICK
+        blocking
     }
 }
