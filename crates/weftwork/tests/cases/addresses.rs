@@ -1,0 +1,102 @@
+//! Can a server listen at every kind of address, and say why not?
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use weftwork::{Address, Server};
+
+use super::ROOM;
+use crate::support::{Client, Site, noise};
+
+/// A path for a socket of this test alone.
+struct Path(PathBuf);
+
+impl Path {
+    fn new(name: &str) -> Path {
+        let file =
+            format!("weftwork-{}-{}-{name}.sock", std::process::id(), module_path!().replace("::", "-"));
+        Path(std::env::temp_dir().join(file))
+    }
+
+    fn address(&self) -> String {
+        format!("unix:{}", self.0.display())
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_unix_socket_serves_and_is_removed() {
+    let path = Path::new("serves");
+    let site = Site::start(ROOM.bind(&path.address()));
+    assert_eq!(site.running.local_addr(), None);
+    let mut client = site.client();
+    client.get("/bytes/300000").is(200, noise(300_000));
+    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody");
+    client.answer().is(200, "body");
+    client.ends();
+    drop(site);
+    assert!(!path.0.exists(), "the socket is removed at the end");
+}
+
+/// A server that was killed leaves its file behind; one that lives keeps its address.
+#[test]
+fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
+    let path = Path::new("stale");
+    drop(UnixListener::bind(&path.0).unwrap());
+    assert!(path.0.exists());
+    let site = Site::start(ROOM.bind(&path.address()));
+    let error = Server::bind(path.address()).unwrap_err().to_string();
+    assert!(error.contains("another program listens there"), "{error}");
+    site.client().get("/").is(200, "hello");
+}
+
+#[test]
+fn ipv6() {
+    if let Err(why) = TcpListener::bind("[::1]:0") {
+        println!("not checked: this machine has no ::1: {why}");
+        return;
+    }
+    let site = Site::start(ROOM.bind("[::1]:0"));
+    assert!(site.running.local_addr().unwrap().is_ipv6());
+    site.client().get("/").is(200, "hello");
+}
+
+#[test]
+fn several_listeners_lead_to_one_server() {
+    let path = Path::new("several");
+    let server = ROOM.bind("127.0.0.1:0").and_bind("127.0.0.1:0").unwrap();
+    let site = Site::start(server.and_bind(path.address()).unwrap());
+    let addresses = site.running.addresses().to_vec();
+    assert_eq!(addresses.len(), 3);
+    let mut clients: Vec<Client> = addresses.iter().map(Client::connect_to).collect();
+    for client in &mut clients {
+        client.get("/").is(200, "hello");
+    }
+    assert_eq!(site.running.counts().accepted, 3);
+}
+
+#[test]
+fn port_0_is_a_free_port() {
+    let server = ROOM.bind("127.0.0.1:0");
+    let Address::Tcp(bound) = server.addresses()[0].clone() else { panic!("a TCP address") };
+    assert_ne!(bound.port(), 0);
+    let site = Site::start(server);
+    assert_eq!(site.running.local_addr(), Some(bound));
+}
+
+#[test]
+fn an_occupied_port_is_an_error_with_a_cure() {
+    let site = ROOM.start();
+    let address = site.running.local_addr().unwrap();
+    let server = Server::bind(address).map(|server| server.engine(ROOM.engine));
+    let error =
+        server.and_then(|server| server.start(|_: &mut weftwork::Request| "never")).unwrap_err().to_string();
+    assert!(error.contains(&address.to_string()), "{error}");
+    assert!(error.contains("stop it or choose another port"), "{error}");
+}

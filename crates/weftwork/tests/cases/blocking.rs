@@ -1,0 +1,112 @@
+//! Are quick requests answered while handlers block?
+
+use std::time::{Duration, Instant};
+
+use super::ROOM;
+use crate::support::{Client, Promise};
+
+/// Far below what the handlers take, far above what a busy machine needs.
+const QUICK: Duration = Duration::from_millis(100);
+
+#[track_caller]
+fn ask_quickly(clients: &mut [Client]) {
+    for client in clients {
+        let begun = Instant::now();
+        client.get("/").is(200, "hello");
+        let took = begun.elapsed();
+        assert!(took < QUICK, "a quick request took {took:?}");
+    }
+}
+
+/// The handlers do not end before all quick requests have been answered.
+#[test]
+fn quick_requests_do_not_wait() {
+    if !ROOM.promises(Promise::QuickBesideBlocked) {
+        return;
+    }
+    let site = ROOM.start();
+    let mut quick: Vec<Client> = (0..8).map(|_| site.client()).collect();
+    ask_quickly(&mut quick);
+    let mut blocked: Vec<Client> = (0..8).map(|_| site.client()).collect();
+    for client in &mut blocked {
+        client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    site.inside.gate.wait_for(8);
+    for _ in 0..20 {
+        ask_quickly(&mut quick);
+        ask_quickly(&mut [site.client()]);
+    }
+    site.inside.gate.open();
+    for client in &mut blocked {
+        client.answer().is(200, "passed");
+        client.get("/").is(200, "hello");
+    }
+}
+
+/// Handlers that block again and again: the route is known by now, and its connections have threads.
+#[test]
+fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
+    if !ROOM.promises(Promise::QuickBesideBlocked) {
+        return;
+    }
+    let site = ROOM.start();
+    let slow: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = site.client();
+            std::thread::spawn(move || (0..3).for_each(|_| client.get("/sleep/200").is(200, "slept")))
+        })
+        .collect();
+    let mut quick: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    while !slow.iter().all(|client| client.is_finished()) {
+        ask_quickly(&mut quick);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for client in slow {
+        client.join().unwrap();
+    }
+}
+
+/// A slow body and a slow reader hold up their own handlers only.
+#[test]
+fn quick_requests_do_not_wait_for_slow_clients() {
+    if !ROOM.promises(Promise::QuickBesideBlocked) {
+        return;
+    }
+    let site = ROOM.start();
+    let mut senders: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    let mut readers: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    for client in &mut senders {
+        client.send("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+        client.send(vec![b'x'; 100_000]);
+    }
+    for client in &mut readers {
+        client.send("GET /stream/20000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.wait_for_bytes();
+    }
+    let mut quick: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    for _ in 0..20 {
+        ask_quickly(&mut quick);
+    }
+    for client in &mut senders {
+        client.send(vec![b'x'; 100_000]);
+        client.answer().is(200, "200000");
+    }
+    for client in &mut readers {
+        assert_eq!(client.answer().body.len(), 20_000_000);
+    }
+}
+
+/// Whatever the engine: many blocking requests at once are all answered.
+#[test]
+fn blocking_requests_are_all_answered() {
+    let site = ROOM.start();
+    let mut clients: Vec<Client> = (0..20).map(|_| site.client()).collect();
+    for _ in 0..3 {
+        for client in &mut clients {
+            client.send("GET /sleep/5 HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        for client in &mut clients {
+            client.answer().is(200, "slept");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Do bodies arrive whole, whatever their framing and size, in both directions?
+
+use super::ROOM;
+use crate::support::{chunks, noise};
+
+const MIB: usize = 1 << 20;
+
+fn post(path: &str, framing: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n")
+}
+
+fn with_length(path: &str, body: &[u8]) -> Vec<u8> {
+    [post(path, &format!("Content-Length: {}", body.len())).as_bytes(), body].concat()
+}
+
+fn chunked(path: &str, body: &[u8], size: usize) -> Vec<u8> {
+    [post(path, "Transfer-Encoding: chunked").as_bytes(), &chunks(body, size), b"0\r\n\r\n"].concat()
+}
+
+#[test]
+fn every_size_around_the_buffers_comes_back() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    for size in [0, 1, 8191, 8192, 8193, 65_535, 65_536, 65_537, 200_000] {
+        let body = noise(size);
+        client.send(with_length("/echo", &body));
+        client.answer().is(200, &body);
+        client.send(chunked("/echo", &body, 1000));
+        client.answer().is(200, &body);
+    }
+}
+
+#[test]
+fn chunks_of_every_size_are_joined() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    let body = noise(20_000);
+    for size in [1, 2, 15, 16, 17, 4096, 20_000] {
+        client.send(chunked("/echo", &body, size));
+        client.answer().is(200, &body);
+    }
+}
+
+#[test]
+fn extensions_are_passed_over_and_trailers_are_kept_apart() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    let head = post("/trailers", "Transfer-Encoding: chunked\r\nTrailer: X-Sum");
+    let good = "4;name=value;q=\"a b\"\r\nwith\r\n0;last\r\nX-Sum: 7\r\nX-Two: b\r\n\r\n";
+    client.send(format!("{head}{good}"));
+    client.answer().is(200, "with|x-sum=7|x-two=b");
+    client.send_by(1, format!("{head}{good}"));
+    client.answer().is(200, "with|x-sum=7|x-two=b");
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn a_large_body_comes_byte_by_byte() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    let body = noise(3000);
+    client.send_by(1, with_length("/echo", &body));
+    client.answer().is(200, &body);
+    client.send_by(1, chunked("/echo", &body, 7));
+    client.answer().is(200, &body);
+}
+
+#[test]
+fn ten_mebibytes_go_up_and_down() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    let body = noise(10 * MIB);
+    client.send(with_length("/echo-any", &body));
+    client.answer().is(200, &body);
+    let sent = client.send_aside(chunked("/echo-any", &body, 50_000));
+    client.answer().is(200, &body);
+    sent.join().unwrap().unwrap();
+    client.get("/").is(200, "hello");
+}
+
+/// Both sides send at once: the handler writes what it has read before the rest has come.
+#[test]
+fn a_streamed_echo_reads_and_writes_in_turns() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    let body = noise(10 * MIB);
+    for request in [with_length("/echo-stream", &body), chunked("/echo-stream", &body, 3000)] {
+        let sent = client.send_aside(request);
+        client.answer().is(200, &body);
+        sent.join().unwrap().unwrap();
+    }
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn a_streamed_answer_is_chunked_or_of_declared_length() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    for size in [0, 1, 16_384, 100_000, 3 * MIB] {
+        let streamed = client.get(&format!("/stream/{size}"));
+        assert_eq!(streamed.field("transfer-encoding"), Some("chunked"));
+        streamed.is(200, noise(size));
+        let declared = client.get(&format!("/declared/{size}"));
+        assert_eq!(declared.field("content-length"), Some(size.to_string().as_str()));
+        declared.is(200, noise(size));
+    }
+    client.get("/bytes/10000000").is(200, noise(10_000_000));
+}
+
+/// HTTP/1.0 knows no chunks: the end of the connection is the end of the body, whatever the client asked.
+#[test]
+fn a_streamed_answer_to_http_10_ends_with_the_connection() {
+    let site = ROOM.start();
+    for fields in ["", "Connection: keep-alive\r\n"] {
+        let mut client = site.client();
+        client.send(format!("GET /stream/100000 HTTP/1.0\r\n{fields}\r\n"));
+        let answer = client.answer();
+        assert_eq!(answer.field("transfer-encoding"), None);
+        assert_eq!(answer.field("connection"), None);
+        answer.is(200, noise(100_000));
+        client.ends();
+    }
+}
+
+/// Only so does the client learn that the body is not whole (RFC 9112 section 8).
+#[test]
+fn a_stream_that_breaks_its_promise_ends_the_connection() {
+    let site = ROOM.start();
+    for path in ["/too-short/5000", "/too-long/5000"] {
+        let mut client = site.client();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let text = client.rest();
+        let body = text.windows(4).position(|part| part == b"\r\n\r\n").expect("a head") + 4;
+        assert!(text.len() - body <= 5000, "no byte more than declared: {}", text.len() - body);
+    }
+    site.is_well();
+}

@@ -1,0 +1,86 @@
+//! What happens past the most connections, threads and waiting requests?
+
+use super::ROOM;
+use crate::support::{Client, Promise, eventually};
+
+/// Past the cap clients wait in the kernel's queue, and are served when others have left.
+#[test]
+fn connections() {
+    let site = ROOM.start_with(|s| s.connections_max(4));
+    let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    for client in &mut served {
+        client.get("/").is(200, "hello");
+    }
+    let mut waiting: Vec<Client> = (0..8).map(|_| site.client()).collect();
+    for client in &mut waiting {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    }
+    for client in &mut served {
+        client.get("/").is(200, "hello");
+    }
+    assert_eq!(site.calls(), 8, "nobody past the cap was served");
+    assert!(site.running.counts().connections <= 4);
+    drop(served);
+    for mut client in waiting {
+        client.answer().is(200, "hello");
+        client.ends();
+    }
+    site.is_well();
+}
+
+#[test]
+fn threads_and_the_queue() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    const HANDLERS: usize = 3;
+    const QUEUE: usize = 2;
+    let site =
+        ROOM.start_with(|s| s.threads_max(ROOM.engine.loops() + HANDLERS).queue_max(QUEUE).standby_kept(1));
+    let mut quick = site.client();
+    // The last free thread runs only what has been seen to be quick.
+    for _ in 0..50 {
+        quick.get("/").is(200, "hello");
+    }
+    let ask = |count: usize| -> Vec<Client> {
+        let mut clients: Vec<Client> = (0..count).map(|_| site.client()).collect();
+        clients.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+        clients
+    };
+    let mut running = ask(HANDLERS);
+    site.inside.gate.wait_for(HANDLERS);
+    let mut queued = ask(QUEUE);
+    eventually("requests queue", || site.running.counts().queued == QUEUE as u64);
+    for mut client in ask(4) {
+        let answer = client.answer();
+        assert!(answer.status == 503 && answer.closes(), "{answer:?}");
+        assert_eq!(answer.field("retry-after"), Some("1"));
+        assert!(answer.text().contains("threads_max") && answer.text().contains("queue_max"), "{answer:?}");
+        client.ends();
+    }
+    assert_eq!(site.running.counts().shed, 4);
+    for _ in 0..20 {
+        quick.get("/").is(200, "hello");
+    }
+    assert!(site.running.threads() <= site.running.settings().threads_max);
+    site.inside.gate.open();
+    for client in running.iter_mut().chain(&mut queued) {
+        client.answer().is(200, "passed");
+    }
+}
+
+/// One for each handler that blocks, and one for each loop.
+#[test]
+fn threads_are_counted() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    let site = ROOM.start();
+    let mut clients: Vec<Client> = (0..20).map(|_| site.client()).collect();
+    clients.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(20);
+    let wanted = 20 + ROOM.engine.loops();
+    eventually("every loop has a thread besides", || site.running.threads() >= wanted);
+    site.inside.gate.open();
+    clients.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+}

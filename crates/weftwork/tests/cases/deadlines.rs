@@ -1,0 +1,146 @@
+//! Does every deadline end what it bounds, not before its time and not much after?
+
+use std::time::{Duration, Instant};
+
+use super::ROOM;
+use crate::support::{PATIENCE, Site, eventually};
+
+/// What the lowered deadlines are set to. Timers may be some 130 ms late, a busy machine makes them later.
+const SHORT: Duration = Duration::from_millis(250);
+
+/// The clock of the server starts a moment after ours, never before, but counts whole milliseconds.
+#[track_caller]
+fn was_in_time(begun: Instant) {
+    let took = begun.elapsed();
+    assert!(took + Duration::from_millis(2) >= SHORT, "too early: {took:?}");
+    assert!(took < PATIENCE / 2, "too late: {took:?}");
+}
+
+#[track_caller]
+fn is_408(site: &Site, sent: &[u8], knob: &str) {
+    let begun = Instant::now();
+    let mut client = site.client();
+    client.send(sent);
+    let answer = client.answer();
+    was_in_time(begun);
+    assert!(answer.status == 408 && answer.closes(), "{answer:?}");
+    assert!(answer.text().contains(knob), "{answer:?}");
+    client.ends();
+    eventually("it is counted", || site.running.counts().timeouts == 1);
+    assert_eq!(site.calls(), 0);
+    site.is_well();
+}
+
+#[test]
+fn half_a_head_gets_408() {
+    is_408(&ROOM.start_with(|s| s.head_timeout(SHORT)), b"GET / HTTP/1.1\r\nHo", "head_timeout");
+}
+
+#[test]
+fn half_a_body_gets_408() {
+    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    is_408(&site, b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1234", "body_idle_timeout");
+    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    is_408(
+        &site,
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n1234",
+        "body_idle_timeout",
+    );
+}
+
+/// The handler waits for it, and gets the error; its answer is 408.
+#[test]
+fn half_a_large_body_gets_408_from_the_handler() {
+    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    let begun = Instant::now();
+    let mut client = site.client();
+    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    client.send(vec![b'x'; 100_000]);
+    let answer = client.answer();
+    was_in_time(begun);
+    assert!(answer.status == 408 && answer.closes(), "{answer:?}");
+    assert!(answer.text().contains("body_idle_timeout"), "{answer:?}");
+    client.ends();
+    site.is_well();
+}
+
+/// A byte now and then does not move the deadline of a head.
+#[test]
+fn a_dribbled_head_gets_408_all_the_same() {
+    let site = ROOM.start_with(|s| s.head_timeout(SHORT));
+    let begun = Instant::now();
+    let mut client = site.client();
+    client.send("GET / HTTP/1.1\r\nX: ");
+    while site.running.counts().timeouts == 0 {
+        assert!(begun.elapsed() < PATIENCE / 2, "dribbled on for {:?}", begun.elapsed());
+        let _ = client.try_send("x");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    was_in_time(begun);
+    assert_eq!(client.answer().status, 408);
+}
+
+#[test]
+fn a_silent_connection_ends_without_an_answer() {
+    let site = ROOM.start_with(|s| s.head_timeout(SHORT));
+    let begun = Instant::now();
+    site.client().ends();
+    was_in_time(begun);
+    eventually("it is counted", || site.running.counts().timeouts == 1);
+}
+
+#[test]
+fn an_idle_connection_ends_without_an_answer() {
+    let site = ROOM.start_with(|s| s.idle_timeout(SHORT));
+    let mut client = site.client();
+    let begun = Instant::now();
+    client.get("/").is(200, "hello");
+    client.ends();
+    was_in_time(begun);
+    site.is_well();
+}
+
+/// Each request starts the wait for the next one anew.
+#[test]
+fn a_connection_in_use_is_not_idle() {
+    let site = ROOM.start_with(|s| s.idle_timeout(SHORT).head_timeout(SHORT));
+    let mut client = site.client();
+    let begun = Instant::now();
+    while begun.elapsed() < SHORT * 3 {
+        client.get("/").is(200, "hello");
+        std::thread::sleep(SHORT / 25);
+    }
+}
+
+/// The peer's clock stops while our code runs: a handler may take longer than any deadline of the client.
+#[test]
+fn the_time_of_the_handler_is_not_the_clients() {
+    let site = ROOM.start_with(|s| {
+        let s = s.head_timeout(SHORT).body_idle_timeout(SHORT);
+        s.idle_timeout(SHORT).write_timeout(SHORT)
+    });
+    let mut client = site.client();
+    for _ in 0..2 {
+        client.get("/sleep/400").is(200, "slept");
+        client.get("/bytes/10000000").is(200, crate::support::noise(10_000_000));
+    }
+}
+
+#[track_caller]
+fn ends_unread(path: &str) {
+    let site = ROOM.start_with(|s| s.write_timeout(SHORT));
+    let begun = Instant::now();
+    let mut client = site.client();
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client.wait_for_bytes();
+    eventually("the connection ends", || site.running.counts().connections == 0);
+    was_in_time(begun);
+    assert!(client.rest().len() < 50_000_000);
+    site.is_well();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_left() {
+    ends_unread("/bytes/50000000");
+    ends_unread("/stream/50000000");
+}

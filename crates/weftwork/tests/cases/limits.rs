@@ -1,0 +1,128 @@
+//! Is each limit exactly where it is said to be, and named by the answer past it?
+
+use weftwork::{ByteCount, Settings};
+
+use super::ROOM;
+
+/// `fits` is answered 200 and goes on, `passes` is refused with `status` and ends, and the answer has `name`.
+#[track_caller]
+fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status: u16, name: &str) {
+    let site = ROOM.start_with(change);
+    let mut client = site.client();
+    client.send(fits);
+    let answer = client.answer();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    client.get("/").is(200, "hello");
+    client.send(passes);
+    let answer = client.answer();
+    assert!(answer.status == status && answer.closes(), "{answer:?}");
+    assert!(answer.text().contains(name), "{answer:?}");
+    client.ends();
+    assert_eq!(site.calls(), if status == 413 && name == "body_bytes_max" { 3 } else { 2 });
+}
+
+fn get(target_bytes: usize) -> String {
+    format!("GET {:/<target_bytes$} HTTP/1.1\r\nHost: a\r\n\r\n", "/?")
+}
+
+#[test]
+fn request_line() {
+    let fixed = "GET  HTTP/1.1".len();
+    check(|s| s, get(8192 - fixed), get(8193 - fixed), 414, "request_line_bytes_max");
+    let lowered = |s: Settings| s.request_line_bytes_max(ByteCount(100));
+    check(lowered, get(100 - fixed), get(101 - fixed), 414, "request_line_bytes_max");
+}
+
+#[test]
+fn head() {
+    let of = |bytes: usize| {
+        let start = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+        format!("{start}{}\r\n\r\n", "x".repeat(bytes - start.len() - 4))
+    };
+    check(|s| s, of(32 << 10), of((32 << 10) + 1), 431, "head_bytes_max");
+    check(|s| s.head_bytes_max(ByteCount(300)), of(300), of(301), 431, "head_bytes_max");
+}
+
+#[test]
+fn fields() {
+    let of = |count: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(count - 1));
+    check(|s| s, of(100), of(101), 431, "fields_max");
+    check(|s| s.fields_max(3), of(3), of(4), 431, "fields_max");
+}
+
+#[test]
+fn declared_body() {
+    let of = |bytes: usize| {
+        format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes))
+    };
+    check(|s| s, of(2 << 20), of((2 << 20) + 1), 413, "body_bytes_max");
+    let lowered = |s: Settings| s.body_bytes_max(ByteCount(1000)).unread_bytes_max(ByteCount(0));
+    check(lowered, of(1000), of(1001), 413, "body_bytes_max");
+}
+
+fn chunked(body: &str) -> String {
+    format!("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n")
+}
+
+/// Nothing says how large it will be: it is refused when it has become too large. What is left is small
+/// enough to be dropped, so the connection goes on.
+#[test]
+fn chunked_body() {
+    let site = ROOM.start_with(|s| s.body_bytes_max(ByteCount(1000)));
+    let mut client = site.client();
+    let of = |chunk: usize, count: usize| {
+        chunked(&format!("{chunk:x}\r\n{}\r\n", "x".repeat(chunk)).repeat(count))
+    };
+    client.send(of(100, 10));
+    client.answer().is(200, "x".repeat(1000));
+    for passes in [of(1001, 1), of(91, 11), of(1, 1001)] {
+        client.send(passes);
+        let answer = client.answer();
+        assert!(answer.status == 413 && answer.text().contains("body_bytes_max"), "{answer:?}");
+        assert!(!answer.closes(), "{answer:?}");
+    }
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn chunk_extensions() {
+    let of = |bytes: usize| chunked(&format!("1;{}\r\nx\r\n", "e".repeat(bytes - 1)));
+    check(|s| s, of(4096), of(4097), 413, "chunk_extension_bytes_max");
+    let in_many = |count: usize| chunked(&"1;a\r\nx\r\n".repeat(count));
+    check(
+        |s| s.chunk_extension_bytes_max(ByteCount(20)),
+        in_many(10),
+        in_many(11),
+        413,
+        "chunk_extension_bytes_max",
+    );
+}
+
+#[test]
+fn trailers() {
+    let of = |count: usize| {
+        let body = chunked("1\r\nx\r\n");
+        format!("{}{}\r\n", &body[..body.len() - 2], "X: y\r\n".repeat(count))
+    };
+    check(|s| s, of(100), of(101), 431, "fields_max");
+    let long = |bytes: usize| {
+        let body = chunked("1\r\nx\r\n");
+        format!("{}X: {}\r\n\r\n", &body[..body.len() - 2], "y".repeat(bytes - "X: \r\n\r\n".len()))
+    };
+    check(|s| s.head_bytes_max(ByteCount(300)), long(300), long(301), 431, "head_bytes_max");
+}
+
+/// A body larger than what is read ahead arrives all the same, whatever that limit is.
+#[test]
+fn read_ahead_bounds_nothing_but_memory() {
+    for ahead in [0, 1, 100_000_000] {
+        let site = ROOM.start_with(|s| s.body_ahead_bytes_max(ByteCount(ahead)));
+        let mut client = site.client();
+        client.send(format!(
+            "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{}",
+            "x".repeat(300_000)
+        ));
+        client.answer().is(200, "x".repeat(300_000));
+        client.get("/").is(200, "hello");
+    }
+}

@@ -1,0 +1,116 @@
+//! Are requests that come together answered together, in order, however the bytes are cut?
+
+use super::ROOM;
+use crate::support::{Client, noise};
+
+const COUNT: usize = 200;
+
+fn requests(path: impl Fn(usize) -> String) -> String {
+    (0..COUNT).map(|i| format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", path(i))).collect()
+}
+
+#[track_caller]
+fn expect(client: &mut Client, lengths: impl Fn(usize) -> usize) {
+    for i in 0..COUNT {
+        let answer = client.answer();
+        assert!(answer.status == 200 && answer.body == noise(lengths(i)), "answer {i}: {answer:?}");
+    }
+}
+
+/// More than one turn of a loop takes.
+#[test]
+fn answers_come_in_order() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(requests(|i| format!("/bytes/{i}")));
+    expect(&mut client, |i| i);
+    client.get("/").is(200, "hello");
+    assert_eq!(site.calls(), COUNT + 1);
+}
+
+/// The client reads nothing before it has sent all: neither side may wait for the other for ever.
+#[test]
+fn answers_larger_than_all_buffers_come_in_order() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(requests(|i| format!("/bytes/{}", i * 300)));
+    expect(&mut client, |i| i * 300);
+}
+
+#[test]
+fn a_blocking_handler_keeps_its_place() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(
+        "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\nGET /sleep/30 HTTP/1.1\r\nHost: a\r\n\r\n\
+         GET /bytes/2 HTTP/1.1\r\nHost: a\r\n\r\nGET /sleep/30 HTTP/1.1\r\nHost: a\r\n\r\n\
+         GET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    client.answer().is(200, noise(1));
+    client.answer().is(200, "slept");
+    client.answer().is(200, noise(2));
+    client.answer().is(200, "slept");
+    client.answer().is(200, noise(3));
+}
+
+#[test]
+fn a_streamed_answer_keeps_its_place() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(
+        "GET /stream/70000 HTTP/1.1\r\nHost: a\r\n\r\nPOST /echo-stream HTTP/1.1\r\nHost: a\r\n\
+         Content-Length: 4\r\n\r\nbodyGET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    client.answer().is(200, noise(70_000));
+    client.answer().is(200, "body");
+    client.answer().is(200, noise(3));
+}
+
+/// Cut in two at every byte: three requests, two of them with bodies.
+#[test]
+fn no_cut_changes_an_answer() {
+    let stream = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst\
+                  POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                  3;x=y\r\nsec\r\n3\r\nond\r\n0\r\nExtra: 1\r\n\r\nGET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let site = ROOM.start();
+    for cut in 1..stream.len() {
+        let mut client = site.client();
+        client.send(&stream[..cut]);
+        client.send(&stream[cut..]);
+        client.answer().is(200, "first");
+        client.answer().is(200, "second");
+        client.answer().is(200, noise(3));
+    }
+}
+
+#[test]
+fn byte_by_byte_is_the_same() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    let request = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst";
+    client.send_by(1, format!("{request}GET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client.answer().is(200, "first");
+    client.answer().is(200, noise(3));
+}
+
+/// RFC 9112 section 9.6: what comes behind a request that closes is not run.
+#[test]
+fn nothing_behind_close_is_run() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send("GET /close HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.answer().is(200, "last");
+    client.ends();
+    assert_eq!(site.calls(), 1);
+}
+
+/// A client that ends its side behind its requests gets all answers.
+#[test]
+fn the_end_of_the_client_does_not_cut_answers() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(requests(|i| format!("/bytes/{i}")));
+    client.half_close();
+    expect(&mut client, |i| i);
+    client.ends();
+}

@@ -1,0 +1,251 @@
+//! Does a server end in good order, whatever its connections are in the middle of?
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weftwork::{Engine, Report, Running, Server};
+
+use super::ROOM;
+use crate::support::{Client, PATIENCE, Promise, Site, eventually, noise};
+
+/// So many idle connections that every loop has one: when the first ends, the server is draining.
+const WITNESSES: usize = 8;
+
+/// A site that is about to be stopped.
+struct Stop {
+    site: Site,
+    witnesses: Vec<Client>,
+}
+
+struct Stopping {
+    thread: JoinHandle<Report>,
+    inside: std::sync::Arc<crate::support::Inside>,
+}
+
+impl Stop {
+    fn prepare(site: Site) -> Stop {
+        let mut witnesses: Vec<Client> = (0..WITNESSES).map(|_| site.client()).collect();
+        witnesses.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+        Stop { site, witnesses }
+    }
+
+    /// Returns once the server is draining.
+    fn begin(self, deadline: Duration) -> Stopping {
+        let Stop { site: Site { running, inside }, mut witnesses } = self;
+        let thread = std::thread::spawn(move || running.shutdown(deadline));
+        let begun = Instant::now();
+        while !witnesses.iter_mut().any(Client::has_ended) {
+            assert!(begun.elapsed() < PATIENCE, "no idle connection ends");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Stopping { thread, inside }
+    }
+}
+
+impl Stopping {
+    /// All that was open has ended by itself: the witnesses and `others`.
+    #[track_caller]
+    fn is_clean(self, others: usize) {
+        let report = self.thread.join().unwrap();
+        assert_eq!((report.drained, report.cut, report.stuck), (WITNESSES + others, 0, 0), "{report}");
+        assert!(report.took < PATIENCE, "{report}");
+    }
+}
+
+/// A request in its middle when the server stops: `first` is known to have been read, `rest` comes later.
+#[track_caller]
+fn finishes(first: &str, rest: &str, body: &str) {
+    let stop = Stop::prepare(ROOM.start());
+    let mut client = stop.site.client();
+    // Read together with the request before it, which is answered.
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{first}"));
+    client.answer().is(200, "hello");
+    let stopping = stop.begin(PATIENCE);
+    client.send(rest);
+    let answer = client.answer();
+    answer.is(200, body);
+    assert!(answer.closes(), "{answer:?}");
+    client.ends();
+    stopping.is_clean(1);
+}
+
+#[test]
+fn idle_and_unused_connections_end_at_once() {
+    let stop = Stop::prepare(ROOM.start());
+    let unused: Vec<Client> = (0..4).map(|_| stop.site.client()).collect();
+    eventually("all are accepted", || {
+        stop.site.running.counts().accepted == (WITNESSES + unused.len()) as u64
+    });
+    let begun = Instant::now();
+    let stopping = stop.begin(PATIENCE);
+    unused.into_iter().for_each(Client::ends);
+    stopping.is_clean(4);
+    assert!(begun.elapsed() < PATIENCE / 2, "took {:?}", begun.elapsed());
+}
+
+#[test]
+fn half_a_head() {
+    finishes("GET / HT", "TP/1.1\r\nHost: a\r\n\r\n", "hello");
+}
+
+#[test]
+fn half_a_body() {
+    finishes("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf", "half", "halfhalf");
+}
+
+#[test]
+fn in_the_handler() {
+    let stop = Stop::prepare(ROOM.start());
+    let mut client = stop.site.client();
+    client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    stop.site.inside.gate.wait_for(1);
+    let stopping = stop.begin(PATIENCE);
+    stopping.inside.gate.open();
+    let answer = client.answer();
+    answer.is(200, "passed");
+    assert!(answer.closes(), "{answer:?}");
+    client.ends();
+    stopping.is_clean(1);
+}
+
+#[test]
+fn pipelined_behind_the_handler() {
+    let stop = Stop::prepare(ROOM.start());
+    let mut client = stop.site.client();
+    client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    stop.site.inside.gate.wait_for(1);
+    let stopping = stop.begin(PATIENCE);
+    stopping.inside.gate.open();
+    let answer = client.answer();
+    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    client.ends();
+    stopping.is_clean(1);
+}
+
+#[test]
+fn a_slow_reader_gets_the_whole_answer() {
+    let stop = Stop::prepare(ROOM.start());
+    let mut client = stop.site.client();
+    client.send("GET /bytes/20000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.wait_for_bytes();
+    let stopping = stop.begin(PATIENCE);
+    client.answer().is(200, noise(20_000_000));
+    client.ends();
+    stopping.is_clean(1);
+}
+
+#[test]
+fn a_stream_gets_to_its_end() {
+    let stop = Stop::prepare(ROOM.start());
+    let mut client = stop.site.client();
+    client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.wait_for_bytes();
+    stop.site.inside.gate.wait_for(1);
+    let stopping = stop.begin(PATIENCE);
+    stopping.inside.gate.open();
+    client.answer().is(200, "before after");
+    client.ends();
+    stopping.is_clean(1);
+}
+
+/// Past the deadline connections are cut, and handlers are left to themselves.
+#[test]
+fn what_takes_too_long_is_cut() {
+    let stop = Stop::prepare(ROOM.start());
+    let mut waiting = stop.site.client();
+    waiting.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    stop.site.inside.gate.wait_for(1);
+    let stopping = stop.begin(Duration::from_millis(100));
+    let report = stopping.thread.join().unwrap();
+    assert!(report.cut >= 1 && report.stuck == 1, "{report}");
+    assert!(report.took >= Duration::from_millis(100) && report.took < PATIENCE / 2, "{report}");
+    stopping.inside.gate.open();
+    waiting.rest();
+}
+
+#[test]
+fn a_slow_reader_past_the_deadline_is_cut() {
+    for path in ["/bytes/50000000", "/stream/50000000"] {
+        let stop = Stop::prepare(ROOM.start());
+        let mut client = stop.site.client();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.wait_for_bytes();
+        let report = stop.begin(Duration::from_millis(100)).thread.join().unwrap();
+        assert!(report.cut >= 1 && report.stuck == 0, "{report}");
+        assert!(client.rest().len() < 50_000_000);
+    }
+}
+
+#[test]
+fn every_thread_is_in_a_handler() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    const HANDLERS: usize = 3;
+    let threads_max = ROOM.engine.loops() + HANDLERS;
+    let site = ROOM.start_with(|s| s.threads_max(threads_max).standby_kept(1));
+    let stop = Stop::prepare(site);
+    let mut clients: Vec<Client> = (0..HANDLERS).map(|_| stop.site.client()).collect();
+    clients.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    stop.site.inside.gate.wait_for(HANDLERS);
+    eventually("every loop has a thread besides", || stop.site.running.threads() == threads_max);
+    let stopping = stop.begin(Duration::from_millis(100));
+    let report = stopping.thread.join().unwrap();
+    assert!(report.stuck == HANDLERS && report.cut >= HANDLERS, "{report}");
+    stopping.inside.gate.open();
+}
+
+fn start_at(address: &str) -> Running {
+    let server = Server::bind(address).expect("the port is free").engine(ROOM.engine);
+    server.start(|_: &mut weftwork::Request| "again").expect("it starts again")
+}
+
+/// The server closed first, so its sockets are in TIME_WAIT; that must not keep the next one from the port.
+#[test]
+fn the_port_is_free_at_once() {
+    let mut address = "127.0.0.1:0".to_owned();
+    for _ in 0..5 {
+        let running = start_at(&address);
+        address = running.local_addr().unwrap().to_string();
+        let mut idle = Client::connect(&running);
+        idle.get("/").is(200, "again");
+        let mut closed = Client::connect(&running);
+        closed.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        closed.answer().is(200, "again");
+        closed.ends();
+        let report = running.shutdown(PATIENCE);
+        assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+        idle.ends();
+    }
+}
+
+#[test]
+fn the_port_is_free_though_a_handler_is_stuck() {
+    if !ROOM.promises(Promise::PortFreeBesideStuck) {
+        return;
+    }
+    let site = ROOM.start();
+    let address = site.running.local_addr().unwrap().to_string();
+    let mut client = site.client();
+    client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.inside.gate.wait_for(1);
+    if matches!(ROOM.engine, Engine::Adaptive { .. }) {
+        eventually("the loop leaves the handler", || site.running.counts().taken_lazily > 0);
+    }
+    let Site { running, inside } = site;
+    assert_eq!(running.shutdown(Duration::ZERO).stuck, 1);
+    let again = start_at(&address);
+    Client::connect(&again).get("/").is(200, "again");
+    inside.gate.open();
+}
+
+#[test]
+fn a_dropped_server_is_stopped() {
+    let site = ROOM.start();
+    let address = site.running.local_addr().unwrap();
+    let mut client = site.client();
+    client.get("/").is(200, "hello");
+    drop(site);
+    client.rest();
+    assert!(std::net::TcpStream::connect(address).is_err());
+}

@@ -1,0 +1,27 @@
+//! Are connections spread over the loops?
+
+use super::ROOM;
+use crate::support::{Client, Promise};
+
+const CONNECTIONS: usize = 64;
+const MOST: usize = 40;
+
+/// A loop that changes threads (a busy machine makes quick handlers look stuck) blurs the count: one clear
+/// look of five is enough, as uneven loops would never give one.
+#[test]
+fn neither_of_two_loops_has_most_connections() {
+    if ROOM.engine.loops() != 2 || !ROOM.promises(Promise::EvenLoops) {
+        return;
+    }
+    let looks = std::iter::repeat_with(|| {
+        let site = ROOM.start();
+        let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| site.client()).collect();
+        clients.iter_mut().for_each(|client| client.get("/thread").is(200, "noted"));
+        site.calls_by_thread()
+    });
+    let looks: Vec<Vec<usize>> = looks.take(5).collect();
+    for look in &looks {
+        assert_eq!(look.iter().sum::<usize>(), CONNECTIONS);
+    }
+    assert!(looks.iter().any(|look| look.iter().all(|calls| *calls <= MOST)), "{looks:?}");
+}

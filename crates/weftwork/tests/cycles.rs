@@ -1,0 +1,47 @@
+//! Does a server that is started and stopped many times leave anything behind? Alone in its process, so that
+//! every descriptor and every thread there is can be counted.
+#![cfg(target_os = "linux")]
+
+// Each test binary uses its part of it.
+#[allow(dead_code, unused_imports)]
+mod support;
+
+use support::{Client, PATIENCE, eventually};
+use weftwork::{Engine, Request, Server};
+
+const CYCLES: usize = 1000;
+const ENGINES: [Engine; 3] = [
+    Engine::Adaptive { loops: Some(1) },
+    Engine::Adaptive { loops: Some(2) },
+    Engine::Reactor { loops: Some(2) },
+];
+
+fn entries(folder: &str) -> usize {
+    std::fs::read_dir(folder).expect("Linux has /proc").count()
+}
+
+fn cycle(engine: Engine, number: usize) {
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
+    let running = server.start(|_: &mut Request| "hello").unwrap();
+    // Some stop with a connection, some without, some before they have begun.
+    let mut client = (number % 3 != 0).then(|| Client::connect(&running));
+    if number % 3 == 2 {
+        client.as_mut().unwrap().get("/").is(200, "hello");
+    }
+    match number % 2 {
+        0 => drop(running),
+        _ => assert_eq!(running.shutdown(PATIENCE).stuck, 0),
+    }
+}
+
+#[test]
+fn a_thousand_cycles_leak_nothing() {
+    for engine in ENGINES {
+        (0..6).for_each(|number| cycle(engine, number));
+        let before = (entries("/proc/self/fd"), entries("/proc/self/task"));
+        (0..CYCLES).for_each(|number| cycle(engine, number));
+        eventually(&format!("{engine} leaves as many descriptors and threads as before: {before:?}"), || {
+            (entries("/proc/self/fd"), entries("/proc/self/task")) == before
+        });
+    }
+}

@@ -1,0 +1,51 @@
+//! Does a server survive that descriptors are used up? In a process of its own, whose limit is low.
+#![cfg(target_os = "linux")]
+
+// Each test binary uses its part of it.
+#[allow(dead_code, unused_imports)]
+mod support;
+
+use std::fs::File;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use support::{Room, eventually};
+use weftwork::Engine;
+
+const CHILD: &str = "WEFTWORK_TEST_ENGINE";
+const DESCRIPTORS: u64 = 128;
+
+#[test]
+fn accept_goes_on_when_descriptors_are_free_again() {
+    if let Ok(engine) = std::env::var(CHILD) {
+        return use_up(engine.parse().unwrap());
+    }
+    for engine in ["adaptive:1", "adaptive:2", "reactor:2"] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "accept_goes_on_when_descriptors_are_free_again", "--nocapture"]);
+        let output = child.env(CHILD, engine).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{engine}: {text}");
+    }
+}
+
+fn use_up(engine: Engine) {
+    setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) }).unwrap();
+    let site = Room { engine, lacks: &[] }.start_with(|s| s.connections_max(10_000));
+    let mut old = site.client();
+    old.get("/").is(200, "hello");
+
+    let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    assert!(fillers.len() > 10, "only {} were free", fillers.len());
+    // One is free for the client's end, none for the server's.
+    fillers.pop();
+    let mut new = site.client();
+    new.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("accept fails", || site.running.counts().accept_errors > 0);
+    old.get("/").is(200, "hello");
+    assert_eq!(site.calls(), 2);
+
+    drop(fillers);
+    new.answer().is(200, "hello");
+    site.client().get("/").is(200, "hello");
+}

@@ -1,0 +1,48 @@
+//! Does every engine behave the same? One suite over real sockets, run once for each.
+
+// Each test binary uses its part of it.
+#[allow(dead_code, unused_imports)]
+mod support;
+
+use support::{Promise, Room};
+use weftwork::Engine;
+
+/// A name, the engine, and what it does not promise, each with its reason.
+macro_rules! every_engine {
+    ($($name:ident: $engine:expr, lacks $lacks:expr;)+) => { $(
+        #[path = "cases"]
+        // The same files, once for each engine: that is the point.
+        #[allow(clippy::duplicate_mod)]
+        mod $name {
+            use super::*;
+
+            pub(crate) const ROOM: Room = Room { engine: $engine, lacks: $lacks };
+
+            mod addresses;
+            mod blocking;
+            mod bodies;
+            mod caps;
+            mod deadlines;
+            mod expect;
+            mod faults;
+            mod limits;
+            mod panics;
+            mod peers;
+            mod persistence;
+            mod pipelining;
+            mod shutdown;
+            mod spread;
+            mod unread;
+        }
+    )+ };
+}
+
+every_engine! {
+    adaptive: Engine::Adaptive { loops: Some(1) }, lacks &[];
+    adaptive_of_two: Engine::Adaptive { loops: Some(2) }, lacks &[];
+    reactor: Engine::Reactor { loops: Some(2) }, lacks &[
+        (Promise::QuickBesideBlocked, "a handler that blocks stops its loop, and all connections of it"),
+        (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
+        (Promise::PortFreeBesideStuck, "a loop that is stuck in a handler cannot put its listeners down"),
+    ];
+}

@@ -1,0 +1,220 @@
+//! Does the recycling pool keep its promises? Who is at the door, who is parked, who is turned away.
+
+#[allow(dead_code)]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{Client, Room, Site, eventually};
+use weftwork::http::{StatusCode, header};
+use weftwork::{Engine, Request, Response, Running, Server, Settings};
+
+/// The thread-maker and the porter: they serve no connections.
+const STAFF: usize = 2;
+/// Far less than any deadline that could end a connection by itself.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+fn pool(standby: usize, change: impl FnOnce(Settings) -> Settings) -> Site {
+    let room = Room { engine: Engine::Pool { standby: Some(standby) }, lacks: &[] };
+    room.start_with(|settings| change(settings.standby_kept(1)))
+}
+
+fn bind(standby: usize) -> Server {
+    Server::bind("127.0.0.1:0").unwrap().engine(Engine::Pool { standby: Some(standby) })
+}
+
+#[test]
+fn as_many_threads_as_asked_for_stand_at_the_door() {
+    let site = pool(3, |settings| settings);
+    assert_eq!(site.running.threads(), 3 + STAFF);
+    site.is_well();
+    assert_eq!(site.running.threads(), 3 + STAFF);
+}
+
+#[test]
+fn threads_are_used_again() {
+    let site = pool(2, |settings| settings);
+    for _ in 0..50 {
+        let mut client = site.client();
+        client.send("GET /thread HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.answer().is(200, "noted");
+        client.ends();
+    }
+    // One may be made for each moment in which both were busy; without recycling there would be fifty.
+    assert!(site.calls_by_thread().len() <= 4, "{:?}", site.calls_by_thread());
+}
+
+#[test]
+fn when_nobody_is_left_at_the_door_one_more_thread_is_made() {
+    let site = pool(1, |settings| settings);
+    let mut clients: Vec<_> = (0..5).map(|_| site.client()).collect();
+    for (before, client) in clients.iter_mut().enumerate() {
+        client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+        site.inside.gate.wait_for(before + 1);
+        eventually("exactly one stands at the door", || site.running.threads() == before + 2 + STAFF);
+    }
+    site.inside.gate.open();
+    clients.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+}
+
+#[test]
+fn threads_that_are_not_needed_end() {
+    let site = pool(2, |settings| settings);
+    let mut clients: Vec<_> = (0..6).map(|_| site.client()).collect();
+    clients.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(6);
+    site.inside.gate.open();
+    clients.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+    eventually("as many as stand by are left", || site.running.threads() == 2 + STAFF);
+    site.running.view();
+    clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+}
+
+#[test]
+fn at_the_most_threads_connections_wait() {
+    let site = pool(1, |settings| settings.threads_max(2));
+    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
+    blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(2);
+    let mut waiting = site.client();
+    waiting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((site.calls(), site.running.threads()), (2, 2 + STAFF));
+    site.inside.gate.open();
+    waiting.answer().is(200, "hello");
+    blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+}
+
+#[test]
+fn idle_connections_do_not_keep_threads_from_others() {
+    let site = pool(1, |settings| settings.threads_max(2));
+    let mut clients: Vec<_> = (0..20).map(|_| site.client()).collect();
+    for _ in 0..3 {
+        let begun = Instant::now();
+        clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+        // Each waits for the one before to be parked, a tenth of a second at most.
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    assert_eq!(site.running.threads(), 2 + STAFF);
+}
+
+#[test]
+fn slow_clients_do_not_keep_threads_from_others() {
+    let site = pool(1, |settings| settings.threads_max(2));
+    let mut slow: Vec<_> = (0..8).map(|_| site.client()).collect();
+    slow.iter_mut()
+        .for_each(|client| client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"));
+    site.client().get("/").is(200, "hello");
+    slow.iter_mut().for_each(|client| client.send("cde"));
+    slow.iter_mut().for_each(|client| client.answer().is(200, "abcde"));
+}
+
+#[test]
+fn a_parked_connection_keeps_its_deadline() {
+    let site = pool(1, |settings| settings.idle_timeout(Duration::from_millis(400)));
+    let mut client = site.client();
+    client.get("/").is(200, "hello");
+    let begun = Instant::now();
+    client.ends();
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(300) && took < AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn more_than_accepted_max_get_503_and_can_read_it() {
+    let site = pool(1, |settings| settings.accepted_max(2));
+    let mut inside: Vec<_> = (0..2).map(|_| site.client()).collect();
+    inside.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(2);
+    let mut outside = site.client();
+    // Whatever it has sent when it is turned away must not become a reset.
+    outside.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{}", "x".repeat(9)));
+    let answer = outside.answer();
+    assert!(answer.status == 503 && answer.closes(), "{answer:?}");
+    assert!(answer.field("retry-after").is_some() && answer.text().contains("accepted_max"), "{answer:?}");
+    outside.ends();
+    assert_eq!(site.running.counts().shed, 1);
+    site.inside.gate.open();
+    inside.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+    drop(inside);
+    eventually("there is room again", || site.running.counts().connections == 0);
+    site.is_well();
+}
+
+#[track_caller]
+fn does_not_start(server: Server, words: [&str; 2]) {
+    let error = server.start(|_: &mut Request| "never").unwrap_err().to_string();
+    assert!(words.iter().all(|word| error.contains(word)), "{error}");
+}
+
+#[test]
+fn wrong_parameters_are_named() {
+    does_not_start(bind(0), ["standby is 0", "at least 1"]);
+    let few = bind(9).settings(|settings| settings.threads_max(8));
+    does_not_start(few, ["standby is 9", "threads_max (8)"]);
+    let none = bind(1).engine(Engine::Pool { standby: None }).settings(|settings| settings.standby_kept(0));
+    does_not_start(none, ["standby_kept is 0", "at least 1"]);
+    let many = bind(1).settings(|settings| settings.connections_max(5).accepted_max(6));
+    does_not_start(many, ["accepted_max is 6", "connections_max (5)"]);
+    does_not_start(bind(1).settings(|settings| settings.threads_max(1)), ["threads_max is 1", "at least 2"]);
+}
+
+/// Panics where no handler runs any more: within the thread of the pool.
+struct Mine;
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        panic!("a mine in a response");
+    }
+}
+
+fn mined(engine: Engine) -> Running {
+    let handler = |req: &mut Request| {
+        let mine = (req.path() == "/mine").then_some(Mine);
+        Response::stream(move |_| {
+            drop(mine);
+            Ok(())
+        })
+        .with_status(StatusCode::OK)
+    };
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
+    server.settings(|settings| settings.standby_kept(1).threads_max(2)).start(handler).unwrap()
+}
+
+#[track_caller]
+fn dead_threads_are_replaced(engine: Engine) {
+    let running = mined(engine);
+    for _ in 0..6 {
+        let mut client = Client::connect(&running);
+        // Nobody writes the body of an answer to HEAD: what would have written it is dropped.
+        client.send("HEAD /mine HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.rest();
+    }
+    let mut client = Client::connect(&running);
+    client.get("/").is(200, "");
+    drop(client);
+    eventually("the dead are counted out", || running.threads() <= 2 + STAFF);
+    eventually("their connections too", || running.counts().connections == 0);
+    assert_eq!(running.abandon(), Ok(()));
+}
+
+#[test]
+fn dead_threads_of_the_pool_are_replaced() {
+    dead_threads_are_replaced(Engine::Pool { standby: Some(1) });
+}
+
+#[test]
+fn dead_threads_of_the_workers_are_replaced() {
+    dead_threads_are_replaced(Engine::Workers { listeners: Some(1) });
+}
+
+#[test]
+fn retry_after_is_a_number_of_seconds() {
+    let site = pool(1, |settings| settings.accepted_max(1));
+    let mut inside = site.client();
+    inside.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.inside.gate.wait_for(1);
+    let answer = site.client().answer();
+    assert!(answer.field(header::RETRY_AFTER.as_str()).is_some_and(|after| after.parse::<u32>().is_ok()));
+    site.inside.gate.open();
+    inside.answer().is(200, "passed");
+}

@@ -1,0 +1,242 @@
+//! A client that sends any bytes and reads strictly. Each of its waits has an end, and says what it was for.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+use weftwork::{Address, Running};
+
+use super::PATIENCE;
+use super::answer::{Answer, Framing, read_fields};
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+pub(crate) struct Client {
+    socket: Socket,
+    /// Read, and not yet part of an answer.
+    got: Vec<u8>,
+}
+
+impl Client {
+    /// Connects to the first address of a server.
+    pub(crate) fn connect(server: &Running) -> Client {
+        Client::connect_to(&server.addresses()[0])
+    }
+
+    pub(crate) fn connect_to(address: &Address) -> Client {
+        let socket = match address {
+            Address::Tcp(address) => {
+                let stream =
+                    TcpStream::connect_timeout(address, PATIENCE).expect("the server takes connections");
+                stream.set_nodelay(true).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                Socket::Tcp(stream)
+            }
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path).expect("the server takes connections");
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                Socket::Unix(stream)
+            }
+        };
+        Client { socket, got: Vec::new() }
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).expect("the server takes bytes");
+    }
+
+    /// As [`send`](Client::send), where the server may have closed already.
+    pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream.write_all(bytes.as_ref()),
+            Socket::Unix(stream) => stream.write_all(bytes.as_ref()),
+        }
+    }
+
+    /// Sends `bytes` in pieces of `size`, each a segment of its own.
+    pub(crate) fn send_by(&mut self, size: usize, bytes: impl AsRef<[u8]>) {
+        for piece in bytes.as_ref().chunks(size) {
+            self.send(piece);
+        }
+    }
+
+    /// Sends on another thread, while this one reads.
+    pub(crate) fn send_aside(&self, bytes: Vec<u8>) -> JoinHandle<std::io::Result<()>> {
+        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
+        let mut stream = stream.try_clone().unwrap();
+        std::thread::spawn(move || stream.write_all(&bytes))
+    }
+
+    /// Ends this side and goes on reading.
+    pub(crate) fn half_close(&self) {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+        }
+    }
+
+    /// Ends the connection with a reset.
+    pub(crate) fn reset(self) {
+        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
+        rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO)).unwrap();
+    }
+
+    /// Sends a GET without fields but Host, and reads its answer.
+    #[track_caller]
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        self.answer()
+    }
+
+    /// Reads one response to a request that was not HEAD.
+    #[track_caller]
+    pub(crate) fn answer(&mut self) -> Answer {
+        self.answer_to(false)
+    }
+
+    #[track_caller]
+    pub(crate) fn answer_to_head(&mut self) -> Answer {
+        self.answer_to(true)
+    }
+
+    #[track_caller]
+    fn answer_to(&mut self, is_head: bool) -> Answer {
+        let head = self.head();
+        let mut answer = Answer::head(&head);
+        match answer.framing(is_head) {
+            Framing::None => {}
+            Framing::Length(length) => {
+                self.fill_to(length);
+                answer.body = self.got.drain(..length).collect();
+            }
+            Framing::Chunked => self.read_chunks(&mut answer),
+            Framing::Close => {
+                while self.read_more() {}
+                answer.body = std::mem::take(&mut self.got);
+            }
+        }
+        answer
+    }
+
+    #[track_caller]
+    fn head(&mut self) -> String {
+        let bytes = self.through(b"\r\n\r\n");
+        String::from_utf8(bytes).expect("a head of text").trim_end_matches("\r\n").to_owned()
+    }
+
+    #[track_caller]
+    fn read_chunks(&mut self, answer: &mut Answer) {
+        loop {
+            let line = String::from_utf8(self.through(b"\r\n")).expect("a chunk size");
+            let size =
+                usize::from_str_radix(line.trim_end(), 16).unwrap_or_else(|_| panic!("chunk size {line:?}"));
+            if size == 0 {
+                break;
+            }
+            self.fill_to(size + 2);
+            answer.body.extend(self.got.drain(..size));
+            let end: Vec<u8> = self.got.drain(..2).collect();
+            assert_eq!(end, b"\r\n", "a chunk ends in CRLF");
+        }
+        loop {
+            let line = String::from_utf8(self.through(b"\r\n")).expect("a trailer");
+            if line == "\r\n" {
+                return;
+            }
+            answer.trailers.extend(read_fields(&line));
+        }
+    }
+
+    /// Takes all up to and with `end`.
+    #[track_caller]
+    fn through(&mut self, end: &[u8]) -> Vec<u8> {
+        let mut from = 0;
+        loop {
+            if let Some(at) = self.got[from..].windows(end.len()).position(|part| part == end) {
+                return self.got.drain(..from + at + end.len()).collect();
+            }
+            from = self.got.len().saturating_sub(end.len() - 1);
+            assert!(self.read_more(), "the connection ended within a response: {}", self.shown());
+        }
+    }
+
+    #[track_caller]
+    fn fill_to(&mut self, length: usize) {
+        while self.got.len() < length {
+            let (got, shown) = (self.got.len(), self.shown());
+            assert!(self.read_more(), "the connection ended after {got} of {length} bytes: {shown}");
+        }
+    }
+
+    /// Reads once. False: the server has ended its side.
+    #[track_caller]
+    fn read_more(&mut self) -> bool {
+        match self.read() {
+            Ok(0) => false,
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                panic!("nothing came for {PATIENCE:?}, behind {}", self.shown())
+            }
+            Err(error) => panic!("{error}, behind {}", self.shown()),
+        }
+    }
+
+    fn read(&mut self) -> std::io::Result<usize> {
+        let mut bytes = [0; 64 << 10];
+        let count = match &mut self.socket {
+            Socket::Tcp(stream) => stream.read(&mut bytes),
+            Socket::Unix(stream) => stream.read(&mut bytes),
+        }?;
+        self.got.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    /// The server closes, and sends nothing before. A reset is a failure.
+    #[track_caller]
+    pub(crate) fn ends(mut self) {
+        while self.read_more() {}
+        assert!(self.got.is_empty(), "bytes behind the last response: {}", self.shown());
+    }
+
+    /// The server ends the connection, by whatever means. Returns what came before.
+    #[track_caller]
+    pub(crate) fn rest(mut self) -> Vec<u8> {
+        loop {
+            match self.read() {
+                Ok(0) => return self.got,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    panic!("the server has not ended the connection for {PATIENCE:?}")
+                }
+                Err(_) => return self.got,
+            }
+        }
+    }
+
+    /// Reads at least one byte, of whatever.
+    #[track_caller]
+    pub(crate) fn wait_for_bytes(&mut self) {
+        assert!(self.read_more(), "the connection ended");
+    }
+
+    /// Whether the server has ended its side, as far as is known without waiting.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
+        stream.set_nonblocking(true).unwrap();
+        let ended = matches!(stream.peek(&mut [0]), Ok(0));
+        stream.set_nonblocking(false).unwrap();
+        ended
+    }
+
+    fn shown(&self) -> String {
+        let shown = &self.got[..self.got.len().min(300)];
+        format!("{:?}", String::from_utf8_lossy(shown))
+    }
+}

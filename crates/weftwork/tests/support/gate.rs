@@ -1,0 +1,43 @@
+//! Where handlers wait until the test lets them go, and the test until they have come.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use super::PATIENCE;
+
+#[derive(Default)]
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    inside: usize,
+    open: bool,
+}
+
+impl Gate {
+    /// Called by a handler: waits until the gate is open.
+    pub(crate) fn pass(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.inside += 1;
+        self.changed.notify_all();
+        let waited = self.changed.wait_timeout_while(state, PATIENCE * 2, |state| !state.open);
+        waited.unwrap_or_else(PoisonError::into_inner).0.inside -= 1;
+    }
+
+    /// Waits until `count` handlers wait here.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, count: usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.inside < count);
+        let inside = waited.unwrap_or_else(PoisonError::into_inner).0.inside;
+        assert!(inside >= count, "{inside} of {count} handlers have come");
+    }
+
+    /// Lets all go, now and later.
+    pub(crate) fn open(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).open = true;
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,55 @@
+//! What all suites share: a strict client, a site with every kind of handler, and the rooms to run it in.
+
+mod answer;
+mod client;
+mod gate;
+mod room;
+mod site;
+
+use std::time::{Duration, Instant};
+
+pub(crate) use client::Client;
+pub(crate) use room::{Promise, Room};
+pub(crate) use site::{Inside, Site};
+
+/// No wait of a test is longer: what takes more than this hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Returns once `holds` does.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// `count` bytes that repeat, but never at a distance that a buffer could have.
+pub(crate) fn noise(count: usize) -> Vec<u8> {
+    const PERIOD: usize = 8191;
+    let mut seed = 0x2545_f491_u32;
+    let mut bytes = Vec::with_capacity(count + PERIOD);
+    bytes.extend((0..PERIOD).map(|_| {
+        seed ^= seed << 13;
+        seed ^= seed >> 17;
+        seed ^= seed << 5;
+        seed as u8
+    }));
+    while bytes.len() < count {
+        bytes.extend_from_within(..PERIOD);
+    }
+    bytes.truncate(count);
+    bytes
+}
+
+/// `data` as chunks of `size`, without the last one.
+pub(crate) fn chunks(data: &[u8], size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len() * 2);
+    for chunk in data.chunks(size) {
+        out.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        out.extend_from_slice(chunk);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}

@@ -1,0 +1,163 @@
+//! A server with a handler of every kind, and what the test can see of it from inside.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use weftwork::http::{HeaderName, HeaderValue, StatusCode, header};
+use weftwork::{Request, Response, Result, Running, Server};
+
+use super::client::Client;
+use super::eventually;
+use super::gate::Gate;
+
+pub(crate) struct Site {
+    pub(crate) running: Running,
+    pub(crate) inside: Arc<Inside>,
+}
+
+/// What handlers share with the test.
+#[derive(Default)]
+pub(crate) struct Inside {
+    calls: AtomicUsize,
+    pub(crate) gate: Gate,
+    threads: Mutex<HashMap<ThreadId, usize>>,
+}
+
+impl Site {
+    pub(crate) fn start(server: Server) -> Site {
+        let inside = Arc::<Inside>::default();
+        let shared = inside.clone();
+        let running = server.start(move |req: &mut Request| shared.answer(req)).expect("the server starts");
+        Site { running, inside }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.running)
+    }
+
+    /// How often a handler was called.
+    pub(crate) fn calls(&self) -> usize {
+        self.inside.calls.load(Ordering::SeqCst)
+    }
+
+    /// Calls of `/thread`, by the thread that answered.
+    pub(crate) fn calls_by_thread(&self) -> Vec<usize> {
+        self.inside.threads.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+    }
+
+    /// The server still answers, and no connection is left behind.
+    #[track_caller]
+    pub(crate) fn is_well(&self) {
+        self.client().get("/").is(200, "hello");
+        eventually("every connection ends", || self.running.counts().connections == 0);
+    }
+}
+
+impl Inside {
+    fn answer(self: &Arc<Inside>, req: &mut Request) -> Result<Response> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let path = req.path().to_owned();
+        let (route, argument) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
+        let number = argument.parse().unwrap_or(0);
+        Ok(match route {
+            "" => Response::text("hello"),
+            "echo" => Response::bytes(req.body().bytes()?),
+            "echo-any" => Response::bytes(req.body().limit(u64::MAX).bytes()?),
+            "echo-stream" => echo_stream(req),
+            "length" => Response::text(req.body().limit(u64::MAX).bytes()?.len().to_string()),
+            "trailers" => trailers(req)?,
+            "ignore" => Response::text("not read"),
+            "bytes" => Response::bytes(super::noise(number)),
+            "stream" => stream(number),
+            "declared" => declared(number, number),
+            "too-short" => declared(number + 1, number),
+            "too-long" => declared(number, number + 1),
+            "status" => Response::text("text").with_status(StatusCode::from_u16(number as u16)?),
+            "close" => Response::text("last").with_close(),
+            "connection" => Response::text("field").header(header::CONNECTION, argument)?,
+            "date" => Response::text("old").header(header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT")?,
+            "early" => early(req)?,
+            "sleep" => self.sleep(number),
+            "gate" => self.wait(),
+            "gate-close" => self.wait().with_close(),
+            "gate-stream" => self.gate_stream(),
+            "thread" => self.note_thread(),
+            "panic" => panic!("as asked"),
+            "panic-stream" => Response::stream(|out| {
+                out.write_all(b"the beginning")?;
+                panic!("as asked")
+            }),
+            "fail-stream" => Response::stream(|out| {
+                out.write_all(b"the beginning")?;
+                Err(std::io::Error::other("as asked"))
+            }),
+            _ => Response::new(StatusCode::NOT_FOUND),
+        })
+    }
+
+    fn sleep(&self, millis: usize) -> Response {
+        std::thread::sleep(Duration::from_millis(millis as u64));
+        Response::text("slept")
+    }
+
+    fn wait(&self) -> Response {
+        self.gate.pass();
+        Response::text("passed")
+    }
+
+    /// Sends its beginning, then waits.
+    fn gate_stream(self: &Arc<Inside>) -> Response {
+        let inside = self.clone();
+        Response::stream(move |out| {
+            out.write_all(b"before ")?;
+            out.flush()?;
+            inside.gate.pass();
+            out.write_all(b"after")
+        })
+    }
+
+    fn note_thread(&self) -> Response {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        *threads.entry(std::thread::current().id()).or_default() += 1;
+        Response::text("noted")
+    }
+}
+
+/// Reads and writes in turns.
+fn echo_stream(req: &mut Request) -> Response {
+    let _ = req.body().limit(u64::MAX);
+    Response::stream(|out| {
+        let mut part = [0; 4096];
+        loop {
+            let count = out.read_request(&mut part)?;
+            if count == 0 {
+                return Ok(());
+            }
+            out.write_all(&part[..count])?;
+        }
+    })
+}
+
+fn trailers(req: &mut Request) -> Result<Response> {
+    let body = req.body().text()?;
+    let trailers = req.trailers().iter().map(|(name, value)| format!("|{name}={}", value.to_str().unwrap()));
+    Ok(Response::text(body + &trailers.collect::<String>()))
+}
+
+fn stream(count: usize) -> Response {
+    Response::stream(move |out| out.write_all(&super::noise(count)))
+}
+
+fn declared(length: usize, count: usize) -> Response {
+    stream(count).with_header(header::CONTENT_LENGTH, HeaderValue::from(length))
+}
+
+fn early(req: &mut Request) -> Result<Response> {
+    let link = (HeaderName::from_static("link"), HeaderValue::from_static("</a.css>; rel=preload"));
+    req.interim(StatusCode::EARLY_HINTS, &[link])?;
+    Ok(Response::text("final"))
+}

@@ -1,0 +1,86 @@
+//! Do the workers keep theirs apart? Listeners that share a port among themselves, and with nobody else.
+
+#[allow(dead_code)]
+mod support;
+
+use support::{Client, Room, Site, eventually};
+use weftwork::{Engine, Server};
+
+fn workers(listeners: usize) -> Room {
+    Room { engine: Engine::Workers { listeners: Some(listeners) }, lacks: &[] }
+}
+
+#[test]
+fn each_listener_is_served() {
+    let site = workers(4).start();
+    // The kernel spreads them by address and port: none of so many may end at a listener that nobody serves.
+    let mut clients: Vec<_> = (0..64).map(|_| site.client()).collect();
+    clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    drop(clients);
+    site.is_well();
+}
+
+#[test]
+fn an_occupied_port_is_an_error_also_for_workers() {
+    for room in [workers(1), workers(3)] {
+        let site = room.start();
+        let address = site.running.local_addr().unwrap().to_string();
+        for other in [Engine::Workers { listeners: Some(3) }, Engine::default()] {
+            // The address is refused before the engine is asked: nothing is shared by accident.
+            let error = Server::bind(&address).map(|server| server.engine(other)).unwrap_err();
+            assert!(error.to_string().contains("another program listens there"), "{error}");
+        }
+        site.is_well();
+    }
+}
+
+#[test]
+fn workers_do_not_join_a_port_of_another_engine() {
+    let site = Room { engine: Engine::default(), lacks: &[] }.start();
+    let address = site.running.local_addr().unwrap().to_string();
+    assert!(Server::bind(&address).is_err());
+    site.is_well();
+}
+
+#[test]
+fn unix_sockets_are_shared() {
+    let path = std::env::temp_dir().join(format!("weft-workers-{}.sock", std::process::id()));
+    let site = Site::start(workers(3).bind(&format!("unix:{}", path.display())));
+    let mut clients: Vec<_> = (0..12).map(|_| site.client()).collect();
+    clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    drop(clients);
+    drop(site);
+    assert!(!path.exists(), "the socket is removed by the one that made it");
+}
+
+#[test]
+fn at_the_most_threads_connections_wait() {
+    let site = workers(2).start_with(|settings| settings.standby_kept(1).threads_max(2).queue_max(1));
+    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
+    blocked.iter_mut().for_each(|client| {
+        client.send("GET /gate HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    });
+    site.inside.gate.wait_for(2);
+    // One waits in the queue, the others in the kernel's.
+    let mut waiting: Vec<_> = (0..4).map(|_| site.client()).collect();
+    waiting.iter_mut().for_each(|client| {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    });
+    eventually("one is queued", || site.running.counts().queued >= 1);
+    assert_eq!((site.calls(), site.running.threads()), (2, 2 + 2));
+    site.inside.gate.open();
+    blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+    waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
+}
+
+#[test]
+fn threads_are_used_again() {
+    let site = workers(1).start_with(|settings| settings.standby_kept(2));
+    for _ in 0..50 {
+        let mut client: Client = site.client();
+        client.send("GET /thread HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.answer().is(200, "noted");
+        client.ends();
+    }
+    assert!(site.calls_by_thread().len() <= 4, "{:?}", site.calls_by_thread());
+}
