@@ -172,7 +172,7 @@ impl Running {
         self.cx.counters.read()
     }
 
-    /// Threads there are now.
+    /// Threads there are now that serve requests; `threads_max` bounds them. A few others keep house.
     pub fn threads(&self) -> usize {
         self.room.threads()
     }
@@ -267,7 +267,7 @@ impl View {
         self.cx.counters.read()
     }
 
-    /// Threads there are now.
+    /// Threads there are now that serve requests; `threads_max` bounds them. A few others keep house.
     pub fn threads(&self) -> usize {
         self.room.threads()
     }

@@ -45,4 +45,16 @@ every_engine! {
         (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
         (Promise::PortFreeBesideStuck, "a loop that is stuck in a handler cannot put its listeners down"),
     ];
+    workers: Engine::Workers { listeners: Some(2) }, lacks &[
+        (Promise::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
+    ];
+    pool: Engine::Pool { standby: Some(2) }, lacks &[
+        (Promise::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),
+    ];
+    workers: Engine::Workers { listeners: Some(2) }, lacks &[
+        (Promise::QueueForThreads, "what waits for a thread is a connection, not a request"),
+    ];
+    pool: Engine::Pool { standby: Some(2) }, lacks &[
+        (Promise::QueueForThreads, "what waits for a thread is a connection, not a request"),
+    ];
 }

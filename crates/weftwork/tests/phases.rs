@@ -204,8 +204,11 @@ fn abandon_works_for_event_loops_too() {
 
 #[test]
 fn ports_are_free_after_each_way_to_stop() {
-    let stops: [fn(Running); 3] =
-        [|running| drop(running.shutdown(PATIENCE)), |running| assert_eq!(running.abandon(), Ok(())), drop];
+    let stops: [fn(Running); 3] = [
+        |running| assert_eq!(running.shutdown(PATIENCE).cut, 0),
+        |running| assert_eq!(running.abandon(), Ok(())),
+        drop,
+    ];
     for engine in ENGINES {
         let mut site = start(engine);
         let address = site.running.local_addr().unwrap().to_string();

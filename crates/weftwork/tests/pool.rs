@@ -9,8 +9,6 @@ use support::{Client, Room, Site, eventually};
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
-/// The thread-maker and the porter: they serve no connections.
-const STAFF: usize = 2;
 /// Far less than any deadline that could end a connection by itself.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
@@ -26,9 +24,9 @@ fn bind(standby: usize) -> Server {
 #[test]
 fn as_many_threads_as_asked_for_stand_at_the_door() {
     let site = pool(3, |settings| settings);
-    assert_eq!(site.running.threads(), 3 + STAFF);
+    assert_eq!(site.running.threads(), 3);
     site.is_well();
-    assert_eq!(site.running.threads(), 3 + STAFF);
+    assert_eq!(site.running.threads(), 3);
 }
 
 #[test]
@@ -51,7 +49,7 @@ fn when_nobody_is_left_at_the_door_one_more_thread_is_made() {
     for (before, client) in clients.iter_mut().enumerate() {
         client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
         site.inside.gate.wait_for(before + 1);
-        eventually("exactly one stands at the door", || site.running.threads() == before + 2 + STAFF);
+        eventually("exactly one stands at the door", || site.running.threads() == before + 2);
     }
     site.inside.gate.open();
     clients.iter_mut().for_each(|client| client.answer().is(200, "passed"));
@@ -65,8 +63,7 @@ fn threads_that_are_not_needed_end() {
     site.inside.gate.wait_for(6);
     site.inside.gate.open();
     clients.iter_mut().for_each(|client| client.answer().is(200, "passed"));
-    eventually("as many as stand by are left", || site.running.threads() == 2 + STAFF);
-    site.running.view();
+    eventually("as many as stand by are left", || site.running.threads() == 2);
     clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
 }
 
@@ -78,7 +75,7 @@ fn at_the_most_threads_connections_wait() {
     site.inside.gate.wait_for(2);
     let mut waiting = site.client();
     waiting.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!((site.calls(), site.running.threads()), (2, 2 + STAFF));
+    assert_eq!((site.calls(), site.running.threads()), (2, 2));
     site.inside.gate.open();
     waiting.answer().is(200, "hello");
     blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
@@ -94,7 +91,7 @@ fn idle_connections_do_not_keep_threads_from_others() {
         // Each waits for the one before to be parked, a tenth of a second at most.
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
-    assert_eq!(site.running.threads(), 2 + STAFF);
+    assert_eq!(site.running.threads(), 2);
 }
 
 #[test]
@@ -169,7 +166,7 @@ impl Drop for Mine {
 
 fn mined(engine: Engine) -> Running {
     let handler = |req: &mut Request| {
-        let mine = (req.path() == "/mine").then_some(Mine);
+        let mine = (req.path() == "/mine").then(|| Mine);
         Response::stream(move |_| {
             drop(mine);
             Ok(())
@@ -192,7 +189,7 @@ fn dead_threads_are_replaced(engine: Engine) {
     let mut client = Client::connect(&running);
     client.get("/").is(200, "");
     drop(client);
-    eventually("the dead are counted out", || running.threads() <= 2 + STAFF);
+    eventually("the dead are counted out", || running.threads() <= 2);
     eventually("their connections too", || running.counts().connections == 0);
     assert_eq!(running.abandon(), Ok(()));
 }

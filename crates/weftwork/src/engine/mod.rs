@@ -23,7 +23,6 @@ mod models;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -191,27 +190,11 @@ pub(crate) trait Room: Send + Sync {
     fn wake(&self);
     /// Waits for every thread to end, for at most `patience`; how many have not.
     fn join(&self, patience: Duration) -> usize;
-    /// How many threads there are now.
+    /// How many threads there are now that serve requests: what `threads_max` bounds.
     fn threads(&self) -> usize;
     /// Its own counters that have to be 0 when every thread has ended, with their names.
     fn wrong(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
-    }
-}
-
-/// Counts a thread for as long as it lives: made before it is started, and moved into it.
-struct Counted(Arc<AtomicUsize>);
-
-impl Counted {
-    fn one(count: &Arc<AtomicUsize>) -> Counted {
-        count.fetch_add(1, Ordering::Relaxed);
-        Counted(count.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

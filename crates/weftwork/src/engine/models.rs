@@ -1,4 +1,4 @@
-//! loom models of the hand-overs between threads: the seat, the inbox, the standby stack.
+//! loom models of the hand-overs between threads: the seat, the inbox, the standby stack, the pool's counters.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
 
@@ -9,6 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::inbox::Inbox;
+use super::pool::roster::{Limits as PoolLimits, Roster};
 use super::seat::Seat;
 use super::standby::{Berth, Given, Limits, Standby};
 
@@ -93,7 +94,8 @@ fn loom_inbox_loses_no_letter() {
             })
             .collect();
         let sleeps = inbox.try_sleep();
-        let woken = bringers.into_iter().map(|bringer| bringer.join().unwrap()).filter(|woken| *woken).count();
+        let woken =
+            bringers.into_iter().map(|bringer| bringer.join().unwrap()).filter(|woken| *woken).count();
         let mut letters = Vec::new();
         inbox.take_all(&mut letters);
         assert_eq!(letters.len(), 2);
@@ -162,5 +164,99 @@ fn loom_standby_close_wakes_everybody() {
         };
         standby.close();
         assert!(worker.join().unwrap());
+    });
+}
+
+/// What is true of the counters whenever nobody is in the middle of something.
+fn check(roster: &Roster, threads_max: usize) {
+    let count = roster.count();
+    assert!(count.at_door <= count.threads && count.threads <= threads_max, "{count:?}");
+    assert!(count.at_door > 0 || count.asked || count.threads == threads_max, "nobody comes: {count:?}");
+}
+
+/// Both threads at the door get a connection at once: exactly one thread is asked for and made.
+#[test]
+fn loom_pool_makes_exactly_one_thread_more() {
+    loom::model(|| {
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 2, threads_max: 4 }));
+        assert_eq!(roster.open(), 2);
+        let accepted = {
+            let roster = roster.clone();
+            thread::spawn(move || roster.leave_door())
+        };
+        let maker = {
+            let roster = roster.clone();
+            thread::spawn(move || roster.wait_until_asked())
+        };
+        roster.leave_door();
+        accepted.join().unwrap();
+        assert!(maker.join().unwrap());
+        let count = roster.count();
+        assert_eq!((count.threads, count.at_door, count.asked), (3, 1, false));
+    });
+}
+
+/// A thread leaves the door while another comes back to it, or dies: somebody is at the door afterwards, or on
+/// the way there.
+#[test]
+fn loom_pool_never_leaves_the_door_alone() {
+    for dies in [false, true] {
+        loom::model(move || {
+            let roster = Arc::new(Roster::new(PoolLimits { standby: 2, threads_max: 3 }));
+            roster.open();
+            roster.leave_door();
+            let back = {
+                let roster = roster.clone();
+                thread::spawn(move || if dies { roster.lose(false) } else { roster.come_to_door() })
+            };
+            roster.leave_door();
+            back.join().unwrap();
+            check(&roster, 3);
+        });
+    }
+}
+
+/// Two threads find that they are not needed, while a third gets a connection: those that stand by stay.
+#[test]
+fn loom_pool_keeps_its_standby() {
+    loom::model(|| {
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, threads_max: 3 }));
+        roster.open();
+        for _ in 0..2 {
+            roster.leave_door();
+            assert!(roster.wait_until_asked());
+            roster.come_to_door();
+        }
+        let surplus: Vec<_> = (0..2)
+            .map(|_| {
+                let roster = roster.clone();
+                thread::spawn(move || roster.retire())
+            })
+            .collect();
+        roster.leave_door();
+        let retired = surplus.into_iter().filter_map(|thread| thread.join().unwrap().then_some(())).count();
+        check(&roster, 3);
+        assert_eq!(roster.count().threads, 3 - retired);
+    });
+}
+
+/// The server stops while the maker goes to sleep, and while a thread is asked for.
+#[test]
+fn loom_pool_close_wakes_the_maker() {
+    loom::model(|| {
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, threads_max: 2 }));
+        roster.open();
+        let maker = {
+            let roster = roster.clone();
+            thread::spawn(move || while roster.wait_until_asked() {})
+        };
+        let accepted = {
+            let roster = roster.clone();
+            thread::spawn(move || roster.leave_door())
+        };
+        roster.close();
+        maker.join().unwrap();
+        accepted.join().unwrap();
+        assert!(!roster.count().asked);
     });
 }

@@ -53,7 +53,9 @@ impl Solo<'_> {
     pub(super) fn serve(&mut self, conn: &mut Conn) -> Fate {
         loop {
             let now = self.cx.clock.now();
-            if self.cx.stage() == Stage::Closing {
+            // Asked once: what follows must not wait for a stage that has begun meanwhile.
+            let stage = self.cx.stage();
+            if stage == Stage::Closing {
                 return Fate::Over;
             }
             let fate = match conn.step(now, self.cx) {
@@ -62,8 +64,8 @@ impl Solo<'_> {
                     None
                 }
                 Step::Close => Some(Fate::Over),
-                Step::Read => self.read(conn, now),
-                Step::Write => self.write(conn, now),
+                Step::Read => self.read(conn, now, stage),
+                Step::Write => self.write(conn, now, stage),
             };
             if let Some(fate) = fate {
                 return fate;
@@ -77,9 +79,9 @@ impl Solo<'_> {
     }
 
     /// A new connection often brings its request along: that read need not wait, and sets no timeout.
-    fn read(&mut self, conn: &mut Conn, now: Tick) -> Option<Fate> {
+    fn read(&mut self, conn: &mut Conn, now: Tick, stage: Stage) -> Option<Fate> {
         let pool = &mut self.hand.pool;
-        let drained = self.cx.stage() != Stage::Running && conn.is_idle();
+        let drained = stage != Stage::Running && conn.is_idle();
         let at_once = drained || conn.is_readable();
         let read = if at_once { conn.fill(now, pool) } else { conn.fill_for(READ_PATIENCE, now, pool) };
         match read {
@@ -90,29 +92,29 @@ impl Solo<'_> {
             Err(_) if drained => return Some(Fate::Over),
             // The next read is the one that waits.
             Err(_) if at_once => {}
-            Err(_) => return self.wait(conn, PollFlags::IN),
+            Err(_) => return self.wait(conn, PollFlags::IN, stage),
         }
         None
     }
 
-    fn write(&mut self, conn: &mut Conn, now: Tick) -> Option<Fate> {
+    fn write(&mut self, conn: &mut Conn, now: Tick, stage: Stage) -> Option<Fate> {
         match conn.flush(now) {
             Ok(Flushed::All | Flushed::Enough) => None,
-            Ok(Flushed::Blocked) => self.wait(conn, PollFlags::OUT),
+            Ok(Flushed::Blocked) => self.wait(conn, PollFlags::OUT, stage),
             Err(_) => Some(Fate::Over),
         }
     }
 
     /// Waits for the peer: until it gets on, its deadline, the server's next stage, or the end of our patience.
-    fn wait(&mut self, conn: &mut Conn, event: PollFlags) -> Option<Fate> {
+    fn wait(&mut self, conn: &mut Conn, event: PollFlags, stage: Stage) -> Option<Fate> {
         conn.rest(&mut self.hand.pool);
         let cx = self.cx;
         let now = cx.clock.now();
         let deadline = conn.deadline(cx);
         // A server that drains has nobody to spare the thread for.
-        let patience = if cx.stage() == Stage::Running { (self.patience)() } else { None };
+        let patience = if stage == Stage::Running { (self.patience)() } else { None };
         let until = patience.map_or(deadline, |patience| deadline.min(now.after(patience)));
-        match patience::wait_unless(cx, conn.as_fd(), event, until, cx.next_stage()) {
+        match patience::wait_unless(cx, conn.as_fd(), event, until, cx.moved_on_from(stage)) {
             Ok(()) => conn.note_ready(false),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if error.kind() != io::ErrorKind::TimedOut => return Some(Fate::Over),

@@ -14,17 +14,16 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::Room;
 use super::doors::{Accepted, Doors, accept};
 use super::solo::{Hand, Solo};
 use super::standby::{Berth, Given, Limits, Standby};
-use super::{Counted, Room};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::Tick;
@@ -51,7 +50,6 @@ struct Workers {
     /// The listeners of each worker; none once the server drains.
     doors: Vec<RwLock<Arc<Vec<Listener>>>>,
     standby: Standby<Job>,
-    workers: Arc<AtomicUsize>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -76,7 +74,6 @@ pub(super) fn start(
     let room = Arc::new(Workers {
         doors: doors.into_iter().map(|listeners| RwLock::new(Arc::new(listeners))).collect(),
         standby: Standby::new(limits),
-        workers: Arc::default(),
         threads: Mutex::default(),
         handler,
         cx,
@@ -93,9 +90,8 @@ pub(super) fn start(
 
 impl Workers {
     fn start_worker(self: &Arc<Workers>, index: usize) -> io::Result<()> {
-        let (shared, counted) = (self.clone(), Counted::one(&self.workers));
+        let shared = self.clone();
         let thread = std::thread::Builder::new().name(format!("weft-door-{index}")).spawn(move || {
-            let _counted = counted;
             while catch_unwind(AssertUnwindSafe(|| shared.accept_all(index))).is_err() {
                 log::error!("worker {index} panicked, and goes on; this is a bug of weftwork");
             }
@@ -120,7 +116,7 @@ impl Workers {
     }
 
     fn wait_at(&self, listeners: &[Listener], doors: &mut Doors, now: Tick) {
-        let stop = self.cx.next_stage();
+        let stop = self.cx.moved_on_from(Stage::Running);
         let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         let patience = match doors.retry(now) {
             Some(_) if !self.standby.has_room() => FULL_PAUSE,
@@ -244,6 +240,6 @@ impl Room for Workers {
     }
 
     fn threads(&self) -> usize {
-        self.standby.count().0 + self.workers.load(Ordering::Relaxed)
+        self.standby.count().0
     }
 }

@@ -93,9 +93,9 @@ impl Context {
         self.closing.fd.as_fd()
     }
 
-    /// Readable when the next stage begins: `Draining`, and from then on `Closing`.
-    pub(crate) fn next_stage(&self) -> BorrowedFd<'_> {
-        match self.stage() {
+    /// Readable when the server has moved on from `stage`.
+    pub(crate) fn moved_on_from(&self, stage: Stage) -> BorrowedFd<'_> {
+        match stage {
             Stage::Running => self.draining.fd.as_fd(),
             Stage::Draining | Stage::Closing => self.cut(),
         }

@@ -29,7 +29,9 @@ impl Listener {
         let failed = |error: rustix::io::Errno| explain(address, error.into());
         let fd = bound.map_err(failed)?;
         let address = match address {
-            Address::Tcp(_) => Address::Tcp(net::getsockname(&fd).and_then(SocketAddr::try_from).map_err(failed)?),
+            Address::Tcp(_) => {
+                Address::Tcp(net::getsockname(&fd).and_then(SocketAddr::try_from).map_err(failed)?)
+            }
             Address::Unix(path) => Address::Unix(path.clone()),
         };
         Ok(Listener { fd, address, made_path: true })

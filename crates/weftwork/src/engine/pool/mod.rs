@@ -21,7 +21,7 @@ pub(in crate::engine) mod roster;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -30,10 +30,10 @@ use mio::Poll;
 
 use self::bell::Bell;
 use self::roster::{Limits, Roster};
+use super::Room;
 use super::shared::Hub;
 use super::solo::{Fate, Hand, Solo};
 use super::turn::Loop;
-use super::{Counted, Room};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
@@ -58,8 +58,6 @@ struct Shared {
     /// Parked connections that have a request.
     queue: Mutex<VecDeque<Box<Conn>>>,
     hub: Hub,
-    /// The thread-maker and the porter.
-    staff: Arc<AtomicUsize>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -85,7 +83,6 @@ pub(super) fn start(
         shut_until: AtomicU64::new(0),
         queue: Mutex::default(),
         hub,
-        staff: Arc::default(),
         threads: Mutex::default(),
         handler,
         cx,
@@ -113,11 +110,8 @@ impl Shared {
         name: &str,
         work: impl FnOnce(&Arc<Shared>) + Send + 'static,
     ) -> io::Result<()> {
-        let (shared, counted) = (self.clone(), Counted::one(&self.staff));
-        let thread = Builder::new().name(name.into()).spawn(move || {
-            let _counted = counted;
-            work(&shared);
-        })?;
+        let shared = self.clone();
+        let thread = Builder::new().name(name.into()).spawn(move || work(&shared))?;
         self.keep(thread);
         Ok(())
     }
@@ -239,7 +233,7 @@ impl Room for Recycling {
     }
 
     fn threads(&self) -> usize {
-        self.0.roster.count().threads + self.0.staff.load(Ordering::Relaxed)
+        self.0.roster.count().threads
     }
 
     fn wrong(&self) -> Vec<(&'static str, usize)> {

@@ -10,6 +10,7 @@ use super::Shared;
 use crate::conn::Conn;
 use crate::engine::shared::Letter;
 use crate::engine::turn::{Loop, Next};
+use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 
 impl Shared {
@@ -17,7 +18,7 @@ impl Shared {
     pub(super) fn keep_parked(self: &Arc<Shared>, mut lp: Loop) {
         loop {
             match lp.next(&self.hub, &self.cx) {
-                Next::Stop => return,
+                Next::Stop => break,
                 Next::Call(errand) if self.lock_queue().len() >= self.cx.settings.queue_max => {
                     lp.shed(errand, &self.cx);
                 }
@@ -27,11 +28,21 @@ impl Shared {
                 }
             }
         }
+        self.forget_letters();
     }
 
     /// Brings a connection to the porter.
     pub(super) fn park(&self, conn: Box<Conn>) {
         self.hub.post(0, Letter::Home(conn));
+        if self.cx.stage() == Stage::Closing {
+            self.forget_letters();
+        }
+    }
+
+    /// Drops the connections that came too late for the porter. Both sides do it: the porter after its last
+    /// turn, and whoever brings one after that.
+    fn forget_letters(&self) {
+        self.hub.mailbox(0).inbox.take_all(&mut Vec::new());
     }
 
     /// Turns a connection away: too many are accepted and not finished.
@@ -43,6 +54,10 @@ impl Shared {
     /// A request is whole: the next thread takes it, before it looks at the door.
     fn enqueue(&self, conn: Box<Conn>) {
         self.lock_queue().push_back(conn);
+        if self.cx.stage() == Stage::Closing {
+            // The threads may have looked for the last time.
+            self.lock_queue().clear();
+        }
         if self.roster.is_pressed() {
             Counters::count(&self.cx.counters.queued);
         }
