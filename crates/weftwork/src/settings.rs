@@ -99,8 +99,8 @@ settings! {
     head_bytes_max: Bytes = Bytes(32 * KIB), "longest head (431)";
     /// Most field lines in a head or in trailers: 100, as Apache and gunicorn. More: 431.
     fields_max: u32 = 100, "most field lines in a head (431)";
-    /// Most bytes of chunk extensions in one body: 4 KiB; nobody sends them but attackers. More: 400.
-    chunk_extension_bytes_max: Bytes = Bytes(4 * KIB), "chunk extensions in one body (400)";
+    /// Most bytes of chunk extensions in one body: 4 KiB; nobody sends them but attackers. More: 413.
+    chunk_extension_bytes_max: Bytes = Bytes(4 * KIB), "chunk extensions in one body (413)";
     /// Largest request body that a handler can read, unless it lifts the limit: 2 MiB, as axum. Larger: 413.
     body_bytes_max: Bytes = Bytes(2 * MIB), "largest request body (413)";
     /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
@@ -120,7 +120,7 @@ settings! {
     idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";
     /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients.
     age_max: Duration = Duration::from_secs(3600), "oldest connection";
-    /// After how long a running handler is logged as stuck: 30 s. Handlers have no deadline.
+    /// A handler that takes longer is logged when it ends: 30 s. Handlers have no deadline.
     handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged";
     /// How long `run` waits for requests in flight after SIGTERM or SIGINT: 30 s; a second signal ends the wait.
     drain_timeout: Duration = Duration::from_secs(30), "time to finish requests at shutdown";

@@ -6,12 +6,17 @@ use std::time::{Duration, SystemTime};
 /// Length of an IMF-fixdate, as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7).
 const DATE_BYTES: usize = 29;
 
+/// What stands around it in a head.
+const NAME: &[u8] = b"Date: ";
+const CRLF: &[u8] = b"\r\n";
+const LINE_BYTES: usize = NAME.len() + DATE_BYTES + CRLF.len();
+
 /// 9999-12-31T23:59:59Z: the last second that has a four-digit year.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The value of a `Date` field, ready to copy. Make one a second, not one a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Date([u8; DATE_BYTES]);
+pub struct Date([u8; LINE_BYTES]);
 
 impl Date {
     /// The date of `time`, in whole seconds. A time before 1970 or after 9999, which has no such date,
@@ -19,14 +24,20 @@ impl Date {
     pub fn at(time: SystemTime) -> Date {
         let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND));
-        let mut bytes = [b' '; DATE_BYTES];
-        let written = write!(&mut bytes[..], "{}", httpdate::HttpDate::from(time));
+        let mut line = [b' '; LINE_BYTES];
+        let written = write!(&mut line[..], "Date: {}\r\n", httpdate::HttpDate::from(time));
         debug_assert!(written.is_ok(), "an IMF-fixdate has 29 bytes");
-        Date(bytes)
+        Date(line)
     }
 
     /// The 29 bytes, ASCII.
     pub fn as_bytes(&self) -> &[u8] {
+        &self.0[NAME.len()..][..DATE_BYTES]
+    }
+
+    /// The field line, whole: one copy of a length that the compiler knows.
+    #[inline]
+    pub(crate) fn line(&self) -> &[u8; LINE_BYTES] {
         &self.0
     }
 }
@@ -39,6 +50,7 @@ mod tests {
     fn check(seconds: u64, want: &str) {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(Date::at(time).as_bytes(), want.as_bytes());
+        assert_eq!(Date::at(time).line().as_slice(), format!("Date: {want}\r\n").as_bytes());
     }
 
     #[test]

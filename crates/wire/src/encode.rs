@@ -91,6 +91,9 @@ impl Persistence {
 /// slack.
 const OWN_BYTES: usize = 192;
 
+/// Written in few pieces, most of them of a length that the compiler knows: each is then a handful of
+/// instructions, where a copy of unknown length is a call.
+#[inline]
 pub(crate) fn write_head(
     head: &ResponseHead<'_>,
     plan: &Plan,
@@ -101,45 +104,62 @@ pub(crate) fn write_head(
     out.reserve(OWN_BYTES);
     write_status_line(head.status, out);
     if !plan.date_given {
-        out.extend_from_slice(b"Date: ");
-        out.extend_from_slice(date.as_bytes());
-        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(date.line());
     }
     if let Some(value) = head.content_type
         && !plan.content_type_given
     {
-        write_field(b"Content-Type", value.as_bytes(), out);
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
     }
-    for (name, value) in head.fields {
-        if name != http::header::CONNECTION && name != http::header::CONTENT_LENGTH {
-            write_field(name.as_str().as_bytes(), value.as_bytes(), out);
-        }
+    if !head.fields.is_empty() {
+        write_given(head.fields, out);
     }
     if let Some(length) = plan.content_length {
-        write_field(b"Content-Length", itoa::Buffer::new().format(length).as_bytes(), out);
+        write_content_length(length, out);
     }
     if plan.delimiter == Delimiter::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    write_connection(head.fields, plan.connection_given, persistence, out);
+    if plan.connection_given {
+        write_connection(head.fields, persistence.token(), out);
+    } else if persistence != Persistence::Implied {
+        write_field(b"Connection", persistence.token(), out);
+    }
     out.extend_from_slice(b"\r\n");
+}
+
+/// The fields of a response, but for those that the codec says in its own words.
+fn write_given(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
+    for (name, value) in fields {
+        if name != http::header::CONNECTION && name != http::header::CONTENT_LENGTH {
+            write_field(name.as_str().as_bytes(), value.as_bytes(), out);
+        }
+    }
+}
+
+#[inline]
+fn write_content_length(length: u64, out: &mut Vec<u8>) {
+    // As many digits as 64 bits have, and CRLF: digits and line end are one copy.
+    let mut line = *b"00000000000000000000\r\n";
+    let mut at = line.len() - 2;
+    let mut rest = length;
+    loop {
+        at -= 1;
+        line[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 || at == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(b"Content-Length: ");
+    out.extend_from_slice(&line[at..]);
 }
 
 /// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are
 /// what clients have been seen to trip over.
-fn write_connection(
-    fields: &[(HeaderName, HeaderValue)],
-    is_given: bool,
-    persistence: Persistence,
-    out: &mut Vec<u8>,
-) {
-    let own = persistence.token();
-    if !is_given {
-        if !own.is_empty() {
-            write_field(b"Connection", own, out);
-        }
-        return;
-    }
+fn write_connection(fields: &[(HeaderName, HeaderValue)], own: &'static [u8], out: &mut Vec<u8>) {
     let given = fields
         .iter()
         .filter(|(name, _)| name == http::header::CONNECTION)

@@ -2,7 +2,7 @@
 
 use crate::error::Fault;
 use crate::grammar::{decimal, elements, is_token};
-use crate::head::Version;
+use crate::head::{Known, Version};
 
 /// How the bytes after a request's head are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Facts {
 
 /// All that was seen in the fields that matter here, before any conclusion is drawn.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     content_length: Option<u64>,
     transfer_encoding: Option<Codings>,
     close: bool,
@@ -51,31 +51,6 @@ enum Expects {
     Nothing,
     Continue,
     Unknown,
-}
-
-/// Reads the framing of a request from its field lines, given as names and trimmed values.
-pub(crate) fn read<'a>(
-    version: Version,
-    lines: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<Facts, Fault> {
-    let mut seen = Seen::default();
-    for (name, value) in lines {
-        seen.note(name, value)?;
-    }
-    let framing = message_length(version, &seen)?;
-    let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-    let is_11 = version == Version::Http11;
-    // RFC 9110 §10.1.1: an HTTP/1.0 expectation is ignored, whatever it asks for.
-    if is_11 && seen.expects == Expects::Unknown {
-        return Err(Fault::ExpectationUnknown);
-    }
-    Ok(Facts {
-        framing,
-        // RFC 9112 §9.3, in its order: close wins, 1.1 persists, 1.0 persists if asked to.
-        keep_alive: !seen.close && (is_11 || seen.keep_alive),
-        expect_continue: is_11 && has_body && seen.expects == Expects::Continue,
-        upgrade: is_11 && seen.upgrade_option && seen.upgrade_field,
-    })
 }
 
 /// The message body length of a request: RFC 9112 §6.3.
@@ -103,17 +78,36 @@ fn message_length(version: Version, seen: &Seen) -> Result<Framing, Fault> {
 }
 
 impl Seen {
-    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
-        // By length first: most fields of most requests are passed over by one comparison.
-        match name.len() {
-            6 if name.eq_ignore_ascii_case(b"expect") => self.note_expect(value),
-            7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade_field = true,
-            10 if name.eq_ignore_ascii_case(b"connection") => self.note_connection(value)?,
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.note_content_length(value)?,
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.note_transfer_encoding(value)?,
-            _ => {}
+    /// Notes a field line; `value` is trimmed.
+    #[inline]
+    pub(crate) fn note(&mut self, name: Known, value: &[u8]) -> Result<(), Fault> {
+        match name {
+            Known::Host => Ok(()),
+            Known::Expect => self.note_expect(value),
+            Known::Upgrade => self.note_upgrade(),
+            Known::Connection => self.note_connection(value),
+            Known::ContentLength => self.note_content_length(value),
+            Known::TransferEncoding => self.note_transfer_encoding(value),
         }
-        Ok(())
+    }
+
+    /// What all lines of a request's head, noted before, say together.
+    #[inline]
+    pub(crate) fn conclude(&self, version: Version) -> Result<Facts, Fault> {
+        let framing = message_length(version, self)?;
+        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        let is_11 = version == Version::Http11;
+        // RFC 9110 §10.1.1: an HTTP/1.0 expectation is ignored, whatever it asks for.
+        if is_11 && self.expects == Expects::Unknown {
+            return Err(Fault::ExpectationUnknown);
+        }
+        Ok(Facts {
+            framing,
+            // RFC 9112 §9.3, in its order: close wins, 1.1 persists, 1.0 persists if asked to.
+            keep_alive: !self.close && (is_11 || self.keep_alive),
+            expect_continue: is_11 && has_body && self.expects == Expects::Continue,
+            upgrade: is_11 && self.upgrade_option && self.upgrade_field,
+        })
     }
 
     /// RFC 9110 §8.6 lets a recipient take equal lengths for one. We do not: refuse, do not guess.
@@ -159,12 +153,18 @@ impl Seen {
         Ok(())
     }
 
-    fn note_expect(&mut self, value: &[u8]) {
+    fn note_upgrade(&mut self) -> Result<(), Fault> {
+        self.upgrade_field = true;
+        Ok(())
+    }
+
+    fn note_expect(&mut self, value: &[u8]) -> Result<(), Fault> {
         if !value.eq_ignore_ascii_case(b"100-continue") {
             self.expects = Expects::Unknown;
         } else if self.expects == Expects::Nothing {
             self.expects = Expects::Continue;
         }
+        Ok(())
     }
 }
 

@@ -48,8 +48,87 @@ const fn class(byte: u8) -> u8 {
     class
 }
 
+#[inline(always)]
 fn is(byte: u8, class: u8) -> bool {
     CLASSES[usize::from(byte)] & class != 0
+}
+
+/// How many bytes at the start of `bytes` are of this class. Eight at a time: that leaves three instructions a
+/// byte of six.
+#[inline(always)]
+fn run_len(bytes: &[u8], class: u8) -> usize {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    let mut len = 0;
+    for chunk in chunks {
+        for (at, &byte) in chunk.iter().enumerate() {
+            if !is(byte, class) {
+                return len + at;
+            }
+        }
+        len += chunk.len();
+    }
+    len + rest.iter().position(|&byte| !is(byte, class)).unwrap_or(rest.len())
+}
+
+/// How many bytes at the start of `bytes` a token may hold.
+#[inline]
+pub(crate) fn token_len(bytes: &[u8]) -> usize {
+    run_len(bytes, TOKEN)
+}
+
+/// How many bytes at the start of `bytes` a path may hold, but for the percent sign.
+#[inline]
+pub(crate) fn path_len(bytes: &[u8]) -> usize {
+    run_len(bytes, PATH)
+}
+
+/// How many bytes at the start of `bytes` a query may hold, but for the percent sign.
+#[inline]
+pub(crate) fn query_len(bytes: &[u8]) -> usize {
+    run_len(bytes, QUERY)
+}
+
+/// How many bytes at the start of `bytes` a registered name may hold, but for the percent sign.
+#[inline]
+pub(crate) fn reg_name_len(bytes: &[u8]) -> usize {
+    run_len(bytes, REG_NAME)
+}
+
+/// How many bytes at the start of `bytes` a field value may hold: what ends them is a control character.
+#[inline]
+pub(crate) fn text_len(bytes: &[u8]) -> usize {
+    let mut len = before_control(bytes);
+    while bytes.get(len) == Some(&b'\t') {
+        len += 1;
+        len += before_control(&bytes[len..]);
+    }
+    len
+}
+
+/// How many bytes stand before the first control character, HTAB included. Eight at a time: values are where
+/// most bytes of a head are.
+#[inline]
+fn before_control(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut len = 0;
+    for word in words {
+        let controls = controls(u64::from_le_bytes(*word));
+        if controls != 0 {
+            return len + controls.trailing_zeros() as usize / 8;
+        }
+        len += word.len();
+    }
+    len + rest.iter().position(u8::is_ascii_control).unwrap_or(rest.len())
+}
+
+/// The highest bit of each byte that is a control character. Bytes above the lowest such one may be marked
+/// without being one: the subtractions borrow.
+#[inline(always)]
+fn controls(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let below_space = word.wrapping_sub(ONES * 0x20);
+    let is_delete = (word ^ (ONES * 0x7f)).wrapping_sub(ONES);
+    (below_space | is_delete) & !word & (ONES * 0x80)
 }
 
 /// `tchar` of RFC 9110 §5.6.2.
@@ -60,16 +139,6 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
 /// A non-empty `token` of RFC 9110 §5.6.2.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
-}
-
-/// `pchar` or `/` of RFC 3986 §3.3, but for the percent sign.
-pub(crate) fn is_path_byte(byte: u8) -> bool {
-    is(byte, PATH)
-}
-
-/// A byte of `query` of RFC 3986 §3.4, but for the percent sign.
-pub(crate) fn is_query_byte(byte: u8) -> bool {
-    is(byte, QUERY)
 }
 
 /// A byte of `reg-name` of RFC 3986 §3.2.2, but for the percent sign.
@@ -95,8 +164,24 @@ pub(crate) fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b',').map(trim)
 }
 
+/// Digits of which any number fits in 64 bits.
+const DIGITS_THAT_FIT: usize = 19;
+
 /// `1*DIGIT` that fits in 64 bits. `Err(true)`: digits, but too many.
 pub(crate) fn decimal(digits: &[u8]) -> Result<u64, bool> {
+    if !(1..=DIGITS_THAT_FIT).contains(&digits.len()) {
+        return long_decimal(digits);
+    }
+    let (mut value, mut is_decimal) = (0, true);
+    for digit in digits {
+        is_decimal &= digit.is_ascii_digit();
+        value = value * 10 + u64::from(digit & 0xf);
+    }
+    if is_decimal { Ok(value) } else { Err(false) }
+}
+
+#[cold]
+fn long_decimal(digits: &[u8]) -> Result<u64, bool> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(false);
     }

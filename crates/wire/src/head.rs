@@ -1,8 +1,12 @@
 //! What does a request's head say?
 //!
-//! Three steps, each in its own file: [`scan`] finds where the head ends, [`parse`] splits it into its parts
-//! and checks them, and `framing.rs` reads from its fields how the rest of the message is delimited.
+//! [`parse`] splits the head into its parts and checks them, by lines ([`line`]); `framing.rs` reads from the
+//! [`known`] fields how the rest of the message is delimited. A head that comes whole and keeps the rules, as
+//! nearly all do, needs nothing else. Any other goes through [`scan`] first, which finds its end however the
+//! bytes dribble in, and so makes the answer independent of how they do.
 
+mod known;
+mod line;
 mod parse;
 mod scan;
 mod target;
@@ -15,7 +19,8 @@ use crate::limits::Limits;
 
 use parse::parse;
 
-pub(crate) use parse::field_fault;
+pub(crate) use known::Known;
+pub(crate) use line::{field_line, line_fault};
 pub(crate) use scan::Scan;
 
 /// A range of the request's bytes, counted from the first byte that was given to
@@ -31,6 +36,7 @@ pub struct Span {
 impl Span {
     /// The bytes of this range. `bytes` must be those that the head was read from; with shorter ones it
     /// panics, as indexing does.
+    #[inline]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..][..self.len as usize]
     }
@@ -100,6 +106,7 @@ pub enum HeadEvent {
 /// Where the request line starts: after one empty line, which RFC 9112 §2.2 wants ignored. None: too few
 /// bytes to tell. What cannot start a request is refused here, at its first byte, before anything waits for
 /// more of it.
+#[inline]
 pub(crate) fn start(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     let start = match bytes {
         [b'\r', b'\n', ..] => 2,
@@ -129,11 +136,18 @@ pub(crate) fn read(
     let Some(start) = start(bytes)? else {
         return if bytes.len() < head_max { Ok(HeadEvent::NeedMore) } else { Err(Fault::HeadTooLong) };
     };
+    // Only a first look: a dribbled head is not parsed again and again.
+    if scan.is_untouched()
+        && let Ok(end) = parse(&bytes[..bytes.len().min(head_max)], start, limits, head)
+    {
+        return Ok(HeadEvent::Head(end));
+    }
     let Some(end) = scan.find_end(bytes, start, limits.request_line_bytes_max as usize, head_max)? else {
         return Ok(HeadEvent::NeedMore);
     };
-    parse(&bytes[..end], start, limits.fields_max as usize, head)?;
-    Ok(HeadEvent::Head(end))
+    let parsed = parse(&bytes[..end], start, limits, head)?;
+    debug_assert_eq!(parsed, end, "two views of one head");
+    Ok(HeadEvent::Head(parsed))
 }
 
 #[cfg(test)]

@@ -103,6 +103,7 @@ impl Http1 {
     /// # Errors
     /// The rule of RFC 9112 §7.1 that the body breaks, or the connection's earlier fault. See
     /// [`read_head`](Http1::read_head).
+    #[inline]
     pub fn read_body(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -120,11 +121,13 @@ impl Http1 {
     }
 
     /// The body's length that is still to come, as far as the framing says it. None: chunked, and not over.
+    #[inline]
     pub fn body_left(&self) -> Option<u64> {
         self.body.left()
     }
 
     /// True when the request in progress (if any) has been read to its end.
+    #[inline]
     pub fn request_is_read(&self) -> bool {
         match self.reading {
             Reading::Head => self.scan.is_untouched(),
@@ -140,6 +143,7 @@ impl Http1 {
     }
 
     /// The client waits for `100 Continue`, and nothing has been answered yet.
+    #[inline]
     pub fn wants_continue(&self) -> bool {
         self.request.expects_continue && self.reading == Reading::Body && self.writing == Writing::Head
     }
@@ -213,6 +217,7 @@ impl Http1 {
 
     /// False for HEAD, 204, 304: the head said all, [`write_body`](Http1::write_body) swallows what it is
     /// given. Before the head is written it can be false for HEAD only.
+    #[inline]
     pub fn sends_body(&self) -> bool {
         match self.writing {
             Writing::Head => !self.request.is_head,
@@ -225,6 +230,7 @@ impl Http1 {
     /// # Errors
     /// [`Misuse::TooManyBytes`] if the head declared fewer; none of `data` is written then. Out of turn
     /// before the head and after the end.
+    #[inline]
     pub fn write_body(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Misuse> {
         self.writing = self.writing.next(WriteEvent::Body)?;
         match self.delimiter {
@@ -270,6 +276,7 @@ impl Http1 {
     /// # Errors
     /// [`Misuse::TooFewBytes`]: the connection has to be closed at once. Trailers that must not be sent:
     /// nothing is written, and `finish` may be tried again without them. Out of turn.
+    #[inline]
     pub fn finish(
         &mut self,
         trailers: &[(HeaderName, HeaderValue)],
@@ -291,6 +298,7 @@ impl Http1 {
 
     /// Ready for the next request on this connection: after [`After::Next`], or [`After::Drain`] and the
     /// body's end. At any other time it does nothing.
+    #[inline]
     pub fn next_request(&mut self) {
         if after(self.reading, self.keep_alive) != After::Next {
             return;
@@ -305,6 +313,7 @@ impl Http1 {
 
     /// The connection ends after the response in progress, or the next one, which says so if its head is not
     /// written yet. There is no way back.
+    #[inline]
     pub fn close_after(&mut self) {
         self.keep_alive.and(false);
     }

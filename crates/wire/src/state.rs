@@ -32,6 +32,7 @@ pub(crate) enum ReadEvent {
 }
 
 impl Reading {
+    #[inline]
     #[must_use]
     pub(crate) fn next(self, on: ReadEvent) -> Reading {
         match (self, on) {
@@ -77,6 +78,7 @@ pub enum WriteEvent {
 }
 
 impl Writing {
+    #[inline]
     pub(crate) fn next(self, on: WriteEvent) -> Result<Writing, Misuse> {
         match (self, on) {
             (Writing::Head, WriteEvent::Interim) => Ok(Writing::Head),
@@ -123,6 +125,7 @@ pub(crate) enum KeepAlive {
 }
 
 impl KeepAlive {
+    #[inline]
     pub(crate) fn and(&mut self, persists: bool) {
         if !persists {
             *self = KeepAlive::No;
@@ -144,6 +147,7 @@ pub enum After {
 }
 
 /// Joins what was read and what was promised, once the response is whole.
+#[inline]
 pub(crate) fn after(reading: Reading, keep_alive: KeepAlive) -> After {
     match (keep_alive, reading) {
         (KeepAlive::Yes, Reading::Whole) => After::Next,

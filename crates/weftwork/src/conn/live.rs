@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
@@ -47,8 +48,13 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) {
         let Call { cx, handler, wait, dates } = call;
         let mut live = Live { conn: self, cx, wait, dates, pending: None };
+        let begun = live.wait.now();
         let response = live.respond(handler);
-        live.answer(response);
+        let now = live.wait.now();
+        if begun.until(now) >= cx.settings.handler_warn_after {
+            live.warn_of_slowness(begun.until(now));
+        }
+        live.answer(response, now);
     }
 
     fn held(&mut self) -> &mut Buffers {
@@ -70,6 +76,13 @@ impl Live<'_> {
         }
     }
 
+    #[cold]
+    fn warn_of_slowness(&self, took: Duration) {
+        let thread = std::thread::current();
+        let (asked, name) = (self.conn.asked(), thread.name().unwrap_or("unnamed"));
+        log::warn!("a handler took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
+    }
+
     fn note_panic(&self, panic: &(dyn std::any::Any + Send)) {
         Counters::count(&self.cx.counters.panics);
         let said = panic.downcast_ref::<&str>().copied();
@@ -78,8 +91,7 @@ impl Live<'_> {
     }
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
-    fn answer(&mut self, mut response: Response) {
-        let now = self.wait.now();
+    fn answer(&mut self, mut response: Response, now: Tick) {
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match std::mem::replace(&mut response.payload, Payload::Empty) {
             Payload::Stream(write) => self.stream(response, write),

@@ -1,0 +1,150 @@
+//! Does a connection do what its module says, step by step, with a clock of the test's own?
+
+mod deadlines;
+mod endings;
+mod steps;
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::message::{Handler, Request, Response};
+use crate::settings::Settings;
+use crate::transport::DateCache;
+
+/// A connection, its peer, and all that an engine would have.
+struct Bed {
+    conn: Box<Conn>,
+    peer: UnixStream,
+    cx: Context,
+    pool: Pool,
+    dates: DateCache,
+    now: Tick,
+    /// How long each call of the handler takes.
+    call_takes: u64,
+    calls: usize,
+}
+
+/// A handler's wait: the peer never gets on, and the deadline is what ends it.
+struct InVain {
+    now: Tick,
+}
+
+impl Wait for InVain {
+    fn now(&self) -> Tick {
+        self.now
+    }
+
+    fn readable(&self, _: BorrowedFd<'_>, _: Tick) -> std_io::Result<()> {
+        Err(ErrorKind::TimedOut.into())
+    }
+
+    fn writable(&self, _: BorrowedFd<'_>, _: Tick) -> std_io::Result<()> {
+        Err(ErrorKind::TimedOut.into())
+    }
+}
+
+/// `/large` is more than a socket takes, `/echo` reads its body, `/close` closes, all else is ignored.
+fn handler(req: &mut Request) -> crate::Result<Response> {
+    Ok(match req.path() {
+        "/large" => Response::bytes(vec![b'x'; 8 << 20]),
+        "/medium" => Response::bytes(vec![b'x'; 15 << 10]),
+        "/echo" => Response::bytes(req.body().bytes()?),
+        "/close" => Response::text("last").with_close(),
+        _ => Response::text("hello"),
+    })
+}
+
+impl Bed {
+    fn new() -> Bed {
+        Bed::with(Settings::default())
+    }
+
+    fn with(settings: Settings) -> Bed {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        Bed::over(ours, peer, settings)
+    }
+
+    fn over(ours: UnixStream, peer: UnixStream, settings: Settings) -> Bed {
+        peer.set_nonblocking(true).unwrap();
+        let cx = Context::new(settings).unwrap();
+        let now = Tick(0);
+        let conn = Conn::new(Stream::new(OwnedFd::from(ours)), None, now, &cx);
+        let (pool, dates) = (Pool::default(), DateCache::new(now));
+        Bed { conn, peer, cx, pool, dates, now, call_takes: 0, calls: 0 }
+    }
+
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.peer.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// What a loop does at an event: goes on until the connection has to wait, or is over.
+    fn drive(&mut self) -> Step {
+        self.conn.note_ready(false);
+        self.go_on()
+    }
+
+    fn go_on(&mut self) -> Step {
+        loop {
+            let (now, step) = (self.now, self.conn.step(self.now, &self.cx));
+            match step {
+                Step::Call => self.call(),
+                Step::Close => return step,
+                Step::Read => match self.conn.fill(now, &mut self.pool) {
+                    Ok(0) => self.conn.end_of_input(),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        self.conn.rest(&mut self.pool);
+                        return step;
+                    }
+                    Err(_) => return Step::Close,
+                },
+                Step::Write => match self.conn.flush(now) {
+                    Ok(Flushed::All) => {}
+                    Ok(Flushed::Blocked | Flushed::Enough) => return step,
+                    Err(_) => return Step::Close,
+                },
+            }
+        }
+    }
+
+    fn call(&mut self) {
+        self.calls += 1;
+        self.now.0 += self.call_takes;
+        let wait = InVain { now: self.now };
+        self.conn.run(Call { cx: &self.cx, handler: &handler, wait: &wait, dates: &mut self.dates });
+    }
+
+    /// All that has come to the peer.
+    fn got(&mut self) -> String {
+        let mut all = Vec::new();
+        let mut part = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = self.peer.read(&mut part) {
+            all.extend_from_slice(&part[..count]);
+        }
+        String::from_utf8(all).unwrap()
+    }
+
+    /// The deadline, in milliseconds from now.
+    fn due(&self) -> u64 {
+        self.conn.deadline(&self.cx).0 - self.now.0
+    }
+
+    /// Lets the deadline pass, as the wheel would.
+    fn expire(&mut self) -> Step {
+        self.now = self.conn.deadline(&self.cx);
+        self.conn.expire(self.now, &self.cx);
+        self.go_on()
+    }
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")
+}
+
+fn post(path: &str, length: usize) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")
+}

@@ -35,8 +35,8 @@ fn threads_and_the_queue() {
     }
     const HANDLERS: usize = 3;
     const QUEUE: usize = 2;
-    let site =
-        ROOM.start_with(|s| s.threads_max(ROOM.engine.loops() + HANDLERS).queue_max(QUEUE).standby_kept(1));
+    let threads_max = ROOM.engine.loops() + HANDLERS;
+    let site = ROOM.start_with(|s| s.threads_max(threads_max).queue_max(QUEUE).standby_kept(1));
     let mut quick = site.client();
     // The last free thread runs only what has been seen to be quick.
     for _ in 0..50 {
@@ -49,6 +49,7 @@ fn threads_and_the_queue() {
     };
     let mut running = ask(HANDLERS);
     site.inside.gate.wait_for(HANDLERS);
+    eventually("every loop has a thread besides", || site.running.threads() == threads_max);
     let mut queued = ask(QUEUE);
     eventually("requests queue", || site.running.counts().queued == QUEUE as u64);
     for mut client in ask(4) {

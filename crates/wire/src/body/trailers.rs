@@ -1,10 +1,9 @@
 //! Which fields follow a chunked body?
 
 use http::{HeaderName, HeaderValue};
-use httparse::{EMPTY_HEADER, Status};
 
 use crate::error::Fault;
-use crate::head::{Scan, field_fault};
+use crate::head::{Field, Scan, field_line, line_fault};
 use crate::limits::Limits;
 
 /// Names that no trailer may have (RFC 9110 §6.5.1): they frame or route the message, authenticate or
@@ -82,21 +81,21 @@ impl Trailers {
 
 /// Parses a block of field lines by the same rules as those of a head.
 fn parse(block: &[u8], fields_max: usize) -> Result<Vec<(HeaderName, HeaderValue)>, Fault> {
-    // Each line ends in CRLF, and so does the empty one after them.
-    let lines = memchr::memchr_iter(b'\n', block).count() - 1;
-    if lines > fields_max {
-        return Err(Fault::TooManyTrailers);
+    let (mut fields, mut at) = (Vec::new(), 0);
+    while !block[at..].starts_with(b"\r\n") {
+        if fields.len() >= fields_max {
+            return Err(Fault::TooManyTrailers);
+        }
+        let Some((line, next)) = field_line(block, at) else { return Err(line_fault(&block[at..])) };
+        fields.push(field(block, line)?);
+        at = next;
     }
-    let mut slots = vec![EMPTY_HEADER; lines];
-    let Ok(Status::Complete((_, headers))) = httparse::parse_headers(block, &mut slots) else {
-        return Err(field_fault(block));
-    };
-    headers.iter().map(field).collect()
+    Ok(fields)
 }
 
-fn field(header: &httparse::Header<'_>) -> Result<(HeaderName, HeaderValue), Fault> {
-    let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Fault::FieldNameInvalid)?;
-    let value = HeaderValue::from_bytes(header.value).map_err(|_| Fault::FieldValueInvalid)?;
+fn field(block: &[u8], line: Field) -> Result<(HeaderName, HeaderValue), Fault> {
+    let name = HeaderName::from_bytes(line.name.of(block)).map_err(|_| Fault::FieldNameInvalid)?;
+    let value = HeaderValue::from_bytes(line.value.of(block)).map_err(|_| Fault::FieldValueInvalid)?;
     if is_forbidden(name.as_str()) {
         return Err(Fault::TrailerForbidden);
     }

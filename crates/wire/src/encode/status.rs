@@ -8,7 +8,6 @@ fn common(status: u16) -> Option<&'static [u8]> {
     Some(match status {
         100 => b"HTTP/1.1 100 Continue\r\n",
         101 => b"HTTP/1.1 101 Switching Protocols\r\n",
-        200 => b"HTTP/1.1 200 OK\r\n",
         201 => b"HTTP/1.1 201 Created\r\n",
         204 => b"HTTP/1.1 204 No Content\r\n",
         206 => b"HTTP/1.1 206 Partial Content\r\n",
@@ -27,13 +26,19 @@ fn common(status: u16) -> Option<&'static [u8]> {
 
 /// The version is ours, whatever the client's (RFC 9110 §2.5). A code without a phrase keeps the space before
 /// it (RFC 9112 §4).
+#[inline]
 pub(super) fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
+    // A copy of known length: a third of the instructions of one from the table.
+    if status == StatusCode::OK {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
     match common(status.as_u16()) {
         Some(line) => out.extend_from_slice(line),
         None => write_uncommon(status, out),
     }
 }
 
+#[cold]
 fn write_uncommon(status: StatusCode, out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(status.as_str().as_bytes());

@@ -1,140 +1,139 @@
-//! Is this complete head well-formed, and what are its parts?
+//! Is this head well-formed, and what are its parts?
 //!
-//! `httparse` splits the head; nothing is believed that is not checked here again or that it does not check
-//! itself. What it refuses is looked at once more, slowly, to say which rule was broken.
-
-use std::mem::MaybeUninit;
+//! One pass, by our own hand: lines are split, checked, recognised and noted as they are met, so that no byte
+//! is looked at twice. It was `httparse` that split heads here, with a search for the end before it and checks
+//! of all that it leaves unchecked (target, Host, framing, the end of the head) after it. BEFORE_AFTER
+//! Differential tests and the fuzz targets hold this parser to `httparse`: what is accepted here is accepted
+//! there, with the same parts.
 
 use http::Method;
-use httparse::{Header, Request, Status};
 
-use super::target::{self, Authority};
-use super::{Field, Head, Span, Version};
+use super::known::Known;
+use super::line::{field_line, line_fault};
+use super::target::{self, Authority, Target};
+use super::{Head, Span, Version};
 use crate::error::Fault;
-use crate::framing;
-use crate::grammar::{is_text_byte, is_token, trim};
+use crate::framing::Seen;
+use crate::grammar::{is_token, token_len};
+use crate::limits::Limits;
 
-/// Field lines that are parsed without an allocation. More than the default limit, 4 KiB of stack.
-const STACK_FIELDS: usize = 128;
+const CRLF: &[u8] = b"\r\n";
 
-/// Length of the shortest field line: `a:` and CRLF.
-const FIELD_BYTES_MIN: usize = 4;
-
-/// Parses `bytes`, a complete head whose request line starts at `start` and whose lines all end in CRLF.
-pub(super) fn parse(bytes: &[u8], start: usize, fields_max: usize, head: &mut Head) -> Result<(), Fault> {
-    let mut stack = [const { MaybeUninit::uninit() }; STACK_FIELDS];
-    let parsed = match split(bytes, start, &mut stack[..fields_max.min(STACK_FIELDS)], head) {
-        Err(httparse::Error::TooManyHeaders) if fields_max > STACK_FIELDS => {
-            let mut heap = Vec::new();
-            heap.resize_with(fields_max.min(bytes.len() / FIELD_BYTES_MIN + 1), MaybeUninit::uninit);
-            split(bytes, start, &mut heap, head)
-        }
-        parsed => parsed,
-    };
-    match parsed {
-        Ok(true) => check(bytes, head),
-        Ok(false) => Err(request_line_fault(&bytes[start..])),
-        Err(error) => Err(head_fault(error, &bytes[start..])),
+/// Parses the head at the start of `bytes`, whose request line starts at `start`, and says where it ends. A
+/// fault is to be believed only if the head is complete and all its lines end in CRLF.
+pub(super) fn parse(bytes: &[u8], start: usize, limits: &Limits, head: &mut Head) -> Result<usize, Fault> {
+    let line = request_line(bytes, start)?;
+    if line.end - start - CRLF.len() > limits.request_line_bytes_max as usize {
+        return Err(Fault::TargetTooLong);
     }
-}
-
-/// Lets `httparse` split the head, and notes its parts. False: it stopped elsewhere than where the head ends.
-fn split<'a>(
-    bytes: &'a [u8],
-    start: usize,
-    slots: &mut [MaybeUninit<Header<'a>>],
-    head: &mut Head,
-) -> Result<bool, httparse::Error> {
-    let mut request = Request::new(&mut []);
-    let status = request.parse_with_uninit_headers(&bytes[start..], slots)?;
-    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
-        return Ok(false);
-    };
-    if status != Status::Complete(bytes.len() - start) {
-        return Ok(false);
-    }
-    head.method = Method::from_bytes(method.as_bytes()).map_err(|_| httparse::Error::Token)?;
-    head.target = span_in(bytes, target.as_bytes());
-    head.version = if version == 0 { Version::Http10 } else { Version::Http11 };
-    head.bytes = bytes.len() as u32;
     head.fields.clear();
-    head.fields.extend(request.headers.iter().map(|header| field_in(bytes, header)));
-    Ok(true)
-}
-
-/// What `httparse` does not check: the target, Host, and the fields that frame the message.
-fn check(bytes: &[u8], head: &mut Head) -> Result<(), Fault> {
-    let at = head.target.start as usize;
-    let target = target::read(bytes, at..at + head.target.len as usize, &head.method)?;
-    let host = host(bytes, head, target.is_asterisk)?;
-    head.path = target.path;
-    head.query = target.query;
-    head.authority = target.authority.or(host);
-    let lines = head.fields.iter().map(|field| (field.name.of(bytes), field.value.of(bytes)));
-    let facts = framing::read(head.version, lines)?;
+    let (mut seen, mut hosts) = (Seen::default(), Hosts::default());
+    let mut at = line.end;
+    while !bytes[at..].starts_with(CRLF) {
+        if head.fields.len() >= limits.fields_max as usize {
+            return Err(Fault::TooManyFields);
+        }
+        let Some((field, next)) = field_line(bytes, at) else { return Err(line_fault(&bytes[at..])) };
+        match Known::of(field.name.of(bytes)) {
+            None => {}
+            Some(Known::Host) => hosts.note(field.value),
+            Some(known) => seen.note(known, field.value.of(bytes))?,
+        }
+        head.fields.push(field);
+        at = next;
+    }
+    let host = hosts.conclude(bytes, line.version, line.target.is_asterisk)?;
+    let facts = seen.conclude(line.version)?;
+    let end = at + CRLF.len();
+    head.method = line.method;
+    head.version = line.version;
+    head.target = line.target.whole;
+    head.path = line.target.path;
+    head.query = line.target.query;
+    head.authority = line.target.authority.or(host);
     head.framing = facts.framing;
     head.keep_alive = facts.keep_alive;
     head.expect_continue = facts.expect_continue;
     head.upgrade = facts.upgrade;
-    Ok(())
+    head.bytes = end as u32;
+    Ok(end)
 }
 
-/// The Host field: exactly one in HTTP/1.1, at most one in HTTP/1.0 (RFC 9112 §3.2). It may be empty only
-/// where the target has no authority to name (RFC 9112 §3.3 lets us refuse the others).
-fn host(bytes: &[u8], head: &Head, may_be_empty: bool) -> Result<Option<Span>, Fault> {
-    let mut hosts = head
-        .fields
-        .iter()
-        .filter(|field| field.name.len == 4 && field.name.of(bytes).eq_ignore_ascii_case(b"host"))
-        .map(|field| field.value);
-    let Some(host) = hosts.next() else {
-        return if head.version == Version::Http10 { Ok(None) } else { Err(Fault::HostMissing) };
+/// A request line, split: RFC 9112 §3.
+struct RequestLine {
+    method: Method,
+    target: Target,
+    version: Version,
+    /// Where the next line starts.
+    end: usize,
+}
+
+#[inline]
+fn request_line(bytes: &[u8], start: usize) -> Result<RequestLine, Fault> {
+    let line = &bytes[start..];
+    let (method, len) = method(line).ok_or_else(|| request_line_fault(line, Fault::MethodNotAToken))?;
+    let target = target::read(bytes, start + len + 1, &method);
+    let target = target.map_err(|fault| request_line_fault(line, fault))?;
+    let end = (target.whole.start + target.whole.len) as usize;
+    let version = match bytes[end..].first_chunk() {
+        Some(b" HTTP/1.1\r\n") => Version::Http11,
+        Some(b" HTTP/1.0\r\n") => Version::Http10,
+        // The target was read up to a byte that may not be in it.
+        _ => return Err(request_line_fault(line, Fault::TargetByteNotAllowed)),
     };
-    if hosts.next().is_some() {
-        return Err(Fault::HostRepeated);
+    Ok(RequestLine { method, target, version, end: end + b" HTTP/1.1\r\n".len() })
+}
+
+/// The method at the start of `line`, and its length; a space stands behind it. Most are GET.
+#[inline]
+fn method(line: &[u8]) -> Option<(Method, usize)> {
+    if line.starts_with(b"GET ") {
+        return Some((Method::GET, 3));
     }
-    match target::authority(host.of(bytes)) {
-        Some(Authority { host: 1.., .. }) => Ok(Some(host)),
-        _ if host.len > 0 => Err(Fault::HostInvalid),
-        _ if may_be_empty => Ok(None),
-        _ => Err(Fault::HostEmpty),
+    let len = token_len(line);
+    if line.get(len) != Some(&b' ') {
+        return None;
     }
+    Method::from_bytes(&line[..len]).ok().map(|method| (method, len))
 }
 
-/// Where a field that `httparse` found in `bytes` stands.
-fn field_in(bytes: &[u8], header: &Header<'_>) -> Field {
-    let name = span_in(bytes, header.name.as_bytes());
-    // An empty value of `httparse` need not lie in `bytes`.
-    let value = match header.value {
-        [] => Span { start: name.start + name.len + 1, len: 0 },
-        value => span_in(bytes, value),
-    };
-    Field { name, value }
+/// The Host fields: RFC 9112 §3.2.
+#[derive(Default)]
+struct Hosts {
+    first: Option<Span>,
+    is_repeated: bool,
 }
 
-/// Where `part`, which must be a part of `bytes`, stands in it.
-fn span_in(bytes: &[u8], part: &[u8]) -> Span {
-    let start = part.as_ptr().addr() - bytes.as_ptr().addr();
-    debug_assert!(start + part.len() <= bytes.len());
-    Span { start: start as u32, len: part.len() as u32 }
-}
+impl Hosts {
+    #[inline]
+    fn note(&mut self, value: Span) {
+        self.is_repeated = self.first.is_some();
+        self.first.get_or_insert(value);
+    }
 
-/// Which rule a head broke that `httparse` refused.
-#[cold]
-fn head_fault(error: httparse::Error, head: &[u8]) -> Fault {
-    match error {
-        httparse::Error::TooManyHeaders => Fault::TooManyFields,
-        httparse::Error::HeaderName | httparse::Error::HeaderValue => {
-            let first = memchr::memchr(b'\n', head).map_or(head.len(), |end| end + 1);
-            field_fault(&head[first..])
+    /// Exactly one in HTTP/1.1, at most one in HTTP/1.0. It may be empty only where the target has no
+    /// authority to name (RFC 9112 §3.3 lets us refuse the others).
+    #[inline]
+    fn conclude(&self, bytes: &[u8], version: Version, may_be_empty: bool) -> Result<Option<Span>, Fault> {
+        let Some(host) = self.first else {
+            return if version == Version::Http10 { Ok(None) } else { Err(Fault::HostMissing) };
+        };
+        if self.is_repeated {
+            return Err(Fault::HostRepeated);
         }
-        _ => request_line_fault(head),
+        match target::authority(host.of(bytes)) {
+            Some(Authority { host: 1.., .. }) => Ok(Some(host)),
+            _ if host.len > 0 => Err(Fault::HostInvalid),
+            _ if may_be_empty => Ok(None),
+            _ => Err(Fault::HostEmpty),
+        }
     }
 }
 
-/// Which rule the request line at the start of `head` broke: RFC 9112 §3.
+/// Which rule the request line at the start of `head` broke: that of the line's form (RFC 9112 §3), if it
+/// broke one, else `fault`.
 #[cold]
-fn request_line_fault(head: &[u8]) -> Fault {
+fn request_line_fault(head: &[u8], fault: Fault) -> Fault {
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let mut parts = line.split(|&byte| byte == b' ');
     let method = parts.next().unwrap_or_default();
@@ -149,36 +148,8 @@ fn request_line_fault(head: &[u8]) -> Fault {
         return Fault::TargetByteNotAllowed;
     }
     match version {
-        b"HTTP/1.0" | b"HTTP/1.1" => Fault::RequestLineMalformed,
+        b"HTTP/1.0" | b"HTTP/1.1" => fault,
         [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => Fault::VersionNotSupported,
         _ => Fault::VersionMalformed,
     }
-}
-
-/// Which rule the first bad one of these field lines broke: RFC 9112 §5, RFC 9110 §5.
-#[cold]
-pub(crate) fn field_fault(lines: &[u8]) -> Fault {
-    lines
-        .split(|&byte| byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-        .find_map(field_line_fault)
-        .unwrap_or(Fault::FieldValueInvalid)
-}
-
-fn field_line_fault(line: &[u8]) -> Option<Fault> {
-    if line.is_empty() {
-        return None;
-    }
-    if matches!(line[0], b' ' | b'\t') {
-        return Some(Fault::LineFolding);
-    }
-    let Some(colon) = line.iter().position(|&byte| byte == b':') else {
-        return Some(Fault::FieldWithoutColon);
-    };
-    let (name, value) = (&line[..colon], &line[colon + 1..]);
-    if is_token(name) {
-        return (!value.iter().all(|&byte| is_text_byte(byte))).then_some(Fault::FieldValueInvalid);
-    }
-    // White space before the name was handled above: what trim removes stands before the colon.
-    Some(if is_token(trim(name)) { Fault::SpaceBeforeColon } else { Fault::FieldNameInvalid })
 }

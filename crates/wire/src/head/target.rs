@@ -6,11 +6,12 @@ use http::Method;
 
 use super::Span;
 use crate::error::Fault;
-use crate::grammar::{is_path_byte, is_query_byte, is_reg_name_byte};
+use crate::grammar::{decimal, is_reg_name_byte, path_len, query_len, reg_name_len};
 
 /// The parts of a target. Its own authority, if it has one, wins over the Host field.
 #[derive(Debug)]
 pub(crate) struct Target {
+    pub(crate) whole: Span,
     pub(crate) path: Span,
     pub(crate) query: Option<Span>,
     pub(crate) authority: Option<Span>,
@@ -18,27 +19,40 @@ pub(crate) struct Target {
     pub(crate) is_asterisk: bool,
 }
 
-/// Reads the target that stands at `at` in `bytes`, in the form that RFC 9112 §3.2 allows its method.
-pub(crate) fn read(bytes: &[u8], at: Range<usize>, method: &Method) -> Result<Target, Fault> {
-    let target = &bytes[at.clone()];
-    if method == Method::CONNECT {
-        return authority_form(target, at);
+/// Reads the target that starts at `at` in `bytes`, in the form that RFC 9112 §3.2 allows its method. It ends
+/// before the first byte that may not be in it: unless that is the space before the version, the target is at
+/// fault.
+#[inline]
+pub(crate) fn read(bytes: &[u8], at: usize, method: &Method) -> Result<Target, Fault> {
+    if bytes.get(at) == Some(&b'/') && *method != Method::CONNECT {
+        return path_and_query(bytes, at, at, None);
     }
-    match target {
-        [b'/', ..] => path_and_query(bytes, at, None),
+    other_form(bytes, at, method)
+}
+
+/// Any form but the origin form.
+fn other_form(bytes: &[u8], at: usize, method: &Method) -> Result<Target, Fault> {
+    let rest = &bytes[at..];
+    let end = at + rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+    if method == Method::CONNECT {
+        return authority_form(bytes, at..end);
+    }
+    match &bytes[at..end] {
         b"*" if method == Method::OPTIONS => {
-            Ok(Target { path: span(at), query: None, authority: None, is_asterisk: true })
+            let whole = span(at..end);
+            Ok(Target { whole, path: whole, query: None, authority: None, is_asterisk: true })
         }
         b"*" => Err(Fault::AsteriskWithoutOptions),
-        _ => absolute_form(bytes, at),
+        _ => absolute_form(bytes, at..end),
     }
 }
 
 /// RFC 9112 §3.2.3: host, colon and port, none of them optional.
-fn authority_form(target: &[u8], at: Range<usize>) -> Result<Target, Fault> {
-    match authority(target) {
+fn authority_form(bytes: &[u8], at: Range<usize>) -> Result<Target, Fault> {
+    match authority(&bytes[at.clone()]) {
         Some(Authority { host: 1.., port: 1.. }) => Ok(Target {
-            path: Span { start: at.start as u32, len: 0 },
+            whole: span(at.clone()),
+            path: span(at.start..at.start),
             query: None,
             authority: Some(span(at)),
             is_asterisk: false,
@@ -61,50 +75,38 @@ fn absolute_form(bytes: &[u8], at: Range<usize>) -> Result<Target, Fault> {
         return Err(Fault::AuthorityInvalid);
     };
     let start = at.start + scheme.len();
-    let host = Some(span(start..start + len));
+    let target = path_and_query(bytes, at.start, start + len, Some(span(start..start + len)))?;
     if rest.get(len) == Some(&b'/') {
-        return path_and_query(bytes, start + len..at.end, host);
+        return Ok(target);
     }
-    let target = path_and_query(bytes, start + len..at.end, host)?;
     // RFC 9110 §4.2.3: an empty path means `/`. The last byte of `http://` is one, and a span can show it.
     Ok(Target { path: span(start - 1..start), ..target })
 }
 
-fn path_and_query(bytes: &[u8], at: Range<usize>, authority: Option<Span>) -> Result<Target, Fault> {
-    let rest = &bytes[at.clone()];
-    let len = valid_len(rest, is_path_byte)?;
-    let path = span(at.start..at.start + len);
-    let query = match rest.get(len) {
-        None => None,
-        Some(b'?') => {
-            let start = at.start + len + 1;
-            let len = valid_len(&bytes[start..at.end], is_query_byte)?;
-            if start + len != at.end {
-                return Err(Fault::TargetByteNotAllowed);
-            }
-            Some(span(start..at.end))
-        }
-        Some(_) => return Err(Fault::TargetByteNotAllowed),
-    };
-    Ok(Target { path, query, authority, is_asterisk: false })
+/// The path at `at`, and the query after it, of the target that starts at `start`.
+#[inline(always)]
+fn path_and_query(bytes: &[u8], start: usize, at: usize, authority: Option<Span>) -> Result<Target, Fault> {
+    let mut end = at + encoded_len(&bytes[at..], path_len)?;
+    let path = span(at..end);
+    let mut query = None;
+    if bytes.get(end) == Some(&b'?') {
+        let at = end + 1;
+        end = at + encoded_len(&bytes[at..], query_len)?;
+        query = Some(span(at..end));
+    }
+    Ok(Target { whole: span(start..end), path, query, authority, is_asterisk: false })
 }
 
-/// How many bytes are `allowed`, or well-formed percent-encodings.
-fn valid_len(bytes: &[u8], allowed: fn(u8) -> bool) -> Result<usize, Fault> {
-    let mut len = 0;
-    while let Some(&byte) = bytes.get(len) {
-        if allowed(byte) {
-            len += 1;
-        } else if byte != b'%' {
-            break;
-        } else if let [_, high, low, ..] = bytes[len..]
-            && high.is_ascii_hexdigit()
-            && low.is_ascii_hexdigit()
-        {
-            len += 3;
-        } else {
-            return Err(Fault::PercentEncodingMalformed);
+/// How many bytes are allowed (`allowed_len` counts those that are), or well-formed percent-encodings.
+#[inline(always)]
+fn encoded_len(bytes: &[u8], allowed_len: impl Fn(&[u8]) -> usize) -> Result<usize, Fault> {
+    let mut len = allowed_len(bytes);
+    while let Some(b'%') = bytes.get(len) {
+        match bytes[len..] {
+            [_, high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => len += 3,
+            _ => return Err(Fault::PercentEncodingMalformed),
         }
+        len += allowed_len(&bytes[len..]);
     }
     Ok(len)
 }
@@ -124,12 +126,12 @@ pub(super) fn authority(bytes: &[u8]) -> Option<Authority> {
             let len = rest.iter().position(|&byte| byte == b']')?;
             is_ip_literal(&rest[..len]).then_some(len + 2)?
         }
-        _ => valid_len(bytes, is_reg_name_byte).ok()?,
+        _ => encoded_len(bytes, reg_name_len).ok()?,
     };
     match &bytes[host..] {
         [] => Some(Authority { host, port: 0 }),
         [b':', port @ ..] => {
-            let fits = |port: &[u8]| crate::grammar::decimal(port).is_ok_and(|port| port <= 0xffff);
+            let fits = |port: &[u8]| decimal(port).is_ok_and(|port| port <= 0xffff);
             (port.is_empty() || fits(port)).then_some(Authority { host, port: port.len() })
         }
         _ => None,
@@ -147,7 +149,7 @@ fn is_ip_literal(bytes: &[u8]) -> bool {
             && !address.is_empty()
             && address.iter().all(|&byte| is_reg_name_byte(byte) || byte == b':');
     }
-    str::from_utf8(bytes).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
+    str::from_utf8(bytes).is_ok_and(|text| text.parse::<core::net::Ipv6Addr>().is_ok())
 }
 
 fn span(range: Range<usize>) -> Span {
