@@ -51,10 +51,4 @@ every_engine! {
     pool: Engine::Pool { standby: Some(2) }, lacks &[
         (Promise::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),
     ];
-    workers: Engine::Workers { listeners: Some(2) }, lacks &[
-        (Promise::QueueForThreads, "what waits for a thread is a connection, not a request"),
-    ];
-    pool: Engine::Pool { standby: Some(2) }, lacks &[
-        (Promise::QueueForThreads, "what waits for a thread is a connection, not a request"),
-    ];
 }
