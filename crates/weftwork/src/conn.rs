@@ -206,12 +206,7 @@ impl Conn {
             return Some(self.between_requests(now, cx));
         };
         match self.http.read_head(&buffers.input[buffers.start..], &cx.limits, &mut buffers.head) {
-            Ok(HeadEvent::NeedMore) => {
-                if self.pace.what != Timeout::Head {
-                    self.pace = Pace::start(Timeout::Head, now);
-                }
-                Some(if self.unsent() > 0 { Step::Write } else { Step::Read })
-            }
+            Ok(HeadEvent::NeedMore) => Some(self.read_on(Timeout::Head, now)),
             Ok(HeadEvent::Head(bytes)) => {
                 buffers.raw = buffers.start + bytes;
                 buffers.payload = buffers.raw..buffers.raw;
@@ -227,12 +222,26 @@ impl Conn {
         }
     }
 
+    /// More of the request is wanted. What is unsent goes first, and its time is the peer's until then: were
+    /// the other one started meanwhile, each byte that comes would buy more time to leave the response unread.
+    fn read_on(&mut self, what: Timeout, now: Tick) -> Step {
+        if self.unsent() > 0 {
+            return Step::Write;
+        }
+        if self.pace.what != what {
+            self.pace = Pace::start(what, now);
+        }
+        Step::Read
+    }
+
     /// Nothing of the next request is there.
     fn between_requests(&mut self, now: Tick, cx: &Context) -> Step {
         if self.unsent() > 0 {
             return Step::Write;
         }
-        if now >= self.expires || (cx.stage() != Stage::Running && self.pace.what == Timeout::Idle) {
+        // A new connection is looked at once: its request may have come with it.
+        let unused = self.pace.what == Timeout::Head && self.readable;
+        if now >= self.expires || (cx.stage() != Stage::Running && !unused) {
             self.phase = Phase::Done;
             return Step::Close;
         }
@@ -240,9 +249,6 @@ impl Conn {
     }
 
     fn read_ahead(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        if self.pace.what != Timeout::Body {
-            self.pace = Pace::start(Timeout::Body, now);
-        }
         loop {
             match self.decode(cx) {
                 Ok(BodyEvent::Data { .. }) => {}
@@ -255,7 +261,7 @@ impl Conn {
                         self.phase = Phase::Ready;
                         return None;
                     }
-                    return Some(if self.unsent() > 0 { Step::Write } else { Step::Read });
+                    return Some(self.read_on(Timeout::Body, now));
                 }
                 Err(fault) => {
                     self.refuse_fault(fault, cx);
@@ -270,10 +276,12 @@ impl Conn {
     fn finish_sending(&mut self, after: After, now: Tick) -> Option<Step> {
         match after {
             After::Next if self.rest.is_none() => self.next_request(now),
-            After::Drain if self.rest.is_none() => self.start_drain(now),
+            After::Drain if self.rest.is_none() => {
+                self.pace = Pace::start(Timeout::Drain, now);
+                self.phase = Phase::Drain;
+            }
             _ if self.unsent() > 0 || self.rest.is_some() => return Some(Step::Write),
-            // Bytes that came behind the last request would turn our close into a reset.
-            After::Close if self.buffers.as_ref().is_none_or(|b| b.raw >= b.input.len()) => self.phase = Phase::Done,
+            After::Close if !self.may_send_more() => self.phase = Phase::Done,
             _ => {
                 self.stream.shutdown_write();
                 self.pace = Pace::start(Timeout::Linger, now);
@@ -281,6 +289,12 @@ impl Conn {
             }
         }
         None
+    }
+
+    /// Bytes behind the last request would turn our close into a reset, and a peer that did not ask for the
+    /// close may have some on their way.
+    fn may_send_more(&self) -> bool {
+        self.buffers.as_deref().is_some_and(|b| b.head.keep_alive || b.raw < b.input.len())
     }
 
     fn next_request(&mut self, now: Tick) {
@@ -297,16 +311,8 @@ impl Conn {
         }
     }
 
-    fn start_drain(&mut self, now: Tick) {
-        self.pace = Pace::start(Timeout::Drain, now);
-        self.phase = Phase::Drain;
-    }
-
     /// The answer is out and the body is not in: dropped up to a budget, to keep the connection.
     fn drain(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        if self.pace.what != Timeout::Drain {
-            self.pace = Pace::start(Timeout::Drain, now);
-        }
         loop {
             let dropped = self.decode(cx);
             self.forget_payload();
@@ -317,7 +323,7 @@ impl Conn {
                     return None;
                 }
                 Ok(BodyEvent::NeedMore) if self.pace.bytes() <= cx.settings.unread_bytes_max.0 => {
-                    return Some(if self.unsent() > 0 { Step::Write } else { Step::Read });
+                    return Some(self.read_on(Timeout::Drain, now));
                 }
                 Ok(BodyEvent::NeedMore) | Err(_) => {
                     self.phase = Phase::Send(After::Linger);

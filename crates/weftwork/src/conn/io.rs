@@ -79,6 +79,10 @@ impl Conn {
                 Err(error) => return Err(error),
             }
         }
+        // It gets on, so the time that its request had is over, whatever is left to send.
+        if self.pace.what != Timeout::Write {
+            self.pace = Pace::start(Timeout::Write, now);
+        }
         Ok(Flushed::Enough)
     }
 
@@ -108,7 +112,10 @@ impl Conn {
                 let sent = self.stream.send_file(file, offset, *count)?;
                 *count -= sent as u64;
                 if sent == 0 {
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file got shorter while it was sent"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "the file got shorter while it was sent",
+                    ));
                 }
                 if *count == 0 {
                     self.rest = None;

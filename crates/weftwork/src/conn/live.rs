@@ -71,7 +71,9 @@ impl Live<'_> {
             Err(panic) => {
                 drop(request);
                 self.note_panic(&*panic);
-                Response::text("the handler panicked\n").with_status(StatusCode::INTERNAL_SERVER_ERROR).with_close()
+                Response::text("the handler panicked\n")
+                    .with_status(StatusCode::INTERNAL_SERVER_ERROR)
+                    .with_close()
             }
         }
     }
@@ -86,7 +88,8 @@ impl Live<'_> {
     fn note_panic(&self, panic: &(dyn std::any::Any + Send)) {
         Counters::count(&self.cx.counters.panics);
         let said = panic.downcast_ref::<&str>().copied();
-        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        let said =
+            said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         log::error!("a handler panicked at {}: {said}", self.conn.asked());
     }
 
@@ -121,7 +124,9 @@ impl Live<'_> {
             match payload {
                 Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.append(&bytes)?,
                 Payload::Bytes(bytes) => self.bypass(Rest::Bytes(bytes), length)?,
-                Payload::File { file, offset, count } => self.bypass(Rest::File { file, offset, count }, length)?,
+                Payload::File { file, offset, count } => {
+                    self.bypass(Rest::File { file, offset, count }, length)?
+                }
                 Payload::Empty | Payload::Stream(_) => {}
             }
         }
@@ -158,7 +163,8 @@ impl Live<'_> {
     /// Writes the head of a streamed response, if that is still to be done.
     fn start(&mut self) -> io::Result<()> {
         let Some(response) = self.pending.take() else { return Ok(()) };
-        let written = self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
+        let written =
+            self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
         if written.is_err() {
             self.pending = Some(response);
         }

@@ -43,13 +43,7 @@ impl Conn {
     }
 
     /// Whatever the peer still sends is never read as a request.
-    fn refuse(
-        &mut self,
-        status: StatusCode,
-        text: &str,
-        fields: &[(HeaderName, HeaderValue)],
-        cx: &Context,
-    ) {
+    fn refuse(&mut self, status: StatusCode, text: &str, fields: &[(HeaderName, HeaderValue)], cx: &Context) {
         let head = ResponseHead {
             status,
             content_type: Some(&TEXT),

@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::message::{Handler, Request, Response};
+use crate::message::{Request, Response};
 use crate::settings::Settings;
 use crate::transport::DateCache;
 
@@ -21,6 +21,8 @@ struct Bed {
     pool: Pool,
     dates: DateCache,
     now: Tick,
+    /// The peer has ended its side, as a poller would tell.
+    ended: bool,
     /// How long each call of the handler takes.
     call_takes: u64,
     calls: usize,
@@ -72,16 +74,21 @@ impl Bed {
         let now = Tick(0);
         let conn = Conn::new(Stream::new(OwnedFd::from(ours)), None, now, &cx);
         let (pool, dates) = (Pool::default(), DateCache::new(now));
-        Bed { conn, peer, cx, pool, dates, now, call_takes: 0, calls: 0 }
+        Bed { conn, peer, cx, pool, dates, now, ended: false, call_takes: 0, calls: 0 }
     }
 
     fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.peer.write_all(bytes.as_ref()).unwrap();
     }
 
+    fn half_close(&mut self) {
+        self.peer.shutdown(std::net::Shutdown::Write).unwrap();
+        self.ended = true;
+    }
+
     /// What a loop does at an event: goes on until the connection has to wait, or is over.
     fn drive(&mut self) -> Step {
-        self.conn.note_ready(false);
+        self.conn.note_ready(self.ended);
         self.go_on()
     }
 
@@ -91,13 +98,14 @@ impl Bed {
             match step {
                 Step::Call => self.call(),
                 Step::Close => return step,
+                Step::Read if !self.conn.is_readable() => {
+                    self.conn.rest(&mut self.pool);
+                    return step;
+                }
                 Step::Read => match self.conn.fill(now, &mut self.pool) {
                     Ok(0) => self.conn.end_of_input(),
                     Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        self.conn.rest(&mut self.pool);
-                        return step;
-                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(_) => return Step::Close,
                 },
                 Step::Write => match self.conn.flush(now) {

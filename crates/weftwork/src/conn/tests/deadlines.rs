@@ -1,0 +1,190 @@
+//! Is the deadline of every phase the one that is documented, and does only the peer's own time count?
+
+use std::time::Duration;
+
+use super::*;
+
+const HEAD: u64 = 10_000;
+const RATE_GRACE: u64 = 10_000;
+const BODY_IDLE: u64 = 30_000;
+const WRITE: u64 = 30_000;
+const IDLE: u64 = 75_000;
+const DRAIN: u64 = 500;
+const LINGER: u64 = 2_000;
+
+#[test]
+fn a_new_connection_has_the_time_of_a_head() {
+    let mut bed = Bed::new();
+    bed.drive();
+    assert_eq!(bed.due(), HEAD);
+    assert_eq!(bed.expire(), Step::Close);
+    assert_eq!(bed.got(), "", "who said nothing gets no answer");
+}
+
+#[test]
+fn a_dribbled_head_does_not_move_its_deadline() {
+    let mut bed = Bed::new();
+    for left in (1..=9).rev() {
+        bed.now.0 += 1000;
+        bed.send("G");
+        assert_eq!(bed.drive(), Step::Read);
+        assert_eq!(bed.due(), left * 1000);
+    }
+    assert_eq!(bed.expire(), Step::Read, "408, then whatever the peer still sends");
+    assert!(bed.got().starts_with("HTTP/1.1 408 "));
+}
+
+/// The wait for the next request is long; from its first byte on it is the time of a head.
+#[test]
+fn idle_until_the_first_byte_of_the_next_head() {
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.now.0 = 5000;
+    bed.drive();
+    assert_eq!(bed.due(), IDLE);
+    bed.now.0 += 60_000;
+    bed.send("G");
+    bed.drive();
+    assert_eq!(bed.due(), HEAD);
+    bed.now.0 += 1000;
+    bed.send("E");
+    bed.drive();
+    assert_eq!(bed.due(), HEAD - 1000);
+}
+
+#[test]
+fn an_idle_connection_ends_silently() {
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.drive();
+    bed.got();
+    assert_eq!(bed.expire(), Step::Close);
+    assert_eq!(bed.got(), "");
+}
+
+/// Each byte of a body moves the pause, none moves the least rate.
+#[test]
+fn a_body_may_pause_but_not_crawl() {
+    let mut bed = Bed::new();
+    bed.send(post("/echo", 60_000));
+    bed.drive();
+    assert_eq!(bed.due(), RATE_GRACE, "nothing in ten seconds is less than the least rate");
+    bed.now.0 = 9000;
+    bed.send(vec![b'x'; 50_000]);
+    bed.drive();
+    assert_eq!(bed.due(), BODY_IDLE, "paid for 100 s: the pause counts");
+    for _ in 0..2 {
+        bed.now.0 += 29_999;
+        bed.send("x");
+        bed.drive();
+        assert_eq!(bed.due(), BODY_IDLE);
+    }
+    bed.now.0 += 29_999;
+    bed.send("x");
+    bed.drive();
+    assert_eq!(bed.now.0 + bed.due(), 50_003 * 2, "500 bytes for each second since the body began");
+    bed.expire();
+    assert!(bed.got().starts_with("HTTP/1.1 408 "));
+}
+
+#[test]
+fn a_response_has_its_own_time() {
+    let mut bed = Bed::new();
+    bed.now.0 = 9000;
+    bed.send(get("/large"));
+    assert_eq!(bed.drive(), Step::Write);
+    assert_eq!(bed.due(), WRITE);
+    bed.now.0 += 20_000;
+    assert!(!bed.got().is_empty());
+    assert_eq!(bed.drive(), Step::Write);
+    assert_eq!(bed.due(), WRITE, "the peer got on");
+    bed.now.0 += 20_000;
+    assert_eq!(bed.drive(), Step::Write);
+    assert_eq!(bed.due(), WRITE - 20_000, "the peer took nothing");
+    assert_eq!(bed.expire(), Step::Close);
+}
+
+/// Our own time is not counted against the peer: a handler may take longer than any deadline.
+#[test]
+fn a_call_is_not_on_the_clock_of_the_peer() {
+    let mut bed = Bed::new();
+    bed.call_takes = 100_000;
+    bed.send(GET);
+    assert_eq!(bed.drive(), Step::Read);
+    assert_eq!(bed.due(), IDLE);
+    bed.send(get("/large"));
+    assert_eq!(bed.drive(), Step::Write);
+    assert_eq!(bed.due(), WRITE);
+}
+
+/// As long as the peer takes all it is given, it is not late, whatever time its request had. Only a TCP socket
+/// takes enough at once.
+#[test]
+fn a_fast_reader_of_a_late_answer_is_not_cut() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let ours = listener.accept().unwrap().0;
+    let mut bed = Bed::over(OwnedFd::from(ours).into(), OwnedFd::from(peer).into(), Settings::default());
+    bed.call_takes = HEAD + 1;
+    bed.send(get("/large"));
+    assert_eq!(bed.drive(), Step::Write);
+    assert_eq!(bed.due(), WRITE);
+}
+
+#[test]
+fn an_unread_body_has_half_a_second() {
+    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(10)));
+    bed.send(post("/ignored", 1000) + "0123456789");
+    assert_eq!(bed.drive(), Step::Read);
+    assert_eq!(bed.due(), DRAIN);
+    bed.now.0 += 400;
+    bed.send("0123456789");
+    bed.drive();
+    assert_eq!(bed.due(), DRAIN - 400, "a dribble does not move it");
+    assert_eq!(bed.expire(), Step::Read);
+    assert_eq!(bed.due(), LINGER);
+    assert_eq!(bed.expire(), Step::Close);
+}
+
+/// Events that bring nothing forward must not move the deadline of a response: else a peer that sends a byte
+/// now and then could leave it unread for ever.
+#[test]
+fn a_dribble_does_not_buy_time_for_an_unread_response() {
+    let whole = get("/medium");
+    let samples = [
+        ("G".to_owned(), whole[1..].to_owned()),
+        (post("/medium", 10), "0123456789".to_owned()),
+        (post("/medium", 10) + "0", "123456789".to_owned()),
+    ];
+    for (begin, rest) in samples {
+        let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(1)));
+        bed.send(&begin);
+        while bed.drive() == Step::Read {
+            bed.send(rest.clone() + &begin);
+        }
+        assert_eq!(bed.due(), WRITE);
+        for left in (1..=5).rev() {
+            bed.now.0 += 5000;
+            bed.send("x");
+            assert_eq!(bed.drive(), Step::Write);
+            assert_eq!(bed.due(), left * 5000, "moved behind {begin:?}");
+        }
+    }
+}
+
+#[test]
+fn settings_are_heeded() {
+    let short = Duration::from_millis(7);
+    let mut bed = Bed::with(Settings::default().idle_timeout(short));
+    bed.send(GET);
+    bed.drive();
+    assert_eq!(bed.due(), 7);
+    let mut bed = Bed::with(Settings::default().write_timeout(short));
+    bed.send(get("/large"));
+    bed.drive();
+    assert_eq!(bed.due(), 7);
+    let mut bed = Bed::with(Settings::default().body_idle_timeout(short));
+    bed.send(post("/echo", 1));
+    bed.drive();
+    assert_eq!(bed.due(), 7);
+}

@@ -1,0 +1,127 @@
+//! How connections end: by the peer, by age, by the server's stop, and after an early answer.
+
+use super::*;
+
+#[test]
+fn the_end_of_the_peer_ends_an_idle_connection() {
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close);
+    assert!(bed.got().ends_with("hello"));
+}
+
+#[test]
+fn connections_are_counted_while_they_live() {
+    let bed = Bed::new();
+    let counters = bed.cx.counters.clone();
+    assert_eq!(counters.read().connections, 1);
+    drop(bed);
+    assert_eq!((counters.read().connections, counters.read().accepted), (0, 1));
+}
+
+#[test]
+fn a_connection_that_is_too_old_ends_with_its_answer() {
+    let mut bed = Bed::new();
+    bed.drive();
+    bed.now.0 = 3_600_000;
+    bed.send(GET);
+    bed.conn.fill(bed.now, &mut bed.pool).unwrap();
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close);
+    assert!(bed.got().contains("\r\nConnection: close\r\n"));
+}
+
+/// Bytes behind the last request would turn the close into a reset: they are read and dropped.
+#[test]
+fn bytes_behind_a_closing_answer_are_dropped() {
+    let mut bed = Bed::new();
+    bed.send(get("/close") + GET);
+    assert_eq!(bed.drive(), Step::Read);
+    assert!(bed.got().ends_with("last"));
+    bed.send(GET);
+    assert_eq!(bed.drive(), Step::Read);
+    assert_eq!((bed.got().as_str(), bed.calls), ("", 1));
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close);
+}
+
+/// They may still be with the kernel.
+#[test]
+fn bytes_that_come_during_the_last_call_are_dropped_too() {
+    let mut bed = Bed::new();
+    bed.send(get("/close"));
+    bed.conn.fill(bed.now, &mut bed.pool).unwrap();
+    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+    bed.send(GET);
+    assert_eq!(bed.go_on(), Step::Read);
+    assert!(bed.got().ends_with("last"));
+    assert_eq!(bed.calls, 1);
+}
+
+#[test]
+fn a_peer_that_asked_for_the_end_gets_it_at_once() {
+    let mut bed = Bed::new();
+    bed.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(bed.drive(), Step::Close);
+}
+
+#[test]
+fn lingering_has_a_budget() {
+    let mut bed = Bed::with(Settings::default().linger_bytes_max(crate::ByteCount(1000)));
+    bed.send("bad\r\n\r\n");
+    assert_eq!(bed.drive(), Step::Read);
+    bed.send(vec![b'x'; 1000]);
+    assert_eq!(bed.drive(), Step::Read);
+    bed.send("x");
+    assert_eq!(bed.drive(), Step::Close);
+}
+
+#[test]
+fn a_draining_server_ends_connections_after_their_answer() {
+    let mut bed = Bed::new();
+    bed.send("GET / HT");
+    bed.drive();
+    bed.cx.enter(Stage::Draining);
+    assert_eq!(bed.drive(), Step::Read, "a head that has begun may end");
+    bed.send("TP/1.1\r\nHost: a\r\n\r\n");
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close);
+    assert!(bed.got().contains("\r\nConnection: close\r\n"));
+}
+
+#[test]
+fn a_draining_server_ends_idle_connections() {
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.drive();
+    bed.cx.enter(Stage::Draining);
+    assert_eq!(bed.drive(), Step::Close);
+}
+
+/// On its way to another loop when the drain began: it brings no request, so it must not hold up the stop.
+#[test]
+fn a_draining_server_ends_unused_connections() {
+    let mut bed = Bed::new();
+    bed.cx.enter(Stage::Draining);
+    assert_eq!(bed.drive(), Step::Close);
+    let mut bed = Bed::new();
+    bed.send(GET);
+    bed.cx.enter(Stage::Draining);
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close);
+    assert!(bed.got().contains("\r\nConnection: close\r\n"), "one that has brought a request is answered");
+}
+
+#[test]
+fn a_timeout_and_a_fault_are_counted() {
+    let mut bed = Bed::new();
+    bed.send("G");
+    bed.drive();
+    bed.expire();
+    assert_eq!((bed.cx.counters.read().timeouts, bed.cx.counters.read().faults), (1, 0));
+    let mut bed = Bed::new();
+    bed.send("bad\r\n\r\n");
+    bed.drive();
+    assert_eq!((bed.cx.counters.read().timeouts, bed.cx.counters.read().faults), (0, 1));
+}
