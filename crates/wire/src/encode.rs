@@ -92,8 +92,9 @@ impl Persistence {
 const OWN_BYTES: usize = 192;
 
 /// Written in few pieces, most of them of a length that the compiler knows: each is then a handful of
-/// instructions, where a copy of unknown length is a call.
-#[inline]
+/// instructions, where a copy of unknown length is a call. Inline, so that the plan is never laid down in
+/// memory.
+#[inline(always)]
 pub(crate) fn write_head(
     head: &ResponseHead<'_>,
     plan: &Plan,
@@ -131,6 +132,7 @@ pub(crate) fn write_head(
 }
 
 /// The fields of a response, but for those that the codec says in its own words.
+#[inline(never)]
 fn write_given(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
     for (name, value) in fields {
         if name != http::header::CONNECTION && name != http::header::CONTENT_LENGTH {
@@ -159,6 +161,7 @@ fn write_content_length(length: u64, out: &mut Vec<u8>) {
 
 /// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are
 /// what clients have been seen to trip over.
+#[inline(never)]
 fn write_connection(fields: &[(HeaderName, HeaderValue)], own: &'static [u8], out: &mut Vec<u8>) {
     let given = fields
         .iter()

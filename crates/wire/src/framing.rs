@@ -79,7 +79,7 @@ fn message_length(version: Version, seen: &Seen) -> Result<Framing, Fault> {
 
 impl Seen {
     /// Notes a field line; `value` is trimmed.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn note(&mut self, name: Known, value: &[u8]) -> Result<(), Fault> {
         match name {
             Known::Host => Ok(()),

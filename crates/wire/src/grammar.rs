@@ -172,15 +172,18 @@ pub(crate) fn decimal(digits: &[u8]) -> Result<u64, bool> {
     if !(1..=DIGITS_THAT_FIT).contains(&digits.len()) {
         return long_decimal(digits);
     }
-    let (mut value, mut is_decimal) = (0, true);
+    let mut value = 0;
     for digit in digits {
-        is_decimal &= digit.is_ascii_digit();
-        value = value * 10 + u64::from(digit & 0xf);
+        if !digit.is_ascii_digit() {
+            return Err(false);
+        }
+        value = value * 10 + u64::from(digit - b'0');
     }
-    if is_decimal { Ok(value) } else { Err(false) }
+    Ok(value)
 }
 
 #[cold]
+#[inline(never)]
 fn long_decimal(digits: &[u8]) -> Result<u64, bool> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(false);

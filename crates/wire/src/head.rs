@@ -61,8 +61,8 @@ pub struct Field {
     pub value: Span,
 }
 
-/// A parsed head. Reused from request to request: `fields` keeps its capacity. After a fault its content
-/// means nothing.
+/// A parsed head. Reused from request to request: `fields` keeps its capacity. After a fault, and after
+/// [`HeadEvent::NeedMore`], its content means nothing.
 #[derive(Debug, Default)]
 pub struct Head {
     /// The method; any token, known or not (RFC 9110 §9.1).
@@ -150,5 +150,7 @@ pub(crate) fn read(
     Ok(HeadEvent::Head(parsed))
 }
 
+#[cfg(test)]
+mod differential;
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,7 @@ struct Given {
     close: bool,
 }
 
+#[inline(always)]
 pub(crate) fn plan(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
     let given = Given::in_fields(head.fields)?;
     let mut plan = Plan {
@@ -98,7 +99,13 @@ impl Plan {
 }
 
 impl Given {
+    #[inline]
     fn in_fields(fields: &[(HeaderName, HeaderValue)]) -> Result<Given, Misuse> {
+        if fields.is_empty() { Ok(Given::default()) } else { Given::in_some_fields(fields) }
+    }
+
+    #[inline(never)]
+    fn in_some_fields(fields: &[(HeaderName, HeaderValue)]) -> Result<Given, Misuse> {
         let mut given = Given::default();
         for (name, value) in fields {
             match name.as_str() {

@@ -4,65 +4,56 @@ use std::ops::Range;
 
 use http::Method;
 
-use super::Span;
+use super::{Head, Span};
 use crate::error::Fault;
 use crate::grammar::{decimal, is_reg_name_byte, path_len, query_len, reg_name_len};
 
-/// The parts of a target. Its own authority, if it has one, wins over the Host field.
-#[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) whole: Span,
-    pub(crate) path: Span,
-    pub(crate) query: Option<Span>,
-    pub(crate) authority: Option<Span>,
-    /// `*`: the one form that may come with an empty Host.
-    pub(crate) is_asterisk: bool,
-}
-
-/// Reads the target that starts at `at` in `bytes`, in the form that RFC 9112 §3.2 allows its method. It ends
-/// before the first byte that may not be in it: unless that is the space before the version, the target is at
-/// fault.
+/// Reads the target that starts at `at` in `bytes`, in the form that RFC 9112 §3.2 allows the method of `head`,
+/// and notes its parts there. Says where it ends: before the first byte that may not be in it. Unless that is
+/// the space before the version, the target is at fault.
+///
+/// Its own authority, if it has one, wins over the Host field.
 #[inline]
-pub(crate) fn read(bytes: &[u8], at: usize, method: &Method) -> Result<Target, Fault> {
-    if bytes.get(at) == Some(&b'/') && *method != Method::CONNECT {
-        return path_and_query(bytes, at, at, None);
-    }
-    other_form(bytes, at, method)
+pub(super) fn read(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fault> {
+    let end = if bytes.get(at) == Some(&b'/') && head.method != Method::CONNECT {
+        head.authority = None;
+        path_and_query(bytes, at, head)?
+    } else {
+        other_form(bytes, at, head)?
+    };
+    head.target = span(at..end);
+    Ok(end)
 }
 
 /// Any form but the origin form.
-fn other_form(bytes: &[u8], at: usize, method: &Method) -> Result<Target, Fault> {
-    let rest = &bytes[at..];
+#[inline(never)]
+fn other_form(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fault> {
+    let rest = bytes.get(at..).unwrap_or_default();
     let end = at + rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
-    if method == Method::CONNECT {
-        return authority_form(bytes, at..end);
+    if head.method == Method::CONNECT {
+        return authority_form(bytes, at..end, head);
     }
     match &bytes[at..end] {
-        b"*" if method == Method::OPTIONS => {
-            let whole = span(at..end);
-            Ok(Target { whole, path: whole, query: None, authority: None, is_asterisk: true })
+        b"*" if head.method == Method::OPTIONS => {
+            (head.path, head.query, head.authority) = (span(at..end), None, None);
+            Ok(end)
         }
         b"*" => Err(Fault::AsteriskWithoutOptions),
-        _ => absolute_form(bytes, at..end),
+        _ => absolute_form(bytes, at..end, head),
     }
 }
 
 /// RFC 9112 §3.2.3: host, colon and port, none of them optional.
-fn authority_form(bytes: &[u8], at: Range<usize>) -> Result<Target, Fault> {
-    match authority(&bytes[at.clone()]) {
-        Some(Authority { host: 1.., port: 1.. }) => Ok(Target {
-            whole: span(at.clone()),
-            path: span(at.start..at.start),
-            query: None,
-            authority: Some(span(at)),
-            is_asterisk: false,
-        }),
-        _ => Err(Fault::ConnectWithoutAuthority),
-    }
+fn authority_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usize, Fault> {
+    let Some(Authority { host: 1.., port: 1.. }) = authority(&bytes[at.clone()]) else {
+        return Err(Fault::ConnectWithoutAuthority);
+    };
+    (head.path, head.query, head.authority) = (span(at.start..at.start), None, Some(span(at.clone())));
+    Ok(at.end)
 }
 
 /// RFC 9112 §3.2.2, for the schemes that an HTTP server has an answer for.
-fn absolute_form(bytes: &[u8], at: Range<usize>) -> Result<Target, Fault> {
+fn absolute_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usize, Fault> {
     let target = &bytes[at.clone()];
     let scheme = [b"http://".as_slice(), b"https://"]
         .into_iter()
@@ -75,26 +66,27 @@ fn absolute_form(bytes: &[u8], at: Range<usize>) -> Result<Target, Fault> {
         return Err(Fault::AuthorityInvalid);
     };
     let start = at.start + scheme.len();
-    let target = path_and_query(bytes, at.start, start + len, Some(span(start..start + len)))?;
-    if rest.get(len) == Some(&b'/') {
-        return Ok(target);
+    head.authority = Some(span(start..start + len));
+    let end = path_and_query(bytes, start + len, head)?;
+    if rest.get(len) != Some(&b'/') {
+        // RFC 9110 §4.2.3: an empty path means `/`. The last byte of `http://` is one, and a span can show it.
+        head.path = span(start - 1..start);
     }
-    // RFC 9110 §4.2.3: an empty path means `/`. The last byte of `http://` is one, and a span can show it.
-    Ok(Target { path: span(start - 1..start), ..target })
+    Ok(end)
 }
 
-/// The path at `at`, and the query after it, of the target that starts at `start`.
+/// The path at `at`, and the query after it.
 #[inline(always)]
-fn path_and_query(bytes: &[u8], start: usize, at: usize, authority: Option<Span>) -> Result<Target, Fault> {
+fn path_and_query(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fault> {
     let mut end = at + encoded_len(&bytes[at..], path_len)?;
-    let path = span(at..end);
-    let mut query = None;
+    head.path = span(at..end);
+    head.query = None;
     if bytes.get(end) == Some(&b'?') {
         let at = end + 1;
         end = at + encoded_len(&bytes[at..], query_len)?;
-        query = Some(span(at..end));
+        head.query = Some(span(at..end));
     }
-    Ok(Target { whole: span(start..end), path, query, authority, is_asterisk: false })
+    Ok(end)
 }
 
 /// How many bytes are allowed (`allowed_len` counts those that are), or well-formed percent-encodings.
@@ -122,10 +114,7 @@ pub(super) struct Authority {
 /// bits.
 pub(super) fn authority(bytes: &[u8]) -> Option<Authority> {
     let host = match bytes {
-        [b'[', rest @ ..] => {
-            let len = rest.iter().position(|&byte| byte == b']')?;
-            is_ip_literal(&rest[..len]).then_some(len + 2)?
-        }
+        [b'[', rest @ ..] => ip_literal_len(rest)? + 1,
         _ => encoded_len(bytes, reg_name_len).ok()?,
     };
     match &bytes[host..] {
@@ -136,6 +125,13 @@ pub(super) fn authority(bytes: &[u8]) -> Option<Authority> {
         }
         _ => None,
     }
+}
+
+/// Length of the address at the start of `bytes`, which stand after a bracket, and of the bracket that ends it.
+#[inline(never)]
+fn ip_literal_len(bytes: &[u8]) -> Option<usize> {
+    let len = bytes.iter().position(|&byte| byte == b']')?;
+    is_ip_literal(&bytes[..len]).then_some(len + 1)
 }
 
 /// What stands between the brackets: an IPv6 address, or `v`, hexadecimal digits, a dot, and an address of
@@ -153,5 +149,5 @@ fn is_ip_literal(bytes: &[u8]) -> bool {
 }
 
 fn span(range: Range<usize>) -> Span {
-    Span { start: range.start as u32, len: range.len() as u32 }
+    Span { start: range.start as u32, len: (range.end - range.start) as u32 }
 }
