@@ -143,19 +143,22 @@ fn write_given(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
 
 #[inline]
 fn write_content_length(length: u64, out: &mut Vec<u8>) {
-    // As many digits as 64 bits have, and CRLF: digits and line end are one copy.
-    let mut line = *b"00000000000000000000\r\n";
-    let mut at = line.len() - 2;
+    const NAME: &[u8] = b"Content-Length: ";
+    const DIGITS_MAX: usize = 20;
+    // Written from its end, so that the whole line is one copy.
+    let mut line = *b"                00000000000000000000\r\n";
+    let mut at = NAME.len() + DIGITS_MAX;
     let mut rest = length;
     loop {
         at -= 1;
         line[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
-        if rest == 0 || at == 0 {
+        if rest == 0 || at == NAME.len() {
             break;
         }
     }
-    out.extend_from_slice(b"Content-Length: ");
+    at -= NAME.len();
+    line[at..][..NAME.len()].copy_from_slice(NAME);
     out.extend_from_slice(&line[at..]);
 }
 

@@ -26,12 +26,17 @@ fn common(status: u16) -> Option<&'static [u8]> {
 
 /// The version is ours, whatever the client's (RFC 9110 §2.5). A code without a phrase keeps the space before
 /// it (RFC 9112 §4).
-#[inline]
+#[inline(always)]
 pub(super) fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
     // A copy of known length: a third of the instructions of one from the table.
     if status == StatusCode::OK {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     }
+    write_other(status, out);
+}
+
+#[inline(never)]
+fn write_other(status: StatusCode, out: &mut Vec<u8>) {
     match common(status.as_u16()) {
         Some(line) => out.extend_from_slice(line),
         None => write_uncommon(status, out),
