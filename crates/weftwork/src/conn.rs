@@ -229,7 +229,7 @@ impl Conn {
             return Step::Write;
         }
         if self.pace.what != what {
-            self.pace = Pace::start(what, now);
+            self.pace = self.pace.then(what, now);
         }
         Step::Read
     }
@@ -277,14 +277,14 @@ impl Conn {
         match after {
             After::Next if self.rest.is_none() => self.next_request(now),
             After::Drain if self.rest.is_none() => {
-                self.pace = Pace::start(Timeout::Drain, now);
+                self.pace = self.pace.then(Timeout::Drain, now);
                 self.phase = Phase::Drain;
             }
             _ if self.unsent() > 0 || self.rest.is_some() => return Some(Step::Write),
             After::Close if !self.may_send_more() => self.phase = Phase::Done,
             _ => {
                 self.stream.shutdown_write();
-                self.pace = Pace::start(Timeout::Linger, now);
+                self.pace = self.pace.then(Timeout::Linger, now);
                 self.phase = Phase::Linger;
             }
         }
@@ -299,7 +299,7 @@ impl Conn {
 
     fn next_request(&mut self, now: Tick) {
         self.http.next_request();
-        self.pace = Pace::start(Timeout::Idle, now);
+        self.pace = self.pace.then(Timeout::Idle, now);
         self.phase = Phase::Head;
         if let Some(buffers) = self.buffers.as_deref_mut() {
             buffers.start = buffers.raw;
@@ -362,7 +362,7 @@ impl Conn {
             Timeout::Drain => {
                 Counters::count(&cx.counters.timeouts);
                 self.phase = Phase::Send(After::Linger);
-                self.pace = Pace::start(Timeout::Linger, now);
+                self.pace = self.pace.then(Timeout::Linger, now);
             }
             Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
             Timeout::Head | Timeout::Write => {

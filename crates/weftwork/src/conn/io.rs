@@ -7,7 +7,7 @@ use weftwork_wire::{BodyEvent, Fault};
 
 use super::{Conn, Phase, Rest};
 use crate::transport::context::Context;
-use crate::transport::deadlines::{Pace, Timeout};
+use crate::transport::deadlines::Timeout;
 use crate::transport::stream::is_would_block;
 use crate::transport::{Buffers, Pool, Tick};
 
@@ -72,7 +72,7 @@ impl Conn {
                 }
                 Err(error) if is_would_block(&error) => {
                     if self.pace.what != Timeout::Write {
-                        self.pace = Pace::start(Timeout::Write, now);
+                        self.pace = self.pace.then(Timeout::Write, now);
                     }
                     return Ok(Flushed::Blocked);
                 }
@@ -81,7 +81,7 @@ impl Conn {
         }
         // It gets on, so the time that its request had is over, whatever is left to send.
         if self.pace.what != Timeout::Write {
-            self.pace = Pace::start(Timeout::Write, now);
+            self.pace = self.pace.then(Timeout::Write, now);
         }
         Ok(Flushed::Enough)
     }
@@ -89,7 +89,7 @@ impl Conn {
     /// The peer took all: the next time it blocks is another time.
     fn note_flushed(&mut self, now: Tick) -> Flushed {
         if self.pace.what == Timeout::Write {
-            self.pace = Pace::start(Timeout::Idle, now);
+            self.pace = self.pace.then(Timeout::Idle, now);
         }
         Flushed::All
     }

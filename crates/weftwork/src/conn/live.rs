@@ -14,7 +14,7 @@ use crate::message::exchange::Exchange;
 use crate::message::{BodyError, BodyWriter, Handler, Payload, Request, Response, Stream};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
-use crate::transport::deadlines::{Pace, Timeout};
+use crate::transport::deadlines::Timeout;
 use crate::transport::stream::is_would_block;
 use crate::transport::{Buffers, DateCache, Tick};
 
@@ -95,6 +95,7 @@ impl Live<'_> {
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
     fn answer(&mut self, mut response: Response, now: Tick) {
+        self.conn.pace.resume(now);
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match std::mem::replace(&mut response.payload, Payload::Empty) {
             Payload::Stream(write) => self.stream(response, write),
@@ -248,7 +249,7 @@ impl Live<'_> {
         let now = self.wait.now();
         match self.conn.pace.what {
             Timeout::Body => self.conn.pace.resume(now),
-            _ => self.conn.pace = Pace::start(Timeout::Body, now),
+            _ => self.conn.pace = self.conn.pace.then(Timeout::Body, now),
         }
         let until = self.conn.deadline(self.cx);
         self.wait.readable(self.conn.stream.as_fd(), until).map_err(|error| match error.kind() {

@@ -58,6 +58,12 @@ impl Pace {
         Pace { what, since: now, progress: now, bytes: 0 }
     }
 
+    /// What the peer does next. A loop's clock stands still while it turns, so `now` may be behind what our
+    /// code has been seen to take: that is not on the peer's clock.
+    pub(crate) fn then(&self, what: Timeout, now: Tick) -> Pace {
+        Pace::start(what, now.max(self.progress))
+    }
+
     pub(crate) fn advance(&mut self, bytes: usize, now: Tick) {
         self.bytes += bytes as u64;
         self.progress = now;
@@ -78,9 +84,7 @@ impl Pace {
     pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
         match self.what {
             Timeout::Idle => self.since.after(settings.idle_timeout),
-            Timeout::Head => {
-                self.since.after(settings.head_timeout).min(self.too_slow(settings, RATE_GRACE))
-            }
+            Timeout::Head => self.since.after(settings.head_timeout).min(self.too_slow(settings, RATE_GRACE)),
             Timeout::Body => {
                 self.progress.after(settings.body_idle_timeout).min(self.too_slow(settings, RATE_GRACE))
             }

@@ -117,6 +117,22 @@ fn a_call_is_not_on_the_clock_of_the_peer() {
     assert_eq!(bed.due(), WRITE);
 }
 
+/// The clock of a loop stands still while it turns, also when a handler held it up.
+#[test]
+fn a_call_that_holds_up_its_loop_is_not_on_the_clock_of_the_peer_either() {
+    let mut bed = Bed::new();
+    bed.call_takes = 100_000;
+    bed.send(GET);
+    bed.conn.fill(bed.now, &mut bed.pool).unwrap();
+    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+    let turn = bed.now;
+    bed.call();
+    let after = std::mem::replace(&mut bed.now, turn);
+    assert_eq!(bed.go_on(), Step::Read);
+    bed.now = after;
+    assert_eq!(bed.due(), IDLE);
+}
+
 /// As long as the peer takes all it is given, it is not late, whatever time its request had. Only a TCP socket
 /// takes enough at once.
 #[test]
