@@ -44,6 +44,17 @@ struct Given {
 
 #[inline(always)]
 pub(crate) fn plan(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
+    // Most responses by far: nothing below has a say in them.
+    if head.fields.is_empty() && head.status == StatusCode::OK && !request.is_head && !request.is_connect {
+        let mut plan = Plan::default();
+        plan.delimit(head.length.known(), request.version);
+        return Ok(plan);
+    }
+    plan_any(head, request)
+}
+
+#[inline(never)]
+fn plan_any(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
     let given = Given::in_fields(head.fields)?;
     let mut plan = Plan {
         close: given.close,
@@ -59,10 +70,7 @@ pub(crate) fn plan(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Mi
         }
         _ => {}
     }
-    let known = given.content_length.or(match head.length {
-        BodyLength::Exact(length) => Some(length),
-        BodyLength::Unknown => None,
-    });
+    let known = given.content_length.or(head.length.known());
     match head.status {
         StatusCode::SWITCHING_PROTOCOLS if !request.can_upgrade => return Err(Misuse::UpgradeNotPossible),
         StatusCode::SWITCHING_PROTOCOLS => plan.takeover = true,
@@ -86,7 +94,17 @@ pub(crate) fn plan(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Mi
     Ok(plan)
 }
 
+impl BodyLength {
+    fn known(self) -> Option<u64> {
+        match self {
+            BodyLength::Exact(length) => Some(length),
+            BodyLength::Unknown => None,
+        }
+    }
+}
+
 impl Plan {
+    #[inline]
     fn delimit(&mut self, length: Option<u64>, version: Version) {
         self.content_length = length;
         self.delimiter = match (length, version) {
@@ -99,13 +117,7 @@ impl Plan {
 }
 
 impl Given {
-    #[inline]
     fn in_fields(fields: &[(HeaderName, HeaderValue)]) -> Result<Given, Misuse> {
-        if fields.is_empty() { Ok(Given::default()) } else { Given::in_some_fields(fields) }
-    }
-
-    #[inline(never)]
-    fn in_some_fields(fields: &[(HeaderName, HeaderValue)]) -> Result<Given, Misuse> {
         let mut given = Given::default();
         for (name, value) in fields {
             match name.as_str() {
