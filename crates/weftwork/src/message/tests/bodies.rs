@@ -1,0 +1,139 @@
+//! Is a body read whole, within its limit, and is every failure told by its name?
+
+use std::io::{BufRead, Read};
+
+use http::StatusCode;
+use weftwork_wire::Fault;
+
+use super::Canned;
+use crate::message::{BodyError, BodyWriter, Request};
+
+#[test]
+fn parts_are_joined() {
+    let mut canned = Canned::with_body(&["on", "e ", "two"]);
+    assert_eq!(Request::new(&mut canned, 100).body().text().unwrap(), "one two");
+    let mut canned = Canned::with_body(&[]);
+    assert_eq!(Request::new(&mut canned, 100).body().bytes().unwrap(), "");
+}
+
+/// Taken several times, each goes on where the last one stopped, and so does the limit.
+#[test]
+fn a_body_goes_on_where_it_stopped() {
+    let mut canned = Canned::with_body(&["first line\nsec", "ond line\nrest"]);
+    let mut request = Request::new(&mut canned, 100);
+    let mut line = String::new();
+    request.body().read_line(&mut line).unwrap();
+    request.body().read_line(&mut line).unwrap();
+    assert_eq!(line, "first line\nsecond line\n");
+    let mut one = [0];
+    assert_eq!((request.body().read(&mut one).unwrap(), one), (1, [b'r']));
+    assert_eq!(request.body().limit(26).text().unwrap_err(), BodyError::TooLarge { limit: 26 });
+    assert_eq!(request.body().limit(27).text().unwrap(), "est");
+    assert_eq!(request.body().text().unwrap(), "");
+}
+
+#[test]
+fn the_limit_is_exact() {
+    let too_large = Err(BodyError::TooLarge { limit: 5 });
+    for (parts, fits) in
+        [(&["12345"][..], true), (&["123", "45"], true), (&["123456"], false), (&["123", "456"], false)]
+    {
+        let mut canned = Canned::with_body(parts);
+        let read = Request::new(&mut canned, 5).body().bytes();
+        assert_eq!(read.is_ok(), fits, "{parts:?}");
+        assert!(fits || read == too_large);
+        let mut canned = Canned::with_body(parts);
+        assert!(Request::new(&mut canned, 5).body().limit(u64::MAX).bytes().is_ok());
+    }
+}
+
+/// A declared length is refused before any of it is read.
+#[test]
+fn a_declared_length_is_refused_at_once() {
+    let mut canned = Canned { length: Some(6), ..Canned::failing(BodyError::Timeout) };
+    let read = Request::new(&mut canned, 5).body().bytes();
+    assert_eq!(read, Err(BodyError::TooLarge { limit: 5 }));
+}
+
+#[test]
+fn text_is_utf8() {
+    let mut canned = Canned::with_body(&["ok"]);
+    canned.parts.insert(0, Ok(vec![0xff]));
+    assert_eq!(Request::new(&mut canned, 100).body().text(), Err(BodyError::NotUtf8));
+}
+
+/// One of each; the match makes a new one fail to compile until it is here too.
+fn every_error() -> Vec<BodyError> {
+    let fault = Fault::ChunkSizeInvalid;
+    let all = vec![
+        BodyError::TooLarge { limit: 7 },
+        BodyError::Timeout,
+        BodyError::Disconnected,
+        BodyError::Malformed(fault),
+        BodyError::NotUtf8,
+        BodyError::NotJson("why".into()),
+        BodyError::ServerStops,
+        BodyError::Socket(std::io::ErrorKind::BrokenPipe),
+    ];
+    for error in &all {
+        match error {
+            BodyError::TooLarge { .. }
+            | BodyError::Timeout
+            | BodyError::Disconnected
+            | BodyError::Malformed(_)
+            | BodyError::NotUtf8
+            | BodyError::NotJson(_)
+            | BodyError::ServerStops
+            | BodyError::Socket(_) => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn every_error_has_its_status() {
+    let statuses: Vec<u16> = every_error().iter().map(|error| error.status().as_u16()).collect();
+    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 503, 400]);
+    for fault in Fault::ALL {
+        assert_eq!(BodyError::Malformed(*fault).status(), fault.status());
+    }
+}
+
+/// Through `Read`, through `?`, and out again: the status and the text stay.
+#[test]
+fn every_error_keeps_its_status_on_its_way_through_io() {
+    for error in every_error() {
+        let mut canned = Canned::failing(error.clone());
+        let mut into = String::new();
+        let read = Request::new(&mut canned, 100).body().read_to_string(&mut into).unwrap_err();
+        let ours = crate::Error::from(read);
+        assert_eq!(ours.status(), error.status());
+        assert_eq!(ours.message(), error.to_string());
+        assert_eq!(crate::Error::from(error.clone()).blame(), crate::Blame::Peer(error.status()));
+    }
+}
+
+#[test]
+fn errors_name_the_setting() {
+    let said = |error: BodyError| error.to_string();
+    assert!(said(BodyError::TooLarge { limit: 7 }).contains("body_bytes_max allows here: 7 bytes"));
+    assert!(said(BodyError::Timeout).contains("body_idle_timeout, rate_bytes_min"));
+    assert_eq!(BodyError::ServerStops.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[test]
+fn a_writer_copies_the_request() {
+    use std::io::Write;
+    let mut canned = Canned::with_body(&["one ", "two"]);
+    let mut writer = BodyWriter::new(&mut canned);
+    let mut part = [0; 3];
+    loop {
+        let count = writer.read_request(&mut part).unwrap();
+        if count == 0 {
+            break;
+        }
+        writer.write_all(&part[..count]).unwrap();
+    }
+    writer.flush().unwrap();
+    assert_eq!(canned.sent, b"one two");
+}

@@ -1,0 +1,29 @@
+//! Is JSON escaped on its way out, and are its faults told on its way in?
+
+use std::collections::HashMap;
+
+use http::StatusCode;
+
+use super::Canned;
+use super::responses::body;
+use crate::message::{Request, Response, json};
+
+#[test]
+fn json_is_escaped() {
+    let error = Response::json_error(StatusCode::NOT_FOUND, "no \"user\"\n</script>\u{1}");
+    assert_eq!(error.status(), StatusCode::NOT_FOUND);
+    assert_eq!(body(&error), br#"{"error":"no \"user\"\n</script>\u0001"}"#);
+    assert_eq!(error.content_type().unwrap(), "application/json");
+    assert_eq!(body(&json(&[1, 2])), b"[1,2]");
+    let unspeakable = json(&HashMap::from([((1, 2), 3)]));
+    assert_eq!((unspeakable.status().as_u16(), body(&unspeakable)), (500, &b""[..]));
+}
+
+#[test]
+fn a_body_that_is_not_json_says_where() {
+    let mut canned = Canned::with_body(&["[1, ", "2]"]);
+    assert_eq!(Request::new(&mut canned, 100).body().json::<Vec<u8>>(), Ok(vec![1, 2]));
+    let mut canned = Canned::with_body(&["[1,\nx]"]);
+    let error = Request::new(&mut canned, 100).body().json::<Vec<u8>>().unwrap_err();
+    assert!(error.to_string().contains("line 2 column 1"), "{error}");
+}

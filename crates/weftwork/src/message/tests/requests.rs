@@ -1,0 +1,68 @@
+//! What of its head does a request show, and how?
+
+use http::{Method, Version};
+
+use super::Canned;
+use crate::message::Request;
+
+#[track_caller]
+fn query(query: &str, name: &str, value: Option<&str>) {
+    let mut canned = Canned::new(&format!("GET /{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let request = Request::new(&mut canned, 0);
+    assert_eq!(request.query_value(name).as_deref(), value, "{query:?}");
+}
+
+#[test]
+fn query_values_are_decoded() {
+    query("", "a", None);
+    query("?", "a", None);
+    query("?a=1", "a", Some("1"));
+    query("?a=1", "A", None);
+    query("?a", "a", Some(""));
+    query("?a=", "a", Some(""));
+    query("?b=2&a=1&a=3", "a", Some("1"));
+    query("?a=1=2", "a", Some("1=2"));
+    query("?a=x+y%20z", "a", Some("x y z"));
+    query("?a=%2B%26%3D", "a", Some("+&="));
+    query("?a%20b=1", "a b", Some("1"));
+    query("?a=%C3%BC", "a", Some("\u{fc}"));
+    query("?a=%ff", "a", Some("\u{fffd}"));
+    query("?a=%00", "a", Some("\0"));
+    query("?&&a=1&", "a", Some("1"));
+    query("?=1", "", Some("1"));
+}
+
+#[test]
+fn a_head_is_shown_as_it_came() {
+    let text = "PUT /a%20b/c?d=e HTTP/1.1\r\nHost: example.org:80\r\nX-One: 1\r\nx-one: \u{fc}\r\n\r\n";
+    let mut canned = Canned::new(text);
+    let request = Request::new(&mut canned, 0);
+    assert_eq!(request.method(), Method::PUT);
+    assert_eq!(request.target(), "/a%20b/c?d=e");
+    assert_eq!(request.path(), "/a%20b/c");
+    assert_eq!(request.query(), Some("d=e"));
+    assert_eq!(request.host(), Some("example.org:80"));
+    assert_eq!(request.version(), Version::HTTP_11);
+    assert_eq!(request.header("X-ONE"), Some("1"));
+    assert_eq!(request.header("x-two"), None);
+    assert_eq!(request.fields().count(), 3);
+    assert_eq!(request.headers().get_all("x-one").iter().count(), 2);
+    assert_eq!(format!("{request:?}"), r#"Request { method: PUT, target: "/a%20b/c?d=e", .. }"#);
+}
+
+#[test]
+fn the_host_of_a_whole_target_wins() {
+    let mut canned = Canned::new("GET http://one.example/x HTTP/1.1\r\nHost: two.example\r\n\r\n");
+    let request = Request::new(&mut canned, 0);
+    assert_eq!((request.host(), request.path()), (Some("one.example"), "/x"));
+    assert_eq!(request.target(), "http://one.example/x");
+}
+
+#[test]
+fn extensions_are_kept() {
+    let mut canned = Canned::new("GET / HTTP/1.0\r\n\r\n");
+    let mut request = Request::new(&mut canned, 0);
+    assert_eq!((request.version(), request.host()), (Version::HTTP_10, None));
+    request.extensions_mut().insert(7_u32);
+    assert_eq!(request.extensions().get(), Some(&7_u32));
+}

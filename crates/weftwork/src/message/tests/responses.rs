@@ -1,0 +1,111 @@
+//! Is a response what it was made of, and can no text split it?
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use crate::message::{BodyError, IntoResponse, Payload, Response, html, text};
+use crate::{Blame, Error};
+
+pub(super) fn body(response: &Response) -> &[u8] {
+    match &response.payload {
+        Payload::Bytes(bytes) => bytes,
+        Payload::Empty => b"",
+        Payload::File { .. } | Payload::Stream(_) => panic!("{response:?}"),
+    }
+}
+
+#[track_caller]
+fn check(made: impl IntoResponse, status: u16, content_type: Option<&str>, expected: &str) {
+    let response = made.into_response();
+    assert_eq!(response.status().as_u16(), status);
+    assert_eq!(response.content_type().map(|value| value.to_str().unwrap()), content_type);
+    assert_eq!(body(&response), expected.as_bytes());
+}
+
+const TEXT: Option<&str> = Some("text/plain; charset=utf-8");
+const OCTETS: Option<&str> = Some("application/octet-stream");
+
+#[test]
+fn everything_that_a_handler_may_return() {
+    check(Response::new(StatusCode::IM_A_TEAPOT), 418, None, "");
+    check((), 204, None, "");
+    check(StatusCode::ACCEPTED, 202, None, "");
+    check("text", 200, TEXT, "text");
+    check(String::from("text"), 200, TEXT, "text");
+    check(Cow::Borrowed("text"), 200, TEXT, "text");
+    check(Cow::<'static, str>::Owned("text".into()), 200, TEXT, "text");
+    check(Bytes::from_static(b"bytes"), 200, OCTETS, "bytes");
+    check(b"bytes".to_vec(), 200, OCTETS, "bytes");
+    check((StatusCode::CREATED, "made"), 201, TEXT, "made");
+    check(Some("here"), 200, TEXT, "here");
+    check(None::<&str>, 404, None, "");
+    check(Ok::<_, StatusCode>("good"), 200, TEXT, "good");
+    check(Err::<&str, _>(StatusCode::CONFLICT), 409, None, "");
+    check(text("text"), 200, TEXT, "text");
+    check(html("<p>"), 200, Some("text/html; charset=utf-8"), "<p>");
+}
+
+/// The client reads what it did wrong, and nothing of what we did wrong.
+#[test]
+fn errors_as_answers() {
+    check(Error::peer(StatusCode::NOT_FOUND, "no such user"), 404, TEXT, "no such user\n");
+    check(Error::ours("the password is 1234"), 500, TEXT, "something went wrong on the server\n");
+    let io = std::io::Error::other("the password is 1234");
+    check(Error::from(io), 500, TEXT, "something went wrong on the server\n");
+    check(BodyError::NotUtf8, 400, TEXT, "the request body is not UTF-8 text\n");
+    assert_eq!(Error::from(BodyError::Timeout).blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+}
+
+#[track_caller]
+fn refused(value: &str) {
+    let error = Response::new(StatusCode::OK).header("x-field", value).unwrap_err();
+    assert_eq!(error.status(), StatusCode::INTERNAL_SERVER_ERROR, "{value:?}");
+    assert!(Response::redirect(value).is_err(), "{value:?}");
+}
+
+#[test]
+fn no_text_can_split_a_response() {
+    refused("a\r\nSet-Cookie: b");
+    refused("a\nb");
+    refused("a\rb");
+    refused("a\0b");
+    refused("a\x7fb");
+    refused("\x1b[31m");
+    for name in ["", "a b", "a:b", "a\r\n", "a\0", "\u{fc}"] {
+        assert!(Response::new(StatusCode::OK).header(name, "value").is_err(), "{name:?}");
+    }
+    let made = Response::new(StatusCode::OK).header("X-Field", "a\tb \u{fc}").unwrap();
+    assert_eq!(made.fields()[0].0, "x-field");
+}
+
+#[test]
+fn fields_are_added_and_the_content_type_is_replaced() {
+    let field = |value| (HeaderName::from_static("x-field"), HeaderValue::from_static(value));
+    let ((name, one), (_, two)) = (field("1"), field("2"));
+    let made = text("text").with_header(name.clone(), one).with_header(name, two);
+    assert_eq!(made.fields(), [field("1"), field("2")]);
+    let typed = made.header(header::CONTENT_TYPE, "text/css").unwrap();
+    assert_eq!(typed.content_type().unwrap(), "text/css");
+    assert_eq!(typed.fields().len(), 2);
+    assert!(typed.with_status(StatusCode::CREATED).with_close().close);
+}
+
+#[test]
+fn a_redirect_is_303() {
+    let made = Response::redirect("/there?a=b").unwrap();
+    assert_eq!(made.status(), StatusCode::SEE_OTHER);
+    assert_eq!(made.fields(), [(header::LOCATION, HeaderValue::from_static("/there?a=b"))]);
+}
+
+#[test]
+fn only_a_regular_file_can_be_sent() {
+    let folder = std::fs::File::open(std::env::temp_dir()).unwrap();
+    assert!(Response::file(folder).is_err());
+    let this = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    let length = this.metadata().unwrap().len();
+    let made = Response::file(this).unwrap();
+    assert!(matches!(made.payload, Payload::File { offset: 0, count, .. } if count == length));
+    assert!(format!("{made:?}").contains("bytes of a file"));
+}
