@@ -10,10 +10,12 @@ use support::{Client, PATIENCE, eventually};
 use weftwork::{Engine, Request, Server};
 
 const CYCLES: usize = 1000;
-const ENGINES: [Engine; 3] = [
+const ENGINES: [Engine; 5] = [
     Engine::Adaptive { loops: Some(1) },
     Engine::Adaptive { loops: Some(2) },
     Engine::Reactor { loops: Some(2) },
+    Engine::Workers { listeners: Some(2) },
+    Engine::Pool { standby: Some(2) },
 ];
 
 fn entries(folder: &str) -> usize {

@@ -20,7 +20,7 @@ fn accept_goes_on_when_descriptors_are_free_again() {
     if let Ok(engine) = std::env::var(CHILD) {
         return use_up(engine.parse().unwrap());
     }
-    for engine in ["adaptive:1", "adaptive:2", "reactor:2"] {
+    for engine in ["adaptive:1", "adaptive:2", "reactor:2", "workers:2", "pool:2"] {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "accept_goes_on_when_descriptors_are_free_again", "--nocapture"]);
         let output = child.env(CHILD, engine).output().unwrap();
