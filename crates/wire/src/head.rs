@@ -1,9 +1,9 @@
 //! What does a request's head say?
 //!
-//! [`parse`] splits the head into its parts and checks them, by lines ([`line`]); `framing.rs` reads from the
-//! [`known`] fields how the rest of the message is delimited. A head that comes whole and keeps the rules, as
-//! nearly all do, needs nothing else. Any other goes through [`scan`] first, which finds its end however the
-//! bytes dribble in, and so makes the answer independent of how they do.
+//! `parse.rs` splits the head into its parts and checks them, by lines (`line.rs`); `framing.rs` reads from
+//! the fields that matter (`known.rs`) how the rest of the message is delimited. A head that comes whole and
+//! keeps the rules, as nearly all do, needs nothing else. Any other goes through `scan.rs` first, which finds
+//! its end however the bytes dribble in, and so makes the answer independent of how they do.
 
 mod known;
 mod line;
