@@ -64,13 +64,27 @@ impl<'a> Asked<'a> {
     /// Clients choose paths, so they can make routes collide: all that wins them is a hand-off.
     fn route(&self) -> u64 {
         let rest = self.path.get(1..).unwrap_or_default();
-        let end = rest.iter().take(16).position(|byte| *byte == b'/').unwrap_or(rest.len().min(16));
-        let mut words = [0; 16];
-        words[..end].copy_from_slice(&rest[..end]);
-        let word = u128::from_le_bytes(words);
-        let method = self.method.as_str().as_bytes();
-        let hash = (word as u64) ^ ((word >> 64) as u64).rotate_left(29) ^ u64::from(method[0]) << 56;
+        let mut bytes = [0; 16];
+        match rest.first_chunk() {
+            Some(whole) => bytes = *whole,
+            None => bytes[..rest.len()].copy_from_slice(rest),
+        }
+        let segment = before_slash(u128::from_le_bytes(bytes));
+        let method = u64::from(self.method.as_str().as_bytes()[0]) << 56;
+        let hash = (segment as u64) ^ ((segment >> 64) as u64).rotate_left(29) ^ method;
         (hash ^ hash >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// What is before the first `/` of sixteen bytes, found in all of them at once: the highest bit of a byte
+/// that is zero is the lowest one that a borrow can set.
+fn before_slash(bytes: u128) -> u128 {
+    const ONES: u128 = u128::from_ne_bytes([1; 16]);
+    let differs = bytes ^ (ONES * b'/' as u128);
+    let zeros = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+    match zeros.trailing_zeros() {
+        128 => bytes,
+        bit => bytes & ((1 << (bit - 7)) - 1),
     }
 }
 
@@ -131,4 +145,44 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         }
     }
     Blocks(handler)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Requests of one route are taken for alike, and others are not.
+
+    use super::*;
+
+    fn route(method: Method, path: &str) -> u64 {
+        Asked::new(&method, path.as_bytes()).route()
+    }
+
+    #[test]
+    fn the_first_segment_and_the_method_make_a_route() {
+        let users = route(Method::GET, "/users");
+        for alike in ["/users/", "/users/7", "/users/a-name-that-is-longer/than-sixteen-bytes"] {
+            assert_eq!(route(Method::GET, alike), users, "{alike}");
+        }
+        for other in ["", "/", "*", "//", "/user", "/userss", "/u", "/users%2F7"] {
+            assert_ne!(route(Method::GET, other), users, "{other}");
+        }
+        assert_ne!(route(Method::POST, "/users"), users);
+    }
+
+    #[test]
+    fn a_slash_is_found_wherever_it_is() {
+        for end in 0..16 {
+            let mut path = "x".repeat(end);
+            let alone = before_slash(padded(&path));
+            path.push_str("/rest");
+            assert_eq!(before_slash(padded(&path)), alone, "{path}");
+        }
+    }
+
+    fn padded(text: &str) -> u128 {
+        let mut bytes = [0; 16];
+        let end = text.len().min(16);
+        bytes[..end].copy_from_slice(&text.as_bytes()[..end]);
+        u128::from_le_bytes(bytes)
+    }
 }
