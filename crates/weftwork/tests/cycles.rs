@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 // Each test binary uses its part of it.
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code)]
 mod support;
 
 use support::{Client, PATIENCE, eventually};
@@ -26,7 +26,7 @@ fn cycle(engine: Engine, number: usize) {
     let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
     let running = server.start(|_: &mut Request| "hello").unwrap();
     // Some stop with a connection, some without, some before they have begun.
-    let mut client = (number % 3 != 0).then(|| Client::connect(&running));
+    let mut client = (!number.is_multiple_of(3)).then(|| Client::connect(&running));
     if number % 3 == 2 {
         client.as_mut().unwrap().get("/").is(200, "hello");
     }

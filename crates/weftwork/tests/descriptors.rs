@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 // Each test binary uses its part of it.
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code)]
 mod support;
 
 use std::fs::File;

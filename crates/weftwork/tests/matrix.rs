@@ -1,7 +1,7 @@
 //! Does every engine behave the same? One suite over real sockets, run once for each.
 
 // Each test binary uses its part of it.
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code)]
 mod support;
 
 use support::{Promise, Room};

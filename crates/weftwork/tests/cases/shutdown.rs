@@ -45,7 +45,7 @@ impl Stop {
 impl Stopping {
     /// All that was open has ended by itself: the witnesses and `others`.
     #[track_caller]
-    fn is_clean(self, others: usize) {
+    fn ends_well(self, others: usize) {
         let report = self.thread.join().unwrap();
         assert_eq!((report.drained, report.cut, report.stuck), (WITNESSES + others, 0, 0), "{report}");
         assert!(report.took < PATIENCE, "{report}");
@@ -66,7 +66,7 @@ fn finishes(first: &str, rest: &str, body: &str) {
     answer.is(200, body);
     assert!(answer.closes(), "{answer:?}");
     client.ends();
-    stopping.is_clean(1);
+    stopping.ends_well(1);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn idle_and_unused_connections_end_at_once() {
     let begun = Instant::now();
     let stopping = stop.begin(PATIENCE);
     unused.into_iter().for_each(Client::ends);
-    stopping.is_clean(4);
+    stopping.ends_well(4);
     assert!(begun.elapsed() < PATIENCE / 2, "took {:?}", begun.elapsed());
 }
 
@@ -105,7 +105,7 @@ fn in_the_handler() {
     answer.is(200, "passed");
     assert!(answer.closes(), "{answer:?}");
     client.ends();
-    stopping.is_clean(1);
+    stopping.ends_well(1);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn pipelined_behind_the_handler() {
     let answer = client.answer();
     assert!(answer.status == 200 && answer.closes(), "{answer:?}");
     client.ends();
-    stopping.is_clean(1);
+    stopping.ends_well(1);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_slow_reader_gets_the_whole_answer() {
     let stopping = stop.begin(PATIENCE);
     client.answer().is(200, noise(20_000_000));
     client.ends();
-    stopping.is_clean(1);
+    stopping.ends_well(1);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_stream_gets_to_its_end() {
     stopping.inside.gate.open();
     client.answer().is(200, "before after");
     client.ends();
-    stopping.is_clean(1);
+    stopping.ends_well(1);
 }
 
 /// Past the deadline connections are cut, and handlers are left to themselves.

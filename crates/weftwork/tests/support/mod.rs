@@ -8,8 +8,11 @@ mod site;
 
 use std::time::{Duration, Instant};
 
+#[allow(unused_imports)]
 pub(crate) use client::Client;
+#[allow(unused_imports)]
 pub(crate) use room::{Promise, Room};
+#[allow(unused_imports)]
 pub(crate) use site::{Inside, Site};
 
 /// No wait of a test is longer: what takes more than this hangs.
