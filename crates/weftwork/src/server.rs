@@ -20,8 +20,6 @@ use crate::transport::listener::Listener;
 const DRAIN_TICK: Duration = Duration::from_millis(5);
 /// How long threads get to end once every connection is cut. Only those in a handler take longer.
 const JOIN_PATIENCE: Duration = Duration::from_secs(1);
-/// The same when a server is abandoned: what is woken ends within it, and nothing is waited for.
-const ABANDON_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A server that is bound to its addresses, and not started.
 ///
@@ -206,7 +204,7 @@ impl Running {
     }
 
     /// The last resort: ends everything at once. No request is finished; a handler that does not return
-    /// within a tenth of a second is left behind with its thread.
+    /// within a second is left behind with its thread.
     ///
     /// # Errors
     /// Something was left behind: each counter that is wrong, by name (connections that are still open, threads
@@ -215,7 +213,7 @@ impl Running {
         self.stopped = true;
         self.cx.enter(Stage::Closing);
         self.room.wake();
-        let stuck = self.room.join(ABANDON_PATIENCE);
+        let stuck = self.room.join(JOIN_PATIENCE);
         let mut counters = vec![("connections still open", self.open()), ("threads that did not end", stuck)];
         counters.extend(self.room.wrong());
         Abandoned::unless_all_zero(counters)

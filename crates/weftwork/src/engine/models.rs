@@ -225,8 +225,8 @@ fn loom_pool_keeps_its_standby() {
         for _ in 0..2 {
             roster.leave_door();
             assert!(roster.wait_until_asked());
-            roster.come_to_door();
         }
+        (0..2).for_each(|_| roster.come_to_door());
         let surplus: Vec<_> = (0..2)
             .map(|_| {
                 let roster = roster.clone();

@@ -35,11 +35,12 @@ pub(super) enum Fate {
 
 /// One thread with its connection.
 pub(super) struct Solo<'a> {
-    pub(super) cx: &'a Context,
-    pub(super) handler: &'a dyn Handler,
-    pub(super) hand: &'a mut Hand,
-    /// How long it may be kept waiting just now, beyond [`READ_PATIENCE`]. None: until the client's deadline.
-    pub(super) patience: &'a dyn Fn() -> Option<Duration>,
+    cx: &'a Context,
+    handler: &'a dyn Handler,
+    hand: &'a mut Hand,
+    patience: &'a dyn Fn() -> Option<Duration>,
+    /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
+    now: Tick,
 }
 
 impl Hand {
@@ -48,24 +49,31 @@ impl Hand {
     }
 }
 
-impl Solo<'_> {
+impl<'a> Solo<'a> {
+    /// `patience` says how long the thread may be kept waiting just now, beyond [`READ_PATIENCE`]; none: until
+    /// the client's deadline.
+    pub(super) fn new(
+        cx: &'a Context,
+        handler: &'a dyn Handler,
+        hand: &'a mut Hand,
+        patience: &'a dyn Fn() -> Option<Duration>,
+    ) -> Solo<'a> {
+        Solo { cx, handler, hand, patience, now: cx.clock.now() }
+    }
+
     /// Serves the connection until it ends, or has to be parked.
     pub(super) fn serve(&mut self, conn: &mut Conn) -> Fate {
         loop {
-            let now = self.cx.clock.now();
             // Asked once: what follows must not wait for a stage that has begun meanwhile.
             let stage = self.cx.stage();
             if stage == Stage::Closing {
                 return Fate::Over;
             }
-            let fate = match conn.step(now, self.cx) {
-                Step::Call => {
-                    self.call(conn);
-                    None
-                }
+            let fate = match conn.step(self.now, self.cx) {
+                Step::Call => self.call(conn),
                 Step::Close => Some(Fate::Over),
-                Step::Read => self.read(conn, now, stage),
-                Step::Write => self.write(conn, now, stage),
+                Step::Read => self.read(conn, stage),
+                Step::Write => self.write(conn, stage),
             };
             if let Some(fate) = fate {
                 return fate;
@@ -73,17 +81,20 @@ impl Solo<'_> {
         }
     }
 
-    fn call(&mut self, conn: &mut Conn) {
+    fn call(&mut self, conn: &mut Conn) -> Option<Fate> {
         let wait = OnThisThread { cx: self.cx };
         conn.run(Call { cx: self.cx, handler: self.handler, wait: &wait, dates: &mut self.hand.dates });
+        self.refresh();
+        None
     }
 
     /// A new connection often brings its request along: that read need not wait, and sets no timeout.
-    fn read(&mut self, conn: &mut Conn, now: Tick, stage: Stage) -> Option<Fate> {
-        let pool = &mut self.hand.pool;
+    fn read(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
+        let (now, pool) = (self.now, &mut self.hand.pool);
         let drained = stage != Stage::Running && conn.is_idle();
         let at_once = drained || conn.is_readable();
         let read = if at_once { conn.fill(now, pool) } else { conn.fill_for(READ_PATIENCE, now, pool) };
+        self.refresh();
         match read {
             Ok(0) => conn.end_of_input(),
             Ok(_) => {}
@@ -97,8 +108,8 @@ impl Solo<'_> {
         None
     }
 
-    fn write(&mut self, conn: &mut Conn, now: Tick, stage: Stage) -> Option<Fate> {
-        match conn.flush(now) {
+    fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
+        match conn.flush(self.now) {
             Ok(Flushed::All | Flushed::Enough) => None,
             Ok(Flushed::Blocked) => self.wait(conn, PollFlags::OUT, stage),
             Err(_) => Some(Fate::Over),
@@ -109,18 +120,23 @@ impl Solo<'_> {
     fn wait(&mut self, conn: &mut Conn, event: PollFlags, stage: Stage) -> Option<Fate> {
         conn.rest(&mut self.hand.pool);
         let cx = self.cx;
-        let now = cx.clock.now();
         let deadline = conn.deadline(cx);
         // A server that drains has nobody to spare the thread for.
         let patience = if stage == Stage::Running { (self.patience)() } else { None };
-        let until = patience.map_or(deadline, |patience| deadline.min(now.after(patience)));
-        match patience::wait_unless(cx, conn.as_fd(), event, until, cx.moved_on_from(stage)) {
+        let until = patience.map_or(deadline, |patience| deadline.min(self.now.after(patience)));
+        let waited = patience::wait_unless(cx, conn.as_fd(), event, until, cx.moved_on_from(stage));
+        self.refresh();
+        match waited {
             Ok(()) => conn.note_ready(false),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) if error.kind() != io::ErrorKind::TimedOut => return Some(Fate::Over),
-            Err(_) if cx.clock.now() >= deadline => conn.expire(cx.clock.now(), cx),
+            Err(_) if self.now >= deadline => conn.expire(self.now, cx),
             Err(_) => return Some(Fate::Park),
         }
         None
+    }
+
+    fn refresh(&mut self) {
+        self.now = self.cx.clock.now();
     }
 }

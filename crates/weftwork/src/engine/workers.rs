@@ -193,8 +193,7 @@ impl Workers {
         let mut job = berth.first();
         while let Some(Job { mut conn, worker }) = job {
             let stays = || None;
-            let mut solo = Solo { cx: &self.cx, handler: &*self.handler, hand: &mut hand, patience: &stays };
-            solo.serve(&mut conn);
+            Solo::new(&self.cx, &*self.handler, &mut hand, &stays).serve(&mut conn);
             conn.reclaim(&mut hand.pool);
             drop(conn);
             job = self.next_at_door(worker).or_else(|| self.standby.wait(berth, PATIENCE));

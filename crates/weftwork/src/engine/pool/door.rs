@@ -29,6 +29,8 @@ impl Shared {
         let mut mine = None;
         loop {
             if self.cx.stage() == Stage::Closing {
+                // The stop is heard by one at least, who passes it on.
+                self.bell.ring();
                 return None;
             }
             let now = self.cx.clock.now();

@@ -154,8 +154,7 @@ impl Shared {
     fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
         // A thread that nobody waits for may wait for its client, for a while.
         let patience = || Some(if self.roster.is_pressed() { Duration::ZERO } else { IDLE_KEPT });
-        let mut solo = Solo { cx: &self.cx, handler: &*self.handler, hand, patience: &patience };
-        match solo.serve(&mut conn) {
+        match Solo::new(&self.cx, &*self.handler, hand, &patience).serve(&mut conn) {
             Fate::Park => self.park(conn),
             Fate::Over => conn.reclaim(&mut hand.pool),
         }

@@ -1,0 +1,79 @@
+//! Does `blocking` and `sleep` mean the same in every engine, and does the adaptive one make room?
+
+#[allow(dead_code)]
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use support::{Client, eventually};
+use weftwork::http::Method;
+use weftwork::{Asked, Blocking, Engine, Handler, Request, Response, Server};
+
+const ENGINES: [Engine; 4] = [
+    Engine::Adaptive { loops: Some(1) },
+    Engine::Reactor { loops: Some(1) },
+    Engine::Workers { listeners: Some(1) },
+    Engine::Pool { standby: Some(1) },
+];
+
+/// Says that it never blocks, so that only its own words can make room.
+struct Pauses(Arc<support::Inside>);
+
+impl Handler for Pauses {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        assert_eq!(*req.method(), Method::GET);
+        let inside = self.0.clone();
+        match req.path() {
+            "/blocking" => Response::text(weftwork::blocking(move || {
+                inside.gate.pass();
+                "done"
+            })),
+            "/sleep" => {
+                weftwork::sleep(Duration::from_millis(20));
+                Response::text("slept")
+            }
+            "/panic" => weftwork::blocking(|| panic!("as asked")),
+            "/nested" => Response::text(weftwork::blocking(|| weftwork::blocking(|| "inner"))),
+            _ => Response::text("quick"),
+        }
+    }
+
+    fn blocking(&self, _: &Asked<'_>) -> Blocking {
+        Blocking::Never
+    }
+}
+
+#[test]
+fn it_means_the_same_in_every_engine() {
+    for engine in ENGINES {
+        let inside = Arc::<support::Inside>::default();
+        inside.gate.open();
+        let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
+        let running = server.start(Pauses(inside)).unwrap();
+        let mut client = Client::connect(&running);
+        client.get("/blocking").is(200, "done");
+        client.get("/nested").is(200, "inner");
+        let begun = Instant::now();
+        client.get("/sleep").is(200, "slept");
+        assert!(begun.elapsed() >= Duration::from_millis(20), "{engine}");
+        assert_eq!(client.get("/panic").status, 500, "{engine}");
+        client.ends();
+        eventually("the panic is counted", || running.counts().panics == 1);
+        Client::connect(&running).get("/blocking").is(200, "done");
+    }
+}
+
+#[test]
+fn the_adaptive_loop_is_handed_over_before_the_wait() {
+    let inside = Arc::<support::Inside>::default();
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(ENGINES[0]);
+    let running = server.start(Pauses(inside.clone())).unwrap();
+    let mut blocked = Client::connect(&running);
+    blocked.send("GET /blocking HTTP/1.1\r\nHost: a\r\n\r\n");
+    inside.gate.wait_for(1);
+    assert_eq!((running.counts().handed_eagerly, running.counts().taken_lazily), (1, 0));
+    Client::connect(&running).get("/").is(200, "quick");
+    inside.gate.open();
+    blocked.answer().is(200, "done");
+}
