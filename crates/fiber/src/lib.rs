@@ -77,6 +77,7 @@ pub use fiber::{JoinError, JoinHandle, in_fiber, spawn, yield_now};
 pub use poller::{Interest, Ready};
 pub use remote::{Remote, RuntimeGone};
 pub use runtime::{Runtime, run, run_with};
+pub use task::is_interruption;
 pub use time::{Elapsed, sleep, timeout};
 pub use wait::{wait_readable, wait_writable};
 

@@ -6,7 +6,7 @@
 //! is still to come; and events are taken from the kernel only while no fiber runs.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -107,17 +107,34 @@ impl Poller {
     }
 
     /// Waits for events; puts the fibers to wake into `woken` and the watched descriptors into `ready`.
+    ///
+    /// Takes all that there are: who waits for the poller's own descriptor is told once of what comes.
     pub(crate) fn poll(
         &mut self,
-        timeout: Option<Duration>,
+        mut timeout: Option<Duration>,
         woken: &mut Vec<Key>,
         ready: &mut Vec<Ready>,
     ) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            result => result?,
+        loop {
+            match self.poll.poll(&mut self.events, timeout) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+                result => result?,
+            }
+            if self.sort(woken, ready) < self.events.capacity() {
+                return Ok(());
+            }
+            timeout = Some(Duration::ZERO);
         }
-        for event in self.events.iter().filter(|event| event.token() != WAKER) {
+    }
+
+    /// Tells those whom the events taken last are for; returns how many there were.
+    fn sort(&mut self, woken: &mut Vec<Key>, ready: &mut Vec<Ready>) -> usize {
+        let mut taken = 0;
+        for event in &self.events {
+            taken += 1;
+            if event.token() == WAKER {
+                continue;
+            }
             let Some(source) = self.sources.at_mut(event.token().0) else { continue };
             let closed = event.is_read_closed() || event.is_error();
             let mut readable = event.is_readable() || closed;
@@ -138,7 +155,7 @@ impl Poller {
                 ready.push(Ready { token, readable, writable, closed });
             }
         }
-        Ok(())
+        taken
     }
 
     /// The source of `fd`, registered in at least this direction, with one more user.
@@ -254,6 +271,12 @@ impl Poller {
         source.watch.take().ok_or_else(unwatched)?;
         self.release(key);
         Ok(())
+    }
+}
+
+impl AsRawFd for Poller {
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
     }
 }
 

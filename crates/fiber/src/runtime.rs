@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -106,9 +106,33 @@ impl Runtime {
     ///
     /// In a fiber, and while the thread unwinds.
     pub fn turn(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        assert!(!self.0.in_fiber(), "Runtime::turn was called by one of its own fibers");
-        assert!(!std::thread::panicking(), "Runtime::turn was called by a thread that unwinds");
+        self.check_turn();
         self.0.turn(timeout, ready)
+    }
+
+    /// Runs the fibers that can run, those whose time has come and those that other threads sent or woke among
+    /// them, without a look at the sockets and so without a system call. True: something ran.
+    ///
+    /// For a program whose own poller watches the runtime's descriptor (see [`AsRawFd`]): it calls `turn` when
+    /// that is readable, this after anything else that it did, and waits for [`patience`](Runtime::patience).
+    ///
+    /// # Panics
+    ///
+    /// As [`turn`](Runtime::turn).
+    pub fn run_ready(&self) -> bool {
+        self.check_turn();
+        self.0.run_due()
+    }
+
+    /// How long the thread may wait elsewhere before a fiber wants to run: zero if one does now, `None` if only
+    /// a descriptor or another thread can make one.
+    pub fn patience(&self) -> Option<Duration> {
+        if self.0.has_runnable() { Some(Duration::ZERO) } else { self.0.until_next_timer(None) }
+    }
+
+    fn check_turn(&self) {
+        assert!(!self.0.in_fiber(), "a turn of the runtime was taken by one of its own fibers");
+        assert!(!std::thread::panicking(), "a turn of the runtime was taken by a thread that unwinds");
     }
 
     /// Runs `f` as a fiber and takes turns until it has ended; other fibers run meanwhile and stay. Descriptors
@@ -189,6 +213,15 @@ impl Runtime {
     /// `NotFound` if it is not watched.
     pub fn unwatch(&self, fd: impl AsFd) -> io::Result<()> {
         self.0.poller.borrow_mut().unwatch(fd.as_fd().as_raw_fd())
+    }
+}
+
+/// The descriptor of the runtime's poller: readable when [`turn`](Runtime::turn) would find an event. Pollers nest,
+/// so a program can wait for it among its own descriptors. Each `turn` takes all events there are, so
+/// edge-triggered interest is enough.
+impl AsRawFd for Runtime {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.poller.borrow().as_raw_fd()
     }
 }
 

@@ -260,7 +260,14 @@ impl Core {
         Ok(())
     }
 
-    fn until_next_timer(&self, timeout: Option<Duration>) -> Option<Duration> {
+    /// Runs what can run, after a look at the clock and at what other threads sent. False: there was nothing.
+    pub(crate) fn run_due(&self) -> bool {
+        self.read_messages();
+        self.fire_timers();
+        self.run_ready()
+    }
+
+    pub(crate) fn until_next_timer(&self, timeout: Option<Duration>) -> Option<Duration> {
         let Some(next) = self.next_deadline() else { return timeout };
         let left = next.saturating_duration_since(Instant::now());
         Some(timeout.map_or(left, |timeout| timeout.min(left)))

@@ -17,6 +17,28 @@ pub(crate) trait Body {
 /// Thrown through a fiber that was cancelled.
 pub(crate) struct CancelUnwind;
 
+/// Whether what [`catch_unwind`] caught is no panic: the fiber was cancelled, or a [`timeout`](crate::timeout)
+/// around the call has elapsed. Code that answers panics should pass it on with
+/// [`resume_unwind`](std::panic::resume_unwind).
+///
+/// ```
+/// use std::panic::catch_unwind;
+/// use std::time::Duration;
+/// use weftwork_fiber::{is_interruption, run, sleep, timeout};
+///
+/// run(|| {
+///     timeout(Duration::from_millis(1), || {
+///         let caught = catch_unwind(|| sleep(Duration::from_secs(60))).unwrap_err();
+///         assert!(is_interruption(&*caught));
+///     })
+/// })?
+/// .unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn is_interruption(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<CancelUnwind>() || payload.is::<ElapsedUnwind>()
+}
+
 /// Thrown through a fiber up to the `timeout` of this number.
 pub(crate) struct ElapsedUnwind(pub(crate) u64);
 

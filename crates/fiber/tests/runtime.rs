@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use mio::unix::SourceFd;
 use weftwork_fiber::{
     Config, Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, wait_readable, wait_writable,
     yield_now,
@@ -331,4 +332,48 @@ fn a_fiber_that_gets_no_stack_says_so() {
         let result = fiber.join();
         assert!(matches!(result, Err(JoinError::NoStack(_))), "{result:?}");
     }
+}
+
+/// A program with a poller of its own: no fiber may wait longer than that poller does.
+#[test]
+fn a_poller_that_watches_the_runtimes_misses_nothing() {
+    const PAIRS: usize = 100;
+    // Fewer than the events that come at once.
+    let runtime = Runtime::with_config(&Config::new().events_max(8)).unwrap();
+    let mut outer = mio::Poll::new().unwrap();
+    let mut events = mio::Events::with_capacity(8);
+    let fd = runtime.as_raw_fd();
+    outer.registry().register(&mut SourceFd(&fd), mio::Token(0), mio::Interest::READABLE).unwrap();
+
+    let (theirs, fibers): (Vec<_>, Vec<_>) = (0..PAIRS)
+        .map(|_| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            (theirs, runtime.spawn(move || wait_readable(ours.as_fd(), None)))
+        })
+        .unzip();
+    assert_eq!(runtime.patience(), Some(Duration::ZERO));
+    while runtime.run_ready() {}
+    assert_eq!((runtime.patience(), runtime.fibers()), (None, PAIRS));
+
+    theirs.iter().for_each(|mut theirs| theirs.write_all(b"a").unwrap());
+    while runtime.fibers() > 0 {
+        outer.poll(&mut events, Some(Duration::from_secs(10))).unwrap();
+        assert!(!events.is_empty(), "{} fibers were not told", runtime.fibers());
+        runtime.turn(Some(Duration::ZERO), &mut Vec::new()).unwrap();
+    }
+    assert!(fibers.into_iter().all(|fiber| fiber.join().unwrap().is_ok()));
+}
+
+#[test]
+fn the_patience_of_a_runtime_ends_with_its_next_timer() {
+    let runtime = Runtime::new().unwrap();
+    let fiber = runtime.spawn(|| sleep(Duration::from_millis(5)));
+    assert!(runtime.run_ready());
+    while !fiber.is_finished() {
+        let patience = runtime.patience().unwrap();
+        assert!(patience <= Duration::from_millis(5));
+        std::thread::sleep(patience);
+        runtime.run_ready();
+    }
+    assert_eq!(runtime.patience(), None);
 }

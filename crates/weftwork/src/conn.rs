@@ -16,6 +16,7 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::io as std_io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -396,4 +397,9 @@ pub(crate) trait Wait {
 
     /// Returns when `fd` takes bytes. Errors as [`Wait::readable`].
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
+
+    /// Whether a panic that was caught is none, but the room ending the call: it has to go on.
+    fn is_cancelled(&self, _panic: &(dyn Any + Send)) -> bool {
+        false
+    }
 }

@@ -147,6 +147,10 @@ settings! {
     /// Most connections that the pool engine has accepted and not finished; more get 503 with `Retry-After` at
     /// the door. 0 (the default): as `connections_max`, at which they wait in the kernel's backlog instead.
     accepted_max: usize = 0, "connections accepted by the pool and not finished (503; 0: connections_max)";
+    /// Stack of a request in the fibers engine: 64 KiB and a guard page. Formatting, a panic with its
+    /// backtrace and typical handlers fit in it, and only touched pages take memory. A request that needs more
+    /// ends the process with a message that says so.
+    fiber_stack_bytes: Bytes = Bytes(64 * KIB), "stack of a request in the fibers engine";
 }
 
 impl Settings {
@@ -219,6 +223,7 @@ impl Settings {
         floor("request_line_bytes_max", self.request_line_bytes_max.0, 16)?;
         floor("fields_max", u64::from(self.fields_max), 1)?;
         floor("threads_max", self.threads_max as u64, 2)?;
+        floor("fiber_stack_bytes", self.fiber_stack_bytes.0, 16 * KIB)?;
         floor("backlog", u64::from(self.backlog), 1)?;
         if self.standby_kept > self.threads_max {
             return Err(Error::too_large("standby_kept", self.standby_kept, "threads_max", self.threads_max));

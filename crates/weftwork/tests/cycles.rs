@@ -10,12 +10,14 @@ use support::{Client, PATIENCE, eventually};
 use weftwork::{Engine, Request, Server};
 
 const CYCLES: usize = 1000;
-const ENGINES: [Engine; 5] = [
+const ENGINES: &[Engine] = &[
     Engine::Adaptive { loops: Some(1) },
     Engine::Adaptive { loops: Some(2) },
     Engine::Reactor { loops: Some(2) },
     Engine::Workers { listeners: Some(2) },
     Engine::Pool { standby: Some(2) },
+    #[cfg(feature = "fibers")]
+    Engine::Fibers { threads: Some(2) },
 ];
 
 fn entries(folder: &str) -> usize {
@@ -38,7 +40,7 @@ fn cycle(engine: Engine, number: usize) {
 
 #[test]
 fn a_thousand_cycles_leak_nothing() {
-    for engine in ENGINES {
+    for &engine in ENGINES {
         (0..6).for_each(|number| cycle(engine, number));
         let before = (entries("/proc/self/fd"), entries("/proc/self/task"));
         (0..CYCLES).for_each(|number| cycle(engine, number));

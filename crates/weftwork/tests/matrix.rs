@@ -9,7 +9,8 @@ use weftwork::Engine;
 
 /// A name, the engine, and what it does not promise, each with its reason.
 macro_rules! every_engine {
-    ($($name:ident: $engine:expr, lacks $lacks:expr;)+) => { $(
+    ($($(#[$attribute:meta])? $name:ident: $engine:expr, lacks $lacks:expr;)+) => { $(
+        $(#[$attribute])?
         #[path = "cases"]
         // The same files, once for each engine: that is the point.
         #[allow(clippy::duplicate_mod)]
@@ -50,5 +51,11 @@ every_engine! {
     ];
     pool: Engine::Pool { standby: Some(2) }, lacks &[
         (Promise::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),
+    ];
+    #[cfg(feature = "fibers")]
+    fibers: Engine::Fibers { threads: Some(2) }, lacks &[
+        (Promise::QuickBesideBlocked, "a handler that blocks its thread without weftwork::blocking stops its loop"),
+        (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
+        (Promise::PortFreeBesideStuck, "a loop that is stuck in a handler cannot put its listeners down"),
     ];
 }

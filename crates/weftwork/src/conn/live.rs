@@ -1,9 +1,10 @@
 //! What happens between a request's head and its response: the handler's view of the connection.
 
+use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -70,7 +71,7 @@ impl Live<'_> {
             Ok(response) => response,
             Err(panic) => {
                 drop(request);
-                self.note_panic(&*panic);
+                self.note_panic(panic);
                 Response::text("the handler panicked\n")
                     .with_status(StatusCode::INTERNAL_SERVER_ERROR)
                     .with_close()
@@ -85,7 +86,10 @@ impl Live<'_> {
         log::warn!("a handler took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
     }
 
-    fn note_panic(&self, panic: &(dyn std::any::Any + Send)) {
+    fn note_panic(&self, panic: Box<dyn Any + Send>) {
+        if self.wait.is_cancelled(&*panic) {
+            resume_unwind(panic);
+        }
         Counters::count(&self.cx.counters.panics);
         let said = panic.downcast_ref::<&str>().copied();
         let said =
@@ -148,7 +152,7 @@ impl Live<'_> {
     fn write_with(&mut self, write: Stream) -> io::Result<()> {
         let mut writer = BodyWriter::new(self);
         catch_unwind(AssertUnwindSafe(|| write(&mut writer))).unwrap_or_else(|panic| {
-            self.note_panic(&*panic);
+            self.note_panic(panic);
             Err(io::Error::other("the writer of a streamed body panicked"))
         })
     }

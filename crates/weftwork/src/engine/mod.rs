@@ -3,6 +3,8 @@
 mod adaptive;
 mod blocking;
 mod doors;
+#[cfg(feature = "fibers")]
+mod fibers;
 mod habits;
 mod inbox;
 mod patience;
@@ -67,9 +69,21 @@ pub enum Engine {
         /// [`standby_kept`](crate::Settings::standby_kept).
         standby: Option<usize>,
     },
+    /// Event loops that run each request on a fiber: one that waits by the library's means costs its stack
+    /// and no thread, one that blocks its thread stops its loop. For very many handlers that wait. With the
+    /// feature `fibers`, which is on by default.
+    #[cfg(feature = "fibers")]
+    Fibers {
+        /// How many threads, each with its loop; none: as many as the machine runs at once.
+        threads: Option<usize>,
+    },
 }
 
 /// The names of all engines, for messages.
+#[cfg(feature = "fibers")]
+const NAMES: &str =
+    "adaptive[:loops], reactor[:loops], workers[:listeners], pool[:standby], fibers[:threads]";
+#[cfg(not(feature = "fibers"))]
 const NAMES: &str = "adaptive[:loops], reactor[:loops], workers[:listeners], pool[:standby]";
 
 impl Default for Engine {
@@ -96,6 +110,8 @@ impl Engine {
     pub fn loops(self) -> usize {
         match self {
             Engine::Adaptive { loops } | Engine::Reactor { loops } => loops.unwrap_or_else(parallelism),
+            #[cfg(feature = "fibers")]
+            Engine::Fibers { threads } => threads.unwrap_or_else(parallelism),
             Engine::Workers { .. } | Engine::Pool { .. } => 0,
         }
     }
@@ -128,6 +144,8 @@ impl Engine {
             Engine::Adaptive { loops } | Engine::Reactor { loops } => ("loops", loops),
             Engine::Workers { listeners } => ("listeners", listeners),
             Engine::Pool { standby } => ("standby", standby),
+            #[cfg(feature = "fibers")]
+            Engine::Fibers { threads } => ("threads", threads),
         }
     }
 
@@ -137,6 +155,8 @@ impl Engine {
             Engine::Reactor { .. } => "reactor",
             Engine::Workers { .. } => "workers",
             Engine::Pool { .. } => "pool",
+            #[cfg(feature = "fibers")]
+            Engine::Fibers { .. } => "fibers",
         }
     }
 }
@@ -172,6 +192,8 @@ impl std::str::FromStr for Engine {
             "reactor" => Ok(Engine::Reactor { loops: number }),
             "workers" => Ok(Engine::Workers { listeners: number }),
             "pool" => Ok(Engine::Pool { standby: number }),
+            #[cfg(feature = "fibers")]
+            "fibers" => Ok(Engine::Fibers { threads: number }),
             _ => Err(unknown()),
         }
     }
@@ -225,6 +247,8 @@ pub(crate) fn start(
         Engine::Pool { standby } => {
             pool::start(standby.unwrap_or(cx.settings.standby_kept), cx, handler, listeners)
         }
+        #[cfg(feature = "fibers")]
+        Engine::Fibers { .. } => fibers::start(engine.loops(), cx, handler, Arc::new(listeners)),
     }
 }
 

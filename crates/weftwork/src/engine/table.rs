@@ -5,10 +5,12 @@ use mio::Token;
 use crate::conn::Conn;
 use crate::transport::wheel::{Link, Links};
 
-/// Tokens from here on are not connections: see [`DOOR`] and [`WAKER`].
+/// Tokens from here on are not connections: see [`DOOR`], [`GUEST`] and [`WAKER`].
 const INDEX_MAX: u32 = 0xffff_0000;
 /// The token of the first listener; the others follow.
 pub(super) const DOOR: usize = INDEX_MAX as usize;
+/// The token of another poller that is watched by the loop's own.
+pub(super) const GUEST: usize = 0xffff_fffe;
 /// The token of the loop's waker.
 pub(super) const WAKER: usize = 0xffff_ffff;
 
@@ -19,6 +21,14 @@ struct Slot {
     link: Link,
     /// None: free, or out for a call of the handler.
     conn: Option<Box<Conn>>,
+    /// What the poller said of the connection while it was out, which it will not say again.
+    missed: Option<Missed>,
+}
+
+/// Something happened to a socket whose connection was out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Missed {
+    pub(super) ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -68,10 +78,25 @@ impl Table {
         self.slots[index(token) as usize].conn.take()
     }
 
+    /// Keeps what the poller said of a connection that is out until it is back.
+    pub(super) fn miss(&mut self, token: Token, ended: bool) {
+        if self.owns(token) {
+            let missed = &mut self.slots[index(token) as usize].missed;
+            let ended = ended || missed.is_some_and(|missed| missed.ended);
+            *missed = Some(Missed { ended });
+        }
+    }
+
+    /// What was missed by the connection that is back.
+    pub(super) fn missed(&mut self, token: Token) -> Option<Missed> {
+        self.slots[index(token) as usize].missed.take()
+    }
+
     /// Frees the place of a connection that was taken out, and is off the wheel.
     pub(super) fn free(&mut self, token: Token) {
         let slot = &mut self.slots[index(token) as usize];
         slot.generation = slot.generation.wrapping_add(1);
+        slot.missed = None;
         self.free.push(index(token));
     }
 

@@ -17,6 +17,10 @@ fn names_survive_a_round_trip() {
     reads_back("workers:4", Engine::Workers { listeners: Some(4) });
     reads_back("pool", Engine::Pool { standby: None });
     reads_back("pool:16", Engine::Pool { standby: Some(16) });
+    #[cfg(feature = "fibers")]
+    reads_back("fibers", Engine::Fibers { threads: None });
+    #[cfg(feature = "fibers")]
+    reads_back("fibers:2", Engine::Fibers { threads: Some(2) });
 }
 
 #[test]
@@ -44,6 +48,8 @@ fn parameters_with_which_no_engine_could_run_are_refused() {
     refused(Engine::Pool { standby: None }, none, ["standby_kept is 0", "at least 1"]);
     let few = settings().threads_max(8);
     refused(Engine::Pool { standby: Some(9) }, few, ["standby is 9", "threads_max (8)"]);
+    #[cfg(feature = "fibers")]
+    refused(Engine::Fibers { threads: Some(0) }, settings(), ["threads is 0", "at least 1"]);
     let many = settings().accepted_max(1001);
     refused(Engine::Pool { standby: None }, many, ["accepted_max is 1001", "connections_max (1000)"]);
 }

@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::doors::Doors;
 use super::shared::{Hub, Letter};
-use super::table::{DOOR, Table, WAKER, index};
+use super::table::{DOOR, GUEST, Table, WAKER, index};
 use crate::conn::{Conn, Flushed, Step};
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
@@ -71,6 +71,8 @@ pub(super) struct Loop {
     wheel: Wheel,
     pool: Pool,
     doors: Doors,
+    /// The guest's poller has something for its owner.
+    guest_is_ready: bool,
     now: Tick,
     draining: bool,
 }
@@ -92,6 +94,7 @@ impl Loop {
             wheel: Wheel::new(now),
             pool: Pool::default(),
             doors,
+            guest_is_ready: false,
             now,
             draining: false,
         })
@@ -109,23 +112,44 @@ impl Loop {
     /// Goes on until a handler has to be called.
     pub(super) fn next(&mut self, hub: &Hub, cx: &Context) -> Next {
         loop {
-            let errand = (self.next_event(cx))
-                .or_else(|| self.next_letter(hub, cx))
-                .or_else(|| self.next_connection(hub, cx))
-                .or_else(|| self.next_expired(cx));
-            if let Some(errand) = errand {
+            if let Some(errand) = self.next_here(hub, cx) {
                 return Next::Call(errand);
             }
             if self.is_over(cx) {
                 return Next::Stop;
             }
-            self.wait(hub, cx);
+            self.wait(hub, cx, None);
         }
+    }
+
+    /// Goes on until a handler has to be called, or there is nothing left to do without waiting.
+    pub(super) fn next_here(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
+        (self.next_event(cx))
+            .or_else(|| self.next_letter(hub, cx))
+            .or_else(|| self.next_connection(hub, cx))
+            .or_else(|| self.next_expired(cx))
+    }
+
+    /// Has the loop's waits end when another poller has events. Whoever has asked for that must take all of
+    /// them whenever [`Loop::take_guest`] says so.
+    #[cfg_attr(not(feature = "fibers"), allow(dead_code))]
+    pub(super) fn watch_guest(&self, poller: &impl AsRawFd) -> io::Result<()> {
+        let fd = poller.as_raw_fd();
+        self.poll.registry().register(&mut SourceFd(&fd), Token(GUEST), Interest::READABLE)
+    }
+
+    /// Whether the guest's poller has had events since the last time.
+    #[cfg_attr(not(feature = "fibers"), allow(dead_code))]
+    pub(super) fn take_guest(&mut self) -> bool {
+        std::mem::take(&mut self.guest_is_ready)
     }
 
     /// Goes on with a connection whose handler has run. The next pipelined request may be waiting.
     pub(super) fn settle(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
         errand.calls += 1;
+        if let Some(missed) = self.table.missed(errand.token) {
+            errand.conn.note_ready(missed.ended);
+        }
         if errand.calls >= CALLS_A_TURN {
             self.again.push(Ready { token: errand.token, ended: false });
             self.park(errand, cx);
@@ -161,12 +185,14 @@ impl Loop {
     fn next_event(&mut self, cx: &Context) -> Option<Errand> {
         while let Some(ready) = self.batch.get(self.cursor).copied() {
             self.cursor += 1;
-            if let Some(mut conn) = self.table.take(ready.token) {
-                conn.note_ready(ready.ended);
-                let called = self.drive(Errand { conn, token: ready.token, calls: 0 }, cx);
-                if called.is_some() {
-                    return called;
-                }
+            let Some(mut conn) = self.table.take(ready.token) else {
+                self.table.miss(ready.token, ready.ended);
+                continue;
+            };
+            conn.note_ready(ready.ended);
+            let called = self.drive(Errand { conn, token: ready.token, calls: 0 }, cx);
+            if called.is_some() {
+                return called;
             }
         }
         None
@@ -291,17 +317,18 @@ impl Loop {
         }
     }
 
-    fn wait(&mut self, hub: &Hub, cx: &Context) {
+    /// Waits for events, for at most `patience`.
+    pub(super) fn wait(&mut self, hub: &Hub, cx: &Context, patience: Option<Duration>) {
         hub.note_load(self.index, self.table.len());
         let until = self.wait_until();
-        let busy = until.is_some_and(|until| until <= self.now) || !self.again.is_empty();
+        let left = [until.map(|until| self.now.until(until)), patience].into_iter().flatten().min();
+        let busy = left == Some(Duration::ZERO) || !self.again.is_empty();
         let mailbox = hub.mailbox(self.index);
         let sleeps = !busy && mailbox.inbox.try_sleep() && self.stage_is_known(cx);
-        let patience = if sleeps { until.map(|until| self.now.until(until)) } else { Some(Duration::ZERO) };
         if sleeps {
             hub.watch.note_waiting(self.index);
         }
-        self.poll(patience);
+        self.poll(if sleeps { left } else { Some(Duration::ZERO) });
         if sleeps {
             mailbox.inbox.wake_up();
             hub.watch.note_busy(self.index);
@@ -335,7 +362,8 @@ impl Loop {
         for event in &self.events {
             match event.token().0 {
                 WAKER => {}
-                door if (DOOR..WAKER).contains(&door) => self.doors.note_ready(door - DOOR),
+                GUEST => self.guest_is_ready = true,
+                door if (DOOR..GUEST).contains(&door) => self.doors.note_ready(door - DOOR),
                 _ => self.batch.push(Ready {
                     token: event.token(),
                     ended: event.is_read_closed() || event.is_error(),
@@ -354,7 +382,7 @@ impl Loop {
     }
 
     /// Follows the server into draining and closing.
-    fn is_over(&mut self, cx: &Context) -> bool {
+    pub(super) fn is_over(&mut self, cx: &Context) -> bool {
         match cx.stage() {
             Stage::Running => false,
             Stage::Draining => {

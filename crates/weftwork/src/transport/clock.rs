@@ -42,7 +42,7 @@ impl Clock {
 }
 
 /// The `Date` text, formatted once a second for each thread that answers (libreactor keeps one per loop).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DateCache {
     second: u64,
     date: Date,

@@ -1,0 +1,140 @@
+//! Where a loop lays its requests down for the fibers of its thread, and finds them again.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use weftwork_fiber::{Runtime, is_interruption, wait_readable, wait_writable};
+
+use crate::conn::{Call, Wait};
+use crate::engine::blocking::{Ground, Work};
+use crate::engine::patience;
+use crate::engine::turn::Errand;
+use crate::message::Handler;
+use crate::transport::context::{Context, Stage};
+use crate::transport::{DateCache, Tick};
+
+/// What the fibers of one thread share with its loop.
+pub(super) struct Desk {
+    cx: Arc<Context>,
+    handler: Arc<dyn Handler>,
+    /// Each fiber takes a copy: it may be suspended with it.
+    dates: RefCell<DateCache>,
+    done: RefCell<Vec<Errand>>,
+    refused: RefCell<Vec<Errand>>,
+}
+
+impl Desk {
+    pub(super) fn new(cx: Arc<Context>, handler: Arc<dyn Handler>, now: Tick) -> Desk {
+        let dates = RefCell::new(DateCache::new(now));
+        Desk { cx, handler, dates, done: RefCell::default(), refused: RefCell::default() }
+    }
+
+    /// Runs a request on a fiber until it is done or has to wait, and others that can go on with it.
+    pub(super) fn take(desk: &Rc<Desk>, errand: Errand, runtime: &Runtime) {
+        let mut job = Job { errand: Some(errand), desk: desk.clone() };
+        // Nobody joins it: what it leaves on the desk is the sign.
+        drop(runtime.spawn(move || job.run()));
+        runtime.run_ready();
+    }
+
+    /// A connection whose handler has run.
+    pub(super) fn next_done(&self) -> Option<Errand> {
+        self.done.borrow_mut().pop()
+    }
+
+    /// A connection whose request could not be given a fiber.
+    pub(super) fn next_refused(&self) -> Option<Errand> {
+        self.refused.borrow_mut().pop()
+    }
+
+    fn serve(&self, errand: &mut Errand) {
+        let mut dates = self.dates.borrow().clone();
+        let wait = OnFiber { cx: &self.cx };
+        errand.conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates: &mut dates });
+        self.dates.replace(dates);
+    }
+}
+
+/// A request for a fiber.
+struct Job {
+    errand: Option<Errand>,
+    desk: Rc<Desk>,
+}
+
+impl Job {
+    /// A fiber that is cancelled unwinds from here, and its connection ends with it.
+    fn run(&mut self) {
+        if let Some(mut errand) = self.errand.take() {
+            self.desk.serve(&mut errand);
+            self.desk.done.borrow_mut().push(errand);
+        }
+    }
+}
+
+impl Drop for Job {
+    /// There was no memory for a stack: the request is still here.
+    fn drop(&mut self) {
+        if let Some(errand) = self.errand.take() {
+            self.desk.refused.borrow_mut().push(errand);
+        }
+    }
+}
+
+/// Waits for a client by suspending the fiber.
+struct OnFiber<'a> {
+    cx: &'a Context,
+}
+
+impl OnFiber<'_> {
+    fn wait(
+        &self,
+        fd: BorrowedFd<'_>,
+        event: PollFlags,
+        until: Tick,
+        suspend: fn(BorrowedFd<'_>, Option<Instant>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        // A fiber that unwinds cannot be suspended; then it must not miss the end of the server.
+        if std::thread::panicking() || self.cx.stage() == Stage::Closing {
+            return patience::wait(self.cx, fd, event, until);
+        }
+        // A deadline that no clock can reach is no deadline.
+        suspend(fd, Instant::now().checked_add(self.cx.clock.now().until(until)))
+    }
+}
+
+impl Wait for OnFiber<'_> {
+    fn now(&self) -> Tick {
+        self.cx.clock.now()
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.wait(fd, PollFlags::IN, until, wait_readable)
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.wait(fd, PollFlags::OUT, until, wait_writable)
+    }
+
+    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
+        is_interruption(panic)
+    }
+}
+
+/// Work that waits suspends the fiber, and runs on a thread of the fibers' pool.
+pub(super) struct Suspending;
+
+impl Ground for Suspending {
+    fn blocking(&self, work: Work) {
+        weftwork_fiber::blocking(work);
+    }
+
+    fn sleep(&self, duration: Duration) {
+        weftwork_fiber::sleep(duration);
+    }
+}

@@ -1,0 +1,291 @@
+//! What the fibers engine promises beyond the matrix: waits cost no thread, and end with the server.
+#![cfg(feature = "fibers")]
+
+// Each test binary uses its part of it.
+#[allow(dead_code, unused_imports)]
+mod support;
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::TcpStream;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use support::{Client, PATIENCE, eventually, noise};
+use weftwork::http::StatusCode;
+use weftwork::{ByteCount, Engine, Request, Response, Result, Running, Server, Settings};
+
+/// More than any pair of sockets holds.
+const LARGE: usize = 64 << 20;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What the handlers share with the test.
+#[derive(Default)]
+struct Shared {
+    /// Handlers that have begun, and those that have gone, however they went.
+    begun: AtomicUsize,
+    gone: AtomicUsize,
+    open: AtomicBool,
+    threads: Mutex<HashSet<ThreadId>>,
+}
+
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.gone.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    fn answer(self: &Arc<Shared>, req: &mut Request) -> Result<Response> {
+        if req.path() == "/" {
+            return Ok(Response::text("hello"));
+        }
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let _guard = Guard(self);
+        Ok(match req.path() {
+            "/wait" => self.wait(),
+            "/hour" => {
+                weftwork::sleep(HOUR);
+                Response::text("late")
+            }
+            "/blocking" => {
+                let shared = self.clone();
+                weftwork::blocking(move || shared.block());
+                Response::text("done elsewhere")
+            }
+            "/stuck" => {
+                self.block();
+                Response::text("done here")
+            }
+            "/length" => Response::text(req.body().limit(u64::MAX).bytes()?.len().to_string()),
+            "/download" => self.download(),
+            "/panic" => {
+                weftwork::sleep(Duration::from_millis(1));
+                panic!("as asked")
+            }
+            "/panic-elsewhere" => weftwork::blocking(|| panic!("as asked")),
+            "/caught" => {
+                let caught = catch_unwind(|| weftwork::blocking(|| panic!("as asked"))).unwrap_err();
+                Response::text(*caught.downcast_ref::<&str>().unwrap_or(&"another panic"))
+            }
+            "/deep" => Response::text(deep(200).to_string()),
+            _ => Response::new(StatusCode::NOT_FOUND),
+        })
+    }
+
+    fn wait(&self) -> Response {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).insert(std::thread::current().id());
+        while !self.open.load(Ordering::SeqCst) {
+            weftwork::sleep(Duration::from_millis(20));
+        }
+        Response::text("waited")
+    }
+
+    /// Holds its thread until the test lets it go.
+    fn block(&self) {
+        eventually("the test opens", || self.open.load(Ordering::SeqCst));
+    }
+
+    fn download(self: &Arc<Shared>) -> Response {
+        let shared = self.clone();
+        Response::stream(move |out| {
+            let _guard = Guard(&shared);
+            out.write_all(&noise(LARGE))
+        })
+    }
+
+    fn begun(&self, count: usize) {
+        eventually("the handlers begin", || self.begun.load(Ordering::SeqCst) >= count);
+    }
+
+    fn gone(&self) -> usize {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    fn open(&self) {
+        self.open.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Takes some 200 bytes of stack a level, more in a debug build.
+fn deep(levels: usize) -> usize {
+    let here = std::hint::black_box([levels; 64]);
+    if levels == 0 { here[0] } else { deep(levels - 1) + usize::from(here[0] == levels) }
+}
+
+fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<Shared>) {
+    let shared = Arc::<Shared>::default();
+    let handlers = shared.clone();
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
+    let running = server.settings(change).start(move |req: &mut Request| handlers.answer(req)).unwrap();
+    (running, shared)
+}
+
+fn start() -> (Running, Arc<Shared>) {
+    start_with(|settings| settings)
+}
+
+fn ask(running: &Running, path: &str) -> Client {
+    let mut client = Client::connect(running);
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    client
+}
+
+#[test]
+fn a_thousand_handlers_wait_on_one_thread_and_quick_ones_do_not() {
+    const WAITING: usize = 1000;
+    let (running, shared) = start();
+    let mut clients: Vec<_> = (0..WAITING).map(|_| ask(&running, "/wait")).collect();
+    shared.begun(WAITING);
+    let mut quick = Client::connect(&running);
+    for _ in 0..100 {
+        quick.get("/").is(200, "hello");
+    }
+    assert_eq!((shared.gone(), running.threads()), (0, 1));
+    shared.open();
+    clients.iter_mut().for_each(|client| client.answer().is(200, "waited"));
+    assert_eq!(shared.threads.lock().unwrap().len(), 1, "every handler ran on the one thread");
+    clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    assert_eq!(running.threads(), 1);
+}
+
+#[test]
+fn a_handler_that_waits_for_its_body_holds_nobody_up() {
+    let (running, shared) = start();
+    let body = noise(1 << 20);
+    let mut slow = Client::connect(&running);
+    slow.send(format!("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+    for part in body.chunks(256 << 10) {
+        slow.send(part);
+        shared.begun(1);
+        Client::connect(&running).get("/").is(200, "hello");
+    }
+    slow.answer().is(200, body.len().to_string());
+    slow.get("/").is(200, "hello");
+}
+
+#[test]
+fn a_handler_whose_client_does_not_read_holds_nobody_up() {
+    let (running, shared) = start();
+    let mut slow = ask(&running, "/download");
+    shared.begun(1);
+    Client::connect(&running).get("/").is(200, "hello");
+    assert_eq!(shared.gone(), 1, "the handler has returned, and its stream waits");
+    assert!(slow.answer().body == noise(LARGE));
+    assert_eq!(shared.gone(), 2);
+    slow.get("/").is(200, "hello");
+}
+
+#[test]
+fn the_deadlines_of_a_client_hold_while_a_fiber_waits_for_it() {
+    let short = Duration::from_millis(100);
+    let (running, shared) = start_with(|settings| settings.body_idle_timeout(short).write_timeout(short));
+    let mut slow = Client::connect(&running);
+    slow.send(format!("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n"));
+    slow.send(noise(256 << 10));
+    assert_eq!(slow.answer().status, 408);
+    let unread = ask(&running, "/download");
+    eventually("the fiber gives up", || shared.gone() == 3);
+    drop((slow, unread));
+    eventually("every connection ends", || running.counts().connections == 0);
+}
+
+#[test]
+fn what_comes_while_the_handler_waits_is_not_missed() {
+    let (running, shared) = start();
+    let mut client = ask(&running, "/wait");
+    shared.begun(1);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.half_close();
+    // The loop has seen both by the time it answers this.
+    Client::connect(&running).get("/").is(200, "hello");
+    shared.open();
+    client.answer().is(200, "waited");
+    client.answer().is(200, "hello");
+    eventually("every connection ends", || running.counts().connections == 0);
+}
+
+#[test]
+fn a_panic_after_a_wait_costs_one_request() {
+    let (running, _) = start();
+    for (path, panics) in [("/panic", 1), ("/panic-elsewhere", 2)] {
+        let mut client = ask(&running, path);
+        let answer = client.answer();
+        assert!(answer.status == 500 && answer.closes(), "{answer:?}");
+        assert_eq!(running.counts().panics, panics);
+    }
+    let mut client = Client::connect(&running);
+    client.get("/caught").is(200, "as asked");
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn blocking_work_runs_elsewhere() {
+    let (running, shared) = start();
+    let mut client = ask(&running, "/blocking");
+    shared.begun(1);
+    Client::connect(&running).get("/").is(200, "hello");
+    assert_eq!((shared.gone(), running.threads()), (0, 1));
+    shared.open();
+    client.answer().is(200, "done elsewhere");
+}
+
+#[test]
+fn a_server_that_drains_lets_fibers_finish() {
+    let (running, shared) = start();
+    let address = running.local_addr().unwrap();
+    let mut client = ask(&running, "/wait");
+    shared.begun(1);
+    let stopping = std::thread::spawn(move || running.shutdown(PATIENCE));
+    eventually("nobody is let in", || TcpStream::connect(address).is_err());
+    shared.open();
+    let answer = client.answer();
+    answer.is(200, "waited");
+    assert!(answer.closes());
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0));
+}
+
+#[test]
+fn the_end_of_a_server_runs_the_destructors_of_every_handler() {
+    let (running, shared) = start();
+    let view = running.view();
+    let paths = ["/hour", "/wait", "/blocking", "/download"];
+    let clients: Vec<_> = paths.iter().map(|path| ask(&running, path)).collect();
+    let mut upload = Client::connect(&running);
+    upload.send(format!("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n"));
+    upload.send(noise(256 << 10));
+    shared.begun(5);
+    let report = running.shutdown(Duration::ZERO);
+    assert_eq!((report.cut, report.stuck), (5, 0));
+    // The download has two: its handler's, and its stream's.
+    assert_eq!(shared.gone(), 6);
+    assert_eq!((view.counts().panics, view.counts().connections), (0, 0));
+    shared.open();
+    drop((clients, upload));
+}
+
+#[test]
+fn a_handler_that_blocks_its_thread_is_counted_as_stuck() {
+    let (running, shared) = start();
+    let _client = ask(&running, "/stuck");
+    shared.begun(1);
+    let report = running.shutdown(Duration::ZERO);
+    assert_eq!(report.stuck, 1);
+    shared.open();
+    eventually("the thread ends", || shared.gone() == 1);
+}
+
+#[test]
+fn the_stack_of_a_request_is_a_setting() {
+    let (running, _) = start_with(|settings| settings.fiber_stack_bytes(ByteCount(1 << 20)));
+    Client::connect(&running).get("/deep").is(200, "200");
+    let few = Server::bind("127.0.0.1:0").unwrap().settings(|s| s.fiber_stack_bytes(ByteCount(4096)));
+    let error = few.start(|_: &mut Request| "hello").unwrap_err().to_string();
+    assert!(error.contains("fiber_stack_bytes") && error.contains("16384"), "{error}");
+}
