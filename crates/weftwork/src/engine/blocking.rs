@@ -46,6 +46,7 @@ fn ground() -> Option<Rc<dyn Ground>> {
 /// | engine | what happens |
 /// |---|---|
 /// | adaptive | the event loop is handed to another thread, then `f` runs here |
+/// | fibers | the fiber is suspended, and `f` runs on a thread of a pool |
 /// | reactor, workers, pool | `f` runs here; in the reactor its loop waits |
 /// | outside of a handler | `f` runs here |
 ///
