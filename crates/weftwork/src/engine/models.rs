@@ -260,3 +260,42 @@ fn loom_pool_close_wakes_the_maker() {
         assert!(!roster.count().asked);
     });
 }
+
+/// One thread is left. A leader risks a call with it while another gives its loop away: one of them may.
+#[test]
+fn loom_standby_keeps_a_thread_for_a_risk() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 1 }));
+        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let giver = {
+            let standby = standby.clone();
+            thread::spawn(move || matches!(standby.give(()), Given::Spawn(())))
+        };
+        let risked = standby.risk();
+        let given = giver.join().unwrap();
+        assert!(risked ^ given, "the last thread is kept, or used");
+        if risked {
+            assert!(matches!(standby.give_at_any_rate(()), Given::Spawn(())), "that is what it was kept for");
+            standby.risk_is_over();
+        }
+    });
+}
+
+/// A job is queued while a thread is kept for a risk, which ends: the job is not forgotten.
+#[test]
+fn loom_standby_queue_goes_on_after_a_risk() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::new(LIMITS));
+        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let worker = {
+            let standby = standby.clone();
+            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_some())
+        };
+        let risked = standby.risk();
+        assert!(matches!(standby.give_or_queue(()), Given::Taken));
+        if risked {
+            standby.risk_is_over();
+        }
+        assert!(worker.join().unwrap());
+    });
+}

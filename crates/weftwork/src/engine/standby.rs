@@ -15,8 +15,6 @@ pub(super) struct Standby<J> {
     crew: Mutex<Crew<J>>,
     /// Told when the last thread has left.
     empty: Condvar,
-    /// All threads are in use: the last one that is free leads, and must not run what may block.
-    full: AtomicBool,
     /// Something is in the queue.
     crowded: AtomicBool,
     limits: Limits,
@@ -35,7 +33,16 @@ struct Crew<J> {
     parked: Vec<Arc<Berth<J>>>,
     queue: VecDeque<J>,
     threads: usize,
+    /// Calls in progress that may turn out to block: for each of them a thread is kept free.
+    risks: usize,
     closed: bool,
+}
+
+impl<J> Crew<J> {
+    /// Threads that are parked or may still be started, and that no risk needs.
+    fn spare(&self, limits: &Limits) -> usize {
+        (self.parked.len() + limits.threads_max - self.threads).saturating_sub(self.risks)
+    }
 }
 
 /// Where one thread sleeps.
@@ -63,19 +70,30 @@ pub(super) enum Given<J> {
 
 impl<J> Standby<J> {
     pub(super) fn new(limits: Limits) -> Standby<J> {
-        let crew = Crew { parked: Vec::new(), queue: VecDeque::new(), threads: 0, closed: false };
-        let (full, crowded) = (AtomicBool::new(false), AtomicBool::new(false));
-        Standby { crew: Mutex::new(crew), empty: Condvar::new(), full, crowded, limits }
+        let crew = Crew { parked: Vec::new(), queue: VecDeque::new(), threads: 0, risks: 0, closed: false };
+        Standby { crew: Mutex::new(crew), empty: Condvar::new(), crowded: AtomicBool::new(false), limits }
     }
 
-    /// Hands `job` to the thread that was parked last, or says that one has to be started.
+    /// Hands `job` to the thread that was parked last, or says that one has to be started. Refused when every
+    /// thread is in use, or needed for a risk.
     pub(super) fn give(&self, job: J) -> Given<J> {
-        let mut crew = lock(&self.crew);
+        let crew = lock(&self.crew);
+        if crew.spare(&self.limits) == 0 {
+            return Given::Refused(job);
+        }
+        self.hand_over(crew, job)
+    }
+
+    /// As [`give`](Standby::give), for the job that a thread was kept free for.
+    pub(super) fn give_at_any_rate(&self, job: J) -> Given<J> {
+        self.hand_over(lock(&self.crew), job)
+    }
+
+    fn hand_over(&self, mut crew: Guard<'_, Crew<J>>, job: J) -> Given<J> {
         if crew.closed {
             return Given::Refused(job);
         }
         if let Some(berth) = crew.parked.pop() {
-            self.note(&crew);
             drop(crew);
             berth.order(Order::Job(job));
             return Given::Taken;
@@ -84,12 +102,11 @@ impl<J> Standby<J> {
             return Given::Refused(job);
         }
         crew.threads += 1;
-        self.note(&crew);
         Given::Spawn(job)
     }
 
-    /// As [`give`](Standby::give), but when all threads are in use the job waits for the first that is not,
-    /// if the queue has room.
+    /// As [`give`](Standby::give), but a job that is refused waits for the first thread that is free, if the
+    /// queue has room.
     pub(super) fn give_or_queue(&self, job: J) -> Given<J> {
         let job = match self.give(job) {
             Given::Refused(job) => job,
@@ -110,18 +127,43 @@ impl<J> Standby<J> {
         if crew.closed {
             return;
         }
-        crew.queue.push_front(job);
-        self.settle(crew);
+        match crew.parked.pop() {
+            Some(berth) => {
+                drop(crew);
+                berth.order(Order::Job(job));
+            }
+            None => {
+                crew.queue.push_front(job);
+                self.note(&crew);
+            }
+        }
     }
 
-    /// A thread may have parked before the queue was filled: it does not look there any more.
+    /// A thread that has parked does not look at the queue any more: if one is to spare, it is called.
     fn settle(&self, mut crew: Guard<'_, Crew<J>>) {
-        let woken = if crew.parked.is_empty() { None } else { crew.parked.pop().zip(crew.queue.pop_front()) };
+        let to_spare = crew.spare(&self.limits) > 0 && !crew.parked.is_empty() && !crew.queue.is_empty();
+        let called = if to_spare { crew.parked.pop().zip(crew.queue.pop_front()) } else { None };
         self.note(&crew);
         drop(crew);
-        if let Some((berth, job)) = woken {
+        if let Some((berth, job)) = called {
             berth.order(Order::Job(job));
         }
+    }
+
+    /// Somebody is about to do what may block, and holds what another thread would then have to take. True: a
+    /// thread is kept free for that until [`Standby::risk_is_over`]. False: none is left, do not do it.
+    pub(super) fn risk(&self) -> bool {
+        let mut crew = lock(&self.crew);
+        let granted = crew.spare(&self.limits) > 0;
+        crew.risks += usize::from(granted);
+        granted
+    }
+
+    /// The end of a risk that was granted.
+    pub(super) fn risk_is_over(&self) {
+        let mut crew = lock(&self.crew);
+        crew.risks -= 1;
+        self.settle(crew);
     }
 
     /// Another job would find a thread, or a place in the queue.
@@ -135,11 +177,6 @@ impl<J> Standby<J> {
     /// Work waits for a thread: this is no time to wait for a client.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded.load(Ordering::Relaxed)
-    }
-
-    /// All threads are in use.
-    pub(super) fn is_full(&self) -> bool {
-        self.full.load(Ordering::Relaxed)
     }
 
     /// A thread takes what waits in the queue, or parks until it is given a job. None: it has to end, after
@@ -157,7 +194,6 @@ impl<J> Standby<J> {
                 return None;
             }
             crew.parked.push(berth.clone());
-            self.note(&crew);
         }
         loop {
             match berth.sleep(patience) {
@@ -186,7 +222,6 @@ impl<J> Standby<J> {
     pub(super) fn leave(&self) {
         let mut crew = lock(&self.crew);
         crew.threads -= 1;
-        self.note(&crew);
         if crew.threads == 0 {
             self.empty.notify_all();
         }
@@ -212,8 +247,6 @@ impl<J> Standby<J> {
     }
 
     fn note(&self, crew: &Crew<J>) {
-        let full = crew.parked.is_empty() && crew.threads == self.limits.threads_max;
-        self.full.store(full, Ordering::Relaxed);
         self.crowded.store(!crew.queue.is_empty(), Ordering::Relaxed);
     }
 

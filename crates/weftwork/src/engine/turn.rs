@@ -58,6 +58,8 @@ struct Ready {
 
 pub(super) struct Loop {
     pub(super) index: usize,
+    /// Its leader is in a call that may block, and a thread is kept free to take over.
+    pub(super) at_risk: bool,
     poll: Poll,
     events: Events,
     /// The events of this turn. The loop may change hands in the middle of them.
@@ -83,6 +85,7 @@ impl Loop {
         doors.register(poll.registry())?;
         Ok(Loop {
             index,
+            at_risk: false,
             poll,
             events: Events::with_capacity(EVENTS),
             batch: Vec::with_capacity(EVENTS),

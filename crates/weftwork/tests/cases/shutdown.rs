@@ -3,7 +3,7 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weftwork::{Engine, Report, Running, Server};
+use weftwork::{Report, Running, Server};
 
 use super::ROOM;
 use crate::support::{Client, PATIENCE, Promise, Site, eventually, noise};
@@ -229,9 +229,6 @@ fn the_port_is_free_though_a_handler_is_stuck() {
     let mut client = site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     site.inside.gate.wait_for(1);
-    if matches!(ROOM.engine, Engine::Adaptive { .. }) {
-        eventually("the loop leaves the handler", || site.running.counts().taken_lazily > 0);
-    }
     let Site { running, inside } = site;
     assert_eq!(running.shutdown(Duration::ZERO).stuck, 1);
     let again = start_at(&address);

@@ -22,13 +22,17 @@ use crate::transport::counters::Counters;
 enum Way {
     /// With the loop on its seat, where it can be taken back or away.
     Inline { route: Option<u64> },
+    /// The same, of a route that is not known to be quick: a thread is kept free meanwhile.
+    Risk { route: u64 },
     /// Without the loop: it is given away first.
     Eager,
 }
 
 /// Whether the loop is still led by this thread.
 enum Led {
-    On(Box<Loop>),
+    /// It is; and the same connection's next request may be waiting.
+    On(Box<Loop>, Option<Errand>),
+    /// It is not: the connection is to be served without it.
     Lost(Option<Box<Conn>>),
 }
 
@@ -43,19 +47,17 @@ impl Shared {
                 Next::Call(errand) => Some(errand),
             };
             while let Some(errand) = called {
-                (lp, called) = match self.way(&errand) {
-                    Way::Inline { route } => match self.call(lp, errand, route, hand) {
-                        (Led::On(mut lp), Some(errand)) => {
-                            let next = lp.settle(errand, &self.cx);
-                            (lp, next)
-                        }
-                        (Led::On(lp), None) => (lp, None),
-                        (Led::Lost(conn), _) => return conn,
-                    },
-                    Way::Eager => match self.give_away(lp, errand) {
-                        Led::On(lp) => (lp, None),
-                        Led::Lost(conn) => return conn,
-                    },
+                let led = match self.way(&errand) {
+                    Way::Inline { route } => self.call(lp, errand, route, hand),
+                    Way::Risk { route } => {
+                        lp.at_risk = true;
+                        self.call(lp, errand, Some(route), hand)
+                    }
+                    Way::Eager => self.give_away(lp, errand),
+                };
+                (lp, called) = match led {
+                    Led::On(lp, next) => (lp, next),
+                    Led::Lost(conn) => return conn,
                 };
             }
         }
@@ -66,11 +68,10 @@ impl Shared {
             Blocking::Never => Way::Inline { route: None },
             Blocking::Always => Way::Eager,
             Blocking::Learn { route } if self.habits.blocks(route) => Way::Eager,
-            // The last free thread leads. If it blocked as well, nobody would be left to take the loop.
-            Blocking::Learn { route } if self.standby.is_full() && !self.habits.is_proven(route) => {
-                Way::Eager
-            }
-            Blocking::Learn { route } => Way::Inline { route: Some(route) },
+            Blocking::Learn { route } if self.habits.is_proven(route) => Way::Inline { route: Some(route) },
+            // If it blocked, a thread would have to be there to take the loop.
+            Blocking::Learn { route } if self.standby.risk() => Way::Risk { route },
+            Blocking::Learn { .. } => Way::Eager,
         }
     }
 
@@ -81,7 +82,7 @@ impl Shared {
         mut errand: Errand,
         route: Option<u64>,
         hand: &mut Hand,
-    ) -> (Led, Option<Errand>) {
+    ) -> Led {
         let (index, now) = (lp.index, lp.now());
         let seat = &self.seats[index];
         let held = &*hand.held;
@@ -89,16 +90,18 @@ impl Shared {
         let leading = Leading { held, now };
         let call = Call { cx: &self.cx, handler: &*self.handler, wait: &leading, dates: &mut hand.dates };
         errand.conn.run(call);
-        if let Some(lp) = held.lay.take().and_then(|(_, lay)| seat.take_back(lay)) {
+        if let Some(mut lp) = held.lay.take().and_then(|(_, lay)| seat.take_back(lay)) {
             if let Some(route) = route {
                 self.habits.saw_quick(route);
             }
-            return (Led::On(lp), Some(errand));
+            self.end_risk(&mut lp);
+            let next = lp.settle(errand, &self.cx);
+            return Led::On(lp, next);
         }
         if let Some(route) = route {
             self.habits.saw_stuck(route);
         }
-        (Led::Lost(Some(errand.part(&self.hub))), None)
+        Led::Lost(Some(errand.part(&self.hub)))
     }
 
     /// Gives the loop to another thread, to be free for a call that blocks. Where there is no other thread,
@@ -121,7 +124,7 @@ impl Shared {
             }
             Err(Job::Lead(_)) => unreachable!("a connection was given"),
         }
-        Led::On(lp)
+        Led::On(lp, None)
     }
 }
 

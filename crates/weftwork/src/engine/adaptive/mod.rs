@@ -122,9 +122,25 @@ impl Shared {
     }
 
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
-    fn give_on(self: &Arc<Shared>, lp: Box<Loop>) {
-        if let Err(job) = self.give(Job::Lead(lp)) {
-            self.standby.queue_first(job);
+    fn give_on(self: &Arc<Shared>, mut lp: Box<Loop>) {
+        let at_risk = std::mem::take(&mut lp.at_risk);
+        let given = match self.standby.give_at_any_rate(Job::Lead(lp)) {
+            Given::Taken => Ok(()),
+            Given::Spawn(job) => self.spawn(job),
+            Given::Refused(job) => Err(job),
+        };
+        if let Err(refused) = given {
+            self.standby.queue_first(refused);
+        }
+        if at_risk {
+            // It came true, and the thread that was kept free for it is used.
+            self.standby.risk_is_over();
+        }
+    }
+
+    fn end_risk(&self, lp: &mut Loop) {
+        if std::mem::take(&mut lp.at_risk) {
+            self.standby.risk_is_over();
         }
     }
 

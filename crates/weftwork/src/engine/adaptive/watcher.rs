@@ -44,6 +44,10 @@ impl Shared {
             }
             std::thread::sleep(TICK);
         }
+        // Loops that lie there now would lie there until their handlers return, with their connections.
+        for index in 0..self.seats.len() {
+            self.take_away(index);
+        }
     }
 
     fn take_away(self: &Arc<Shared>, index: usize) {
