@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -56,4 +57,11 @@ pub(super) fn wait_unless(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Waits for a descriptor by a clock that is finer than a poller's. It may return early.
+pub(super) fn until_readable(fd: BorrowedFd<'_>, patience: Duration) {
+    let timeout = Timespec::try_from(patience).ok();
+    // Whatever it says: the look at the events that follows tells.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], timeout.as_ref());
 }

@@ -10,6 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use super::doors::Doors;
+use super::patience;
 use super::shared::{Hub, Letter};
 use super::table::{DOOR, GUEST, Table, WAKER, index};
 use crate::conn::{Conn, Flushed, Step};
@@ -25,6 +26,14 @@ const EVENTS: usize = 1024;
 const CALLS_A_TURN: u32 = 64;
 /// While a server drains, its loops look this often whether the last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(10);
+
+/// epoll(7) waits for whole milliseconds and rounds up. A short wait for a fiber's timer ends on time by one more
+/// system call: 100 clients of a handler that sleeps for 1 ms are answered in 1.57 ms, and not in 1.89.
+const FINE_MAX: Duration = Duration::from_millis(20);
+
+fn is_fine(patience: Duration) -> bool {
+    patience < FINE_MAX && !patience.subsec_nanos().is_multiple_of(1_000_000)
+}
 
 /// A connection whose request waits for the handler.
 #[derive(Debug)]
@@ -347,7 +356,13 @@ impl Loop {
         [self.wheel.next(), self.doors.retry(self.now), drain].into_iter().flatten().min()
     }
 
-    fn poll(&mut self, patience: Option<Duration>) {
+    fn poll(&mut self, mut patience: Option<Duration>) {
+        if let Some(left) = patience
+            && is_fine(left)
+        {
+            patience::until_readable(self.poll.registry().as_fd(), left);
+            patience = Some(Duration::ZERO);
+        }
         match self.poll.poll(&mut self.events, patience) {
             Ok(()) => {}
             Err(error) => {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -25,7 +26,7 @@ pub(super) struct Desk {
     handler: Arc<dyn Handler>,
     /// Each fiber takes a copy: it may be suspended with it.
     dates: RefCell<DateCache>,
-    done: RefCell<Vec<Errand>>,
+    done: RefCell<VecDeque<Errand>>,
     refused: RefCell<Vec<Errand>>,
 }
 
@@ -43,9 +44,9 @@ impl Desk {
         runtime.run_ready();
     }
 
-    /// A connection whose handler has run.
+    /// The connection whose handler has been done for longest.
     pub(super) fn next_done(&self) -> Option<Errand> {
-        self.done.borrow_mut().pop()
+        self.done.borrow_mut().pop_front()
     }
 
     /// A connection whose request could not be given a fiber.
@@ -72,7 +73,7 @@ impl Job {
     fn run(&mut self) {
         if let Some(mut errand) = self.errand.take() {
             self.desk.serve(&mut errand);
-            self.desk.done.borrow_mut().push(errand);
+            self.desk.done.borrow_mut().push_back(errand);
         }
     }
 }
