@@ -16,7 +16,12 @@ const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "h
 pub(crate) type Window = Arc<OnceLock<View>>;
 
 /// Starts the server, and serves until SIGTERM or SIGINT.
-pub(crate) fn serve(title: &str, options: &Options, handler: impl Handler, window: Window) -> Result<(), Usage> {
+pub(crate) fn serve(
+    title: &str,
+    options: &Options,
+    handler: impl Handler,
+    window: Window,
+) -> Result<(), Usage> {
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let log = match (options.log, variable("WEFT_LOG")) {
         (Some(level), _) => level,

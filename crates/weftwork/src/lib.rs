@@ -47,7 +47,8 @@ pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]
 pub use message::json;
 pub use message::{
-    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, blocks, html, text,
+    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, blocks, html,
+    text,
 };
 pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, Setting, Settings, Source};
@@ -60,7 +61,8 @@ pub mod prelude {
     #[cfg(feature = "json")]
     pub use crate::json;
     pub use crate::{
-        Engine, Handler, IntoResponse, Request, Response, Result, Running, Server, Settings, blocks, html, text,
+        Engine, Handler, IntoResponse, Request, Response, Result, Running, Server, Settings, blocks, html,
+        text,
     };
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }

@@ -89,7 +89,12 @@ pub(super) struct Loop {
 }
 
 impl Loop {
-    pub(super) fn new(index: usize, poll: Poll, listeners: Arc<Vec<Listener>>, now: Tick) -> io::Result<Loop> {
+    pub(super) fn new(
+        index: usize,
+        poll: Poll,
+        listeners: Arc<Vec<Listener>>,
+        now: Tick,
+    ) -> io::Result<Loop> {
         let doors = Doors::new(listeners);
         doors.register(poll.registry())?;
         Ok(Loop {
@@ -382,10 +387,9 @@ impl Loop {
                 WAKER => {}
                 GUEST => self.guest_is_ready = true,
                 door if (DOOR..GUEST).contains(&door) => self.doors.note_ready(door - DOOR),
-                _ => self.batch.push(Ready {
-                    token: event.token(),
-                    ended: event.is_read_closed() || event.is_error(),
-                }),
+                _ => self
+                    .batch
+                    .push(Ready { token: event.token(), ended: event.is_read_closed() || event.is_error() }),
             }
         }
         self.batch.append(&mut self.again);

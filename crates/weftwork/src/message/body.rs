@@ -43,10 +43,9 @@ impl BodyError {
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
             BodyError::ServerStops => StatusCode::SERVICE_UNAVAILABLE,
-            BodyError::Disconnected
-            | BodyError::NotUtf8
-            | BodyError::NotJson(_)
-            | BodyError::Socket(_) => StatusCode::BAD_REQUEST,
+            BodyError::Disconnected | BodyError::NotUtf8 | BodyError::NotJson(_) | BodyError::Socket(_) => {
+                StatusCode::BAD_REQUEST
+            }
         }
     }
 
@@ -82,7 +81,9 @@ impl From<BodyError> for io::Error {
             BodyError::TooLarge { .. } => io::ErrorKind::FileTooLarge,
             BodyError::Timeout => io::ErrorKind::TimedOut,
             BodyError::Disconnected => io::ErrorKind::UnexpectedEof,
-            BodyError::Malformed(_) | BodyError::NotUtf8 | BodyError::NotJson(_) => io::ErrorKind::InvalidData,
+            BodyError::Malformed(_) | BodyError::NotUtf8 | BodyError::NotJson(_) => {
+                io::ErrorKind::InvalidData
+            }
             BodyError::ServerStops => io::ErrorKind::ConnectionAborted,
             BodyError::Socket(kind) => *kind,
         };

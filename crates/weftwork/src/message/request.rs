@@ -168,6 +168,9 @@ fn decode(text: &str) -> String {
 
 impl fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("method", self.method()).field("target", &self.target()).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("method", self.method())
+            .field("target", &self.target())
+            .finish_non_exhaustive()
     }
 }

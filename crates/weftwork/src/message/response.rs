@@ -73,7 +73,11 @@ impl Response {
     }
 
     fn with_bytes(bytes: Bytes, content_type: HeaderValue) -> Response {
-        Response { content_type: Some(content_type), payload: Payload::Bytes(bytes), ..Response::new(StatusCode::OK) }
+        Response {
+            content_type: Some(content_type),
+            payload: Payload::Bytes(bytes),
+            ..Response::new(StatusCode::OK)
+        }
     }
 
     /// 200 with what is in `file`, as `application/octet-stream`. The engine sends it after the handler has

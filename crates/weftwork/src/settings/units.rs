@@ -64,12 +64,17 @@ impl Unit for Bytes {
 
 impl Unit for Duration {
     fn parse(text: &str) -> Result<Duration, &'static str> {
-        scaled(text, &TIMES).map(Duration::from_millis).ok_or("a duration with its unit, such as 500ms, 30s or 5m")
+        scaled(text, &TIMES)
+            .map(Duration::from_millis)
+            .ok_or("a duration with its unit, such as 500ms, 30s or 5m")
     }
     fn show(&self) -> String {
         let millis = self.as_millis() as u64;
-        let (unit, factor) =
-            TIMES.iter().rev().find(|(_, factor)| millis >= *factor && millis.is_multiple_of(*factor)).unwrap_or(&TIMES[0]);
+        let (unit, factor) = TIMES
+            .iter()
+            .rev()
+            .find(|(_, factor)| millis >= *factor && millis.is_multiple_of(*factor))
+            .unwrap_or(&TIMES[0]);
         format!("{}{unit}", millis / factor)
     }
 }
