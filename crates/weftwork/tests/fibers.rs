@@ -248,7 +248,8 @@ fn a_server_that_drains_lets_fibers_finish() {
     answer.is(200, "waited");
     assert!(answer.closes());
     let report = stopping.join().unwrap();
-    assert_eq!((report.drained, report.cut, report.stuck), (1, 0, 0));
+    // Knocking above may have been let in, just before the door closed.
+    assert!(report.drained >= 1 && (report.cut, report.stuck) == (0, 0), "{report}");
 }
 
 #[test]

@@ -50,10 +50,14 @@ impl Shared {
                 let led = match self.way(&errand) {
                     Way::Inline { route } => self.call(lp, errand, route, hand),
                     Way::Risk { route } => {
+                        lp.send_all(&self.cx);
                         lp.at_risk = true;
                         self.call(lp, errand, Some(route), hand)
                     }
-                    Way::Eager => self.give_away(lp, errand),
+                    Way::Eager => {
+                        lp.send_all(&self.cx);
+                        self.give_away(lp, errand)
+                    }
                 };
                 (lp, called) = match led {
                     Led::On(lp, next) => (lp, next),
