@@ -12,6 +12,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 impl Conn {
+    #[cold]
     pub(super) fn refuse_fault(&mut self, fault: Fault, cx: &Context) {
         Counters::count(&cx.counters.faults);
         let text = format!("{fault} ({})\n", fault.rule());
@@ -19,6 +20,7 @@ impl Conn {
         self.refuse(fault.status(), &text, &[], cx);
     }
 
+    #[cold]
     pub(super) fn refuse_timeout(&mut self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
         let text = format!("the request did not come in time ({})\n", self.pace.what.knob());
@@ -27,6 +29,7 @@ impl Conn {
     }
 
     /// Instead of a call of the handler: every thread is in use and the queue is full.
+    #[cold]
     pub(crate) fn refuse_overload(&mut self, cx: &Context) {
         Counters::count(&cx.counters.shed);
         let text = "all threads are busy and too many requests wait for one (threads_max, queue_max)\n";

@@ -1,7 +1,6 @@
 //! One loop: a poller, its connections, their deadlines. It does everything that needs no handler, and
 //! returns when one has to be called. It never waits but in the poller.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -44,8 +43,6 @@ fn is_fine(patience: Duration) -> bool {
 #[derive(Debug)]
 pub(super) struct Errand {
     pub(super) conn: Box<Conn>,
-    token: Token,
-    calls: u32,
 }
 
 /// What a loop has come to.
@@ -59,8 +56,13 @@ pub(super) enum Next {
 impl Errand {
     /// The loop is somebody else's by now: the connection leaves it, and is served without.
     pub(super) fn part(mut self, hub: &Hub) -> Box<Conn> {
-        hub.part(&mut self.conn, self.token);
+        let token = self.token();
+        hub.part(&mut self.conn, token);
         self.conn
+    }
+
+    fn token(&self) -> Token {
+        Token(self.conn.token)
     }
 }
 
@@ -82,9 +84,9 @@ pub(super) struct Loop {
     /// Connections that could go on at once, but have had their share of this turn.
     again: Vec<Ready>,
     /// Connections that were read from, and are to be served.
-    group: VecDeque<Errand>,
+    group: Vec<Errand>,
     /// Connections that were served, and are to be written to.
-    outbox: VecDeque<Errand>,
+    outbox: Vec<Errand>,
     letters: Vec<Letter>,
     spare_letters: Vec<Letter>,
     table: Table,
@@ -114,8 +116,8 @@ impl Loop {
             batch: Vec::with_capacity(EVENTS),
             cursor: 0,
             again: Vec::new(),
-            group: VecDeque::with_capacity(GROUP),
-            outbox: VecDeque::with_capacity(GROUP),
+            group: Vec::with_capacity(GROUP),
+            outbox: Vec::with_capacity(GROUP),
             letters: Vec::new(),
             spare_letters: Vec::new(),
             table: Table::default(),
@@ -153,13 +155,13 @@ impl Loop {
     /// Goes on until a handler has to be called, or there is nothing left to do without waiting.
     pub(super) fn next_here(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
         loop {
-            while let Some(errand) = self.group.pop_front() {
+            while let Some(errand) = self.group.pop() {
                 let called = self.drive(errand, cx);
                 if called.is_some() {
                     return called;
                 }
             }
-            while let Some(errand) = self.outbox.pop_front() {
+            while let Some(errand) = self.outbox.pop() {
                 let called = self.send(errand, cx);
                 if called.is_some() {
                     return called;
@@ -173,8 +175,8 @@ impl Loop {
 
     /// Sends the answers that are ready. To be done before anything that may take long.
     pub(super) fn send_all(&mut self, cx: &Context) {
-        while let Some(errand) = self.outbox.pop_front() {
-            self.send(errand, cx).into_iter().for_each(|called| self.group.push_back(called));
+        while let Some(errand) = self.outbox.pop() {
+            self.send(errand, cx).into_iter().for_each(|called| self.group.push(called));
         }
     }
 
@@ -194,12 +196,12 @@ impl Loop {
 
     /// Goes on with a connection whose handler has run. The next pipelined request may be waiting.
     pub(super) fn settle(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
-        errand.calls += 1;
-        if let Some(missed) = self.table.missed(errand.token) {
+        errand.conn.calls += 1;
+        if let Some(missed) = self.table.missed(errand.token()) {
             errand.conn.note_ready(missed.ended);
         }
-        if errand.calls >= CALLS_A_TURN {
-            self.again.push(Ready { token: errand.token, ended: false });
+        if errand.conn.calls >= CALLS_A_TURN {
+            self.again.push(Ready { token: errand.token(), ended: false });
             self.park(errand, cx);
             return None;
         }
@@ -215,7 +217,8 @@ impl Loop {
 
     /// Lets go of a connection: it will be served by a thread of its own for a while.
     pub(super) fn detach(&mut self, errand: Errand) -> Box<Conn> {
-        let Errand { mut conn, token, .. } = errand;
+        let token = errand.token();
+        let mut conn = errand.conn;
         if std::mem::take(&mut conn.registered) {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.poll.registry().deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
@@ -227,7 +230,9 @@ impl Loop {
     /// Takes a connection in: a new one, or one that comes back.
     pub(super) fn attach(&mut self, mut conn: Box<Conn>) -> Errand {
         conn.home = self.index as u32;
-        Errand { conn, token: self.table.reserve(), calls: 0 }
+        conn.token = self.table.reserve().0;
+        conn.calls = 0;
+        Errand { conn }
     }
 
     /// Reads from a group of connections that may have something to say. False: there is none.
@@ -238,10 +243,10 @@ impl Loop {
                 .or_else(|| self.next_connection(hub, cx))
                 .or_else(|| self.next_expired(cx));
             let Some(mut errand) = errand else { break };
-            if errand.conn.step(self.now, cx) == Step::Read && errand.conn.is_readable() {
+            if errand.conn.reads_first() {
                 self.read(&mut errand.conn);
             }
-            self.group.push_back(errand);
+            self.group.push(errand);
         }
         !self.group.is_empty()
     }
@@ -254,7 +259,8 @@ impl Loop {
                 continue;
             };
             conn.note_ready(ready.ended);
-            return Some(Errand { conn, token: ready.token, calls: 0 });
+            conn.calls = 0;
+            return Some(Errand { conn });
         }
         None
     }
@@ -295,7 +301,7 @@ impl Loop {
                 self.wheel.arm(&mut self.table, entry, due);
             } else if let Some(mut conn) = self.table.take(token) {
                 conn.expire(self.now, cx);
-                return Some(Errand { conn, token, calls: 0 });
+                return Some(Errand { conn });
             }
         }
     }
@@ -314,7 +320,7 @@ impl Loop {
             Ok(Flushed::All) => return self.drive(errand, cx),
             Ok(Flushed::Blocked) => self.park(errand, cx),
             Ok(Flushed::Enough) => {
-                self.again.push(Ready { token: errand.token, ended: false });
+                self.again.push(Ready { token: errand.token(), ended: false });
                 self.park(errand, cx);
             }
             Err(_) => self.close(errand),
@@ -332,7 +338,7 @@ impl Loop {
                     continue;
                 }
                 Step::Read => self.park(errand, cx),
-                Step::Write => self.outbox.push_back(errand),
+                Step::Write => self.outbox.push(errand),
                 Step::Close => self.close(errand),
             }
             return None;
@@ -341,14 +347,15 @@ impl Loop {
 
     /// The connection waits: for the poller, and for its deadline.
     fn park(&mut self, errand: Errand, cx: &Context) {
-        let Errand { mut conn, token, .. } = errand;
+        let token = errand.token();
+        let mut conn = errand.conn;
         conn.rest(&mut self.pool);
         if !conn.registered {
             let interest = Interest::READABLE | Interest::WRITABLE;
             let fd = conn.as_fd().as_raw_fd();
             if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
                 log::warn!("a connection was dropped, the poller would not watch it: {error}");
-                return self.close(Errand { conn, token, calls: 0 });
+                return self.close(Errand { conn });
             }
             conn.registered = true;
         }
@@ -358,7 +365,7 @@ impl Loop {
 
     fn close(&mut self, mut errand: Errand) {
         errand.conn.reclaim(&mut self.pool);
-        self.release(errand.token);
+        self.release(errand.token());
     }
 
     fn release(&mut self, token: Token) {
