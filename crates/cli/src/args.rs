@@ -11,11 +11,13 @@ use crate::nearest::nearest;
 
 /// The options that are not settings.
 pub(crate) const OPTIONS: [&str; 7] = ["host", "port", "bind", "engine", "log", "help", "version"];
-pub(crate) const COMMANDS: [&str; 3] = ["demo", "serve", "help"];
+pub(crate) const COMMANDS: [&str; 4] = ["demo", "serve", "engines", "help"];
 
 /// What to do.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
+    /// Which engines there are.
+    Engines,
     Demo(Options),
     Serve(Options, PathBuf),
     Help(Topic),
@@ -95,6 +97,7 @@ fn command(words: Vec<OsString>, options: Options, help: bool) -> Result<Command
             Some(dir) => Command::Serve(options, dir.into()),
             None => return Err(Usage("serve needs a directory: weft serve DIR".into())),
         },
+        Some("engines") => Command::Engines,
         Some("help") => Command::Help(topic(words.next())?),
         Some(name) => return Err(unknown_command(name)),
     };
@@ -109,7 +112,7 @@ fn command(words: Vec<OsString>, options: Options, help: bool) -> Result<Command
 
 fn topic(word: Option<OsString>) -> Result<Topic, Usage> {
     match word.as_deref().map(|word| word.to_string_lossy()).as_deref() {
-        None | Some("help") => Ok(Topic::All),
+        None | Some("help" | "engines") => Ok(Topic::All),
         Some("demo") => Ok(Topic::Demo),
         Some("serve") => Ok(Topic::Serve),
         Some(name) => Err(unknown_command(name)),

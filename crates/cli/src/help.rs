@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weftwork::Settings;
+use weftwork::{ENGINES, Settings};
 
 use crate::args::{Topic, flag};
 
@@ -11,6 +11,7 @@ weft: an HTTP server for plain blocking handlers
 
   weft [demo]       a page that shows what runs, and routes to try and to measure
   weft serve DIR    the files of a directory
+  weft engines      how connections can meet threads, and what each way is for
   weft help [COMMAND]
   weft --version
 
@@ -34,7 +35,7 @@ Options:
   --host HOST     where to listen; may be given several times   [HOST or WEFT_HOST; 127.0.0.1]
   --port N        0 lets the system choose                      [PORT or WEFT_PORT; 8080]
   --bind ADDRESS  127.0.0.1:8080, [::1]:8080, :8080 or unix:/path; may be given several times
-  --engine NAME   adaptive[:LOOPS] or reactor[:LOOPS]           [WEFT_ENGINE; adaptive]
+  --engine NAME   see weft engines                              [WEFT_ENGINE; adaptive]
   --log LEVEL     off, error, warn, info, debug or trace        [WEFT_LOG; warn]
   -h, --help
 
@@ -57,6 +58,21 @@ pub(crate) fn text(topic: Topic) -> String {
     for (flag, setting) in flags.iter().zip(&settings) {
         // Writing to a String does not fail.
         let _ = writeln!(text, "  {flag:width$}  {} [{}]", setting.about, setting.value);
+    }
+    text.trim_end().to_owned()
+}
+
+/// What `weft engines` prints.
+pub(crate) fn engines() -> String {
+    let mut text =
+        String::from("Engines, as --engine and WEFT_ENGINE take them; the first is the default.\n");
+    for engine in ENGINES {
+        // Writing to a String does not fail.
+        let _ = write!(
+            text,
+            "\n  {}\n    for           {}\n    who waits     {}\n    when blocked  {}\n",
+            engine.usage, engine.best_for, engine.waits, engine.blocked
+        );
     }
     text.trim_end().to_owned()
 }

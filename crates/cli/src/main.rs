@@ -29,6 +29,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Usage> {
     match args::parse(std::env::args_os().skip(1))? {
         Command::Help(topic) => say(help::text(topic)),
+        Command::Engines => say(help::engines()),
         Command::Version => say(concat!("weft ", env!("CARGO_PKG_VERSION"))),
         Command::Demo(options) => {
             let (demo, window) = demo::demo();

@@ -69,8 +69,11 @@ fn announce(title: &str, running: &Running) {
         say(format_args!("listening at {}", shown(address)));
     }
     let engine = running.engine();
-    let loops = engine.loops();
-    say(format_args!("engine {engine}, {loops} {}", if loops == 1 { "loop" } else { "loops" }));
+    match engine.loops() {
+        0 => say(format_args!("engine {engine}")),
+        1 => say(format_args!("engine {engine}, 1 loop")),
+        loops => say(format_args!("engine {engine}, {loops} loops")),
+    }
     for setting in running.settings().list() {
         match setting.source {
             Source::Default if SHOWN.contains(&setting.name) => {

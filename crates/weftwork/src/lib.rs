@@ -42,7 +42,7 @@ pub use bytes::Bytes;
 pub use http;
 
 pub use app::{Files, files};
-pub use engine::{Engine, UnknownEngine, blocking, sleep};
+pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
 pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]
 pub use message::json;

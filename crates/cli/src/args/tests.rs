@@ -68,8 +68,8 @@ fn mistakes() {
         "--head-bytes-max is \"much\", but has to be a size such as 512, 64KiB or 2MiB",
     );
     fails("dmeo", "there is no command \"dmeo\"; did you mean demo?");
-    fails("frobnicate", "there is no command \"frobnicate\"; the commands: demo, serve, help");
-    fails("help frobnicate", "there is no command \"frobnicate\"; the commands: demo, serve, help");
+    fails("frobnicate", "there is no command \"frobnicate\"; the commands: demo, serve, engines, help");
+    fails("help frobnicate", "there is no command \"frobnicate\"; the commands: demo, serve, engines, help");
     fails("serve", "serve needs a directory: weft serve DIR");
     fails("demo twice", "\"twice\" is one word too many (weft help says what is taken)");
     fails("serve a b", "\"b\" is one word too many (weft help says what is taken)");

@@ -88,7 +88,8 @@ fn help_and_version() {
         assert!(text.lines().all(|line| line.chars().count() <= 110), "{line}: {text}");
     };
     check("--version", &[concat!("weft ", env!("CARGO_PKG_VERSION"))]);
-    check("help", &["weft serve DIR", "weft [demo]"]);
+    check("help", &["weft serve DIR", "weft [demo]", "weft engines"]);
+    check("engines", &["adaptive[:loops]", "reactor", "workers", "pool", "fibers", "when blocked"]);
     let options = ["--host", "--bind", "--engine", "--head-bytes-max", "longest head (431) [32KiB]", "[75s]"];
     check("demo --help", &options);
     check("help serve", &options);

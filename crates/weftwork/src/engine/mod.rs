@@ -7,6 +7,7 @@ mod doors;
 mod fibers;
 mod habits;
 mod inbox;
+mod listing;
 mod patience;
 mod pool;
 mod reactor;
@@ -29,6 +30,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use self::blocking::{blocking, sleep};
+pub use self::listing::{ENGINES, EngineInfo};
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;
@@ -78,13 +80,6 @@ pub enum Engine {
         threads: Option<usize>,
     },
 }
-
-/// The names of all engines, for messages.
-#[cfg(feature = "fibers")]
-const NAMES: &str =
-    "adaptive[:loops], reactor[:loops], workers[:listeners], pool[:standby], fibers[:threads]";
-#[cfg(not(feature = "fibers"))]
-const NAMES: &str = "adaptive[:loops], reactor[:loops], workers[:listeners], pool[:standby]";
 
 impl Default for Engine {
     fn default() -> Engine {
@@ -171,7 +166,7 @@ pub struct UnknownEngine(String);
 
 impl fmt::Display for UnknownEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no engine {:?} (the engines: {NAMES}; numbers from 1)", self.0)
+        write!(f, "there is no engine {:?} (the engines: {}; numbers from 1)", self.0, listing::usages())
     }
 }
 

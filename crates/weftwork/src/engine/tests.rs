@@ -27,7 +27,7 @@ fn names_survive_a_round_trip() {
 fn what_names_no_engine_is_refused_with_the_choices() {
     for text in ["", "apache", "pool:", "pool:0", "workers:-1", "Pool", "pool:8:8", "reactor:0"] {
         let error = text.parse::<Engine>().unwrap_err().to_string();
-        assert!(error.contains(&format!("{text:?}")) && error.contains(NAMES), "{error}");
+        assert!(error.contains(&format!("{text:?}")) && error.contains(&listing::usages()), "{error}");
     }
 }
 
@@ -61,4 +61,15 @@ fn parameters_at_their_limits_are_fine() {
         let engine: Engine = text.parse().unwrap();
         assert!(engine.check(&settings).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn the_listed_names_are_those_that_are_read() {
+    for listed in ENGINES {
+        let (name, number) = listed.usage.split_once("[:").unwrap();
+        let engine: Engine = name.parse().unwrap();
+        assert_eq!(engine.to_string(), name);
+        assert_eq!(engine.parameter().0, number.trim_end_matches(']'));
+    }
+    assert_eq!(ENGINES[0].usage.split('[').next(), Some(Engine::default().to_string().as_str()));
 }
