@@ -185,6 +185,34 @@ impl Http1 {
         out: &mut Vec<u8>,
     ) -> Result<(), Misuse> {
         let writing = self.writing.next(WriteEvent::Head)?;
+        if let Some((content_type, length)) = encode::plain(head)
+            && self.takes_plain_heads()
+        {
+            encode::write_plain(content_type, length, date, out);
+            self.delimiter = Delimiter::Length(length);
+            self.writing = writing;
+            return Ok(());
+        }
+        self.write_any_head(head, date, out)
+    }
+
+    /// Nothing in the request or on the connection has a say in a plain head. It saves 150 instructions of
+    /// 250 to find that out first.
+    #[inline]
+    fn takes_plain_heads(&self) -> bool {
+        let RequestFacts { version, is_head, is_connect, .. } = self.request;
+        let is_plain = version == Version::Http11 && !is_head && !is_connect;
+        is_plain && self.reading == Reading::Whole && self.keep_alive == KeepAlive::Yes
+    }
+
+    #[inline(never)]
+    fn write_any_head(
+        &mut self,
+        head: &ResponseHead<'_>,
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        let writing = self.writing.next(WriteEvent::Head)?;
         let plan = encode::plan(head, self.encoder_view())?;
         // RFC 9110 §10.1.1: without the 100 it waits for, the client may send the body or the next request;
         // nobody can tell which, so nobody reads on.

@@ -341,3 +341,22 @@ fn a_response_to_no_request_closes() {
         format!("HTTP/1.1 408 Request Timeout\r\n{DATE}Content-Length: 0\r\nConnection: close\r\n\r\n")
     );
 }
+
+/// A Content-Type among the fields takes the long way.
+#[test]
+fn a_plain_head_is_written_as_any_other() {
+    const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n";
+    let (html, given) = (HeaderValue::from_static("text/html"), fields(&[("content-type", "text/html")]));
+    for request in [GET, GET_CLOSE, GET_10, GET_10_KEEP, HEAD, HEAD_10, CONNECT, UPGRADE, POST] {
+        for length in [0, 1, 9, 10, 99, 100, 9999, 10_000, u64::MAX].map(Exact) {
+            let (mut short, mut long) =
+                ((after_reading(request), Vec::new()), (after_reading(request), Vec::new()));
+            let plain = ResponseHead { content_type: Some(&html), ..head(200, length, &[]) };
+            short.0.write_head(&plain, &date(), &mut short.1).unwrap();
+            long.0.write_head(&head(200, length, &given), &date(), &mut long.1).unwrap();
+            assert_eq!(text(&short.1), text(&long.1).replace("content-type", "Content-Type"));
+            assert_eq!(short.0.body_bypassed(10), long.0.body_bypassed(10));
+            assert_eq!(short.0.finish(&[], &mut short.1), long.0.finish(&[], &mut long.1));
+        }
+    }
+}
