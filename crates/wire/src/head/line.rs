@@ -2,7 +2,7 @@
 
 use super::{Field, Span};
 use crate::error::Fault;
-use crate::grammar::{is_token, text_len, token_len, trim};
+use crate::grammar::{is_token, reg_name_len, text_len, token_len, trim};
 
 /// Splits the field line that starts at `at` in `bytes` (RFC 9112 §5), and says where the next line starts.
 /// None: the line is not whole, or breaks a rule; see [`line_fault`].
@@ -36,6 +36,48 @@ fn trim_end(mut value: &[u8]) -> &[u8] {
 
 fn span(start: usize, len: usize) -> Span {
     Span { start: start as u32, len: len as u32 }
+}
+
+/// Reads the field line at `at` and its value, if it is a Host line of the plainest form: a name or an IPv4
+/// address, perhaps a port, no white space but one space. That is how nearly all requests start (RFC 9110 §7.2
+/// wants Host first); split and checked in one look, it saves a quarter of the instructions of a short head.
+/// None: it has to be read as any other.
+#[inline]
+pub(super) fn plain_host(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
+    let len = plain_host_len(bytes.get(at..)?)?;
+    let value = at + b"Host: ".len();
+    Some((Field { name: span(at, b"Host".len()), value: span(value, len) }, value + len + b"\r\n".len()))
+}
+
+/// Length of the value.
+#[inline]
+fn plain_host_len(line: &[u8]) -> Option<usize> {
+    // As one word: byte by byte it takes twenty instructions more.
+    const HOST: u32 = u32::from_le_bytes(*b"host");
+    let (name, rest) = line.split_first_chunk()?;
+    if u32::from_le_bytes(*name) | 0x2020_2020 != HOST {
+        return None;
+    }
+    let value = rest.strip_prefix(b": ")?;
+    let host = reg_name_len(value);
+    let (mut len, mut rest) = (host, value[host..].iter());
+    let mut end = *rest.next()?;
+    if end == b':' {
+        let mut port = 0;
+        loop {
+            len += 1;
+            end = *rest.next()?;
+            if !end.is_ascii_digit() {
+                break;
+            }
+            port = port * 10 + u32::from(end - b'0');
+            if port > 0xffff {
+                return None;
+            }
+        }
+    }
+    let is_whole = host > 0 && end == b'\r' && rest.next() == Some(&b'\n');
+    is_whole.then_some(len)
 }
 
 /// Which rule the field line at the start of `lines` broke: RFC 9112 §5, RFC 9110 §5.

@@ -12,7 +12,7 @@
 use http::Method;
 
 use super::known::Known;
-use super::line::{field_line, line_fault};
+use super::line::{field_line, line_fault, plain_host};
 use super::target::{self, Authority};
 use super::{Head, Span, Version};
 use crate::error::Fault;
@@ -33,6 +33,13 @@ pub(super) fn parse(bytes: &[u8], start: usize, limits: &Limits, head: &mut Head
     }
     head.fields.clear();
     let (mut seen, mut hosts) = (Seen::default(), Hosts::default());
+    if limits.fields_max > 0
+        && let Some((field, next)) = plain_host(bytes, at)
+    {
+        (hosts.first, hosts.is_valid) = (Some(field.value), true);
+        head.fields.push(field);
+        at = next;
+    }
     while !bytes[at..].starts_with(CRLF) {
         if head.fields.len() >= limits.fields_max as usize {
             return Err(Fault::TooManyFields);
@@ -102,6 +109,8 @@ fn method(line: &[u8]) -> Option<(Method, usize)> {
 #[derive(Default)]
 struct Hosts {
     first: Option<Span>,
+    /// The first one, as far as we know.
+    is_valid: bool,
     is_repeated: bool,
 }
 
@@ -121,6 +130,9 @@ impl Hosts {
         };
         if self.is_repeated {
             return Err(Fault::HostRepeated);
+        }
+        if self.is_valid {
+            return Ok(Some(host));
         }
         match target::authority(host.of(bytes)) {
             Some(Authority { host: 1.., .. }) => Ok(Some(host)),

@@ -35,15 +35,23 @@ fn bad_field(line: impl AsRef<[u8]>, want: Fault) {
     refused([b"GET / HTTP/1.1\r\n", line.as_ref(), b"\r\nHost: h\r\n\r\n"].concat(), want);
 }
 
+/// Plain Host lines and those that are not, first or later, are read in different ways.
+const HOST_LINES: [&str; 4] = ["Host: ", "HOST:\t", "hoSt:", "A: b\r\nHost: "];
+
 #[track_caller]
 fn host(value: &str, authority: Option<&str>) {
-    let seen = one(format!("GET / HTTP/1.1\r\nHost: {value}\r\n\r\n"));
-    assert_eq!(seen.authority.as_deref(), authority);
+    for line in HOST_LINES {
+        let seen = one(format!("GET / HTTP/1.1\r\n{line}{value}\r\n\r\n"));
+        assert_eq!(seen.authority.as_deref(), authority);
+        assert_eq!(seen.fields.last().map(|(_, value)| value.as_str()), Some(value));
+    }
 }
 
 #[track_caller]
 fn bad_host(value: &str, want: Fault) {
-    refused(format!("GET / HTTP/1.1\r\nHost: {value}\r\n\r\n"), want);
+    for line in HOST_LINES {
+        refused(format!("GET / HTTP/1.1\r\n{line}{value}\r\n\r\n"), want);
+    }
 }
 
 #[test]
