@@ -32,14 +32,36 @@ pub(super) fn parse(bytes: &[u8], start: usize, limits: &Limits, head: &mut Head
         return Err(Fault::TargetTooLong);
     }
     head.fields.clear();
-    let (mut seen, mut hosts) = (Seen::default(), Hosts::default());
+    let mut host = None;
     if limits.fields_max > 0
         && let Some((field, next)) = plain_host(bytes, at)
     {
-        (hosts.first, hosts.is_valid) = (Some(field.value), true);
         head.fields.push(field);
-        at = next;
+        (host, at) = (Some(field.value), next);
     }
+    if host.is_some() && bytes[at..].starts_with(CRLF) {
+        conclude(head, host, &Seen::default())?;
+    } else {
+        at = fields(bytes, at, limits, host, head)?;
+    }
+    at += CRLF.len();
+    head.bytes = at as u32;
+    Ok(at)
+}
+
+/// Reads the field lines from `at` on, and says where they end. `host`: that of a plain line before them.
+///
+/// Apart from the plain head, which should not pay for the registers and the notes of this one.
+#[inline(never)]
+fn fields(
+    bytes: &[u8],
+    mut at: usize,
+    limits: &Limits,
+    host: Option<Span>,
+    head: &mut Head,
+) -> Result<usize, Fault> {
+    let mut seen = Seen::default();
+    let mut hosts = Hosts { first: host, is_valid: host.is_some(), is_repeated: false };
     while !bytes[at..].starts_with(CRLF) {
         if head.fields.len() >= limits.fields_max as usize {
             return Err(Fault::TooManyFields);
@@ -53,16 +75,20 @@ pub(super) fn parse(bytes: &[u8], start: usize, limits: &Limits, head: &mut Head
         head.fields.push(field);
         at = next;
     }
-    let host = hosts.conclude(bytes, head)?;
+    conclude(head, hosts.conclude(bytes, head)?, &seen)?;
+    Ok(at)
+}
+
+/// Notes what the fields say together.
+#[inline(always)]
+fn conclude(head: &mut Head, host: Option<Span>, seen: &Seen) -> Result<(), Fault> {
     head.authority = head.authority.or(host);
     let facts = seen.conclude(head.version)?;
     head.framing = facts.framing;
     head.keep_alive = facts.keep_alive;
     head.expect_continue = facts.expect_continue;
     head.upgrade = facts.upgrade;
-    at += CRLF.len();
-    head.bytes = at as u32;
-    Ok(at)
+    Ok(())
 }
 
 /// Splits the request line that starts at `start` (RFC 9112 §3), and says where the next line starts.
@@ -71,10 +97,9 @@ pub(super) fn parse(bytes: &[u8], start: usize, limits: &Limits, head: &mut Head
 #[inline(never)]
 fn request_line(bytes: &[u8], start: usize, head: &mut Head) -> Result<usize, Fault> {
     let line = &bytes[start..];
-    let Some((method, len)) = method(line) else {
+    let Some(len) = method(line, head) else {
         return Err(request_line_fault(line, Fault::MethodNotAToken));
     };
-    head.method = method;
     let end = match target::read(bytes, start + len + 1, head) {
         Ok(end) => end,
         Err(fault) => return Err(request_line_fault(line, fault)),
@@ -92,24 +117,28 @@ fn request_line(bytes: &[u8], start: usize, head: &mut Head) -> Result<usize, Fa
     Ok(end + VERSION_11.len())
 }
 
-/// The method at the start of `line`, and its length; a space stands behind it. Most are GET.
+/// Notes the method at the start of `line`, and says how long it is; a space stands behind it. Most are GET,
+/// like the last one: a comparison costs less than to drop and move what may own memory.
 #[inline]
-fn method(line: &[u8]) -> Option<(Method, usize)> {
+fn method(line: &[u8], head: &mut Head) -> Option<usize> {
     if line.starts_with(b"GET ") {
-        return Some((Method::GET, 3));
+        if head.method != Method::GET {
+            head.method = Method::GET;
+        }
+        return Some(3);
     }
     let len = token_len(line);
     if line.get(len) != Some(&b' ') {
         return None;
     }
-    Method::from_bytes(&line[..len]).ok().map(|method| (method, len))
+    head.method = Method::from_bytes(&line[..len]).ok()?;
+    Some(len)
 }
 
 /// The Host fields: RFC 9112 §3.2.
-#[derive(Default)]
 struct Hosts {
     first: Option<Span>,
-    /// The first one, as far as we know.
+    /// The first one was checked when it was read.
     is_valid: bool,
     is_repeated: bool,
 }
