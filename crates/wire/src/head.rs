@@ -108,6 +108,10 @@ pub enum HeadEvent {
 /// more of it.
 #[inline]
 pub(crate) fn start(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    // Nearly always.
+    if bytes.first().is_some_and(|&byte| crate::grammar::is_token_byte(byte)) {
+        return Ok(Some(0));
+    }
     let start = match bytes {
         [b'\r', b'\n', ..] => 2,
         [] | [b'\r'] => return Ok(None),

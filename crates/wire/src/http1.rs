@@ -6,6 +6,7 @@ use crate::body::{BodyEvent, BodyReader};
 use crate::date::Date;
 use crate::encode::{self, Delimiter, Persistence, Request, ResponseHead};
 use crate::error::{Fault, Misuse};
+use crate::framing::Framing;
 use crate::head::{self, Head, HeadEvent, Scan, Version};
 use crate::limits::Limits;
 use crate::state::{After, KeepAlive, ReadEvent, Reading, WriteEvent, Writing, after};
@@ -74,7 +75,10 @@ impl Http1 {
 
     fn begin(&mut self, head: &Head) {
         self.scan = Scan::default();
-        self.body = BodyReader::new(head.framing);
+        // It is over, and to drop what may own memory is not free.
+        if head.framing != Framing::None {
+            self.body = BodyReader::new(head.framing);
+        }
         self.keep_alive.and(head.keep_alive);
         self.request = RequestFacts {
             version: head.version,
@@ -335,7 +339,9 @@ impl Http1 {
             self.writing = writing;
             self.reading = self.reading.next(ReadEvent::NextRequest);
             self.request = RequestFacts::default();
-            self.body = BodyReader::Over;
+            if !matches!(self.body, BodyReader::Over) {
+                self.body = BodyReader::Over;
+            }
         }
     }
 

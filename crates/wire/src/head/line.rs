@@ -49,6 +49,9 @@ pub(super) fn plain_host(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
     Some((Field { name: span(at, b"Host".len()), value: span(value, len) }, value + len + b"\r\n".len()))
 }
 
+/// So many fit in 16 bits whatever they are.
+const PLAIN_PORT_DIGITS_MAX: usize = 4;
+
 /// Length of the value.
 #[inline]
 fn plain_host_len(line: &[u8]) -> Option<usize> {
@@ -60,23 +63,16 @@ fn plain_host_len(line: &[u8]) -> Option<usize> {
     }
     let value = rest.strip_prefix(b": ")?;
     let host = reg_name_len(value);
-    let (mut len, mut rest) = (host, value[host..].iter());
-    let mut end = *rest.next()?;
-    if end == b':' {
-        let mut port = 0;
-        loop {
-            len += 1;
-            end = *rest.next()?;
-            if !end.is_ascii_digit() {
-                break;
-            }
-            port = port * 10 + u32::from(end - b'0');
-            if port > 0xffff {
-                return None;
-            }
+    let (mut len, mut end) = (host, &value[host..]);
+    if let [b':', port @ ..] = end {
+        let digits = port.iter().position(|byte| !byte.is_ascii_digit())?;
+        len += 1 + digits;
+        end = &port[digits..];
+        if digits > PLAIN_PORT_DIGITS_MAX {
+            return None;
         }
     }
-    let is_whole = host > 0 && end == b'\r' && rest.next() == Some(&b'\n');
+    let is_whole = host > 0 && end.starts_with(b"\r\n");
     is_whole.then_some(len)
 }
 
