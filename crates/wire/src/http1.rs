@@ -200,8 +200,8 @@ impl Http1 {
         self.write_any_head(head, date, out)
     }
 
-    /// Nothing in the request or on the connection has a say in a plain head. It saves 150 instructions of
-    /// 250 to find that out first.
+    /// Nothing in the request or on the connection has a say in a plain head. To find that out before a plan
+    /// is made saves a quarter of the instructions.
     #[inline]
     fn takes_plain_heads(&self) -> bool {
         let RequestFacts { version, is_head, is_connect, .. } = self.request;
