@@ -146,7 +146,8 @@ fn write_short_length(length: u64, out: &mut Vec<u8>) {
     out.truncate(out.len() - unused);
 }
 
-/// Writes any other head.
+/// Writes any other head. Inline, so that the plan is never laid down in memory.
+#[inline(always)]
 pub(crate) fn write_head(
     head: &ResponseHead<'_>,
     plan: &Plan,
@@ -184,6 +185,7 @@ pub(crate) fn write_head(
 }
 
 /// The fields of a response, but for those that the codec says in its own words.
+#[inline(never)]
 fn write_given(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
     for (name, value) in fields {
         if name != http::header::CONNECTION && name != http::header::CONTENT_LENGTH {
@@ -192,6 +194,7 @@ fn write_given(fields: &[(HeaderName, HeaderValue)], out: &mut Vec<u8>) {
     }
 }
 
+#[inline]
 fn write_content_length(length: u64, out: &mut Vec<u8>) {
     const NAME: &[u8] = b"Content-Length: ";
     const DIGITS_MAX: usize = 20;
@@ -214,6 +217,7 @@ fn write_content_length(length: u64, out: &mut Vec<u8>) {
 
 /// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are
 /// what clients have been seen to trip over.
+#[inline(never)]
 fn write_connection(fields: &[(HeaderName, HeaderValue)], own: &'static [u8], out: &mut Vec<u8>) {
     let given = fields
         .iter()
