@@ -1,5 +1,6 @@
 //! A request, as a handler sees it: a view of the connection's buffer.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::io;
@@ -52,8 +53,9 @@ impl<'c> Request<'c> {
         head.query.map(|query| ascii(query.of(bytes)))
     }
 
-    /// The first value of the query parameter `name`, without its percent-encoding (`+` is a space).
-    pub fn query_value(&self, name: &str) -> Option<String> {
+    /// The first value of the query parameter `name`, without its percent-encoding (`+` is a space). Nothing
+    /// is copied unless there is something to decode.
+    pub fn query_value(&self, name: &str) -> Option<Cow<'_, str>> {
         self.query()?.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode(key) == name).then(|| decode(value))
@@ -147,7 +149,10 @@ fn ascii(bytes: &[u8]) -> &str {
 }
 
 /// Form decoding of one key or value; malformed escapes stay as they are.
-fn decode(text: &str) -> String {
+fn decode(text: &str) -> Cow<'_, str> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text);
+    }
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -163,7 +168,7 @@ fn decode(text: &str) -> String {
         }
         at += 1;
     }
-    String::from_utf8_lossy(&out).into_owned()
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 impl fmt::Debug for Request<'_> {
