@@ -66,3 +66,8 @@ pub mod prelude {
     };
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
