@@ -17,6 +17,7 @@ mod solo;
 mod standby;
 mod sync;
 mod table;
+mod threads;
 mod turn;
 mod workers;
 

@@ -14,8 +14,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,6 +23,7 @@ use super::Room;
 use super::doors::{Accepted, Doors, accept};
 use super::solo::{Hand, Solo};
 use super::standby::{Berth, Given, Limits, Standby};
+use super::threads::Threads;
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::Tick;
@@ -50,7 +50,7 @@ struct Workers {
     /// The listeners of each worker; none once the server drains.
     doors: Vec<RwLock<Arc<Vec<Listener>>>>,
     standby: Standby<Job>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
 }
 
 pub(super) fn start(
@@ -74,7 +74,7 @@ pub(super) fn start(
     let room = Arc::new(Workers {
         doors: doors.into_iter().map(|listeners| RwLock::new(Arc::new(listeners))).collect(),
         standby: Standby::new(limits),
-        threads: Mutex::default(),
+        threads: Threads::default(),
         handler,
         cx,
     });
@@ -96,7 +96,7 @@ impl Workers {
                 log::error!("worker {index} panicked, and goes on; this is a bug of weftwork");
             }
         })?;
-        self.keep(thread);
+        self.threads.keep(thread);
         Ok(())
     }
 
@@ -161,28 +161,9 @@ impl Workers {
         }
     }
 
-    /// The thread is started before it has the job: if the system refuses, the job is still ours.
     fn spawn(self: &Arc<Workers>, job: Job) -> Result<(), Job> {
-        let berth = Berth::new();
-        let (shared, own) = (self.clone(), berth.clone());
-        match std::thread::Builder::new().name("weft".into()).spawn(move || shared.work(&own)) {
-            Ok(thread) => {
-                berth.start(job);
-                self.keep(thread);
-                Ok(())
-            }
-            Err(error) => {
-                log::error!("the system refuses another thread: {error}");
-                self.standby.leave();
-                Err(job)
-            }
-        }
-    }
-
-    fn keep(&self, thread: JoinHandle<()>) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.retain(|thread| !thread.is_finished());
-        threads.push(thread);
+        let shared = self.clone();
+        self.threads.start(&self.standby, job, move |berth| shared.work(berth))
     }
 
     /// The life of a thread: one connection after the other.
@@ -234,7 +215,7 @@ impl Room for Workers {
     }
 
     fn join(&self, patience: Duration) -> usize {
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = self.threads.take();
         super::join_within(threads, patience)
     }
 

@@ -17,8 +17,7 @@ pub(super) use watcher::is_stuck;
 
 use std::io;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::Poll;
@@ -30,6 +29,7 @@ use super::habits::Habits;
 use super::seat::Seat;
 use super::shared::Hub;
 use super::standby::{Berth, Given, Limits, Standby};
+use super::threads::Threads;
 use super::turn::Loop;
 use crate::conn::Conn;
 use crate::message::Handler;
@@ -56,7 +56,7 @@ struct Shared {
     seats: Vec<Seat<Box<Loop>>>,
     standby: Standby<Job>,
     habits: Habits,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
 }
 
 /// What a thread has of its own.
@@ -88,7 +88,7 @@ pub(super) fn start(
         seats: (0..loops).map(|_| Seat::new()).collect(),
         standby: Standby::new(limits),
         habits: Habits::new(),
-        threads: Mutex::default(),
+        threads: Threads::default(),
         handler,
         cx,
     });
@@ -153,28 +153,9 @@ impl Shared {
         }
     }
 
-    /// The thread is started before it has the job: if the system refuses, the job is still ours.
     fn spawn(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
-        let berth = Berth::new();
-        let (shared, own) = (self.clone(), berth.clone());
-        match std::thread::Builder::new().name("weft".into()).spawn(move || shared.work(&own)) {
-            Ok(thread) => {
-                berth.start(job);
-                self.keep(thread);
-                Ok(())
-            }
-            Err(error) => {
-                log::error!("the system refuses another thread: {error}");
-                self.standby.leave();
-                Err(job)
-            }
-        }
-    }
-
-    fn keep(&self, thread: JoinHandle<()>) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.retain(|thread| !thread.is_finished());
-        threads.push(thread);
+        let shared = self.clone();
+        self.threads.start(&self.standby, job, move |berth| shared.work(berth))
     }
 
     /// The life of a thread: lead, serve, stand by, in whatever order it is needed.
@@ -217,7 +198,7 @@ impl Room for Adaptive {
 
     fn join(&self, patience: Duration) -> usize {
         let left = self.0.standby.wait_until_empty(patience);
-        let threads = std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = self.0.threads.take();
         for thread in threads {
             // Those that are counted out have only to return; the others are in a handler, and are left to it.
             if left == 0 || thread.is_finished() {

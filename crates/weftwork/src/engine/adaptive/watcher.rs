@@ -18,7 +18,7 @@ impl Shared {
     pub(super) fn start_watcher(self: &Arc<Shared>) -> io::Result<()> {
         let shared = self.clone();
         let thread = std::thread::Builder::new().name("weft-watch".into()).spawn(move || shared.watch())?;
-        self.keep(thread);
+        self.threads.keep(thread);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
 use mio::Poll;
@@ -33,6 +33,7 @@ use self::roster::{Limits, Roster};
 use super::Room;
 use super::shared::Hub;
 use super::solo::{Fate, Hand, Solo};
+use super::threads::Threads;
 use super::turn::Loop;
 use crate::conn::Conn;
 use crate::message::Handler;
@@ -58,7 +59,7 @@ struct Shared {
     /// Parked connections that have a request.
     queue: Mutex<VecDeque<Box<Conn>>>,
     hub: Hub,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
 }
 
 /// The engine's end of the server.
@@ -83,7 +84,7 @@ pub(super) fn start(
         shut_until: AtomicU64::new(0),
         queue: Mutex::default(),
         hub,
-        threads: Mutex::default(),
+        threads: Threads::default(),
         handler,
         cx,
     });
@@ -112,7 +113,7 @@ impl Shared {
     ) -> io::Result<()> {
         let shared = self.clone();
         let thread = Builder::new().name(name.into()).spawn(move || work(&shared))?;
-        self.keep(thread);
+        self.threads.keep(thread);
         Ok(())
     }
 
@@ -131,7 +132,7 @@ impl Shared {
         let shared = self.clone();
         match Builder::new().name("weft".into()).spawn(move || shared.work()) {
             Ok(thread) => {
-                self.keep(thread);
+                self.threads.keep(thread);
                 Ok(())
             }
             Err(error) => {
@@ -162,12 +163,6 @@ impl Shared {
 
     fn lock_queue(&self) -> MutexGuard<'_, VecDeque<Box<Conn>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn keep(&self, thread: JoinHandle<()>) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.retain(|thread| !thread.is_finished());
-        threads.push(thread);
     }
 }
 
@@ -227,7 +222,7 @@ impl Room for Recycling {
     }
 
     fn join(&self, patience: Duration) -> usize {
-        let threads = std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = self.0.threads.take();
         super::join_within(threads, patience)
     }
 
