@@ -41,14 +41,14 @@ mod transport;
 pub use bytes::Bytes;
 pub use http;
 
-pub use app::{Files, files};
+pub use app::{Files, HandlerExt, Middleware, Next, With, files};
 pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
 pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]
 pub use message::json;
 pub use message::{
-    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, blocks, html,
-    text,
+    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, StreamFilter,
+    blocks, html, text,
 };
 pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, Setting, Settings, Source};
@@ -61,8 +61,8 @@ pub mod prelude {
     #[cfg(feature = "json")]
     pub use crate::json;
     pub use crate::{
-        Engine, Handler, IntoResponse, Request, Response, Result, Running, Server, Settings, blocks, html,
-        text,
+        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Request, Response, Result, Running,
+        Server, Settings, blocks, html, text,
     };
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }

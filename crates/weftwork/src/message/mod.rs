@@ -2,6 +2,8 @@
 
 mod body;
 pub(crate) mod exchange;
+mod fields;
+mod filter;
 mod handler;
 mod into_response;
 #[cfg(feature = "json")]
@@ -11,6 +13,7 @@ mod response;
 mod writer;
 
 pub use body::{Body, BodyError};
+pub use filter::StreamFilter;
 pub use handler::{Asked, Blocking, Handler, blocks};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
@@ -21,5 +24,7 @@ pub use writer::BodyWriter;
 
 pub(crate) use response::{Payload, Stream};
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

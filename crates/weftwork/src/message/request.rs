@@ -108,6 +108,22 @@ impl<'c> Request<'c> {
         Body::new(self.exchange, &mut self.quota)
     }
 
+    /// The most bytes of the body that may be read: the setting `body_bytes_max` (2 MiB), if nothing has
+    /// changed it for this request.
+    pub fn body_bytes_max(&self) -> u64 {
+        self.quota.limit
+    }
+
+    /// Lowers or raises that limit for all who read the body after this; [`Body::limit`] does the same.
+    pub fn set_body_bytes_max(&mut self, bytes: u64) {
+        self.quota.limit = bytes;
+    }
+
+    /// How many bytes of the body are still to be read, when the head said how many there are.
+    pub fn body_left(&self) -> Option<u64> {
+        self.exchange.body_left()
+    }
+
     /// Fields behind a chunked body that has been read to its end; empty before. They are never merged with
     /// the head's fields (RFC 9110 section 6.5.1).
     pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {

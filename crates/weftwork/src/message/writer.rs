@@ -17,6 +17,10 @@ impl<'c> BodyWriter<'c> {
     pub(crate) fn new(exchange: &'c mut dyn Exchange) -> BodyWriter<'c> {
         BodyWriter { exchange }
     }
+
+    pub(super) fn exchange(&mut self) -> &mut dyn Exchange {
+        self.exchange
+    }
 }
 
 impl Write for BodyWriter<'_> {

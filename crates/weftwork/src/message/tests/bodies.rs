@@ -47,10 +47,21 @@ fn the_limit_is_exact() {
     }
 }
 
+#[test]
+fn a_request_lowers_and_raises_the_limit() {
+    let mut canned = Canned::with_body(&["123456"]).promising(6);
+    let mut request = Request::new(&mut canned, 100);
+    assert_eq!((request.body_bytes_max(), request.body_left()), (100, Some(6)));
+    request.set_body_bytes_max(5);
+    assert_eq!(request.body().bytes(), Err(BodyError::TooLarge { limit: 5 }));
+    request.set_body_bytes_max(6);
+    assert!(request.body().bytes().is_ok());
+}
+
 /// A declared length is refused before any of it is read.
 #[test]
 fn a_declared_length_is_refused_at_once() {
-    let mut canned = Canned { length: Some(6), ..Canned::failing(BodyError::Timeout) };
+    let mut canned = Canned::failing(BodyError::Timeout).promising(6);
     let read = Request::new(&mut canned, 5).body().bytes();
     assert_eq!(read, Err(BodyError::TooLarge { limit: 5 }));
 }

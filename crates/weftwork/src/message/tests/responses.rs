@@ -109,3 +109,47 @@ fn only_a_regular_file_can_be_sent() {
     assert!(matches!(made.payload, Payload::File { offset: 0, count, .. } if count == length));
     assert!(format!("{made:?}").contains("bytes of a file"));
 }
+
+#[test]
+fn fields_are_found_replaced_and_removed() {
+    let (name, other) = (HeaderName::from_static("x-field"), HeaderName::from_static("x-other"));
+    let value = HeaderValue::from_static;
+    let mut made = text("text");
+    for (name, number) in [(&name, "1"), (&other, "2"), (&name, "3")] {
+        made.append_field(name.clone(), value(number));
+    }
+    assert_eq!(made.field(&name), Some(&value("1")));
+    assert_eq!(made.field_values(&name).collect::<Vec<_>>(), ["1", "3"]);
+    made.set_field(name.clone(), value("4"));
+    assert_eq!(made.field_values(&name).collect::<Vec<_>>(), ["4"]);
+    assert_eq!(made.remove_field(&name), Some(value("4")));
+    assert_eq!((made.remove_field(&name), made.field(&name)), (None, None));
+    assert_eq!(made.fields(), [(other, value("2"))]);
+}
+
+#[test]
+fn the_content_type_is_a_field_like_others() {
+    let mut made = text("text");
+    assert_eq!(made.field(&header::CONTENT_TYPE).unwrap(), TEXT.unwrap());
+    made.append_field(header::CONTENT_TYPE, HeaderValue::from_static("text/css"));
+    assert_eq!(made.field_values(&header::CONTENT_TYPE).collect::<Vec<_>>(), ["text/css"]);
+    assert_eq!(made.remove_field(&header::CONTENT_TYPE).unwrap(), "text/css");
+    assert_eq!((made.content_type(), made.field(&header::CONTENT_TYPE)), (None, None));
+}
+
+#[test]
+fn a_body_is_looked_at_and_replaced() {
+    assert_eq!(Response::new(StatusCode::OK).body_bytes(), Some(0));
+    let made = text("text").with_header(header::CONTENT_LENGTH, HeaderValue::from(4));
+    assert_eq!(
+        (made.body_bytes(), made.body().unwrap().as_ref(), made.is_streaming()),
+        (Some(4), &b"text"[..], false)
+    );
+    let other = made.with_body("another");
+    assert_eq!((other.body_bytes(), other.fields()), (Some(7), &[][..]));
+    let mut other = other.without_body();
+    other.set_status(StatusCode::NOT_MODIFIED);
+    assert_eq!((other.body_bytes(), other.body()), (Some(0), None));
+    let stream = Response::stream(|_| Ok(()));
+    assert_eq!((stream.body_bytes(), stream.body(), stream.is_streaming()), (None, None, true));
+}

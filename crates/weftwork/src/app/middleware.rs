@@ -1,0 +1,123 @@
+//! What runs around a handler: it may answer in its place, change its request, or change its response.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Request, Response};
+
+/// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is one, where `R` is an [`IntoResponse`].
+///
+/// It is the linear style: what stands before [`Next::run`] happens before the handler, what stands behind it
+/// happens after. Not calling it answers in the handler's place. A body that the handler streams is written
+/// later, when every middleware has returned: [`Response::filter_stream`] is how to see or change it.
+///
+/// ```
+/// use weftwork::prelude::*;
+///
+/// fn only_with_a_key(req: &mut Request, next: Next) -> Response {
+///     if req.header("x-key") != Some("sesame") {
+///         return StatusCode::FORBIDDEN.into_response();
+///     }
+///     let mut response = next.run(req);
+///     response.set_field(header::CACHE_CONTROL, HeaderValue::from_static("private"));
+///     response
+/// }
+///
+/// fn takes(_: impl Handler) {}
+/// takes((|_: &mut Request| "the treasure").with(only_with_a_key));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a middleware",
+    label = "not a middleware",
+    note = "write `fn(req: &mut Request, next: Next) -> Response`, and call `next.run(req)` in it; a closure has to name both types"
+)]
+pub trait Middleware: Send + Sync + 'static {
+    /// Answers one request, most often with what `next` answers.
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response;
+}
+
+impl<F, R> Middleware for F
+where
+    F: Fn(&mut Request<'_>, Next<'_>) -> R + Send + Sync + 'static,
+    R: IntoResponse,
+{
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        self(req, next).into_response()
+    }
+}
+
+/// One middleware for several handlers, with one state: a rate limit that they share, say.
+impl<M: Middleware + ?Sized> Middleware for Arc<M> {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        self.as_ref().handle(req, next)
+    }
+}
+
+/// What a [`Middleware`] stands in front of: the rest of them, and the handler.
+pub struct Next<'h> {
+    handler: &'h dyn Handler,
+}
+
+impl<'h> Next<'h> {
+    /// The rest of the way is `handler`. For a router of one's own, and to test a middleware.
+    pub fn new(handler: &'h dyn Handler) -> Next<'h> {
+        Next { handler }
+    }
+
+    /// Has the request answered.
+    pub fn run(self, req: &mut Request<'_>) -> Response {
+        self.handler.call(req)
+    }
+}
+
+impl fmt::Debug for Next<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").finish_non_exhaustive()
+    }
+}
+
+/// Puts middleware around any [`Handler`].
+pub trait HandlerExt: Handler + Sized {
+    /// This handler behind `middleware`, which wraps all that stands before it. So the one added **last** is
+    /// outermost: it sees the request first and the response last (as axum's `layer`; unlike Express's `use`).
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn inner(req: &mut Request, next: Next) -> Response { next.run(req) }
+    /// fn outer(req: &mut Request, next: Next) -> Response { next.run(req) }
+    ///
+    /// fn takes(_: impl Handler) {}
+    /// takes((|_: &mut Request| "hello").with(inner).with(outer)); // outer(inner(hello))
+    /// ```
+    fn with<M: Middleware>(self, middleware: M) -> With<Self, M> {
+        With { handler: self, middleware }
+    }
+}
+
+impl<H: Handler> HandlerExt for H {}
+
+/// A handler behind a middleware; made by [`HandlerExt::with`].
+pub struct With<H, M> {
+    handler: H,
+    middleware: M,
+}
+
+impl<H: Handler, M: Middleware> Handler for With<H, M> {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        self.middleware.handle(req, Next::new(&self.handler))
+    }
+
+    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+        self.handler.blocking(asked)
+    }
+}
+
+impl<H, M> fmt::Debug for With<H, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("With").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

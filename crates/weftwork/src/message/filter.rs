@@ -1,0 +1,116 @@
+//! What stands between the writer of a streamed body and the client: it may count, change or end what passes.
+
+use std::io;
+use std::net::SocketAddr;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use weftwork_wire::Head;
+
+use super::body::BodyError;
+use super::exchange::Exchange;
+use super::response::{Payload, Response};
+use super::writer::BodyWriter;
+
+/// Sees every byte of a streamed body on its way out; see [`Response::filter_stream`].
+pub trait StreamFilter: Send + 'static {
+    /// Passes `data` on to `out`, in whatever form; it may also keep some of it for later.
+    ///
+    /// # Errors
+    /// Those of `out`, and its own: either ends the response, and its connection with it.
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()>;
+
+    /// The writer wants the client to have all that it wrote until now.
+    ///
+    /// # Errors
+    /// As [`write`](StreamFilter::write).
+    fn flush(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        io::Write::flush(out)
+    }
+
+    /// The writer is done, and has not failed.
+    ///
+    /// # Errors
+    /// As [`write`](StreamFilter::write).
+    fn finish(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+impl Response {
+    /// The same, and a streamed body goes through `filter`. Bodies whose bytes are there already do not.
+    ///
+    /// A filter that changes how many bytes there are has to remove a `Content-Length` field. The filter is
+    /// dropped when the body is over, has failed, or was never written (the request was HEAD).
+    ///
+    /// ```
+    /// use std::io::{self, Write};
+    /// use weftwork::{BodyWriter, Response, StreamFilter};
+    ///
+    /// struct Shout;
+    /// impl StreamFilter for Shout {
+    ///     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+    ///         out.write_all(&data.to_ascii_uppercase())
+    ///     }
+    /// }
+    /// let answer = Response::stream(|out| out.write_all(b"hello")).filter_stream(Shout);
+    /// ```
+    #[must_use]
+    pub fn filter_stream(mut self, mut filter: impl StreamFilter) -> Response {
+        if let Payload::Stream(write) = self.payload {
+            self.payload = Payload::Stream(Box::new(move |out| {
+                write(&mut BodyWriter::new(&mut Filtered { filter: &mut filter, below: out.exchange() }))?;
+                filter.finish(out)
+            }));
+        }
+        self
+    }
+}
+
+/// The exchange that a filtered writer sees.
+struct Filtered<'a> {
+    filter: &'a mut dyn StreamFilter,
+    below: &'a mut dyn Exchange,
+}
+
+impl Exchange for Filtered<'_> {
+    fn head(&self) -> (&Head, &[u8]) {
+        self.below.head()
+    }
+
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        self.below.peer_addr()
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.below.local_addr()
+    }
+
+    fn fill(&mut self) -> Result<&[u8], BodyError> {
+        self.below.fill()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.below.consume(count);
+    }
+
+    fn body_left(&self) -> Option<u64> {
+        self.below.body_left()
+    }
+
+    fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        self.below.trailers()
+    }
+
+    fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()> {
+        self.below.interim(status, fields)
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.filter.write(data, &mut BodyWriter::new(self.below))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.filter.flush(&mut BodyWriter::new(self.below))
+    }
+}

@@ -1,0 +1,136 @@
+//! A request without a connection beneath it, for tests.
+
+use std::io::{self, Read, Seek};
+use std::net::SocketAddr;
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use weftwork_wire::{Head, HeadEvent, Http1, Limits};
+
+use super::exchange::Exchange;
+use super::{BodyError, BodyWriter, Handler, Payload, Request, Response};
+
+/// What `handler` answers to a GET.
+pub(crate) fn get(path: &str, handler: &impl Handler) -> Response {
+    Canned::asking("GET", path, &[]).call(handler)
+}
+
+/// A request whose head is parsed and whose body comes in the given parts.
+pub(crate) struct Canned {
+    head: Head,
+    bytes: Vec<u8>,
+    pub(crate) parts: Vec<Result<Vec<u8>, BodyError>>,
+    /// The rest of the part that is being read.
+    part: Vec<u8>,
+    length: Option<u64>,
+    pub(crate) sent: Vec<u8>,
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+impl Canned {
+    pub(crate) fn new(head: &str) -> Canned {
+        let bytes = head.as_bytes().to_vec();
+        let mut head = Head::default();
+        let read = Http1::new().read_head(&bytes, &Limits::default(), &mut head);
+        assert_eq!(read, Ok(HeadEvent::Head(bytes.len())));
+        Canned {
+            head,
+            bytes,
+            parts: Vec::new(),
+            part: Vec::new(),
+            length: None,
+            sent: Vec::new(),
+            peer: None,
+        }
+    }
+
+    /// A request for `path` with these field lines.
+    pub(crate) fn asking(method: &str, path: &str, fields: &[(&str, &str)]) -> Canned {
+        let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        Canned::new(&format!("{method} {path} HTTP/1.1\r\nHost: here.example\r\n{fields}\r\n"))
+    }
+
+    /// As if its head had said how long the body is.
+    pub(crate) fn promising(self, length: u64) -> Canned {
+        Canned { length: Some(length), ..self }
+    }
+
+    pub(crate) fn call(&mut self, handler: &impl Handler) -> Response {
+        handler.call(&mut Request::new(self, 2 << 20))
+    }
+
+    /// The bytes of a response's body, whatever it is.
+    pub(crate) fn body_of(&mut self, response: Response) -> Vec<u8> {
+        match response.payload {
+            Payload::Empty => Vec::new(),
+            Payload::Bytes(bytes) => bytes.into(),
+            Payload::File { mut file, offset, count } => {
+                let mut all = Vec::new();
+                file.seek(io::SeekFrom::Start(offset)).unwrap();
+                file.take(count).read_to_end(&mut all).unwrap();
+                all
+            }
+            Payload::Stream(write) => {
+                write(&mut BodyWriter::new(self)).unwrap();
+                std::mem::take(&mut self.sent)
+            }
+        }
+    }
+
+    /// A POST with this body, in these parts.
+    pub(crate) fn with_body(parts: &[&str]) -> Canned {
+        let parts = parts.iter().rev().map(|part| Ok(part.as_bytes().to_vec())).collect();
+        Canned { parts, ..Canned::new("POST / HTTP/1.1\r\nHost: a\r\n\r\n") }
+    }
+
+    /// A body that ends in an error.
+    pub(crate) fn failing(error: BodyError) -> Canned {
+        Canned { parts: vec![Err(error)], ..Canned::with_body(&[]) }
+    }
+}
+
+impl Exchange for Canned {
+    fn head(&self) -> (&Head, &[u8]) {
+        (&self.head, &self.bytes)
+    }
+
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    fn fill(&mut self) -> Result<&[u8], BodyError> {
+        if self.part.is_empty() {
+            self.part = self.parts.pop().transpose()?.unwrap_or_default();
+        }
+        Ok(&self.part)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.part.drain(..count);
+        self.length = self.length.map(|length| length - count as u64);
+    }
+
+    fn body_left(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        &[]
+    }
+
+    fn interim(&mut self, _: StatusCode, _: &[(HeaderName, HeaderValue)]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        self.sent.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
