@@ -6,7 +6,7 @@ use std::io;
 
 use http::StatusCode;
 
-use crate::message::BodyError;
+use crate::message::{BodyError, Problem};
 
 /// `Result` with the library's [`Error`]; what handlers and `main` return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -91,13 +91,17 @@ impl Error {
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
-    /// A [`BodyError`] (also inside an [`io::Error`]) keeps its status; all others are ours.
+    /// A [`Problem`], and a [`BodyError`] (also inside an [`io::Error`]), keep their status; all others are ours.
     fn from(error: E) -> Error {
         let boxed: Box<dyn StdError + Send + Sync> = Box::new(error);
         if let Some(body) = body_error(boxed.as_ref()) {
             return Error { blame: body.blame(), message: body.to_string(), source: None };
         }
-        Error { blame: Blame::Ours, message: boxed.to_string(), source: Some(boxed) }
+        let blame = match boxed.downcast_ref::<Problem>() {
+            Some(problem) => Blame::Peer(problem.status()),
+            None => Blame::Ours,
+        };
+        Error { blame, message: boxed.to_string(), source: Some(boxed) }
     }
 }
 

@@ -47,8 +47,8 @@ pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]
 pub use message::json;
 pub use message::{
-    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Request, Response, StreamFilter,
-    blocks, html, text,
+    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Problem, Request, Response,
+    StreamFilter, blocks, html, text,
 };
 pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, Setting, Settings, Source};

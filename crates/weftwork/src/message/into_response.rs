@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::body::BodyError;
+use super::problem::Problem;
 use super::response::Response;
 use crate::error::{Blame, Error};
 
@@ -98,6 +99,9 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = self.status();
+        if let Some(problem) = self.source().and_then(|source| source.downcast_ref::<Problem>()) {
+            return problem.clone().into_response();
+        }
         if let Blame::Peer(_) = self.blame() {
             return Response::text(format!("{}\n", self.message())).with_status(status);
         }

@@ -8,6 +8,7 @@ mod handler;
 mod into_response;
 #[cfg(feature = "json")]
 mod json;
+mod problem;
 mod request;
 mod response;
 mod writer;
@@ -18,6 +19,7 @@ pub use handler::{Asked, Blocking, Handler, blocks};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
+pub use problem::Problem;
 pub use request::Request;
 pub use response::{Response, html, text};
 pub use writer::BodyWriter;

@@ -4,6 +4,7 @@ mod bodies;
 mod errors;
 #[cfg(feature = "json")]
 mod json;
+mod problems;
 mod requests;
 mod responses;
 

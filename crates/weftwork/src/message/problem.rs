@@ -1,0 +1,143 @@
+//! How does an answer say what was wrong, so that a program can read it too?
+
+use std::fmt::{self, Write};
+
+use http::{HeaderValue, StatusCode};
+
+use super::into_response::IntoResponse;
+use super::response::Response;
+
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// What was wrong with a request, as `application/problem+json` (RFC 9457).
+///
+/// It is an answer and an error: a handler returns it, or passes it on with `?`, also through
+/// [`Error`](crate::Error), where it keeps its status and its members.
+///
+/// ```
+/// use weftwork::{Problem, Request, Result, http::StatusCode};
+///
+/// fn order(req: &mut Request) -> Result<String> {
+///     match req.query_value("count").as_deref() {
+///         Some("0") => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY)
+///             .detail("order one at least")
+///             .with("field", "count"))?,
+///         _ => Ok("ordered\n".into()),
+///     }
+/// }
+/// ```
+///
+/// The answer to `count=0` is 422 with
+/// `{"title":"Unprocessable Entity","status":422,"detail":"order one at least","field":"count"}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem(Box<Parts>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parts {
+    status: StatusCode,
+    kind: Option<String>,
+    title: Option<String>,
+    detail: Option<String>,
+    members: Vec<(String, String)>,
+}
+
+impl Problem {
+    /// A problem with `status`, whose reason phrase is its title.
+    pub fn new(status: StatusCode) -> Problem {
+        Problem(Box::new(Parts { status, kind: None, title: None, detail: None, members: Vec::new() }))
+    }
+
+    /// Sets the member `type`: a URI that names this kind of problem. The default, `about:blank`, is not sent.
+    #[must_use]
+    pub fn kind(mut self, uri: impl Into<String>) -> Problem {
+        self.0.kind = Some(uri.into());
+        self
+    }
+
+    /// Sets the member `title`: the same short text for all problems of one kind.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Problem {
+        self.0.title = Some(title.into());
+        self
+    }
+
+    /// Sets the member `detail`: what was wrong this time, for whoever sent the request.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Problem {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds a member of your own, with a text as its value. `instance` is one that RFC 9457 knows.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl fmt::Display) -> Problem {
+        self.0.members.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// The value of a member that was added by [`with`](Problem::with).
+    pub fn member(&self, name: &str) -> Option<&str> {
+        self.0.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn to_json(&self) -> String {
+        let Parts { status, kind, detail, members, .. } = &*self.0;
+        let mut out = String::with_capacity(128);
+        // Writing to a String does not fail.
+        let _ = out.write_char('{');
+        if let Some(kind) = kind {
+            let _ = write!(out, r#""type":{},"#, Quoted(kind));
+        }
+        let _ = write!(out, r#""title":{},"status":{}"#, Quoted(self.heading()), status.as_u16());
+        if let Some(detail) = detail {
+            let _ = write!(out, r#","detail":{}"#, Quoted(detail));
+        }
+        for (name, value) in members {
+            let _ = write!(out, ",{}:{}", Quoted(name), Quoted(value));
+        }
+        out.push('}');
+        out
+    }
+
+    fn heading(&self) -> &str {
+        self.0.title.as_deref().or(self.0.status.canonical_reason()).unwrap_or("Problem")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        Response::bytes(self.to_json()).with_status(self.0.status).with_content_type(PROBLEM_JSON)
+    }
+}
+
+/// The detail, else the title.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.detail.as_deref().unwrap_or_else(|| self.heading()))
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// A text in JSON's quotes (RFC 8259 section 7). By hand, so that problems do not need the feature `json`.
+struct Quoted<'t>(&'t str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                '\n' => f.write_str("\\n")?,
+                c if c < ' ' => write!(f, "\\u{:04x}", u32::from(c))?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
