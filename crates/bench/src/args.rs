@@ -7,6 +7,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::failure::{Failure, Result};
 use crate::floors::{Floor, FloorOptions};
+use crate::instructions::InstructionOptions;
 use crate::procs::pin::Cores;
 use crate::subject::Subject;
 use crate::workloads::{self, Workload};
@@ -18,6 +19,7 @@ pub(crate) enum Command {
     Help(&'static str),
     Quick(QuickOptions),
     Floor(FloorOptions),
+    Instructions(InstructionOptions),
 }
 
 /// Who asks.
@@ -67,8 +69,9 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
         Some(Arg::Value(name)) => match name.to_str() {
             Some("quick") => quick(&mut parser),
             Some("floor") => floor(&mut parser),
+            Some("instructions") => instructions(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
-            _ => Err(Failure::Usage(format!("unknown command {name:?}: quick or floor"))),
+            _ => Err(Failure::Usage(format!("unknown command {name:?}: quick, instructions or floor"))),
         },
         Some(other) => Err(other.unexpected().into()),
     }
@@ -128,6 +131,25 @@ fn floor(parser: &mut Parser) -> Result<Command> {
     options.port = port.ok_or_else(|| Failure::Usage("floor needs --port N".to_owned()))?;
     within("--answer-bytes", options.answer_bytes, 1, 64 * 1024)?;
     Ok(Command::Floor(options))
+}
+
+fn instructions(parser: &mut Parser) -> Result<Command> {
+    let mut options = InstructionOptions::default();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("check") => options.check = true,
+            Arg::Long("update") => options.update = true,
+            Arg::Long("only") => {
+                options.only = list(&parser.value()?.string()?, |name| Ok(vec![name.to_owned()]))?
+            }
+            Arg::Long("inside") => {
+                options.inside = Some((parser.value()?.string()?, parser.value()?.parse()?));
+            }
+            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::INSTRUCTIONS)),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    Ok(Command::Instructions(options))
 }
 
 fn within(what: &str, value: usize, least: usize, most: usize) -> Result<()> {

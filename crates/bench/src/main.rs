@@ -2,8 +2,10 @@
 //! runs every comparison in turn on this machine, `floor` is the hand-written servers it compares with.
 
 mod args;
+mod browser;
 mod failure;
 mod floors;
+mod instructions;
 mod interrupt;
 mod load;
 mod measure;
@@ -45,5 +47,6 @@ fn run() -> Result<()> {
         }
         Command::Quick(options) => quick::run(&options),
         Command::Floor(options) => floors::run(&options),
+        Command::Instructions(options) => instructions::run(&options),
     }
 }

@@ -6,8 +6,9 @@ Measures weft beside hand-written floors and nginx, in one run on this machine.
 Usage: weftwork-bench <COMMAND>
 
 Commands:
-  quick   every comparison in turn, a table at the end
-  floor   one of the floors alone, until killed
+  quick          every comparison in turn, a table at the end
+  instructions   what the pure parts cost, counted by callgrind
+  floor          one of the floors alone, until killed
 
 'weftwork-bench <COMMAND> --help' says more.
 ";
@@ -52,4 +53,18 @@ Options:
   --spawn            threads: a new thread for each connection, instead of 512 that accept
   --answer-bytes N   length of the answer, head and body [130]
   -h, --help         this text
+";
+
+pub(super) const INSTRUCTIONS: &str = "\
+Counts the instructions of the pure parts with callgrind, beside the figures kept in instructions.json.
+
+Usage: weftwork-bench instructions [OPTIONS]
+
+Options:
+  --only A,B,..   cases whose names begin so [all]
+  --check         fail where a figure has grown by more than 3 %, or a target is missed
+  --update        keep the new figures
+  -h, --help      this text
+
+Figures of another compiler, C library or processor are shown, but fail nothing.
 ";

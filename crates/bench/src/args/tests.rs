@@ -69,7 +69,7 @@ fn floors() {
 
 #[test]
 fn wrong_arguments() {
-    check_refused("fast", "quick or floor");
+    check_refused("fast", "quick, instructions or floor");
     check_refused("--version", "--version");
     check_refused("quick --rounds 0", "--rounds must be from 1");
     check_refused("quick --rounds many", "many");
@@ -87,7 +87,7 @@ fn wrong_arguments() {
 
 #[test]
 fn help_is_there_for_each_command() {
-    for line in ["", "--help", "help", "quick --help", "floor -h"] {
+    for line in ["", "--help", "help", "quick --help", "floor -h", "instructions -h"] {
         assert!(matches!(parse_words(line), Ok(Command::Help(text)) if text.contains("Usage:")), "{line}");
     }
 }

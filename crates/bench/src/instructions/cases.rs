@@ -1,0 +1,70 @@
+//! Which pure parts are counted? Each case is a loop around one of them; some are counted beside another, whose
+//! work they need before their own can begin.
+
+use std::collections::BTreeMap;
+
+mod codec;
+
+/// One loop that callgrind runs.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) repeat: fn(u32),
+    /// The case whose count is taken off.
+    pub(super) less: Option<&'static str>,
+}
+
+pub(super) const CASES: &[Case] = &[
+    alone("head_small", "a head with only Host", codec::head_small),
+    alone("head_browser", "a head with 20 fields, as a browser sends", codec::head_browser),
+    alone(
+        "httparse_small",
+        "the same, httparse alone: no rules of framing, no limits",
+        codec::httparse_small,
+    ),
+    alone("httparse_browser", "the same, httparse alone", codec::httparse_browser),
+    alone("head_length", "a head with Content-Length", codec::head_length),
+    beside("body_length", "its body of 11 bytes", codec::body_length, "head_length"),
+    alone("head_chunked", "a head with Transfer-Encoding", codec::head_chunked),
+    beside("body_chunked", "its body: 3 chunks, 2 trailers", codec::body_chunked, "head_chunked"),
+    beside(
+        "encode_plain",
+        "a 200 with Content-Type, 2 bytes of body, and next",
+        codec::encode_plain,
+        "head_small",
+    ),
+    beside("encode_fields", "a 404 with 6 fields more", codec::encode_fields, "head_small"),
+    beside("encode_chunked", "a 200 in 3 chunks", codec::encode_chunked, "head_small"),
+];
+
+/// What must be reached, whatever was kept.
+pub(super) struct Target {
+    pub(super) title: &'static str,
+    of: &'static str,
+    over: Option<&'static str>,
+    below: f64,
+}
+
+pub(super) const TARGETS: &[Target] = &[Target {
+    title: "a browser's head over httparse alone, below 1.5",
+    of: "head_browser",
+    over: Some("httparse_browser"),
+    below: 1.5,
+}];
+
+impl Target {
+    /// The value, and whether it is good enough; none where it was not counted.
+    pub(super) fn reached(&self, counts: &BTreeMap<String, f64>) -> Option<(f64, bool)> {
+        let of = counts.get(self.of)?;
+        let over = self.over.map_or(Some(&1.0), |name| counts.get(name))?;
+        Some((of / over, of / over < self.below))
+    }
+}
+
+const fn alone(name: &'static str, title: &'static str, repeat: fn(u32)) -> Case {
+    Case { name, title, repeat, less: None }
+}
+
+const fn beside(name: &'static str, title: &'static str, repeat: fn(u32), less: &'static str) -> Case {
+    Case { name, title, repeat, less: Some(less) }
+}
