@@ -34,7 +34,8 @@ const OPTIONS: &str = "
 Options:
   --host HOST     where to listen; may be given several times   [HOST or WEFT_HOST; 127.0.0.1]
   --port N        0 lets the system choose                      [PORT or WEFT_PORT; 8080]
-  --bind ADDRESS  127.0.0.1:8080, [::1]:8080, :8080 or unix:/path; may be given several times
+  --bind ADDRESS  127.0.0.1:8080, [::1]:8080, :8080 or unix:/path; may be given several times;
+                  proxy+127.0.0.1:8080 expects the PROXY protocol there
   --engine NAME   see weft engines                              [WEFT_ENGINE; adaptive]
   --log LEVEL     off, error, warn, info, debug or trace        [WEFT_LOG; warn]
   -h, --help

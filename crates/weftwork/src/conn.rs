@@ -12,6 +12,7 @@
 
 mod io;
 mod live;
+mod preface;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::Method;
-use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1};
+use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
 
 pub(crate) use io::Flushed;
 pub(crate) use live::Call;
@@ -55,6 +56,8 @@ pub(crate) enum Step {
 /// Where a connection is in the exchange of one request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Before or within a PROXY header, where the listener expects one.
+    Proxy,
     /// Before or within a head.
     Head,
     /// Within a body that is read ahead of the handler.
@@ -88,6 +91,8 @@ pub(crate) struct Conn {
     /// After this the connection ends with its response.
     expires: Tick,
     peer: Option<SocketAddr>,
+    /// For whom the peer speaks, if it said so before the first request.
+    proxied: Option<Box<Proxied>>,
     /// None while the connection is idle.
     buffers: Option<Box<Buffers>>,
     rest: Option<Box<Rest>>,
@@ -128,6 +133,7 @@ impl Conn {
             pace: Pace::start(Timeout::Head, now),
             expires: now.after(age),
             peer,
+            proxied: None,
             buffers: None,
             rest: None,
             _open: Open(cx.counters.clone()),
@@ -153,6 +159,7 @@ impl Conn {
                 Phase::Send(after) => self.finish_sending(after, now),
                 Phase::Drain => self.drain(now, cx),
                 Phase::Linger => self.linger(cx),
+                Phase::Proxy => self.read_proxy_header(now, cx),
                 Phase::Done => Some(Step::Close),
             };
             if let Some(step) = step {
@@ -168,7 +175,8 @@ impl Conn {
 
     /// Nothing is in progress: at shutdown such a connection ends at once.
     pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Head && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
+        matches!(self.phase, Phase::Head | Phase::Proxy)
+            && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
     }
 
     /// Wants the next request: its thread may wait for that, where a thread is to spare.
@@ -382,7 +390,7 @@ impl Conn {
                 self.pace = self.pace.then(Timeout::Linger, now);
             }
             Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
-            Timeout::Head | Timeout::Write => {
+            Timeout::Head | Timeout::Write | Timeout::ProxyHeader => {
                 Counters::count(&cx.counters.timeouts);
                 self.phase = Phase::Done;
             }

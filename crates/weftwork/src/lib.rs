@@ -51,7 +51,7 @@ pub use message::{
     StreamFilter, blocks, html, text,
 };
 pub use server::{Address, Running, Server, View};
-pub use settings::{Bytes as ByteCount, Setting, Settings, Source};
+pub use settings::{Bytes as ByteCount, ForwardedField, Networks, Setting, Settings, Source};
 pub use shutdown::{Abandoned, Report, Signals};
 pub use transport::counters::Counts;
 pub use weftwork_wire::Fault;

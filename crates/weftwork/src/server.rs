@@ -41,6 +41,9 @@ impl Server {
     /// Binds to an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (all that the name stands for),
     /// `:8080` (any address), `unix:/run/app.sock`, or a [`SocketAddr`]. Port 0 lets the system choose.
     ///
+    /// `proxy+127.0.0.1:8080` expects the PROXY protocol there; the setting `proxy_protocol` expects it
+    /// everywhere. [`trusted_proxies`](Settings::trusted_proxies) says who may speak it.
+    ///
     /// Settings are the defaults, or what the `WEFT_...` variables say.
     ///
     /// # Errors
@@ -55,8 +58,13 @@ impl Server {
     /// # Errors
     /// As [`bind`](Server::bind).
     pub fn and_bind(mut self, address: impl fmt::Display) -> Result<Server> {
-        for address in Address::parse(&address.to_string())? {
-            self.listeners.push(Listener::bind(&address)?);
+        let text = address.to_string();
+        let (is_proxied, text) = match text.strip_prefix("proxy+") {
+            Some(rest) => (true, rest),
+            None => (false, text.as_str()),
+        };
+        for address in Address::parse(text)? {
+            self.listeners.push(Listener::bind(&address, is_proxied)?);
         }
         Ok(self)
     }
@@ -98,8 +106,17 @@ impl Server {
     /// # Errors
     /// A setting with which no server could run, or the system refuses sockets or threads.
     pub fn start(self, handler: impl Handler) -> Result<Running> {
-        let Server { listeners, engine, mut settings } = self;
+        let Server { mut listeners, engine, mut settings } = self;
         settings.check()?;
+        if settings.proxy_protocol {
+            listeners.iter_mut().for_each(Listener::expect_proxies);
+        }
+        if settings.trusted_proxies.is_empty() && listeners.iter().any(Listener::is_proxied) {
+            return Err(Error::usage(
+                "a listener expects the PROXY protocol, and trusted_proxies is none: say from where your \
+                 proxies connect, such as 10.0.0.0/8 (0.0.0.0/0,::/0 lets anyone claim any address)",
+            ));
+        }
         let descriptors = raise_descriptor_limit();
         if settings.connections_max == 0 {
             settings.connections_max = usize::try_from(descriptors / 5 * 4).unwrap_or(usize::MAX);

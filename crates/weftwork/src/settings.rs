@@ -1,11 +1,13 @@
 //! Which limits and deadlines hold, where each value came from, and why its default is what it is.
 
+mod proxies;
 mod units;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
+pub use proxies::{ForwardedField, Networks};
 pub use units::Bytes;
 use units::Unit;
 
@@ -133,6 +135,20 @@ settings! {
     linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer";
     /// How much is read and dropped meanwhile: 1 MiB.
     linger_bytes_max: Bytes = Bytes(MIB), "bytes dropped after an early answer";
+    /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request: off. One
+    /// listener is told so by its address, `proxy+127.0.0.1:8080`. A connection without it is refused, as is one
+    /// from outside `trusted_proxies`.
+    proxy_protocol: bool = false, "expect the PROXY protocol at every listener (on, off)";
+    /// How long a PROXY header may take from the accept: 5 s, room for a lost packet or two. Longer: the
+    /// connection ends.
+    proxy_header_timeout: Duration = Duration::from_secs(5), "time for a whole PROXY header";
+    /// Longest PROXY header: 4 KiB, for many times what proxies send (536 bytes fit in any packet).
+    proxy_header_bytes_max: Bytes = Bytes(4 * KIB), "longest PROXY header";
+    /// The proxies that are believed, as networks: nobody. They may open connections with a PROXY header, and
+    /// what they say in `forwarded_field` counts for [`Request::client_addr`](crate::Request::client_addr).
+    trusted_proxies: Networks = Networks::NONE, "networks whose proxies are believed (10.0.0.0/8,::1,unix)";
+    /// The field in which trusted proxies name their client: `X-Forwarded-For`. The other one is never read.
+    forwarded_field: ForwardedField = ForwardedField::XForwardedFor, "where proxies name the client (x-forwarded-for, forwarded)";
     /// Most connections at once; more wait in the kernel's backlog. 0 (the default): 0.8 of the descriptor
     /// limit, which is raised to its hard limit at start.
     connections_max: usize = 0, "most connections (0: 0.8 of the descriptor limit)";

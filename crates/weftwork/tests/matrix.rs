@@ -31,6 +31,7 @@ macro_rules! every_engine {
             mod peers;
             mod persistence;
             mod pipelining;
+            mod proxies;
             mod shutdown;
             mod spread;
             mod unread;

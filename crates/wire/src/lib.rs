@@ -45,6 +45,7 @@ mod grammar;
 mod head;
 mod http1;
 mod limits;
+mod proxy;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -57,4 +58,5 @@ pub use framing::Framing;
 pub use head::{Field, Head, HeadEvent, Span, Version};
 pub use http1::Http1;
 pub use limits::Limits;
+pub use proxy::{Proxied, ProxyEvent, ProxyFault, read_proxy_header};
 pub use state::{After, WriteEvent, Writing};

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
 
 use super::{Conn, Flushed, OUTPUT_BYTES_MAX, Phase, Rest, Wait};
+use crate::message::client;
 use crate::message::exchange::Exchange;
 use crate::message::{BodyError, BodyWriter, Handler, Payload, Request, Response, Stream};
 use crate::transport::context::{Context, Stage};
@@ -288,6 +289,12 @@ impl Exchange for Live<'_> {
 
     fn peer_addr(&self) -> Option<SocketAddr> {
         self.conn.peer
+    }
+
+    fn client_addr(&self) -> Option<IpAddr> {
+        let (head, bytes) = self.head();
+        let fields = head.fields.iter().map(|field| (field.name.of(bytes), field.value.of(bytes)));
+        client::address(self.conn.source_ip(), fields, &self.cx.settings)
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -1,7 +1,7 @@
 //! The answers that the connection gives by itself: to malformed requests, late ones, and too many.
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use weftwork_wire::{After, BodyLength, Fault, ResponseHead};
+use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
 use super::{Conn, Phase};
 use crate::transport::context::Context;
@@ -18,6 +18,28 @@ impl Conn {
         let text = format!("{fault} ({})\n", fault.rule());
         log::info!("refused a request of {}: {}", Peer(self), text.trim_end());
         self.refuse(fault.status(), &text, &[], cx);
+    }
+
+    #[cold]
+    pub(super) fn refuse_proxy_header(&mut self, fault: ProxyFault, cx: &Context) {
+        Counters::count(&cx.counters.faults);
+        let limit = cx.settings.proxy_header_bytes_max;
+        let text = match fault {
+            ProxyFault::TooLong => format!("{fault} ({limit})\n"),
+            _ => format!("{fault} (proxy_protocol)\n"),
+        };
+        log::info!("refused a connection of {}: {}", Peer(self), text.trim_end());
+        self.refuse(StatusCode::BAD_REQUEST, &text, &[], cx);
+    }
+
+    /// It came to a listener that expects the PROXY protocol, and is not one of those who may speak it.
+    #[cold]
+    pub(super) fn refuse_stranger(&mut self, cx: &Context) {
+        Counters::count(&cx.counters.faults);
+        let trusted = &cx.settings.trusted_proxies;
+        log::info!("refused a connection of {}: it is not in trusted_proxies ({trusted})", Peer(self));
+        let text = "only proxies may connect here, and this is none of them (trusted_proxies)\n";
+        self.refuse(StatusCode::FORBIDDEN, text, &[], cx);
     }
 
     #[cold]
@@ -71,9 +93,11 @@ struct Peer<'a>(&'a Conn);
 
 impl std::fmt::Display for Peer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0.peer {
-            Some(peer) => write!(f, "{peer}"),
-            None => f.write_str("a local peer"),
+        match (self.0.source(), self.0.peer) {
+            (Some(source), peer) if Some(source) == peer => write!(f, "{source}"),
+            (Some(source), Some(peer)) => write!(f, "{source} (by way of {peer})"),
+            (Some(source), None) => write!(f, "{source} (by way of a local peer)"),
+            (None, _) => f.write_str("a local peer"),
         }
     }
 }

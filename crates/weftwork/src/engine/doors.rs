@@ -107,7 +107,13 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
         return Accepted::NotNow;
     }
     match listener.accept() {
-        Ok((stream, peer)) => Accepted::Conn(Conn::new(stream, peer, now, cx)),
+        Ok((stream, peer)) => {
+            let mut conn = Conn::new(stream, peer, now, cx);
+            if listener.is_proxied() {
+                conn.expect_proxy_header(now, cx);
+            }
+            Accepted::Conn(conn)
+        }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,
         Err(error) => {
             Counters::count(&cx.counters.accept_errors);

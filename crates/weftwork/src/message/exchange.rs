@@ -1,7 +1,7 @@
 //! What a request in progress needs from the connection beneath it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
@@ -15,6 +15,8 @@ pub(crate) trait Exchange {
     fn head(&self) -> (&Head, &[u8]);
     /// The other end of the socket; none for Unix sockets.
     fn peer_addr(&self) -> Option<SocketAddr>;
+    /// Where the request came from, as far as trusted proxies say.
+    fn client_addr(&self) -> Option<IpAddr>;
     /// Our end of it.
     fn local_addr(&self) -> Option<SocketAddr>;
     /// Payload that has come and was not consumed, after a wait if need be. Empty: the body is over.

@@ -1,7 +1,7 @@
 //! What stands between the writer of a streamed body and the client: it may count, change or end what passes.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
@@ -80,6 +80,10 @@ impl Exchange for Filtered<'_> {
 
     fn peer_addr(&self) -> Option<SocketAddr> {
         self.below.peer_addr()
+    }
+
+    fn client_addr(&self) -> Option<IpAddr> {
+        self.below.client_addr()
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -1,6 +1,7 @@
 //! Floor 1: what a handler sees. Requests, responses, bodies, and the traits that join them.
 
 mod body;
+pub(crate) mod client;
 pub(crate) mod exchange;
 mod fields;
 mod filter;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use weftwork_wire::Field;
@@ -138,7 +138,20 @@ impl<'c> Request<'c> {
         self.exchange.interim(status, fields)
     }
 
-    /// The other end of the connection; none on a Unix socket. Behind a proxy this is the proxy.
+    /// Where the request came from, as far as it can be believed: what a log, a rate limit or an access rule wants.
+    ///
+    /// It starts at [`peer_addr`](Request::peer_addr), or at the client that a PROXY header has named. While that
+    /// is one of the [`trusted_proxies`](crate::Settings::trusted_proxies), the address that it has added to the
+    /// [`forwarded_field`](crate::Settings::forwarded_field) takes its place: the field is read from right to
+    /// left, and everything left of the first address that is not trusted is what any client may have written.
+    /// A proxy that names nobody (`unknown`) is itself the answer. Without trusted proxies (the default) it is the
+    /// other end of the connection; none is a client on a Unix socket.
+    pub fn client_addr(&self) -> Option<IpAddr> {
+        self.exchange.client_addr()
+    }
+
+    /// The other end of the connection; none on a Unix socket. Behind a proxy this is the proxy, also when it
+    /// speaks the PROXY protocol: see [`client_addr`](Request::client_addr).
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.exchange.peer_addr()
     }

@@ -97,6 +97,10 @@ impl Exchange for Canned {
         self.peer
     }
 
+    fn client_addr(&self) -> Option<std::net::IpAddr> {
+        self.peer.map(|peer| peer.ip())
+    }
+
     fn local_addr(&self) -> Option<SocketAddr> {
         None
     }

@@ -21,6 +21,46 @@ fn values_are_written_as_people_write_them() {
     reads_back("1_000", Bytes(1000), "1000B");
     reads_back("1GB", Bytes(1_000_000_000), "1000000000B");
     reads_back("4096", 4096_u32, "4096");
+    reads_back("on", true, "on");
+    reads_back("false", false, "off");
+    reads_back("Forwarded", ForwardedField::Forwarded, "forwarded");
+    reads_back("x-forwarded-for", ForwardedField::XForwardedFor, "x-forwarded-for");
+    reads_back("", Networks::NONE, "none");
+}
+
+#[test]
+fn networks() {
+    let has = |networks: &str, address: &str| {
+        let networks: Networks = networks.parse().unwrap();
+        assert_eq!(networks.to_string().parse::<Networks>().unwrap(), networks);
+        networks.contains(if address == "unix" { None } else { Some(address.parse().unwrap()) })
+    };
+    for (networks, address) in [
+        ("10.0.0.0/8", "10.255.0.1"),
+        ("10.0.0.0/8", "::ffff:10.0.0.1"),
+        ("192.0.2.7", "192.0.2.7"),
+        ("192.0.2.7 , 2001:db8::/32", "2001:db8:ffff::1"),
+        ("0.0.0.0/0", "255.255.255.255"),
+        ("unix", "unix"),
+        ("unix,::1", "::1"),
+    ] {
+        assert!(has(networks, address), "{address} is in {networks}");
+    }
+    for (networks, address) in [
+        ("none", "10.0.0.1"),
+        ("none", "unix"),
+        ("10.0.0.0/8", "11.0.0.0"),
+        ("10.0.0.0/8", "unix"),
+        ("192.0.2.7", "192.0.2.8"),
+        ("0.0.0.0/0", "::1"),
+        ("::/0", "192.0.2.7"),
+    ] {
+        assert!(!has(networks, address), "{address} is not in {networks}");
+    }
+    for text in ["10.0.0.0/33", "10.0.0/8", "localhost", "10.0.0.1,,::1", "any", "/8"] {
+        let error = text.parse::<Networks>().unwrap_err().to_string();
+        assert!(error.contains("10.0.0.0/8"), "{error}");
+    }
 }
 
 #[test]
@@ -31,6 +71,7 @@ fn values_that_say_nothing_are_refused() {
     for text in ["", "MiB", "-1", "2 MiBs", "18446744073709551615KiB"] {
         assert!(Bytes::parse(text).is_err(), "{text}");
     }
+    assert!(bool::parse("maybe").is_err() && ForwardedField::parse("via").is_err());
     for text in ["", "x", "-1", "1.0"] {
         assert!(u32::parse(text).is_err(), "{text}");
     }

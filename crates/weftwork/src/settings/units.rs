@@ -79,6 +79,19 @@ impl Unit for Duration {
     }
 }
 
+impl Unit for bool {
+    fn parse(text: &str) -> Result<bool, &'static str> {
+        match text.trim() {
+            "on" | "true" => Ok(true),
+            "off" | "false" => Ok(false),
+            _ => Err("on or off"),
+        }
+    }
+    fn show(&self) -> String {
+        if *self { "on" } else { "off" }.to_owned()
+    }
+}
+
 macro_rules! numbers {
     ($($type:ty),+) => { $( impl Unit for $type {
         fn parse(text: &str) -> Result<$type, &'static str> {

@@ -13,6 +13,8 @@ const RATE_GRACE: Duration = Duration::from_secs(10);
 /// Which deadline it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timeout {
+    /// A PROXY header was not whole in time.
+    ProxyHeader,
     /// Nothing of the next request came.
     Idle,
     /// A head was not whole in time.
@@ -31,6 +33,7 @@ impl Timeout {
     /// The setting that a user turns to change it.
     pub(crate) fn knob(self) -> &'static str {
         match self {
+            Timeout::ProxyHeader => "proxy_header_timeout",
             Timeout::Idle => "idle_timeout",
             Timeout::Head => "head_timeout",
             Timeout::Body => "body_idle_timeout or rate_bytes_min",
@@ -83,6 +86,7 @@ impl Pace {
     /// When the peer's time is up.
     pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
         match self.what {
+            Timeout::ProxyHeader => self.since.after(settings.proxy_header_timeout),
             Timeout::Idle => self.since.after(settings.idle_timeout),
             Timeout::Head => self.since.after(settings.head_timeout).min(self.too_slow(settings, RATE_GRACE)),
             Timeout::Body => {

@@ -18,10 +18,12 @@ pub(crate) struct Listener {
     address: Address,
     /// The path of a Unix socket is removed by the listener that made it.
     made_path: bool,
+    /// Its connections begin with a PROXY header.
+    is_proxied: bool,
 }
 
 impl Listener {
-    pub(crate) fn bind(address: &Address) -> Result<Listener, Error> {
+    pub(crate) fn bind(address: &Address, is_proxied: bool) -> Result<Listener, Error> {
         let bound = match address {
             Address::Tcp(address) => bind_tcp(*address, false),
             Address::Unix(path) => bind_unix(path),
@@ -34,7 +36,7 @@ impl Listener {
             }
             Address::Unix(path) => Address::Unix(path.clone()),
         };
-        Ok(Listener { fd, address, made_path: true })
+        Ok(Listener { fd, address, made_path: true, is_proxied })
     }
 
     /// From now on the kernel takes connections, and keeps this many for us.
@@ -50,23 +52,32 @@ impl Listener {
     /// the option only now. No two servers can come to share a port by accident: for that, both would have to
     /// ask before they bind.
     pub(crate) fn sibling(&self, backlog: u32) -> io::Result<Listener> {
-        let address = self.address.clone();
+        let (address, is_proxied) = (self.address.clone(), self.is_proxied);
         if let Address::Tcp(tcp) = self.address {
             let bound = sockopt::set_socket_reuseport(&self.fd, true).and_then(|()| bind_tcp(tcp, true));
             match bound {
                 Ok(fd) => {
                     net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
-                    return Ok(Listener { fd, address, made_path: false });
+                    return Ok(Listener { fd, address, made_path: false, is_proxied });
                 }
                 Err(error) => log::info!("the listeners at {address} share one queue: {error}"),
             }
         }
-        Ok(Listener { fd: self.fd.try_clone()?, address, made_path: false })
+        Ok(Listener { fd: self.fd.try_clone()?, address, made_path: false, is_proxied })
     }
 
     /// The real address: with the port that the kernel chose where 0 was asked for.
     pub(crate) fn address(&self) -> &Address {
         &self.address
+    }
+
+    pub(crate) fn is_proxied(&self) -> bool {
+        self.is_proxied
+    }
+
+    /// From now on its connections begin with a PROXY header.
+    pub(crate) fn expect_proxies(&mut self) {
+        self.is_proxied = true;
     }
 
     /// The next connection in the queue; `WouldBlock` when it is empty.

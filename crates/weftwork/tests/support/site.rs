@@ -52,7 +52,16 @@ impl Site {
     /// The server still answers, and no connection is left behind.
     #[track_caller]
     pub(crate) fn is_well(&self) {
-        self.client().get("/").is(200, "hello");
+        self.is_well_behind(b"");
+    }
+
+    /// The same for a server whose connections begin with `first`.
+    #[track_caller]
+    pub(crate) fn is_well_behind(&self, first: &[u8]) {
+        let mut client = self.client();
+        client.send(first);
+        client.get("/").is(200, "hello");
+        drop(client);
         eventually("every connection ends", || self.running.counts().connections == 0);
     }
 }
@@ -86,6 +95,7 @@ impl Inside {
             "gate-close" => self.wait().with_close(),
             "gate-stream" => self.gate_stream(),
             "thread" => self.note_thread(),
+            "client" => client(req),
             "panic" => panic!("as asked"),
             "panic-stream" => Response::stream(|out| {
                 out.write_all(b"the beginning")?;
@@ -125,6 +135,13 @@ impl Inside {
         *threads.entry(std::thread::current().id()).or_default() += 1;
         Response::text("noted")
     }
+}
+
+fn client(req: &Request) -> Response {
+    let peer = req.peer_addr().map(|peer| peer.ip().to_string());
+    let client = req.client_addr().map(|client| client.to_string());
+    let shown = |address: Option<String>| address.unwrap_or_else(|| "nobody".into());
+    Response::text(format!("{} via {}", shown(client), shown(peer)))
 }
 
 /// Reads and writes in turns.

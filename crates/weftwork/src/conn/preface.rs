@@ -1,0 +1,60 @@
+//! What a proxy says of a connection before its first request: the PROXY protocol.
+
+use std::net::{IpAddr, SocketAddr};
+
+use weftwork_wire::{Proxied, ProxyEvent, read_proxy_header};
+
+use super::{Conn, Phase, Step};
+use crate::transport::Tick;
+use crate::transport::context::{Context, Stage};
+use crate::transport::deadlines::Timeout;
+
+impl Conn {
+    /// To be called for a new connection of a listener that expects a PROXY header: it is read first, and only
+    /// from those who may speak for others.
+    pub(crate) fn expect_proxy_header(&mut self, now: Tick, cx: &Context) {
+        if cx.settings.trusted_proxies.contains(self.peer.map(|peer| peer.ip())) {
+            self.pace = self.pace.then(Timeout::ProxyHeader, now);
+            self.phase = Phase::Proxy;
+        } else {
+            self.refuse_stranger(cx);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn read_proxy_header(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        let bytes_max = u32::try_from(cx.settings.proxy_header_bytes_max.0).unwrap_or(u32::MAX);
+        let buffers = self.buffers.get_or_insert_default();
+        match read_proxy_header(buffers.unread(), bytes_max) {
+            Ok(ProxyEvent::NeedMore)
+                if buffers.is_empty() && cx.stage() != Stage::Running && !self.readable =>
+            {
+                self.phase = Phase::Done;
+            }
+            Ok(ProxyEvent::NeedMore) => return Some(Step::Read),
+            Ok(ProxyEvent::Header(bytes, proxied)) => {
+                buffers.start += bytes;
+                buffers.raw = buffers.start;
+                buffers.payload = buffers.start..buffers.start;
+                self.proxied = (proxied != Proxied::Itself).then(|| Box::new(proxied));
+                self.pace = self.pace.then(Timeout::Head, now);
+                self.phase = Phase::Head;
+            }
+            Err(fault) => self.refuse_proxy_header(fault, cx),
+        }
+        None
+    }
+
+    /// The client that a PROXY header has named, else the other end of the socket. None: it has no address.
+    pub(super) fn source(&self) -> Option<SocketAddr> {
+        match self.proxied.as_deref() {
+            Some(Proxied::Client { source, .. }) => Some(*source),
+            Some(Proxied::Unnamed | Proxied::Itself) | None => self.peer,
+        }
+    }
+
+    /// As [`source`](Conn::source): only the address, which is what proxies are trusted by.
+    pub(super) fn source_ip(&self) -> Option<IpAddr> {
+        self.source().map(|source| source.ip())
+    }
+}

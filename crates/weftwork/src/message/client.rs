@@ -1,0 +1,167 @@
+//! Which client is behind the proxies? Only the words of those that are trusted count.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::settings::{ForwardedField, Settings};
+
+/// Walks the forwarding field from right to left, from `start`, for as long as who speaks is trusted.
+pub(crate) fn address<'f, I>(start: Option<IpAddr>, fields: I, settings: &Settings) -> Option<IpAddr>
+where
+    I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
+{
+    let trusted = &settings.trusted_proxies;
+    let mut found = start;
+    if !trusted.contains(found) {
+        return found;
+    }
+    let field = settings.forwarded_field;
+    let lines = fields.rev().filter(|(name, _)| name.eq_ignore_ascii_case(field.name().as_bytes()));
+    for (_, line) in lines {
+        // Bytes that are no text are in no address; what is right of them still counts.
+        let line = String::from_utf8_lossy(line);
+        for element in elements(&line, field).into_iter().rev() {
+            let Some(named) = node(element, field) else { return found };
+            found = Some(named);
+            if !trusted.contains(found) {
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// The elements of a list. In `Forwarded` a comma may stand in quotes.
+fn elements(line: &str, field: ForwardedField) -> Vec<&str> {
+    let (mut all, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' if field == ForwardedField::Forwarded => quoted = !quoted,
+            b',' if !quoted => {
+                all.push(&line[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    all.push(&line[start..]);
+    // RFC 9110 §5.6.1.2: empty elements are none.
+    all.retain(|element| !element.trim_matches([' ', '\t']).is_empty());
+    all
+}
+
+/// The address that one element names.
+fn node(element: &str, field: ForwardedField) -> Option<IpAddr> {
+    match field {
+        ForwardedField::XForwardedFor => host(element.trim_matches([' ', '\t'])),
+        ForwardedField::Forwarded => {
+            let mut named = element.split(';').filter_map(|pair| {
+                let (name, value) = pair.trim_matches([' ', '\t']).split_once('=')?;
+                name.eq_ignore_ascii_case("for").then_some(value)
+            });
+            // RFC 7239 §4: each parameter at most once.
+            match (named.next(), named.next()) {
+                (Some(value), None) => {
+                    host(value.strip_prefix('"').map_or(Some(value), |v| v.strip_suffix('"'))?)
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+/// An address, with or without a port, as both fields write it (RFC 7239 section 6).
+fn host(text: &str) -> Option<IpAddr> {
+    let bare = text.parse::<IpAddr>().ok();
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
+    bare.or_else(with_port).or_else(bracketed)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Nobody gets believed who is not trusted, however the field is written.
+
+    use super::*;
+
+    /// The trusted are 10.0.0.0/8 and fd00::/8, and the peer is 10.0.0.1.
+    #[track_caller]
+    fn check(field: ForwardedField, lines: &[&str], want: &str) {
+        check_from("10.0.0.1", field, lines, want);
+    }
+
+    #[track_caller]
+    fn check_from(start: &str, field: ForwardedField, lines: &[&str], want: &str) {
+        let settings = Settings::default().trusted_proxies("10.0.0.0/8,fd00::/8".parse().unwrap());
+        let settings = settings.forwarded_field(field);
+        // The other field is there too, and says what nobody may believe.
+        let other = ("X-Forwarded-For", "Forwarded");
+        let (name, other) = if field == ForwardedField::Forwarded { (other.1, other.0) } else { other };
+        let lie = if field == ForwardedField::Forwarded { "6.6.6.6" } else { "for=6.6.6.6" };
+        let lines = lines.iter().map(|line| (name.as_bytes(), line.as_bytes()));
+        let fields: Vec<_> = lines.chain([(other.as_bytes(), lie.as_bytes())]).collect();
+        let found = address(start.parse().ok(), fields.into_iter(), &settings);
+        assert_eq!(found, want.parse().ok());
+    }
+
+    #[test]
+    fn x_forwarded_for_is_walked_from_right_to_left() {
+        use ForwardedField::XForwardedFor as X;
+        check(X, &[], "10.0.0.1");
+        check(X, &["192.0.2.7"], "192.0.2.7");
+        check(X, &["1.1.1.1, 192.0.2.7"], "192.0.2.7");
+        check(X, &["1.1.1.1, 192.0.2.7, 10.9.9.9"], "192.0.2.7");
+        check(X, &["1.1.1.1", "192.0.2.7", "10.9.9.9, fd00::1"], "192.0.2.7");
+        check(X, &["10.0.0.3,10.0.0.2"], "10.0.0.3");
+        check(X, &["\t192.0.2.7 , ,"], "192.0.2.7");
+        check(X, &["::ffff:192.0.2.7"], "::ffff:192.0.2.7");
+        check(X, &["192.0.2.7, ::ffff:10.0.0.2"], "192.0.2.7");
+        for port in ["192.0.2.7:80", "192.0.2.7"] {
+            check(X, &[port], "192.0.2.7");
+        }
+        for six in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:80"] {
+            check(X, &[six], "2001:db8::1");
+        }
+    }
+
+    #[test]
+    fn what_names_nobody_ends_the_walk() {
+        use ForwardedField::{Forwarded, XForwardedFor};
+        for nobody in ["unknown", "_hidden", "192.0.2", "192.0.2.7/8", "a b", "\"192.0.2.7\"", "\u{fffd}"] {
+            check(XForwardedFor, &[&format!("1.1.1.1, {nobody}")], "10.0.0.1");
+            check(XForwardedFor, &[&format!("1.1.1.1, {nobody}, 10.0.0.2")], "10.0.0.2");
+        }
+        for nobody in
+            ["for=unknown", "by=192.0.2.7", "for=\"192.0.2.7", "for=1.1.1.1;for=2.2.2.2", "192.0.2.7"]
+        {
+            check(Forwarded, &["for=1.1.1.1", nobody], "10.0.0.1");
+        }
+    }
+
+    #[test]
+    fn forwarded_is_read_as_rfc_7239_writes_it() {
+        use ForwardedField::Forwarded as F;
+        check(F, &["for=192.0.2.7"], "192.0.2.7");
+        check(F, &["For=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17");
+        check(F, &["for=1.1.1.1, for=192.0.2.7;proto=http;by=203.0.113.43"], "192.0.2.7");
+        check(F, &["for=192.0.2.7, FOR=10.0.0.9; host=\"a,b\\\",\""], "192.0.2.7");
+        // A quote that a client has left open must not hide what its proxy has added.
+        check(F, &["for=1.1.1.1, for=\"x, for=192.0.2.7"], "10.0.0.1");
+        check(F, &["for=1.1.1.1, for=\"x, for=\"[2001:db8::1]\""], "10.0.0.1");
+        check(F, &["for=\"192.0.2.7:80\"", "proto=https;for=10.0.0.9"], "192.0.2.7");
+    }
+
+    #[test]
+    fn who_is_not_trusted_is_the_client() {
+        use ForwardedField::{Forwarded, XForwardedFor};
+        for peer in ["192.0.2.9", "::1"] {
+            check_from(peer, XForwardedFor, &["1.1.1.1"], peer);
+            check_from(peer, Forwarded, &["for=1.1.1.1"], peer);
+        }
+        check_from("a unix socket", XForwardedFor, &["1.1.1.1"], "none");
+        let settings = Settings::default().trusted_proxies("unix".parse().unwrap());
+        let field = [(&b"x-forwarded-for"[..], &b"1.1.1.1"[..])];
+        assert_eq!(address(None, field.into_iter(), &settings), "1.1.1.1".parse().ok());
+    }
+}

@@ -1,0 +1,123 @@
+//! Who may speak for clients, and in which words: the settings about proxies.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+use super::units::Unit;
+use crate::error::Error;
+
+/// A set of networks. Written `10.0.0.0/8, 2001:db8::/32, 192.0.2.7, unix`: networks in CIDR notation, single
+/// addresses, and `unix` for whoever may open a Unix socket of the server. `none` is the empty set.
+///
+/// ```
+/// # use weftwork::Networks;
+/// let proxies: Networks = "10.0.0.0/8, ::1".parse()?;
+/// assert!(proxies.contains("10.1.2.3".parse().ok()));
+/// assert!(!proxies.contains(None));
+/// # weftwork::Result::<()>::Ok(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    networks: Vec<IpNet>,
+    unix: bool,
+}
+
+impl Networks {
+    /// No network at all.
+    pub const NONE: Networks = Networks { networks: Vec::new(), unix: false };
+
+    /// Whether the address is in one of the networks. An IPv4 address counts as itself also where it is written
+    /// as IPv6 (`::ffff:10.0.0.1`). None stands for the other end of a Unix socket.
+    pub fn contains(&self, address: Option<IpAddr>) -> bool {
+        match address {
+            Some(address) => {
+                let address = address.to_canonical();
+                self.networks.iter().any(|network| network.contains(&address))
+            }
+            None => self.unix,
+        }
+    }
+
+    /// It contains nobody.
+    pub fn is_empty(&self) -> bool {
+        self.networks.is_empty() && !self.unix
+    }
+}
+
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("none");
+        }
+        let networks = self.networks.iter().map(IpNet::to_string);
+        let all: Vec<String> = networks.chain(self.unix.then(|| "unix".to_owned())).collect();
+        f.write_str(&all.join(","))
+    }
+}
+
+impl FromStr for Networks {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Networks, Error> {
+        Unit::parse(text).map_err(|wanted| Error::knob("a set of networks", text, wanted))
+    }
+}
+
+impl Unit for Networks {
+    fn parse(text: &str) -> Result<Networks, &'static str> {
+        let mut all = Networks::NONE;
+        if matches!(text.trim(), "" | "none") {
+            return Ok(all);
+        }
+        for word in text.split(',').map(str::trim) {
+            match (word, word.parse::<IpAddr>()) {
+                ("unix", _) => all.unix = true,
+                (_, Ok(address)) => all.networks.push(address.into()),
+                (_, Err(_)) => {
+                    let network = word.parse::<IpNet>();
+                    all.networks.push(network.map_err(|_| "networks such as 10.0.0.0/8,::1,unix")?);
+                }
+            }
+        }
+        Ok(all)
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// The field in which trusted proxies say for whom they speak. One only: of two, a client could send the one that
+/// its proxy passes on as it came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForwardedField {
+    /// `X-Forwarded-For`, which most proxies write.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded`, of RFC 7239.
+    Forwarded,
+}
+
+impl ForwardedField {
+    /// The field's name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            ForwardedField::XForwardedFor => "x-forwarded-for",
+            ForwardedField::Forwarded => "forwarded",
+        }
+    }
+}
+
+impl Unit for ForwardedField {
+    fn parse(text: &str) -> Result<ForwardedField, &'static str> {
+        let all = [ForwardedField::XForwardedFor, ForwardedField::Forwarded];
+        let named = all.into_iter().find(|field| field.name().eq_ignore_ascii_case(text.trim()));
+        named.ok_or("x-forwarded-for or forwarded")
+    }
+    fn show(&self) -> String {
+        self.name().to_owned()
+    }
+}

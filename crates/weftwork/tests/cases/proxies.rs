@@ -1,0 +1,162 @@
+//! Who is believed about whom a connection is for? PROXY headers, and fields that proxies add.
+
+use std::time::{Duration, Instant};
+
+use weftwork::Settings;
+
+use super::ROOM;
+use crate::support::{Client, Site, eventually};
+
+const GET: &str = "GET /client HTTP/1.1\r\nHost: a\r\n\r\n";
+const LINE: &str = "PROXY TCP4 192.0.2.7 203.0.113.1 56324 443\r\n";
+/// LOCAL, and the same client by TCP over IPv4 with a TLV behind it.
+const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+const BINARY: &[u8] =
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x11\xc0\0\x02\x07\xcb\0\x71\x01\xdc\x04\x01\xbb\x04\0\x02xx";
+
+fn start(change: impl FnOnce(Settings) -> Settings) -> Site {
+    let server = ROOM.bind("proxy+127.0.0.1:0");
+    Site::start(server.settings(|s| change(s.trusted_proxies("127.0.0.0/8".parse().unwrap()))))
+}
+
+#[track_caller]
+fn check(site: &Site, header: &[u8], client_addr: &str) {
+    let bytes = [header, GET.as_bytes()].concat();
+    let mut whole = site.client();
+    whole.send(&bytes);
+    whole.answer().is(200, client_addr);
+    // The header counts for the connection, not for its first request.
+    whole.get("/client").is(200, client_addr);
+    let mut dribbled = site.client();
+    dribbled.send_by(1, &bytes);
+    dribbled.answer().is(200, client_addr);
+    let mut apart = site.client();
+    apart.send(header);
+    apart.send(GET);
+    apart.answer().is(200, client_addr);
+}
+
+#[test]
+fn a_proxy_header_names_the_client() {
+    let site = start(|s| s);
+    check(&site, LINE.as_bytes(), "192.0.2.7 via 127.0.0.1");
+    check(&site, BINARY, "192.0.2.7 via 127.0.0.1");
+    check(&site, b"PROXY TCP6 2001:db8::7 ::1 56324 443\r\n", "2001:db8::7 via 127.0.0.1");
+    check(&site, LOCAL, "127.0.0.1 via 127.0.0.1");
+    check(&site, b"PROXY UNKNOWN\r\n", "127.0.0.1 via 127.0.0.1");
+    site.is_well_behind(LOCAL);
+}
+
+#[track_caller]
+fn refused(site: &Site, bytes: &[u8], status: u16, knob: &str) {
+    let faults = site.running.counts().faults;
+    let mut client = site.client();
+    client.send(bytes);
+    let answer = client.answer();
+    assert!(answer.status == status && answer.closes(), "{answer:?}");
+    assert!(answer.text().contains(knob), "{answer:?}");
+    client.ends();
+    assert_eq!((site.calls(), site.running.counts().faults), (0, faults + 1));
+}
+
+#[test]
+fn without_one_nothing_is_run() {
+    let site = start(|s| s);
+    refused(&site, GET.as_bytes(), 400, "proxy_protocol");
+    refused(&site, format!("PROXY TCP4 192.0.2.7 x 1 2\r\n{GET}").as_bytes(), 400, "proxy_protocol");
+    refused(&site, format!("{}\r\n{GET}", "PROXY UNKNOWN ".repeat(9)).as_bytes(), 400, "proxy_header_bytes_max");
+}
+
+/// Where nobody expects it, it is no request.
+#[test]
+fn it_is_refused_where_it_is_not_expected() {
+    let site = ROOM.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
+    for header in [LINE.as_bytes(), BINARY] {
+        refused(&site, &[header, GET.as_bytes()].concat(), 400, "RFC 9112");
+    }
+}
+
+#[test]
+fn strangers_are_refused() {
+    let server = ROOM.bind("127.0.0.1:0");
+    let server = server.settings(|s| s.proxy_protocol(true).trusted_proxies("192.0.2.0/24,unix".parse().unwrap()));
+    refused(&Site::start(server), format!("{LINE}{GET}").as_bytes(), 403, "trusted_proxies");
+}
+
+#[test]
+fn somebody_has_to_be_trusted() {
+    let server = ROOM.bind("proxy+127.0.0.1:0");
+    let error = server.start(|_: &mut weftwork::Request| "never").unwrap_err().to_string();
+    assert!(error.contains("trusted_proxies") && error.contains("10.0.0.0/8"), "{error}");
+}
+
+#[test]
+fn one_listener_expects_it_and_another_does_not() {
+    let server = ROOM.bind("proxy+127.0.0.1:0").and_bind("127.0.0.1:0").unwrap();
+    let site = Site::start(server.settings(|s| s.trusted_proxies("127.0.0.1".parse().unwrap())));
+    let addresses = site.running.addresses().to_vec();
+    let mut proxied = Client::connect_to(&addresses[0]);
+    proxied.send(format!("{LINE}{GET}"));
+    proxied.answer().is(200, "192.0.2.7 via 127.0.0.1");
+    let mut plain = Client::connect_to(&addresses[1]);
+    plain.get("/client").is(200, "127.0.0.1 via 127.0.0.1");
+}
+
+/// A header that never gets whole ends its connection at its own deadline, however it dribbles in.
+#[test]
+fn it_has_a_deadline_of_its_own() {
+    const SHORT: Duration = Duration::from_millis(250);
+    let site = start(|s| s.proxy_header_timeout(SHORT));
+    for start in ["", "PROXY TC"] {
+        let begun = Instant::now();
+        let mut client = site.client();
+        client.send(start);
+        client.ends();
+        let took = begun.elapsed();
+        assert!(took + Duration::from_millis(2) >= SHORT && took < Duration::from_secs(5), "{took:?}");
+    }
+    assert_eq!(site.running.counts().timeouts, 2);
+    // The head behind it has the head's time.
+    let mut slow = site.client();
+    slow.send(LINE);
+    std::thread::sleep(SHORT * 2);
+    slow.send(GET);
+    slow.answer().is(200, "192.0.2.7 via 127.0.0.1");
+}
+
+#[test]
+fn connections_that_say_nothing_end_with_the_server() {
+    let site = start(|s| s);
+    let silent = [site.client(), site.client()];
+    eventually("both are accepted", || site.running.counts().accepted == 2);
+    let report = site.running.shutdown(Duration::from_secs(10));
+    assert!(report.cut == 0 && report.took < Duration::from_secs(5), "{report}");
+    silent.into_iter().for_each(Client::ends);
+}
+
+#[test]
+fn fields_of_trusted_proxies_count() {
+    let ask = |site: &Site, field: &str| {
+        let mut client = site.client();
+        client.send(format!("GET /client HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"));
+        client.answer().text().to_owned()
+    };
+    let trusting = ROOM.start_with(|s| s.trusted_proxies("127.0.0.1,10.0.0.0/8".parse().unwrap()));
+    assert_eq!(ask(&trusting, "X-Forwarded-For: 1.1.1.1, 192.0.2.7, 10.0.0.2"), "192.0.2.7 via 127.0.0.1");
+    assert_eq!(ask(&trusting, "Forwarded: for=1.1.1.1"), "127.0.0.1 via 127.0.0.1");
+    let wary = ROOM.start();
+    assert_eq!(ask(&wary, "X-Forwarded-For: 1.1.1.1"), "127.0.0.1 via 127.0.0.1");
+    let of_7239 = ROOM.start_with(|s| {
+        s.trusted_proxies("127.0.0.1".parse().unwrap()).forwarded_field(weftwork::ForwardedField::Forwarded)
+    });
+    assert_eq!(ask(&of_7239, "Forwarded: for=\"[2001:db8::7]:80\""), "2001:db8::7 via 127.0.0.1");
+}
+
+/// The one whom a PROXY header names may be a proxy as well, with a field of its own.
+#[test]
+fn both_ways_make_one_chain() {
+    let site = start(|s| s.trusted_proxies("127.0.0.1,192.0.2.0/24".parse().unwrap()));
+    let mut client = site.client();
+    client.send(format!("{LINE}GET /client HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.1.1.1, 203.0.113.9\r\n\r\n"));
+    client.answer().is(200, "203.0.113.9 via 127.0.0.1");
+}
