@@ -1,7 +1,23 @@
 //! What runs around a handler: it may answer in its place, change its request, or change its response.
 
+mod access_log;
+mod body_limit;
+mod concurrency_limit;
+mod rate_limit;
+mod request_id;
+mod security_fields;
+mod user;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub use access_log::{AccessLog, LogFormat};
+pub use body_limit::BodyLimit;
+pub use concurrency_limit::ConcurrencyLimit;
+pub use rate_limit::RateLimit;
+pub use request_id::{RequestId, RequestIds, TraceContext};
+pub use security_fields::SecurityFields;
+pub use user::User;
 
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Request, Response};
 

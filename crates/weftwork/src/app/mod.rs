@@ -1,7 +1,7 @@
 //! Floor 3: what is built from [`Handler`](crate::Handler) alone, and knows nothing of engines.
 
 mod files;
-pub(crate) mod middleware;
+pub mod middleware;
 
 pub use files::{Files, files};
 pub use middleware::{HandlerExt, Middleware, Next, With};

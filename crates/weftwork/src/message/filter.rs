@@ -19,12 +19,13 @@ pub trait StreamFilter: Send + 'static {
     /// Those of `out`, and its own: either ends the response, and its connection with it.
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()>;
 
-    /// The writer wants the client to have all that it wrote until now.
+    /// Passes on all that was kept: the writer flushes, or waits for the client.
     ///
     /// # Errors
     /// As [`write`](StreamFilter::write).
-    fn flush(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
-        io::Write::flush(out)
+    fn sync(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        let _ = out;
+        Ok(())
     }
 
     /// The writer is done, and has not failed.
@@ -91,6 +92,9 @@ impl Exchange for Filtered<'_> {
     }
 
     fn fill(&mut self) -> Result<&[u8], BodyError> {
+        // The client may wait for what was written before it sends more.
+        let passed = self.filter.sync(&mut BodyWriter::new(self.below));
+        passed.map_err(|error| BodyError::Socket(error.kind()))?;
         self.below.fill()
     }
 
@@ -115,6 +119,7 @@ impl Exchange for Filtered<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.filter.flush(&mut BodyWriter::new(self.below))
+        self.filter.sync(&mut BodyWriter::new(self.below))?;
+        self.below.flush()
     }
 }

@@ -54,6 +54,10 @@ impl Canned {
         Canned { length: Some(length), ..self }
     }
 
+    pub(crate) fn is_head(&self) -> bool {
+        self.head.method == http::Method::HEAD
+    }
+
     pub(crate) fn call(&mut self, handler: &impl Handler) -> Response {
         handler.call(&mut Request::new(self, 2 << 20))
     }

@@ -1,0 +1,133 @@
+//! Who asked for what, and what came of it: one line for each request, written by a thread of its own.
+
+mod entry;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use entry::Entry;
+use sink::Sink;
+
+use super::{Middleware, Next};
+use crate::error::{Error, Result};
+use crate::message::{BodyWriter, Request, Response, StreamFilter};
+
+/// How a line of an [`AccessLog`] looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `peer - user [time] "request line" status bytes seconds`: the Common Log Format and the duration.
+    Common,
+    /// The same with `"referer" "user agent"` before the duration.
+    Combined,
+    /// One object a line, with the fields of `Combined` by name, the request's id and trace (where
+    /// [`RequestIds`](super::RequestIds) runs), and `whole`: false when a streamed body ended early.
+    Json,
+}
+
+/// Writes a line for each request when its response is known; when that streams, when it is over.
+///
+/// - **Nothing waits for the log.** Lines go through a queue of [`AccessLog::LINES_MAX`] to a thread that writes
+///   them in batches. When the writer cannot keep up, lines are dropped and [counted](AccessLog::dropped).
+/// - **Nobody can forge a line.** What the client sent (target, referer, agent, user) is escaped: quotes,
+///   backslashes and every byte that is not printable ASCII are `\xHH`, in JSON `\u00HH`.
+/// - `bytes` are those of the body that the handler produced (before chunking); `seconds` go from the call
+///   of this middleware to the line. A response that is a whole text or file is sent after that, so a slow
+///   client shows only in streams. A handler that panics is logged with its 500.
+///
+/// Add it last, so that it is outermost. Lines that wait when the last clone of it goes are still written,
+/// for a second at most.
+///
+/// ```
+/// use weftwork::middleware::{AccessLog, LogFormat};
+/// use weftwork::prelude::*;
+///
+/// fn takes(_: impl Handler) {}
+/// takes((|_: &mut Request| "hello").with(AccessLog::to_stdout(LogFormat::Combined)?));
+/// # Ok::<(), weftwork::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    format: LogFormat,
+    sink: Arc<Sink>,
+}
+
+impl AccessLog {
+    /// Lines that may wait to be written. 8,192 lines of some 200 bytes are 1.6 MB, and a tenth of a second of a
+    /// busy server.
+    pub const LINES_MAX: usize = 8192;
+
+    /// Writes to `writer`, which may block as it likes.
+    ///
+    /// # Errors
+    /// The thread that writes could not be started.
+    pub fn to(format: LogFormat, writer: impl Write + Send + 'static) -> Result<AccessLog> {
+        let sink = Sink::start(Box::new(writer), AccessLog::LINES_MAX);
+        let sink = sink.map_err(|error| Error::io("cannot start the thread of the access log", error))?;
+        Ok(AccessLog { format, sink: Arc::new(sink) })
+    }
+
+    /// Writes to the standard output.
+    ///
+    /// # Errors
+    /// As [`to`](AccessLog::to).
+    pub fn to_stdout(format: LogFormat) -> Result<AccessLog> {
+        AccessLog::to(format, io::stdout())
+    }
+
+    /// Appends to the file at `path`, which is made if it is not there. Rotate it by copy and truncation.
+    ///
+    /// # Errors
+    /// The file cannot be opened, and as [`to`](AccessLog::to).
+    pub fn to_file(format: LogFormat, path: impl AsRef<Path>) -> Result<AccessLog> {
+        let path = path.as_ref();
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file =
+            file.map_err(|error| Error::io(format!("cannot open the access log {}", path.display()), error))?;
+        AccessLog::to(format, file)
+    }
+
+    /// Lines that were not written, because the queue was full or the writer failed.
+    pub fn dropped(&self) -> u64 {
+        self.sink.dropped()
+    }
+}
+
+impl Middleware for AccessLog {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        // Made first, so that a panic leaves a line too.
+        let mut line = Line { entry: Entry::new(self.format, req), sink: self.sink.clone() };
+        let response = next.run(req);
+        line.entry.answered(req, &response);
+        if response.is_streaming() { response.filter_stream(line) } else { response }
+    }
+}
+
+/// Writes its entry when it is dropped: with the response, or with the stream that it watches.
+struct Line {
+    entry: Entry,
+    sink: Arc<Sink>,
+}
+
+impl StreamFilter for Line {
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+        out.write_all(data)?;
+        self.entry.bytes += data.len() as u64;
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut BodyWriter<'_>) -> io::Result<()> {
+        self.entry.whole = true;
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.sink.take(self.entry.line());
+    }
+}

@@ -1,0 +1,239 @@
+//! What one line says, and how nobody outside can make it say something else.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime};
+
+use http::{Method, StatusCode, Version};
+
+use super::LogFormat;
+use crate::app::middleware::{RequestId, TraceContext, User};
+use crate::message::{Request, Response};
+
+/// A request, and what is known of its response so far.
+pub(super) struct Entry {
+    format: LogFormat,
+    at: SystemTime,
+    begun: Instant,
+    peer: Option<SocketAddr>,
+    method: Method,
+    target: Box<str>,
+    version: Version,
+    referer: Box<[u8]>,
+    agent: Box<[u8]>,
+    user: Option<User>,
+    id: Option<RequestId>,
+    trace: Option<TraceContext>,
+    status: StatusCode,
+    pub(super) bytes: u64,
+    pub(super) whole: bool,
+}
+
+impl Entry {
+    /// Until [`answered`](Entry::answered) is called it is that of a handler that panicked.
+    pub(super) fn new(format: LogFormat, req: &Request<'_>) -> Entry {
+        let field = |name: &str| -> Box<[u8]> {
+            let found = req.fields().find(|(field, _)| field.eq_ignore_ascii_case(name));
+            found.map_or(&[][..], |(_, value)| value).into()
+        };
+        let wanted = format != LogFormat::Common;
+        Entry {
+            format,
+            at: SystemTime::now(),
+            begun: Instant::now(),
+            peer: req.peer_addr(),
+            method: req.method().clone(),
+            target: req.target().into(),
+            version: req.version(),
+            referer: if wanted { field("referer") } else { Box::default() },
+            agent: if wanted { field("user-agent") } else { Box::default() },
+            user: None,
+            id: None,
+            trace: None,
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            bytes: 0,
+            whole: true,
+        }
+    }
+
+    pub(super) fn answered(&mut self, req: &Request<'_>, response: &Response) {
+        self.user = req.extensions().get().cloned();
+        self.id = req.extensions().get().cloned();
+        self.trace = req.extensions().get().cloned();
+        self.status = response.status();
+        let has_none = matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if self.method != Method::HEAD && !has_none {
+            self.bytes = response.body_bytes().unwrap_or(0);
+            self.whole = !response.is_streaming();
+        }
+    }
+
+    /// The line, with its end.
+    pub(super) fn line(&self) -> String {
+        let mut line = String::with_capacity(256);
+        match self.format {
+            LogFormat::Json => self.json(&mut line),
+            LogFormat::Common | LogFormat::Combined => self.text(&mut line),
+        }
+        line.push('\n');
+        line
+    }
+
+    fn text(&self, line: &mut String) {
+        match self.peer {
+            Some(peer) => put(line, format_args!("{} - ", peer.ip())),
+            None => line.push_str("- - "),
+        }
+        match &self.user {
+            Some(user) => escape(line, user.name().as_bytes(), b" "),
+            None => line.push('-'),
+        }
+        let date = Date::of(self.at);
+        put(
+            line,
+            format_args!(" [{}/{}/{}:{} +0000] \"", date.day(), date.month(), date.year(), date.time()),
+        );
+        escape(line, self.method.as_str().as_bytes(), b"");
+        line.push(' ');
+        escape(line, self.target.as_bytes(), b"");
+        put(line, format_args!(" {:?}\" {} {}", self.version, self.status.as_u16(), self.bytes));
+        if self.format == LogFormat::Combined {
+            for value in [&self.referer, &self.agent] {
+                line.push_str(" \"");
+                escape(line, if value.is_empty() { b"-" } else { value }, b"");
+                line.push('"');
+            }
+        }
+        put(line, format_args!(" {:.6}", self.begun.elapsed().as_secs_f64()));
+    }
+
+    fn json(&self, line: &mut String) {
+        let date = Date::of(self.at);
+        let (year, month, day) = (date.year(), date.month_number(), date.day());
+        put(line, format_args!("{{\"time\":\"{year}-{month:02}-{day}T{}Z\"", date.time()));
+        let mut text = |name: &str, value: Option<&[u8]>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                put(line, format_args!(",\"{name}\":\""));
+                escape_json(line, value);
+                line.push('"');
+            }
+        };
+        text("peer", self.peer.map(|peer| peer.ip().to_string()).as_deref().map(str::as_bytes));
+        text("user", self.user.as_ref().map(|user| user.name().as_bytes()));
+        text("method", Some(self.method.as_str().as_bytes()));
+        text("target", Some(self.target.as_bytes()));
+        text("referer", Some(&self.referer));
+        text("agent", Some(&self.agent));
+        text("request_id", self.id.as_ref().map(|id| id.as_str().as_bytes()));
+        text("trace_id", self.trace.as_ref().map(TraceContext::trace_id).as_deref().map(str::as_bytes));
+        put(
+            line,
+            format_args!(
+                ",\"version\":\"{:?}\",\"status\":{},\"bytes\":{},\"whole\":{},\"seconds\":{:.6}}}",
+                self.version,
+                self.status.as_u16(),
+                self.bytes,
+                self.whole,
+                self.begun.elapsed().as_secs_f64()
+            ),
+        );
+    }
+}
+
+fn put(line: &mut String, text: std::fmt::Arguments<'_>) {
+    // cannot fail: a String takes everything
+    let _ = line.write_fmt(text);
+}
+
+/// Printable ASCII stays, but for what ends a field; the rest is `\xHH`.
+fn escape(line: &mut String, bytes: &[u8], also: &[u8]) {
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => put(line, format_args!("\\x{byte:02x}")),
+            b' '..=b'~' if !also.contains(&byte) => line.push(char::from(byte)),
+            _ => put(line, format_args!("\\x{byte:02x}")),
+        }
+    }
+}
+
+/// The same for a JSON text. Bytes past ASCII stand for themselves, whatever encoding they were meant in.
+fn escape_json(line: &mut String, bytes: &[u8]) {
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => put(line, format_args!("\\{}", char::from(byte))),
+            b' '..=b'~' => line.push(char::from(byte)),
+            _ => put(line, format_args!("\\u{byte:04x}")),
+        }
+    }
+}
+
+/// The parts of an HTTP date, `Sun, 06 Nov 1994 08:49:37 GMT`, which is always as long as that.
+struct Date(String);
+
+impl Date {
+    fn of(at: SystemTime) -> Date {
+        // Years from 1970 to 9999 have an HTTP date; a clock that is beyond is set back.
+        let last = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(253_402_300_799);
+        Date(httpdate::fmt_http_date(at.clamp(SystemTime::UNIX_EPOCH, last)))
+    }
+
+    fn part(&self, from: usize, to: usize) -> &str {
+        self.0.get(from..to).unwrap_or_default()
+    }
+
+    fn day(&self) -> &str {
+        self.part(5, 7)
+    }
+
+    fn month(&self) -> &str {
+        self.part(8, 11)
+    }
+
+    fn month_number(&self) -> usize {
+        const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        MONTHS.find(self.month()).map_or(1, |at| at / 3 + 1)
+    }
+
+    fn year(&self) -> &str {
+        self.part(12, 16)
+    }
+
+    fn time(&self) -> &str {
+        self.part(17, 25)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Dates in both forms, and every byte escaped or as it is.
+
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn dates() {
+        let date = Date::of(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
+        assert_eq!((date.day(), date.month(), date.month_number()), ("06", "Nov", 11));
+        assert_eq!((date.year(), date.time()), ("1994", "08:49:37"));
+        for (seconds, month) in [(0, 1), (31, 2), (59, 3), (90, 4), (120, 5), (151, 6), (181, 7), (212, 8)] {
+            let date = Date::of(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds * 86_400));
+            assert_eq!(date.month_number(), month);
+        }
+        let before = Date::of(SystemTime::UNIX_EPOCH - Duration::from_secs(1));
+        assert_eq!(before.year(), "1970");
+    }
+
+    #[test]
+    fn every_byte_comes_out_printable_and_can_be_told_back() {
+        for byte in 0..=u8::MAX {
+            let (mut text, mut json) = (String::new(), String::new());
+            escape(&mut text, &[byte], b" ");
+            escape_json(&mut json, &[byte]);
+            assert!(text.bytes().all(|out| (b'!'..=b'~').contains(&out) && out != b'"'), "{byte}");
+            assert_eq!(text.len(), if byte.is_ascii_graphic() && !b"\"\\".contains(&byte) { 1 } else { 4 });
+            let back: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();
+            assert!(json.is_ascii() && back.chars().eq([char::from(byte)]), "{byte}");
+        }
+    }
+}

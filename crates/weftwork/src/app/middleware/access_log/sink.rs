@@ -1,0 +1,88 @@
+//! How lines get to a writer that may block, without anybody waiting for it.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// At the end, what waits in the queue gets this long.
+const LAST_LINES: Duration = Duration::from_secs(1);
+/// One write takes up to this much, so that a busy log is a few system calls a second.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// The queue in front of the thread that writes.
+pub(super) struct Sink {
+    lines: Option<SyncSender<String>>,
+    dropped: Arc<AtomicU64>,
+    /// Ends when the thread does.
+    ended: Mutex<Receiver<()>>,
+}
+
+impl Sink {
+    pub(super) fn start(writer: Box<dyn Write + Send>, lines_max: usize) -> std::io::Result<Sink> {
+        let (lines, queue) = sync_channel(lines_max);
+        let (alive, ended) = sync_channel(0);
+        let dropped = Arc::<AtomicU64>::default();
+        let counter = dropped.clone();
+        thread::Builder::new().name("weft-access-log".into()).spawn(move || {
+            let _alive: SyncSender<()> = alive;
+            write_all(&queue, writer, &counter);
+        })?;
+        Ok(Sink { lines: Some(lines), dropped, ended: Mutex::new(ended) })
+    }
+
+    /// Queues a line, or counts it as dropped.
+    pub(super) fn take(&self, line: String) {
+        let taken = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
+        if !taken {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        drop(self.lines.take());
+        if let Ok(ended) = self.ended.get_mut() {
+            // It ends with an error in either case: the thread has ended, or takes too long.
+            let _ = ended.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, dropped: &AtomicU64) {
+    let mut batch = String::new();
+    let mut failing = false;
+    while let Ok(line) = queue.recv() {
+        batch.clear();
+        batch.push_str(&line);
+        let mut count = 1;
+        while batch.len() < BATCH_BYTES
+            && let Ok(line) = queue.try_recv()
+        {
+            batch.push_str(&line);
+            count += 1;
+        }
+        let written = writer.write_all(batch.as_bytes()).and_then(|()| writer.flush());
+        if let Err(error) = &written {
+            dropped.fetch_add(count, Ordering::Relaxed);
+            if !failing {
+                log::error!("the access log cannot be written, and its lines are dropped: {error}");
+            }
+        }
+        failing = written.is_err();
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink").field("dropped", &self.dropped()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,205 @@
+//! Is there one line for each request, true in all its parts, and never a second one that a client wrote?
+
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use http::StatusCode;
+
+use super::*;
+use crate::app::middleware::{HandlerExt, RequestIds, User};
+use crate::message::Handler;
+use crate::message::testing::Canned;
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(data);
+        Ok(data.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The line for one request; its date and duration are checked here and cut out.
+fn line(format: LogFormat, mut canned: Canned, handler: impl Handler) -> String {
+    let written = Shared::default();
+    let log = AccessLog::to(format, written.clone()).unwrap();
+    canned.peer = Some("192.0.2.7:1234".parse().unwrap());
+    let handler = handler.with(log);
+    if let Ok(response) = catch_unwind(AssertUnwindSafe(|| canned.call(&handler))) {
+        if canned.is_head() {
+            drop(response);
+        } else {
+            let _ = catch_unwind(AssertUnwindSafe(|| canned.body_of(response)));
+        }
+    }
+    drop(handler);
+    let line = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(line.matches('\n').count(), 1, "{line:?}");
+    line.trim_end().to_owned()
+}
+
+fn common(canned: Canned, handler: impl Handler) -> String {
+    let line = line(LogFormat::Common, canned, handler);
+    let (start, rest) = line.split_once(" [").unwrap();
+    let (date, rest) = rest.split_once("] ").unwrap();
+    assert_eq!((date.len(), &date[20..]), (26, " +0000"), "{date}");
+    let (rest, seconds) = rest.rsplit_once(' ').unwrap();
+    assert!(seconds.parse::<f64>().unwrap() < 10.0);
+    format!("{start} {rest}")
+}
+
+fn plain(path: &str) -> Canned {
+    Canned::asking("GET", path, &[])
+}
+
+#[test]
+fn a_line_says_what_happened() {
+    let hello = |_: &mut Request<'_>| "hello";
+    assert_eq!(common(plain("/a?b=c"), hello), r#"192.0.2.7 - - "GET /a?b=c HTTP/1.1" 200 5"#);
+    let head = Canned::asking("HEAD", "/", &[]);
+    assert_eq!(common(head, hello), r#"192.0.2.7 - - "HEAD / HTTP/1.1" 200 0"#);
+    assert_eq!(common(plain("/"), |_: &mut Request<'_>| ()), r#"192.0.2.7 - - "GET / HTTP/1.1" 204 0"#);
+    let old = Canned::new("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(common(old, |_: &mut Request<'_>| "x"), r#"192.0.2.7 - - "GET / HTTP/1.0" 200 1"#);
+}
+
+#[test]
+fn the_combined_form_has_referer_and_agent() {
+    let fields = [("Referer", "http://there.example/"), ("User-Agent", "a browser")];
+    let full = line(LogFormat::Combined, Canned::asking("GET", "/", &fields), |_: &mut Request<'_>| "hello");
+    assert!(full.contains(r#" 200 5 "http://there.example/" "a browser" 0."#), "{full}");
+    let bare = line(LogFormat::Combined, plain("/"), |_: &mut Request<'_>| "hello");
+    assert!(bare.contains(r#" 200 5 "-" "-" 0."#), "{bare}");
+}
+
+#[test]
+fn a_stream_is_logged_when_it_is_over() {
+    let stream = |_: &mut Request<'_>| Response::stream(|out| out.write_all(b"seven b"));
+    assert_eq!(common(plain("/"), stream), r#"192.0.2.7 - - "GET / HTTP/1.1" 200 7"#);
+    let json = line(LogFormat::Json, plain("/"), stream);
+    assert!(json.contains(r#""bytes":7,"whole":true"#), "{json}");
+    let json = line(LogFormat::Json, Canned::asking("HEAD", "/", &[]), stream);
+    assert!(json.contains(r#""bytes":0,"whole":true"#), "{json}");
+    let broken = line(LogFormat::Json, plain("/"), |_: &mut Request<'_>| {
+        Response::stream(|out| {
+            out.write_all(b"thre")?;
+            Err(io::Error::other("as asked"))
+        })
+    });
+    assert!(broken.contains(r#""bytes":4,"whole":false"#), "{broken}");
+}
+
+#[test]
+fn a_panic_is_logged_as_the_500_that_it_becomes() {
+    let handler = |_: &mut Request<'_>| -> Response { panic!("as asked") };
+    assert_eq!(common(plain("/"), handler), r#"192.0.2.7 - - "GET / HTTP/1.1" 500 0"#);
+}
+
+#[test]
+fn user_id_and_trace_are_in_the_line() {
+    let named = |req: &mut Request<'_>| {
+        req.extensions_mut().insert(User::new("a lice"));
+        StatusCode::CREATED
+    };
+    assert_eq!(common(plain("/"), named), r#"192.0.2.7 - a\x20lice "GET / HTTP/1.1" 201 0"#);
+    let canned = Canned::asking("GET", "/", &[("X-Request-Id", "id-7")]);
+    let json: serde_json::Value =
+        serde_json::from_str(&line(LogFormat::Json, canned, named.with(RequestIds::new()))).unwrap();
+    assert_eq!((&json["user"], &json["request_id"]), (&"a lice".into(), &"id-7".into()));
+    assert_eq!((&json["peer"], &json["version"]), (&"192.0.2.7".into(), &"HTTP/1.1".into()));
+    assert_eq!(json["trace_id"].as_str().unwrap().len(), 32);
+    assert_eq!((&json["status"], &json["target"]), (&201.into(), &"/".into()));
+}
+
+/// CVE-2020-7694 and its kin: terminals obey escape sequences, and a newline forges an entry.
+#[test]
+fn no_client_writes_the_log() {
+    let evil = "x\" 200 1 \"\\\u{9b}31m\u{fc}\t";
+    let fields = [("User-Agent", evil), ("Referer", evil)];
+    let asked = || Canned::asking("GET", "/%0a%0d'(script)", &fields);
+    for format in [LogFormat::Common, LogFormat::Combined, LogFormat::Json] {
+        let named = |req: &mut Request<'_>| {
+            req.extensions_mut().insert(User::new("eve\n192.0.2.8 - admin \u{1b}[2J"));
+            "hello"
+        };
+        let line = line(format, asked(), named);
+        assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{line}");
+        if format == LogFormat::Json {
+            let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(json["status"], 200);
+            assert!(json["agent"].as_str().unwrap().starts_with("x\" 200 1 \"\\"));
+        } else {
+            assert!(line.contains(r"eve\x0a192.0.2.8\x20-\x20admin\x20\x1b[2J"), "{line}");
+            assert_eq!(line.matches('"').count(), if format == LogFormat::Common { 2 } else { 6 }, "{line}");
+        }
+    }
+}
+
+/// Blocks in its first write until the test lets it go on.
+struct Stuck {
+    entered: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Write for Stuck {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let _ = self.entered.send(());
+        let _ = self.go_on.recv();
+        Ok(data.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_stuck_writer() {
+    let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
+    let sink = Sink::start(Box::new(Stuck { entered, go_on }), 10).unwrap();
+    sink.take("first\n".into());
+    has_entered.recv().unwrap();
+    for _ in 0..15 {
+        sink.take("more\n".into());
+    }
+    assert_eq!(sink.dropped(), 5);
+    drop(let_go);
+}
+
+#[test]
+fn lines_that_could_not_be_written_are_counted() {
+    struct Broken;
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::other("the disk is full"))
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = AccessLog::to(LogFormat::Common, Broken).unwrap();
+    let handler = (|_: &mut Request<'_>| "hello").with(log.clone());
+    plain("/").call(&handler);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while log.dropped() == 0 && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert_eq!(log.dropped(), 1);
+}
+
+#[test]
+fn a_file_is_appended_to() {
+    let path = std::env::temp_dir().join(format!("weftwork-access-log-{}", std::process::id()));
+    for _ in 0..2 {
+        let log = AccessLog::to_file(LogFormat::Common, &path).unwrap();
+        plain("/").call(&(|_: &mut Request<'_>| "hello").with(log));
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+    std::fs::remove_file(&path).unwrap();
+    assert!(AccessLog::to_file(LogFormat::Common, path.join("none")).is_err());
+}

@@ -1,0 +1,145 @@
+//! How many requests may be in these handlers at once?
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{HeaderValue, StatusCode, header};
+
+use super::{Middleware, Next};
+use crate::message::{BodyWriter, Request, Response, StreamFilter};
+
+/// Lets at most so many requests at once into the handlers behind it; others get 503 with `Retry-After: 1`
+/// at once, and cost no more than that.
+///
+/// For what has few seats: a pool of database connections, a model that computes. A streamed response keeps
+/// its seat until it has been written; one that is whole gives it back when the handler returns.
+///
+/// ```
+/// use weftwork::middleware::ConcurrencyLimit;
+/// use weftwork::prelude::*;
+///
+/// fn takes(_: impl Handler) {}
+/// takes((|_: &mut Request| "a long report").with(ConcurrencyLimit::new(8)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConcurrencyLimit {
+    free: Arc<AtomicUsize>,
+}
+
+impl ConcurrencyLimit {
+    /// At most `max` at once. Clones share the seats.
+    pub fn new(max: usize) -> ConcurrencyLimit {
+        ConcurrencyLimit { free: Arc::new(AtomicUsize::new(max)) }
+    }
+
+    fn seat(&self) -> Option<Seat> {
+        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
+        taken.is_ok().then(|| Seat(self.free.clone()))
+    }
+}
+
+impl Middleware for ConcurrencyLimit {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        match self.seat() {
+            Some(seat) => next.run(req).filter_stream(seat),
+            None => Response::text("too many requests are in progress here; try again\n")
+                .with_status(StatusCode::SERVICE_UNAVAILABLE)
+                .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")),
+        }
+    }
+}
+
+/// Free again when it is dropped: also when the handler panics.
+struct Seat(Arc<AtomicUsize>);
+
+impl StreamFilter for Seat {
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+        io::Write::write_all(out, data)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Seats are taken, refused, and given back on every way out.
+
+    use std::io::Write;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::app::middleware::HandlerExt;
+    use crate::message::Handler;
+    use crate::message::testing::{Canned, get};
+
+    const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+
+    #[test]
+    fn one_too_many_is_refused_and_later_let_in() {
+        let (inside, leave) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
+        let (enter, go) = (inside.clone(), leave.clone());
+        let wait = move |req: &mut Request<'_>| {
+            if req.path() == "/wait" {
+                enter.wait();
+                go.wait();
+            }
+        };
+        let limited = wait.with(ConcurrencyLimit::new(2));
+        std::thread::scope(|scope| {
+            let waiting = [0, 1].map(|_| scope.spawn(|| get("/wait", &limited).status()));
+            inside.wait();
+            let refused = get("/", &limited);
+            assert_eq!(
+                (refused.status(), refused.field(&header::RETRY_AFTER).unwrap()),
+                (BUSY, &"1".parse().unwrap())
+            );
+            leave.wait();
+            for thread in waiting {
+                assert_eq!(thread.join().unwrap(), StatusCode::NO_CONTENT);
+            }
+        });
+        assert_eq!(get("/", &limited).status(), StatusCode::NO_CONTENT);
+    }
+
+    #[test]
+    fn a_stream_keeps_its_seat_until_it_is_over() {
+        let limited = (|_: &mut Request<'_>| Response::stream(|out| out.write_all(b"x")))
+            .with(ConcurrencyLimit::new(1));
+        let mut canned = Canned::asking("GET", "/", &[]);
+        let first = canned.call(&limited);
+        assert_eq!(get("/", &limited).status(), BUSY);
+        assert_eq!(canned.body_of(first), b"x");
+        let never_written = get("/", &limited);
+        assert_eq!(never_written.status(), StatusCode::OK);
+        drop(never_written);
+        assert_eq!(get("/", &limited).status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn a_panic_gives_the_seat_back() {
+        let limited =
+            (|_: &mut Request<'_>| -> Response { panic!("as asked") }).with(ConcurrencyLimit::new(1));
+        for _ in 0..3 {
+            let mut canned = Canned::asking("GET", "/", &[]);
+            assert!(catch_unwind(AssertUnwindSafe(|| canned.call(&limited))).is_err(), "not refused");
+        }
+    }
+
+    #[test]
+    fn clones_share_their_seats() {
+        let limit = ConcurrencyLimit::new(0);
+        let one: Box<dyn Handler> = Box::new((|_: &mut Request<'_>| "x").with(limit.clone()));
+        assert_eq!(one.call(&mut Request::new(&mut Canned::asking("GET", "/", &[]), 0)).status(), BUSY);
+        limit.free.store(1, Ordering::Relaxed);
+        assert_eq!(
+            one.call(&mut Request::new(&mut Canned::asking("GET", "/", &[]), 0)).status(),
+            StatusCode::OK
+        );
+    }
+}

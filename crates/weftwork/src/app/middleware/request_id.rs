@@ -1,0 +1,306 @@
+//! Which request is this, and which trace does it belong to?
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{HeaderName, HeaderValue};
+
+use super::{Middleware, Next};
+use crate::message::{Request, Response};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
+/// UUIDs have 36 characters, ids of load balancers up to about 100.
+const ID_BYTES_MAX: usize = 128;
+/// `00-` and 32, 16 and 2 hexadecimal digits with hyphens between.
+const TRACE_PARENT_BYTES: usize = 55;
+
+/// Gives each request an id and a place in a trace; both go into the request's extensions and the response.
+///
+/// - [`RequestId`]: the `X-Request-Id` of the request if that has 1 to 128 letters, digits and `-_.:+/=@`;
+///   otherwise a new one of 32 hexadecimal digits. The response bears it.
+/// - [`TraceContext`]: the trace of a valid `traceparent`, else a new one (W3C Trace Context, section 3.2),
+///   in either case with a new span of ours. The response bears it as `traceresponse`.
+///
+/// New ids come from a keyed hash of a counter: unique, and nobody guesses them from others; they are no
+/// secrets. Whoever can reach the server chooses the ids it sends; where that matters, have the proxy in front
+/// replace both fields.
+///
+/// ```
+/// use weftwork::middleware::{RequestId, RequestIds};
+/// use weftwork::prelude::*;
+///
+/// fn site(req: &mut Request) -> String {
+///     format!("this is {}\n", req.extensions().get::<RequestId>().map_or("nobody", RequestId::as_str))
+/// }
+///
+/// fn takes(_: impl Handler) {}
+/// takes(site.with(RequestIds::new()));
+/// ```
+#[derive(Debug, Default)]
+pub struct RequestIds {
+    source: Source,
+}
+
+/// The id of a request; put into its extensions by [`RequestIds`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestId(Box<str>);
+
+impl RequestId {
+    /// The id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a request stands in a trace (W3C Trace Context); put into its extensions by [`RequestIds`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    trace: u128,
+    parent: Option<u64>,
+    span: u64,
+    flags: u8,
+    state: Option<Box<str>>,
+}
+
+impl TraceContext {
+    /// 32 hexadecimal digits: the same for all that happens because of one event.
+    pub fn trace_id(&self) -> String {
+        format!("{:032x}", self.trace)
+    }
+
+    /// 16 hexadecimal digits: the handling of this request.
+    pub fn span_id(&self) -> String {
+        format!("{:016x}", self.span)
+    }
+
+    /// The span of the caller, when it sent one.
+    pub fn parent_id(&self) -> Option<String> {
+        self.parent.map(|parent| format!("{parent:016x}"))
+    }
+
+    /// Whether the caller records this trace.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & 1 == 1
+    }
+
+    /// The `traceparent` for requests that are made on behalf of this one.
+    pub fn traceparent(&self) -> String {
+        format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.span, self.flags)
+    }
+
+    /// The caller's `tracestate`, to be passed on as it is. None without a valid `traceparent`.
+    pub fn tracestate(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+}
+
+impl RequestIds {
+    /// As the type says; there is nothing to set.
+    pub fn new() -> RequestIds {
+        RequestIds::default()
+    }
+
+    fn id(&self, req: &Request<'_>) -> RequestId {
+        match only(req, REQUEST_ID.as_str()) {
+            Some(given) if is_id(given) => RequestId(given.into()),
+            _ => RequestId(format!("{:032x}", self.source.draw()).into()),
+        }
+    }
+
+    fn trace(&self, req: &Request<'_>) -> TraceContext {
+        // Zero is no id (section 3.2.2.3).
+        let span = (self.source.draw() as u64).max(1);
+        match only(req, "traceparent").and_then(Parent::parse) {
+            Some(Parent { trace, span: parent, flags }) => {
+                let state =
+                    req.headers().get_all("tracestate").iter().filter_map(|value| value.to_str().ok());
+                let state = state.collect::<Vec<_>>().join(",");
+                let state = (!state.is_empty()).then(|| state.into());
+                TraceContext { trace, parent: Some(parent), span, flags, state }
+            }
+            None => {
+                TraceContext { trace: self.source.draw().max(1), parent: None, span, flags: 0, state: None }
+            }
+        }
+    }
+}
+
+impl Middleware for RequestIds {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        let (id, trace) = (self.id(req), self.trace(req));
+        let fields = [(REQUEST_ID, id.as_str().to_owned()), (TRACE_RESPONSE, trace.traceparent())];
+        req.extensions_mut().insert(id);
+        req.extensions_mut().insert(trace);
+        let mut response = next.run(req);
+        for (name, value) in fields {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                response.set_field(name, value);
+            }
+        }
+        response
+    }
+}
+
+/// The value of a field that came once. Two are a guess which one is meant.
+fn only<'r>(req: &'r Request<'_>, name: &str) -> Option<&'r str> {
+    let mut values = req.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+    let (_, value) = values.next()?;
+    if values.next().is_some() { None } else { std::str::from_utf8(value).ok() }
+}
+
+fn is_id(given: &str) -> bool {
+    (1..=ID_BYTES_MAX).contains(&given.len())
+        && given.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:+/=@".contains(&byte))
+}
+
+struct Parent {
+    trace: u128,
+    span: u64,
+    flags: u8,
+}
+
+impl Parent {
+    /// Version 00 is exactly this long; a later one may go on behind a hyphen, and only its first parts
+    /// are read (section 3.2.4).
+    fn parse(text: &str) -> Option<Parent> {
+        let (known, rest) = (text.get(..TRACE_PARENT_BYTES)?, &text[TRACE_PARENT_BYTES..]);
+        let mut parts = known.split('-');
+        let mut part = |digits: usize| parts.next().filter(|part| part.len() == digits && is_hex(part));
+        let (version, trace, span, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
+        let whole = if version == "00" { rest.is_empty() } else { rest.is_empty() || rest.starts_with('-') };
+        let trace = u128::from_str_radix(trace, 16).ok().filter(|&trace| trace != 0)?;
+        let span = u64::from_str_radix(span, 16).ok().filter(|&span| span != 0)?;
+        let flags = u8::from_str_radix(flags, 16).ok()?;
+        // The other bits mean nothing yet, and are not passed on (section 3.3).
+        (whole && version != "ff").then_some(Parent { trace, span, flags: flags & 1 })
+    }
+}
+
+/// Lower case only (section 3.2.1).
+fn is_hex(part: &str) -> bool {
+    part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Numbers that do not repeat and cannot be guessed from one another.
+#[derive(Debug, Default)]
+struct Source {
+    keys: [RandomState; 2],
+    drawn: AtomicU64,
+}
+
+impl Source {
+    fn draw(&self) -> u128 {
+        let number = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let [high, low] = &self.keys;
+        u128::from(high.hash_one(number)) << 64 | u128::from(low.hash_one(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Valid ids are kept, all others are replaced.
+
+    use super::*;
+    use crate::app::middleware::HandlerExt;
+    use crate::message::testing::Canned;
+
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    /// The id and the trace that a handler sees, and the fields of the response.
+    fn ask(fields: &[(&str, &str)]) -> (String, TraceContext, Response) {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let shared = seen.clone();
+        let handler = (move |req: &mut Request<'_>| {
+            let extensions = req.extensions();
+            let id = extensions.get::<RequestId>().unwrap().to_string();
+            *shared.lock().unwrap() = Some((id, extensions.get::<TraceContext>().unwrap().clone()));
+        })
+        .with(RequestIds::new());
+        let response = Canned::asking("GET", "/", fields).call(&handler);
+        let (id, trace) = seen.lock().unwrap().take().unwrap();
+        assert_eq!(response.field(&REQUEST_ID).unwrap(), id.as_str());
+        assert_eq!(response.field(&TRACE_RESPONSE).unwrap(), trace.traceparent().as_str());
+        (id, trace, response)
+    }
+
+    #[test]
+    fn valid_ids_are_kept() {
+        for id in ["7", "c0ffee-00", "Root=1-67891233-abcdef012345678912345678", &"x".repeat(128)] {
+            assert_eq!(ask(&[("X-Request-Id", id)]).0, id);
+        }
+    }
+
+    #[test]
+    fn others_are_replaced() {
+        for id in ["", "a b", "a\"b", "<b>", "a;b", "\u{fc}", "a\tb", &"x".repeat(129)] {
+            let given = ask(&[("X-Request-Id", id)]).0;
+            assert!(given.len() == 32 && is_hex(&given), "{id:?}");
+        }
+        assert_eq!(ask(&[("X-Request-Id", "one"), ("X-Request-Id", "two")]).0.len(), 32);
+    }
+
+    #[test]
+    fn ids_do_not_repeat() {
+        let source = Source::default();
+        let drawn: std::collections::HashSet<_> = (0..10_000).map(|_| source.draw()).collect();
+        assert_eq!(drawn.len(), 10_000);
+        assert_ne!(Source::default().draw(), Source::default().draw(), "each has keys of its own");
+    }
+
+    #[test]
+    fn a_trace_goes_on() {
+        let (_, trace, _) = ask(&[("traceparent", TRACE), ("tracestate", "a=1"), ("tracestate", "b=2")]);
+        assert_eq!(trace.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(trace.parent_id().unwrap(), "00f067aa0ba902b7");
+        assert_ne!(trace.span_id(), "00f067aa0ba902b7");
+        assert!(trace.is_sampled());
+        assert_eq!(trace.tracestate(), Some("a=1,b=2"));
+        let ours = format!("00-{}-{}-01", trace.trace_id(), trace.span_id());
+        assert_eq!(trace.traceparent(), ours);
+        assert!(Parent::parse(&ours).is_some());
+    }
+
+    #[test]
+    fn a_later_version_is_read_as_far_as_it_is_known() {
+        for later in [TRACE.replacen("00", "cc", 1), TRACE.replacen("00", "cc", 1) + "-more"] {
+            assert_eq!(ask(&[("traceparent", &later)]).1.parent_id().unwrap(), "00f067aa0ba902b7", "{later}");
+        }
+        assert!(ask(&[("traceparent", &TRACE.replace("-01", "-ff"))]).1.traceparent().ends_with("-01"));
+    }
+
+    #[test]
+    fn what_is_not_a_trace_starts_a_new_one() {
+        let bad = [
+            "",
+            "00",
+            &TRACE[..54],
+            &format!("{TRACE}-more"),
+            &TRACE.replacen("00", "ff", 1),
+            &(TRACE.replacen("00", "cc", 1) + "more"),
+            &TRACE.to_uppercase(),
+            &TRACE.replace('-', "_"),
+            &TRACE.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &TRACE.replace("00f067aa0ba902b7", &"0".repeat(16)),
+            &TRACE.replace("4bf9", "4bg9"),
+            &TRACE.replace("4bf9", "\u{fc}f9"),
+            &TRACE.replace("4bf9", "+bf9"),
+        ];
+        for given in bad {
+            let (_, trace, _) = ask(&[("traceparent", given), ("tracestate", "a=1")]);
+            assert_eq!((trace.parent_id(), trace.tracestate()), (None, None), "{given:?}");
+            assert_ne!(trace.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+            assert!(!trace.is_sampled() && Parent::parse(&trace.traceparent()).is_some());
+        }
+        let twice = ask(&[("traceparent", TRACE), ("traceparent", TRACE)]).1;
+        assert_eq!(twice.parent_id(), None);
+    }
+}
