@@ -36,6 +36,7 @@ mod message;
 mod server;
 mod settings;
 mod shutdown;
+mod testing;
 mod transport;
 
 pub use bytes::Bytes;
@@ -53,6 +54,7 @@ pub use message::{
 pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, ForwardedField, Networks, Setting, Settings, Source};
 pub use shutdown::{Abandoned, Report, Signals};
+pub use testing::{NoResponse, TestClient, TestConnection, TestRequest, TestResponse};
 pub use transport::counters::Counts;
 pub use weftwork_wire::Fault;
 
@@ -71,3 +73,8 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So does the code of the page on testing.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/testing.md")]
+struct Testing;

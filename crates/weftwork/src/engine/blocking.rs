@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Work that waits, on its way to where it may.
-pub(super) type Work = Box<dyn FnOnce() + Send>;
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// What the room that a thread is in does about work that waits. A thread without one just does it.
-pub(super) trait Ground {
+pub(crate) trait Ground {
     /// Runs `work`, here or elsewhere, and returns when it is done.
     fn blocking(&self, work: Work);
     /// Waits this long.
@@ -22,10 +22,10 @@ thread_local! {
 
 /// Puts the ground that was there before back, however the thread leaves this one.
 #[must_use]
-pub(super) struct Entered(Option<Rc<dyn Ground>>);
+pub(crate) struct Entered(Option<Rc<dyn Ground>>);
 
 /// From now on this is the ground of the thread. Engines enter once in a thread, not for each call.
-pub(super) fn enter(ground: Rc<dyn Ground>) -> Entered {
+pub(crate) fn enter(ground: Rc<dyn Ground>) -> Entered {
     Entered(GROUND.with(|current| current.replace(Some(ground))))
 }
 

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub(crate) use self::blocking::{Ground, Work, enter};
 pub use self::blocking::{blocking, sleep};
 pub use self::listing::{ENGINES, EngineInfo};
 use crate::error::Error;

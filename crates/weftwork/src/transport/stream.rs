@@ -3,18 +3,27 @@
 //! Sockets stay in blocking mode. Loops say `MSG_DONTWAIT` at each call; a thread that waits for one
 //! connection simply reads, which spares it a `poll(2)` for every request.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags};
 
-/// A connected TCP or Unix socket.
+/// A connected TCP or Unix socket, or what stands in for one.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) enum Stream {
+    Socket(Socket),
+    /// In memory, driven by its owner and never by an engine: for tests.
+    Memory(Arc<dyn Duplex>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Socket {
     fd: OwnedFd,
     /// A receive timeout is set: see [`Stream::recv_for`].
     patience: Patience,
@@ -26,6 +35,19 @@ enum Patience {
     Millis(u16),
 }
 
+/// One end of a connection in memory. It fails as a socket would, with the same errors.
+pub(crate) trait Duplex: fmt::Debug + Send + Sync {
+    /// Takes what is there into the spare room of `into`. 0: the peer has ended its side.
+    fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize>;
+    /// Takes as much of the two parts, which follow one another, as there is room for now.
+    fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize>;
+    /// Nothing more is sent.
+    fn shutdown_write(&self);
+    fn local_addr(&self) -> Option<SocketAddr>;
+    /// Any open descriptor: whoever waits for this connection knows better than to poll it.
+    fn fd(&self) -> BorrowedFd<'_>;
+}
+
 /// Whether an I/O error only says: not now.
 pub(crate) fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
@@ -33,7 +55,7 @@ pub(crate) fn is_would_block(error: &io::Error) -> bool {
 
 impl Stream {
     pub(crate) fn new(fd: OwnedFd) -> Stream {
-        Stream { fd, patience: Patience::Endless }
+        Stream::Socket(Socket { fd, patience: Patience::Endless })
     }
 
     /// Reads what is there into the spare room of `into`. 0: the peer has ended its side.
@@ -44,49 +66,49 @@ impl Stream {
     /// Reads, and waits for at most `patience` when nothing is there (then: `WouldBlock`).
     pub(crate) fn recv_for(&mut self, into: &mut Vec<u8>, patience: Duration) -> io::Result<usize> {
         let wanted = Patience::Millis(patience.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
-        if self.patience != wanted {
-            net::sockopt::set_socket_timeout(&self.fd, net::sockopt::Timeout::Recv, Some(patience))?;
-            self.patience = wanted;
+        if let Stream::Socket(socket) = self
+            && socket.patience != wanted
+        {
+            net::sockopt::set_socket_timeout(&socket.fd, net::sockopt::Timeout::Recv, Some(patience))?;
+            socket.patience = wanted;
         }
         self.recv_with(into, RecvFlags::empty())
     }
 
     fn recv_with(&self, into: &mut Vec<u8>, flags: RecvFlags) -> io::Result<usize> {
-        loop {
-            match net::recv(&self.fd, spare_capacity(into), flags) {
-                Ok((_, count)) => return Ok(count),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+        retry(|| match self {
+            Stream::Socket(socket) => {
+                net::recv(&socket.fd, spare_capacity(into), flags).map(|(_, count)| count)
             }
-        }
+            Stream::Memory(memory) => memory.recv(into),
+        })
     }
 
     /// Sends what the kernel takes now.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        retry(|| net::send(&self.fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
+        retry(|| match self {
+            Stream::Socket(socket) => net::send(&socket.fd, bytes, SEND),
+            Stream::Memory(memory) => memory.send(bytes, &[]),
+        })
     }
 
     /// Sends head and body with one system call, without copying either.
     pub(crate) fn send_both(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         let parts = [IoSlice::new(first), IoSlice::new(second)];
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        retry(|| net::sendmsg(&self.fd, &parts, &mut SendAncillaryBuffer::default(), flags))
+        retry(|| match self {
+            Stream::Socket(socket) => {
+                net::sendmsg(&socket.fd, &parts, &mut SendAncillaryBuffer::default(), SEND)
+            }
+            Stream::Memory(memory) => memory.send(first, second),
+        })
     }
 
     /// Sends a part of a file from `offset`, which moves on; the bytes never enter this process on Linux.
-    #[cfg(target_os = "linux")]
     pub(crate) fn send_file(&self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
-        // sendfile(2) has no flag for "do not wait": the socket's own mode has to say it.
-        rustix::io::ioctl_fionbio(&self.fd, true)?;
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
-        let sent = retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count));
-        rustix::io::ioctl_fionbio(&self.fd, false)?;
-        sent
-    }
-
-    /// Sends a part of a file from `offset`, which moves on.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn send_file(&self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
+        #[cfg(target_os = "linux")]
+        if let Stream::Socket(socket) = self {
+            return socket.send_file(file, offset, count);
+        }
         use std::os::unix::fs::FileExt;
         let mut bytes = [0; 16 << 10];
         let wanted = usize::try_from(count).unwrap_or(usize::MAX).min(bytes.len());
@@ -98,12 +120,32 @@ impl Stream {
 
     /// Ends our side; the peer sees the end of what was sent (RFC 9112 section 9.6).
     pub(crate) fn shutdown_write(&self) {
-        // The peer may be gone already, which is as good.
-        let _ = net::shutdown(&self.fd, net::Shutdown::Write);
+        match self {
+            // The peer may be gone already, which is as good.
+            Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Write)),
+            Stream::Memory(memory) => memory.shutdown_write(),
+        }
     }
 
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
-        SocketAddr::try_from(net::getsockname(&self.fd).ok()?).ok()
+        match self {
+            Stream::Socket(socket) => SocketAddr::try_from(net::getsockname(&socket.fd).ok()?).ok(),
+            Stream::Memory(memory) => memory.local_addr(),
+        }
+    }
+}
+
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+#[cfg(target_os = "linux")]
+impl Socket {
+    fn send_file(&self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
+        // sendfile(2) has no flag for "do not wait": the socket's own mode has to say it.
+        rustix::io::ioctl_fionbio(&self.fd, true)?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
+        let sent = retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count));
+        rustix::io::ioctl_fionbio(&self.fd, false)?;
+        sent
     }
 }
 
@@ -122,6 +164,9 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usiz
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        match self {
+            Stream::Socket(socket) => socket.fd.as_fd(),
+            Stream::Memory(memory) => memory.fd(),
+        }
     }
 }

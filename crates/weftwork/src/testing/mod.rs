@@ -1,0 +1,226 @@
+//! How does one test a handler without a port, a thread, or a wait?
+//!
+//! ```text
+//! TestClient -- bytes --> parser -> handler -> encoder -- bytes --> TestResponse
+//!      +------ its clock: moved by `advance`, and by handlers that sleep
+//! ```
+
+mod connection;
+mod pipe;
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+
+use connection::Bench;
+pub use connection::TestConnection;
+use pipe::{Part, RECEIVED_BYTES_MAX};
+pub use request::TestRequest;
+pub use response::{NoResponse, TestResponse};
+
+use crate::message::Handler;
+use crate::settings::Settings;
+use crate::transport::context::Stage;
+use crate::transport::counters::Counts;
+
+/// A client for tests: sends requests to a handler through the real parser, connection and encoder, in memory.
+///
+/// There is no server, no port and no thread; nothing waits, and a test takes microseconds. Time is a clock of
+/// the client's own, which [`advance`](TestClient::advance) and [`weftwork::sleep`](crate::sleep) move, so that
+/// deadlines can be tested as well. Requests go over one kept-alive connection, as long as both sides keep it.
+///
+/// ```
+/// use weftwork::prelude::*;
+/// use weftwork::TestClient;
+///
+/// fn greet(req: &mut Request) -> String {
+///     format!("hello, {}", req.query_value("name").unwrap_or_else(|| "world".into()))
+/// }
+///
+/// let mut client = TestClient::new(greet);
+/// assert_eq!(client.get("/").send().text(), "hello, world");
+///
+/// let answer = client.get("/").query("name", "Ada & Bob").header("accept", "text/plain").send();
+/// assert_eq!(answer.status, StatusCode::OK);
+/// assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
+/// assert_eq!(answer.text(), "hello, Ada & Bob");
+/// ```
+///
+/// What engines do (threads, fairness, shutdown under load) needs a real server: [`Server`](crate::Server) at
+/// port 0.
+pub struct TestClient {
+    bench: Arc<Bench>,
+    peer: SocketAddr,
+    connection: Option<TestConnection>,
+}
+
+impl TestClient {
+    /// A client of `handler`, with the default settings. Variables of the environment do not count.
+    ///
+    /// # Panics
+    /// The process has no descriptor left.
+    #[track_caller]
+    pub fn new(handler: impl Handler) -> TestClient {
+        TestClient::start(Arc::new(handler), Settings::default())
+    }
+
+    /// Changes settings. The clock and the counters start again.
+    ///
+    /// ```
+    /// # use weftwork::{ByteCount, Request, Result, TestClient};
+    /// fn echo(req: &mut Request) -> Result<String> {
+    ///     Ok(req.body().text()?)
+    /// }
+    /// let mut client = TestClient::new(echo).settings(|s| s.body_bytes_max(ByteCount(4)));
+    /// assert_eq!(client.post("/").body("four").send().text(), "four");
+    /// assert_eq!(client.post("/").body("fives").send().status, 413);
+    /// ```
+    ///
+    /// # Panics
+    /// No server could run with them, or the process has no descriptor left.
+    #[must_use]
+    #[track_caller]
+    pub fn settings(self, change: impl FnOnce(Settings) -> Settings) -> TestClient {
+        let settings = change(self.bench.cx.settings.clone());
+        if let Err(error) = settings.check() {
+            panic!("{error}");
+        }
+        TestClient { peer: self.peer, ..TestClient::start(self.bench.handler.clone(), settings) }
+    }
+
+    #[track_caller]
+    fn start(handler: Arc<dyn Handler>, settings: Settings) -> TestClient {
+        let bench = match Bench::new(handler, settings) {
+            Ok(bench) => Arc::new(bench),
+            Err(error) => panic!("a test client could not be made: {error}"),
+        };
+        let peer = (Ipv4Addr::LOCALHOST, 50_000).into();
+        TestClient { bench, peer, connection: None }
+    }
+
+    /// Connects from this address from now on, as handlers see it; 127.0.0.1 otherwise.
+    pub fn peer(&mut self, peer: SocketAddr) -> &mut TestClient {
+        self.peer = peer;
+        self.connection = None;
+        self
+    }
+
+    /// A GET of `target`: path and query.
+    pub fn get(&mut self, target: impl Into<String>) -> TestRequest<'_> {
+        self.request(Method::GET, target)
+    }
+
+    /// A HEAD of `target`.
+    pub fn head(&mut self, target: impl Into<String>) -> TestRequest<'_> {
+        self.request(Method::HEAD, target)
+    }
+
+    /// A POST to `target`.
+    pub fn post(&mut self, target: impl Into<String>) -> TestRequest<'_> {
+        self.request(Method::POST, target)
+    }
+
+    /// A PUT to `target`.
+    pub fn put(&mut self, target: impl Into<String>) -> TestRequest<'_> {
+        self.request(Method::PUT, target)
+    }
+
+    /// A PATCH of `target`.
+    pub fn patch(&mut self, target: impl Into<String>) -> TestRequest<'_> {
+        self.request(Method::PATCH, target)
+    }
+
+    /// A DELETE of `target`.
+    pub fn delete(&mut self, target: impl Into<String>) -> TestRequest<'_> {
+        self.request(Method::DELETE, target)
+    }
+
+    /// An OPTIONS of `target`.
+    pub fn options(&mut self, target: impl Into<String>) -> TestRequest<'_> {
+        self.request(Method::OPTIONS, target)
+    }
+
+    /// A request with any method.
+    pub fn request(&mut self, method: Method, target: impl Into<String>) -> TestRequest<'_> {
+        TestRequest::new(self, method, target.into())
+    }
+
+    /// A connection of its own, byte by byte.
+    ///
+    /// # Panics
+    /// The process has no descriptor left.
+    #[track_caller]
+    pub fn connect(&self) -> TestConnection {
+        match TestConnection::open(&self.bench, self.peer) {
+            Ok(connection) => connection,
+            Err(error) => panic!("a connection in memory could not be made: {error}"),
+        }
+    }
+
+    /// Lets time pass, for the handlers and for every connection: deadlines that come up end what they bound.
+    pub fn advance(&mut self, time: Duration) {
+        match &mut self.connection {
+            Some(connection) => connection.advance(time),
+            None => self.bench.advance_to(self.bench.now().after(time)),
+        }
+    }
+
+    /// How much time has passed on the client's clock.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.bench.now().0)
+    }
+
+    /// The server is told to stop, as by SIGTERM: idle connections end, and others with their next response.
+    pub fn drain(&mut self) {
+        self.bench.cx.enter(Stage::Draining);
+        if let Some(connection) = &mut self.connection {
+            connection.go_on();
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.bench.cx.counters.read()
+    }
+
+    fn exchange(
+        &mut self,
+        parts: Vec<Part>,
+        is_head: bool,
+        leave_after: Option<usize>,
+    ) -> Result<TestResponse, NoResponse> {
+        let kept = self.connection.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
+        let mut connection = kept.unwrap_or_else(|| self.connect());
+        connection.pipe.take_at_most(leave_after.unwrap_or(RECEIVED_BYTES_MAX), true);
+        for part in parts {
+            connection.pipe.plan(part);
+        }
+        connection.go_on();
+        let answered = connection.response_to(is_head);
+        // What the server did not ask for is not sent.
+        drop(connection.pipe.take_plan());
+        match answered {
+            Err(none) if leave_after.is_some() => none.or_partial(),
+            answered => {
+                match connection.is_closed() {
+                    true => connection.end(),
+                    false => self.connection = Some(connection),
+                }
+                answered
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TestClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestClient").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}

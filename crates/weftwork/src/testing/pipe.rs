@@ -1,0 +1,201 @@
+//! What is on its way between a test's client and a server, and what the client will send next?
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::transport::stream::Duplex;
+
+/// A client takes no more than this, so that a handler that never stops writing ends its test.
+pub(super) const RECEIVED_BYTES_MAX: usize = 64 << 20;
+
+/// Something that the client does when its turn comes: when the server waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Bytes(Vec<u8>),
+    /// Says nothing for this long.
+    Pause(Duration),
+    /// Goes on when `100 Continue` has come; a final response drops what is behind it.
+    Continue,
+    /// Ends its side, and goes on reading.
+    End,
+    /// Is gone: the server's next read or write fails.
+    Reset,
+}
+
+/// What became of the client's next part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// There is something for the server to read.
+    Acted,
+    Pause(Duration),
+    /// Nothing more comes.
+    Waits,
+}
+
+/// A connection without a socket.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    /// Somebody may ask for a descriptor; this one means nothing.
+    null: File,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    script: VecDeque<Part>,
+    to_server: VecDeque<u8>,
+    from_server: Vec<u8>,
+    /// How many bytes more the client takes.
+    room: usize,
+    /// It leaves when it has taken them.
+    leaves: bool,
+    client_ended: bool,
+    server_ended: bool,
+    reset: bool,
+}
+
+impl Pipe {
+    pub(super) fn new() -> std::io::Result<Pipe> {
+        let state = State {
+            script: VecDeque::new(),
+            to_server: VecDeque::new(),
+            from_server: Vec::new(),
+            room: RECEIVED_BYTES_MAX,
+            leaves: true,
+            client_ended: false,
+            server_ended: false,
+            reset: false,
+        };
+        Ok(Pipe { null: File::open("/dev/null")?, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds to what the client will do.
+    pub(super) fn plan(&self, part: Part) {
+        self.state().script.push_back(part);
+    }
+
+    /// The client does what is next on its list, unless the server still has something to read.
+    pub(super) fn act(&self) -> Turn {
+        let state = &mut *self.state();
+        if !state.to_server.is_empty() {
+            return Turn::Acted;
+        }
+        match state.script.front() {
+            None => return Turn::Waits,
+            Some(Part::Continue) if !said_continue(&state.from_server) => return Turn::Waits,
+            // Whoever reads while it sends sees that there is no use in going on.
+            Some(Part::Pause(_)) if state.server_ended => return Turn::Waits,
+            Some(_) => {}
+        }
+        match state.script.pop_front() {
+            Some(Part::Bytes(bytes)) => state.to_server.extend(bytes),
+            Some(Part::Pause(time)) => return Turn::Pause(time),
+            Some(Part::End) => state.client_ended = true,
+            Some(Part::Reset) => state.reset = true,
+            Some(Part::Continue) | None => {}
+        }
+        Turn::Acted
+    }
+
+    /// The client's pause is not over: this much of it is left.
+    pub(super) fn go_on_pausing(&self, time: Duration) {
+        self.state().script.push_front(Part::Pause(time));
+    }
+
+    /// Takes away what the client was going to do.
+    pub(super) fn take_plan(&self) -> VecDeque<Part> {
+        std::mem::take(&mut self.state().script)
+    }
+
+    pub(super) fn put_plan(&self, plan: VecDeque<Part>) {
+        self.state().script = plan;
+    }
+
+    /// The client has nothing more to say.
+    pub(super) fn end(&self) {
+        self.state().client_ended = true;
+    }
+
+    pub(super) fn client_has_ended(&self) -> bool {
+        let state = self.state();
+        state.client_ended && state.to_server.is_empty()
+    }
+
+    /// The server has dropped its end.
+    pub(super) fn close(&self) {
+        self.state().server_ended = true;
+    }
+
+    pub(super) fn server_has_ended(&self) -> bool {
+        self.state().server_ended
+    }
+
+    /// From now on the client takes this many bytes more, then it leaves or waits.
+    pub(super) fn take_at_most(&self, bytes: usize, leaves: bool) {
+        let state = &mut *self.state();
+        (state.room, state.leaves) = (bytes, leaves);
+    }
+
+    pub(super) fn received<T>(&self, look: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        look(&mut self.state().from_server)
+    }
+}
+
+fn said_continue(bytes: &[u8]) -> bool {
+    bytes.windows(13).any(|window| window == b"HTTP/1.1 100 ")
+}
+
+impl Duplex for Pipe {
+    fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        let state = &mut *self.state();
+        if state.reset {
+            return Err(Errno::CONNRESET);
+        }
+        let count = state.to_server.len().min(into.capacity() - into.len());
+        if count == 0 && !state.client_ended {
+            return Err(Errno::AGAIN);
+        }
+        into.extend(state.to_server.drain(..count));
+        Ok(count)
+    }
+
+    fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
+        let state = &mut *self.state();
+        if state.reset {
+            return Err(Errno::PIPE);
+        }
+        if state.room == 0 {
+            state.reset = state.leaves;
+            return Err(if state.leaves { Errno::PIPE } else { Errno::AGAIN });
+        }
+        let before = state.from_server.len();
+        for part in [first, second] {
+            let taken = part.len().min(state.room);
+            state.room -= taken;
+            state.from_server.extend_from_slice(&part[..taken]);
+        }
+        Ok(state.from_server.len() - before)
+    }
+
+    fn shutdown_write(&self) {
+        self.close();
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        Some((Ipv4Addr::LOCALHOST, 80).into())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.null.as_fd()
+    }
+}

@@ -1,0 +1,209 @@
+//! What does a test ask for? A request, as its client will send it.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Method, Version, header};
+
+use super::TestClient;
+use super::pipe::Part;
+use super::response::{NoResponse, TestResponse};
+
+/// A request of a [`TestClient`], sent by [`send`](TestRequest::send).
+///
+/// `Host: localhost` is added unless another one is given, and the body is framed.
+#[must_use = "a request does nothing before it is sent"]
+pub struct TestRequest<'c> {
+    client: &'c mut TestClient,
+    method: Method,
+    target: String,
+    version: Version,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    body: Body,
+    expects_continue: bool,
+    leave_after: Option<usize>,
+}
+
+enum Body {
+    None,
+    Whole(Vec<u8>),
+    Chunks(Vec<Vec<u8>>, Duration),
+}
+
+impl<'c> TestRequest<'c> {
+    pub(super) fn new(client: &'c mut TestClient, method: Method, target: String) -> TestRequest<'c> {
+        TestRequest {
+            client,
+            method,
+            target,
+            version: Version::HTTP_11,
+            fields: Vec::new(),
+            body: Body::None,
+            expects_continue: false,
+            leave_after: None,
+        }
+    }
+
+    /// Adds a field; one of that name that is there already stays.
+    ///
+    /// # Panics
+    /// The name is no token, or the value has a control character. What no client should send goes through
+    /// [`TestConnection::send`](super::TestConnection::send).
+    #[track_caller]
+    pub fn header<N, V>(mut self, name: N, value: V) -> TestRequest<'c>
+    where
+        N: TryInto<HeaderName, Error: Into<http::Error>>,
+        V: TryInto<HeaderValue, Error: Into<http::Error>>,
+    {
+        let name = name.try_into().unwrap_or_else(|error| panic!("the name of a field: {}", error.into()));
+        let value = value.try_into().unwrap_or_else(|error| panic!("the value of {name}: {}", error.into()));
+        self.fields.push((name, value));
+        self
+    }
+
+    /// Adds a query parameter, encoded.
+    pub fn query(mut self, name: &str, value: impl AsRef<str>) -> TestRequest<'c> {
+        self.target.push(if self.target.contains('?') { '&' } else { '?' });
+        encode_pair(&mut self.target, name, value.as_ref());
+        self
+    }
+
+    /// Sends these bytes with their `Content-Length`.
+    pub fn body(self, bytes: impl Into<Vec<u8>>) -> TestRequest<'c> {
+        TestRequest { body: Body::Whole(bytes.into()), ..self }
+    }
+
+    /// Sends the body in chunks, one at a time: each when the server waits for it, `pause` after the last one.
+    pub fn chunks<B: Into<Vec<u8>>>(
+        self,
+        chunks: impl IntoIterator<Item = B>,
+        pause: Duration,
+    ) -> TestRequest<'c> {
+        let chunks = chunks.into_iter().map(Into::into).filter(|chunk: &Vec<u8>| !chunk.is_empty());
+        TestRequest { body: Body::Chunks(chunks.collect(), pause), ..self }
+    }
+
+    /// Sends `value` as `application/json`.
+    ///
+    /// # Panics
+    /// It cannot be written as JSON.
+    #[cfg(feature = "json")]
+    #[track_caller]
+    pub fn json<T: serde::Serialize + ?Sized>(self, value: &T) -> TestRequest<'c> {
+        match serde_json::to_vec(value) {
+            Ok(bytes) => self.header(header::CONTENT_TYPE, "application/json").body(bytes),
+            Err(error) => panic!("the body cannot be written as JSON: {error}"),
+        }
+    }
+
+    /// Sends these pairs as `application/x-www-form-urlencoded`.
+    pub fn form<K: AsRef<str>, V: AsRef<str>>(
+        self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> TestRequest<'c> {
+        let mut text = String::new();
+        for (name, value) in pairs {
+            if !text.is_empty() {
+                text.push('&');
+            }
+            encode_pair(&mut text, name.as_ref(), value.as_ref());
+        }
+        self.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(text)
+    }
+
+    /// Sends `Expect: 100-continue`, and the body only when the server has asked for it.
+    pub fn expect_continue(self) -> TestRequest<'c> {
+        TestRequest { expects_continue: true, ..self }.header(header::EXPECT, "100-continue")
+    }
+
+    /// Speaks HTTP/1.0: the connection ends behind the response.
+    pub fn http10(self) -> TestRequest<'c> {
+        TestRequest { version: Version::HTTP_10, ..self }
+    }
+
+    /// Leaves when this many bytes of the response have come, its head included: what comes back may not be
+    /// whole. For responses that have no end.
+    pub fn leave_after(self, bytes: usize) -> TestRequest<'c> {
+        TestRequest { leave_after: Some(bytes), ..self }
+    }
+
+    /// Sends the request and returns the response.
+    ///
+    /// # Panics
+    /// There is none; see [`try_send`](TestRequest::try_send).
+    #[track_caller]
+    pub fn send(self) -> TestResponse {
+        self.try_send().unwrap_or_else(|none| panic!("{none}"))
+    }
+
+    /// Sends the request and returns the response.
+    ///
+    /// # Errors
+    /// The server ended the connection before the response was whole: the writer of a streamed body failed,
+    /// say, or a deadline passed.
+    pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
+        let parts = self.parts();
+        self.client.exchange(parts, self.method == Method::HEAD, self.leave_after)
+    }
+
+    fn parts(&mut self) -> Vec<Part> {
+        let has = |fields: &[(HeaderName, HeaderValue)], name| fields.iter().any(|(field, _)| field == name);
+        if !has(&self.fields, header::HOST) {
+            self.fields.insert(0, (header::HOST, HeaderValue::from_static("localhost")));
+        }
+        match &self.body {
+            Body::Chunks(..) => {
+                self.fields.push((header::TRANSFER_ENCODING, HeaderValue::from_static("chunked")));
+            }
+            Body::Whole(bytes) if !has(&self.fields, header::CONTENT_LENGTH) => {
+                self.fields.push((header::CONTENT_LENGTH, HeaderValue::from(bytes.len())));
+            }
+            Body::Whole(_) | Body::None => {}
+        }
+        let mut parts = vec![Part::Bytes(self.head())];
+        if self.expects_continue {
+            parts.push(Part::Continue);
+        }
+        match std::mem::replace(&mut self.body, Body::None) {
+            Body::None => {}
+            Body::Whole(bytes) => parts.push(Part::Bytes(bytes)),
+            Body::Chunks(chunks, pause) => {
+                for chunk in chunks {
+                    let size = format!("{:x}\r\n", chunk.len());
+                    parts.push(Part::Pause(pause));
+                    parts.push(Part::Bytes([size.as_bytes(), &chunk, b"\r\n"].concat()));
+                }
+                parts.push(Part::Pause(pause));
+                parts.push(Part::Bytes(b"0\r\n\r\n".to_vec()));
+            }
+        }
+        parts
+    }
+
+    fn head(&self) -> Vec<u8> {
+        let mut head = format!("{} {} {:?}\r\n", self.method, self.target, self.version).into_bytes();
+        for (name, value) in &self.fields {
+            head.extend_from_slice(name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+}
+
+/// As browsers write forms, but a space is `%20`, which every reader understands.
+fn encode_pair(out: &mut String, name: &str, value: &str) {
+    encode(out, name);
+    out.push('=');
+    encode(out, value);
+}
+
+fn encode(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Does a test client see what a client over a socket would, and does its clock rule every deadline?
+
+use std::io::{BufRead, Write};
+
+use http::{HeaderValue, StatusCode, header};
+
+use super::*;
+use crate::{ByteCount, Request, Response, Result};
+
+fn site(req: &mut Request) -> Result<Response> {
+    let path = req.path().to_owned();
+    Ok(match path.as_str() {
+        "/echo" => Response::bytes(req.body().bytes()?),
+        "/headers" => {
+            let lines =
+                req.fields().map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)));
+            Response::text(lines.collect::<Vec<_>>().join("\n"))
+        }
+        "/length" => {
+            let mut body = req.body();
+            let mut count = 0;
+            while let part @ 1.. = body.fill_buf()?.len() {
+                count += part;
+                body.consume(part);
+            }
+            Response::text(count.to_string())
+        }
+        "/stream" => Response::stream(|out| out.write_all(b"piece by piece")),
+        "/endless" => Response::stream(|out| {
+            loop {
+                crate::sleep(Duration::from_secs(1));
+                out.write_all(b"tick\n")?;
+                out.flush()?;
+            }
+        }),
+        "/broken" => Response::stream(|out| {
+            out.write_all(b"the beginning")?;
+            Err(std::io::Error::other("as asked"))
+        }),
+        "/large" => Response::bytes(vec![b'x'; 1 << 20]),
+        "/file" => Response::file(std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))?)?,
+        "/panic" => panic!("as asked"),
+        "/close" => Response::text("last").with_close(),
+        "/early" => {
+            req.interim(StatusCode::EARLY_HINTS, &[(header::LINK, HeaderValue::from_static("</a.css>"))])?;
+            Response::text("final")
+        }
+        "/peer" => Response::text(format!("{:?} {:?}", req.peer_addr(), req.local_addr())),
+        "/query" => Response::text(req.query_value("a b").unwrap_or_default().into_owned()),
+        "/sleep" => {
+            crate::sleep(Duration::from_secs(3600));
+            Response::text("slept")
+        }
+        "/blocking" => Response::text(crate::blocking(|| "done")),
+        _ => Response::text(format!("{} {path}", req.method())),
+    })
+}
+
+fn client() -> TestClient {
+    TestClient::new(site)
+}
+
+#[test]
+fn requests_share_a_connection() {
+    let mut client = client();
+    for path in ["/a", "/b", "/c"] {
+        assert_eq!(client.get(path).send().text(), format!("GET {path}"));
+    }
+    assert_eq!(client.counts().accepted, 1);
+    assert!(client.get("/close").send().closes());
+    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.get("/d").send().text(), "GET /d");
+    assert_eq!(client.counts().accepted, 2);
+}
+
+#[test]
+fn every_method() {
+    let mut client = client();
+    assert_eq!(client.post("/x").send().text(), "POST /x");
+    assert_eq!(client.put("/x").send().text(), "PUT /x");
+    assert_eq!(client.patch("/x").send().text(), "PATCH /x");
+    assert_eq!(client.delete("/x").send().text(), "DELETE /x");
+    assert_eq!(client.options("/x").send().text(), "OPTIONS /x");
+    assert_eq!(client.request(Method::from_bytes(b"BREW").unwrap(), "/x").send().text(), "BREW /x");
+    let answer = client.head("/x").send();
+    assert_eq!((answer.header("content-length"), answer.text()), (Some("7"), ""));
+    assert_eq!(client.get("/x").send().text(), "GET /x", "nothing is left of the answer to HEAD");
+    assert_eq!(client.counts().accepted, 1);
+}
+
+#[test]
+fn bodies() {
+    let mut client = client();
+    assert_eq!(client.post("/echo").body("text").send().text(), "text");
+    assert_eq!(client.post("/echo").body(vec![0, 255]).send().bytes().as_ref(), [0, 255]);
+    assert_eq!(client.post("/echo").body("").send().text(), "");
+    assert_eq!(client.post("/echo").form([("a", "1 2"), ("b&", "ä")]).send().text(), "a=1%202&b%26=%C3%A4");
+    let chunks = client.post("/echo").chunks(["one ", "", "two"], Duration::from_secs(1)).send();
+    assert_eq!(chunks.text(), "one two");
+    assert_eq!(client.elapsed(), Duration::from_secs(3));
+    let large = vec![7; 1 << 20];
+    assert_eq!(client.post("/echo").body(large.clone()).send().bytes(), &large);
+    assert_eq!(client.counts().accepted, 1);
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn json() {
+    let answer = client().post("/echo").json(&[1, 2]).send();
+    assert_eq!(answer.json::<Vec<u32>>(), [1, 2]);
+}
+
+#[test]
+fn queries_are_encoded() {
+    assert_eq!(client().get("/query").query("x", "1").query("a b", "c&d=é+").send().text(), "c&d=é+");
+    assert_eq!(client().get("/query?x").query("a b", "").send().text(), "");
+}
+
+#[test]
+fn fields() {
+    let answer = client().get("/headers").header("x-a", "1").header("x-a", "2").send();
+    assert_eq!(answer.text(), "host=localhost\nx-a=1\nx-a=2");
+    let answer = client().get("/headers").header(header::HOST, "example.org").send();
+    assert_eq!(answer.text(), "host=example.org");
+    assert_eq!(answer.header("Content-Type"), Some("text/plain; charset=utf-8"));
+    assert!(answer.headers.contains_key("date"));
+}
+
+#[test]
+fn answers_of_every_kind() {
+    let mut client = client();
+    let stream = client.get("/stream").send();
+    assert_eq!((stream.text(), stream.header("transfer-encoding")), ("piece by piece", Some("chunked")));
+    assert_eq!(client.get("/large").send().bytes().len(), 1 << 20);
+    assert!(client.get("/file").send().text().starts_with("[package]"));
+    let early = client.get("/early").send();
+    assert_eq!(
+        (early.interims.len(), early.interims[0].0, early.text()),
+        (1, StatusCode::EARLY_HINTS, "final")
+    );
+    let panic = client.get("/panic").send();
+    assert!(panic.status == 500 && panic.closes());
+    assert_eq!(client.counts().panics, 1);
+    let old = client.get("/stream").http10().send();
+    assert_eq!((old.text(), old.header("transfer-encoding")), ("piece by piece", None));
+    assert_eq!(client.get("/").send().text(), "GET /");
+}
+
+#[test]
+fn a_body_is_sent_when_it_is_asked_for() {
+    let mut client = client();
+    let asked = client.post("/echo").expect_continue().body("text").send();
+    assert_eq!((asked.text(), asked.interims[0].0), ("text", StatusCode::CONTINUE));
+    let unasked = client.post("/x").expect_continue().body("GET /smuggled HTTP/1.1\r\n\r\n").send();
+    assert_eq!((unasked.text(), unasked.interims.len()), ("POST /x", 0));
+    assert!(unasked.closes());
+    assert_eq!(client.get("/").send().text(), "GET /");
+}
+
+#[test]
+fn a_response_that_is_cut_is_none() {
+    let none = client().get("/broken").try_send().unwrap_err();
+    assert_eq!(none.partial().unwrap().bytes(), "the beginning");
+    assert!(!none.partial().unwrap().is_whole());
+    assert!(none.to_string().contains("ended the connection before the end of the body"), "{none}");
+}
+
+#[test]
+fn one_can_leave_an_endless_response() {
+    let mut client = client();
+    let answer = client.get("/endless").leave_after(1000).send();
+    assert!(answer.text().starts_with("tick\ntick\n") && !answer.is_whole());
+    assert!(client.elapsed() >= Duration::from_secs(50), "{:?}", client.elapsed());
+    assert_eq!(client.counts().connections, 0);
+    assert_eq!(client.get("/").send().text(), "GET /");
+}
+
+#[test]
+fn a_slow_body_is_in_time_or_not() {
+    let parts = ["x"; 3];
+    assert_eq!(client().post("/length").chunks(parts, Duration::from_secs(2)).send().text(), "3");
+    let late = client().post("/length").chunks(parts, Duration::from_secs(31)).send();
+    assert_eq!(late.status, 408);
+    // The same within the handler.
+    let mut at_once = client().settings(|s| s.body_ahead_bytes_max(ByteCount(0)));
+    assert_eq!(at_once.post("/length").chunks(parts, Duration::from_secs(2)).send().text(), "3");
+    let late = at_once.post("/length").chunks(parts, Duration::from_secs(31)).send();
+    assert_eq!(late.status, 408);
+    let least_rate_and_drain = Duration::from_millis(10_000 + 500);
+    assert_eq!(at_once.elapsed(), Duration::from_secs(8) + least_rate_and_drain);
+}
+
+#[test]
+fn the_clock_ends_what_it_should() {
+    let mut client = client();
+    client.get("/").send();
+    client.advance(Duration::from_secs(74));
+    client.get("/").send();
+    assert_eq!(client.counts().accepted, 1);
+    client.advance(Duration::from_secs(75));
+    assert_eq!(client.counts().connections, 0);
+    client.get("/").send();
+    assert_eq!(client.counts().accepted, 2);
+    assert_eq!(client.elapsed(), Duration::from_secs(149));
+}
+
+#[test]
+fn sleep_moves_the_clock() {
+    let mut client = client();
+    assert_eq!(client.get("/sleep").send().text(), "slept");
+    assert_eq!(client.elapsed(), Duration::from_secs(3600));
+    assert_eq!(client.get("/blocking").send().text(), "done");
+}
+
+#[test]
+fn settings_start_anew() {
+    let mut client = client().settings(|s| s.body_bytes_max(ByteCount(3)));
+    assert_eq!(client.post("/echo").body("four").send().status, 413);
+    assert_eq!(client.post("/echo").body("thr").send().text(), "thr");
+}
+
+#[test]
+#[should_panic(expected = "fields_max is 0")]
+fn settings_are_checked() {
+    let _ = client().settings(|s| s.fields_max(0));
+}
+
+#[test]
+fn the_peer_is_who_it_says() {
+    let mut client = client();
+    assert_eq!(client.get("/peer").send().text(), "Some(127.0.0.1:50000) Some(127.0.0.1:80)");
+    client.peer("192.0.2.7:1".parse().unwrap());
+    assert_eq!(client.get("/peer").send().text(), "Some(192.0.2.7:1) Some(127.0.0.1:80)");
+}
+
+#[test]
+fn a_server_that_drains_closes() {
+    let mut client = client();
+    client.get("/").send();
+    let mut busy = client.connect();
+    busy.send("GET / HT");
+    client.drain();
+    assert_eq!(client.counts().connections, 1, "the idle one has ended");
+    busy.send("TP/1.1\r\nHost: a\r\n\r\n");
+    assert!(busy.response().closes());
+    assert!(busy.is_closed());
+}
+
+#[test]
+fn bytes_of_whatever() {
+    let client = client();
+    let mut raw = client.connect();
+    raw.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\nGET ");
+    assert_eq!(raw.response().text(), "GET /a");
+    assert_eq!(raw.response().text(), "GET /b");
+    let none = raw.try_response().unwrap_err();
+    assert!(none.to_string().contains("waits for more from the client"), "{none}");
+    raw.send("/c HTTP/1.1\r\nHost: a\r\n\r\nbad\r\n\r\n");
+    assert_eq!(raw.response().text(), "GET /c");
+    assert_eq!(raw.response().status, 400);
+    assert!(raw.is_closed());
+    assert_eq!(raw.received(), b"");
+}
+
+#[test]
+fn deadlines_of_a_raw_connection() {
+    let client = client();
+    let mut raw = client.connect();
+    raw.send("GET");
+    raw.advance(Duration::from_millis(9_999));
+    assert!(!raw.is_closed());
+    raw.advance(Duration::from_millis(1));
+    assert_eq!(raw.response().status, 408);
+    assert!(raw.is_closed());
+    assert_eq!(client.counts().connections, 1, "it lingers");
+    raw.advance(Duration::from_secs(2));
+    assert_eq!(client.counts().connections, 0);
+}
+
+#[test]
+fn a_reader_may_be_slow() {
+    let client = client();
+    let mut raw = client.connect();
+    raw.read_at_most(1000);
+    raw.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(raw.received().len(), 1000);
+    raw.advance(Duration::from_secs(29));
+    raw.read_at_most(1000);
+    assert_eq!(raw.received().len(), 1000);
+    raw.advance(Duration::from_secs(30));
+    assert!(raw.is_closed());
+    assert_eq!(client.counts().timeouts, 1);
+}
+
+#[test]
+fn ends_and_resets() {
+    let client = client();
+    let mut raw = client.connect();
+    raw.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    raw.end();
+    assert_eq!(raw.response().text(), "GET /a");
+    assert!(raw.is_closed());
+    let mut raw = client.connect();
+    raw.send("GET /a HT");
+    raw.reset();
+    assert!(raw.is_closed());
+    assert_eq!(client.counts().connections, 0);
+}
+
+#[test]
+fn what_is_no_response_is_said() {
+    let check = |bytes: &[u8], ended: bool, says: &str| {
+        let none = response::take_response(&mut bytes.to_vec(), false, ended).unwrap_err();
+        assert!(none.to_string().starts_with(says), "{none}");
+        assert_eq!(none.received().as_ref(), bytes);
+    };
+    check(b"HTTP/1.0 200 OK\r\n\r\n", true, "not a response: the status line");
+    check(b"HTTP/1.1 200OK\r\n\r\n", true, "not a response: the status line");
+    check(b"HTTP/1.1 200 OK\r\nA b\r\n\r\n", true, "not a response: the field");
+    check(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", true, "not a response: its Content-Length");
+    check(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", true, "not a response: a chunk");
+    check(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+        true,
+        "not a response: a chunk",
+    );
+    check(b"HTTP/1.1 200 OK\r\n", true, "the server ended the connection before the end of the head");
+    check(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", false, "the server waits");
+    check(b"", true, "the server ended the connection before the end of the head");
+}
