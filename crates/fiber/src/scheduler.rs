@@ -18,6 +18,7 @@ use crate::slab::{Key, Slab};
 use crate::stack::StackPool;
 use crate::task::{Body, Detached, Scope, Stage, Task};
 use crate::timers::{Alarm, TimerKey, Timers};
+use crate::wait::Signal;
 
 /// So many fibers run before the sockets are looked at again; a look costs about as much as ten switches.
 const RESUMES_A_POLL_MAX: usize = 256;
@@ -189,13 +190,14 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `TimedOut` at the deadline, or the poller refuses the descriptor.
+    /// `TimedOut` at the deadline, `Interrupted` by the signal, or the poller refuses the descriptor.
     pub(crate) fn wait_source(
         &self,
         fiber: Key,
         source: Key,
         direction: Direction,
         deadline: Option<Instant>,
+        signal: Option<&Signal>,
     ) -> io::Result<()> {
         self.poller.borrow_mut().add_waiter(source, direction, fiber)?;
         let _waiter = WaiterGuard { core: self, source, direction, fiber };
@@ -205,6 +207,9 @@ impl Core {
             self.park(fiber);
             if !self.poller.borrow_mut().is_waiting(source, direction, fiber) {
                 return Ok(());
+            }
+            if signal.is_some_and(Signal::is_given) {
+                return Err(io::ErrorKind::Interrupted.into());
             }
             if timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer)) {
                 return Err(io::ErrorKind::TimedOut.into());

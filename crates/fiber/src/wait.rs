@@ -1,5 +1,7 @@
 //! How does a fiber, or a plain thread, wait for a descriptor?
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
@@ -21,7 +23,7 @@ use crate::slab::Key;
 ///
 /// `TimedOut` when the deadline has passed, or what the kernel says about the descriptor.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
-    wait(fd, Direction::Read, deadline)
+    wait(fd, Direction::Read, deadline, None)
 }
 
 /// Waits until writing to `fd` would not block; otherwise as [`wait_readable`].
@@ -30,10 +32,94 @@ pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Resul
 ///
 /// As [`wait_readable`].
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
-    wait(fd, Direction::Write, deadline)
+    wait(fd, Direction::Write, deadline, None)
 }
 
-fn wait(fd: BorrowedFd<'_>, direction: Direction, deadline: Option<Instant>) -> io::Result<()> {
+/// Ends waits before their event comes. It belongs to one thread; keep one for each.
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use std::os::fd::AsFd;
+/// use std::os::unix::net::UnixStream;
+/// use std::rc::Rc;
+/// use weftwork_fiber::{Signal, run, spawn, yield_now};
+///
+/// let (socket, _peer) = UnixStream::pair()?;
+/// let error = run(move || {
+///     let signal = Rc::new(Signal::new());
+///     let theirs = signal.clone();
+///     let waiting = spawn(move || theirs.wait_readable(socket.as_fd(), None));
+///     yield_now();
+///     signal.give();
+///     waiting.join()
+/// })?;
+/// assert_eq!(error.unwrap().unwrap_err().kind(), ErrorKind::Interrupted);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Signal {
+    given: Cell<bool>,
+    waiting: RefCell<BTreeSet<Key>>,
+}
+
+impl Signal {
+    /// A signal that was not given.
+    pub const fn new() -> Signal {
+        Signal { given: Cell::new(false), waiting: RefCell::new(BTreeSet::new()) }
+    }
+
+    /// Ends every wait that was begun with this signal on this thread, and each that is begun from now on.
+    pub fn give(&self) {
+        self.given.set(true);
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        if let Some(core) = scheduler::current() {
+            waiting.into_iter().for_each(|fiber| core.wake(fiber));
+        }
+    }
+
+    /// As [`wait_readable`], until the signal is given. Outside a fiber nobody can give it meanwhile, and it is only
+    /// looked at first.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_readable`], and `Interrupted` when the signal is given.
+    pub fn wait_readable(&self, fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
+        if self.given.get() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        wait(fd, Direction::Read, deadline, Some(self))
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.given.get()
+    }
+}
+
+/// A fiber is among those that a signal wakes, for as long as this lives.
+struct Listening<'a> {
+    signal: &'a Signal,
+    fiber: Key,
+}
+
+impl<'a> Listening<'a> {
+    fn new(signal: &'a Signal, fiber: Key) -> Listening<'a> {
+        signal.waiting.borrow_mut().insert(fiber);
+        Listening { signal, fiber }
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.signal.waiting.borrow_mut().remove(&self.fiber);
+    }
+}
+
+fn wait(
+    fd: BorrowedFd<'_>,
+    direction: Direction,
+    deadline: Option<Instant>,
+    signal: Option<&Signal>,
+) -> io::Result<()> {
     let Place::Fiber(core, fiber) = scheduler::place() else { return block_thread(fd, direction, deadline) };
     let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
     // Registering tells of readiness that is there already; a registration that lasts may have told it before.
@@ -41,7 +127,8 @@ fn wait(fd: BorrowedFd<'_>, direction: Direction, deadline: Option<Instant>) -> 
         return Ok(());
     }
     let source = Acquired::new(&core, fd, direction)?;
-    core.wait_source(fiber, source.key, direction, deadline)
+    let _listening = signal.map(|signal| Listening::new(signal, fiber));
+    core.wait_source(fiber, source.key, direction, deadline, signal)
 }
 
 struct Acquired<'a> {

@@ -100,7 +100,7 @@ impl<S: AsFd> Io<S> {
         match scheduler::place() {
             Place::Fiber(core, fiber) => {
                 let source = self.register(&core, direction)?;
-                core.wait_source(fiber, source, direction, deadline)
+                core.wait_source(fiber, source, direction, deadline, None)
             }
             Place::Unwinding | Place::Thread => block_thread(self.socket.as_fd(), direction, deadline),
         }
