@@ -8,12 +8,17 @@
 //!            +--------+---- fault, timeout: the refusal --> Send ----+-> Linger -> Done
 //! ```
 //!
+//! Where the handler answers with something that lasts, `Fed` (bytes that others bring) or `Takeover` (another
+//! protocol, elsewhere) comes before `Send`, or in its place.
+//!
 //! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
 
+mod fed;
 mod io;
 mod live;
 mod preface;
 mod refusal;
+mod takeover;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +36,8 @@ use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
 pub(crate) use io::Flushed;
 pub(crate) use live::Call;
 
-use crate::message::Asked;
+use self::fed::Fed;
+use crate::message::{Asked, Take};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
@@ -49,6 +55,10 @@ pub(crate) enum Step {
     Write,
     /// A call of the handler: [`Conn::run`].
     Call,
+    /// A thread or a fiber of its own: [`Conn::take_over`].
+    Takeover,
+    /// Bytes from the peer, or from its feed: [`Conn::watch_feed`].
+    Wait,
     /// To be dropped.
     Close,
 }
@@ -64,6 +74,10 @@ enum Phase {
     Body,
     /// A request waits for the handler.
     Ready,
+    /// The response goes on for as long as others bring bytes for it.
+    Fed,
+    /// The answer to an upgrade is being sent; then the connection is somebody else's.
+    Takeover,
     /// All that is left of a response is being sent.
     Send(After),
     /// The rest of a body that nobody read is being dropped.
@@ -75,10 +89,22 @@ enum Phase {
 }
 
 /// A part of a response that is not copied into the write buffer.
-#[derive(Debug)]
 enum Rest {
     Bytes(Bytes),
     File { file: std::fs::File, offset: u64, count: u64 },
+    Fed(Fed),
+    Take(Take),
+}
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Rest::Bytes(_) => "bytes",
+            Rest::File { .. } => "a file",
+            Rest::Fed(_) => "a feed",
+            Rest::Take(_) => "another protocol",
+        })
+    }
 }
 
 /// One connection.
@@ -157,6 +183,8 @@ impl Conn {
                 Phase::Body => self.read_ahead(now, cx),
                 Phase::Ready => Some(if self.unsent() > OUTPUT_BYTES_MAX { Step::Write } else { Step::Call }),
                 Phase::Send(after) => self.finish_sending(after, now),
+                Phase::Fed => self.feed_on(now, cx),
+                Phase::Takeover => Some(if self.unsent() > 0 { Step::Write } else { Step::Takeover }),
                 Phase::Drain => self.drain(now, cx),
                 Phase::Linger => self.linger(cx),
                 Phase::Proxy => self.read_proxy_header(now, cx),
@@ -177,6 +205,11 @@ impl Conn {
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Head | Phase::Proxy)
             && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
+    }
+
+    /// What took it over has to be run, away from any loop: [`Conn::take_over`].
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.phase == Phase::Takeover
     }
 
     /// Wants the next request: its thread may wait for that, where a thread is to spare.
@@ -390,6 +423,7 @@ impl Conn {
                 self.pace = self.pace.then(Timeout::Linger, now);
             }
             Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
+            Timeout::Silence => self.beat(now),
             Timeout::Head | Timeout::Write | Timeout::ProxyHeader => {
                 Counters::count(&cx.counters.timeouts);
                 self.phase = Phase::Done;
@@ -418,6 +452,12 @@ pub(crate) trait Wait {
     /// # Errors
     /// `TimedOut` at `until`; `ConnectionAborted` when the server cuts its connections.
     fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
+
+    /// As [`Wait::readable`], and `ConnectionAborted` as soon as the server has moved on from `stage`: for
+    /// connections that were taken over.
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, _stage: Stage) -> std_io::Result<()> {
+        self.readable(fd, until)
+    }
 
     /// Returns when `fd` takes bytes. Errors as [`Wait::readable`].
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;

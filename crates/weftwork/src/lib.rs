@@ -48,8 +48,9 @@ pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]
 pub use message::json;
 pub use message::{
-    Asked, Blocking, Body, BodyError, BodyWriter, Handler, IntoResponse, Problem, Request, Response,
-    StreamFilter, blocks, html, text,
+    Asked, Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler,
+    IntoResponse, Overflow, Problem, Receive, Request, Response, StreamFilter, Upgraded, UpgradedReader,
+    UpgradedWriter, blocks, html, text,
 };
 pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, ForwardedField, Networks, Setting, Settings, Source};

@@ -117,6 +117,9 @@ settings! {
     rate_bytes_min: Bytes = Bytes(500), "slowest peer, bytes a second after 10 s (408)";
     /// How long a response may make no progress: 30 s. Longer: the connection ends.
     write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
+    /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
+    /// proxies drop a connection. A WebSocket whose client does not answer within as much again is closed.
+    heartbeat: Duration = Duration::from_secs(15), "silence before a sign of life in a stream or WebSocket";
     /// How long a connection may wait for its next request: 75 s, above the 60 s of common load balancers,
     /// so that they are the ones who close.
     idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";

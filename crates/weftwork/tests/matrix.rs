@@ -26,6 +26,7 @@ macro_rules! every_engine {
             mod deadlines;
             mod expect;
             mod faults;
+            mod feeds;
             mod limits;
             mod panics;
             mod peers;
@@ -35,6 +36,7 @@ macro_rules! every_engine {
             mod shutdown;
             mod spread;
             mod unread;
+            mod upgrades;
         }
     )+ };
 }
@@ -49,6 +51,7 @@ every_engine! {
     ];
     workers: Engine::Workers { listeners: Some(2) }, lacks &[
         (Promise::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
+        (Promise::FeedsWithoutThreads, "a connection keeps its thread, whatever it waits for"),
     ];
     pool: Engine::Pool { standby: Some(2) }, lacks &[
         (Promise::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),

@@ -99,7 +99,7 @@ impl Conn {
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(0) };
         let unsent = &buffers.output[buffers.sent..];
         let sent = match self.rest.as_deref_mut() {
-            None if unsent.is_empty() => return Ok(0),
+            None | Some(Rest::Fed(_) | Rest::Take(_)) if unsent.is_empty() => return Ok(0),
             Some(Rest::Bytes(bytes)) => {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
@@ -122,7 +122,7 @@ impl Conn {
                 }
                 return Ok(sent);
             }
-            None | Some(Rest::File { .. }) => self.stream.send(unsent)?,
+            None | Some(Rest::File { .. } | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
         };
         buffers.sent += sent.min(unsent_len(buffers));
         if buffers.sent == buffers.output.len() {

@@ -10,10 +10,11 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
 
+use super::fed::Fed;
 use super::{Conn, Flushed, OUTPUT_BYTES_MAX, Phase, Rest, Wait};
 use crate::message::client;
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, BodyWriter, Handler, Payload, Request, Response, Stream};
+use crate::message::{BodyError, BodyWriter, Handler, Lasting, Payload, Request, Response, Stream};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
@@ -92,10 +93,7 @@ impl Live<'_> {
             resume_unwind(panic);
         }
         Counters::count(&self.cx.counters.panics);
-        let said = panic.downcast_ref::<&str>().copied();
-        let said =
-            said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-        log::error!("a handler panicked at {}: {said}", self.conn.asked());
+        log::error!("a handler panicked at {}: {}", self.conn.asked(), said(&*panic));
     }
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
@@ -104,6 +102,7 @@ impl Live<'_> {
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match std::mem::replace(&mut response.payload, Payload::Empty) {
             Payload::Stream(write) => self.stream(response, write),
+            Payload::Lasting(lasting) => return self.last(&response, *lasting, now),
             payload => self.whole(&response, payload, now),
         };
         let after = answered.unwrap_or_else(|error| {
@@ -121,7 +120,7 @@ impl Live<'_> {
         let length = match &payload {
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { count, .. } => *count,
-            Payload::Empty | Payload::Stream(_) => 0,
+            Payload::Empty | Payload::Stream(_) | Payload::Lasting(_) => 0,
         };
         if let Err(misuse) = self.write_head(response, BodyLength::Exact(length), now) {
             return self.fail(&misuse);
@@ -133,10 +132,40 @@ impl Live<'_> {
                 Payload::File { file, offset, count } => {
                     self.bypass(Rest::File { file, offset, count }, length)?
                 }
-                Payload::Empty | Payload::Stream(_) => {}
+                Payload::Empty | Payload::Stream(_) | Payload::Lasting(_) => {}
             }
         }
         self.finish()
+    }
+
+    /// A response that goes on when this is done: without this thread, or with another protocol.
+    #[inline(never)]
+    fn last(&mut self, response: &Response, lasting: Lasting, now: Tick) {
+        let takes_over = !matches!(lasting, Lasting::Feed(_));
+        let begun = if takes_over && !self.may_switch(response.status) {
+            Err("the request asks for no upgrade, or is not CONNECT".to_owned())
+        } else {
+            let length = if takes_over { BodyLength::Exact(0) } else { BodyLength::Unknown };
+            self.write_head(response, length, now).map_err(|misuse| misuse.to_string())
+        };
+        if let Err(why) = begun {
+            let after = self.fail(&why).unwrap_or(After::Close);
+            self.conn.phase = Phase::Send(after);
+            return;
+        }
+        match lasting {
+            Lasting::Take(take) => self.conn.leave_to(Rest::Take(take)),
+            Lasting::Fed(feed, receive) => self.conn.feed_from(Fed::new(feed, Some(receive)), now),
+            Lasting::Feed(feed) if self.conn.http.sends_body() => {
+                self.conn.feed_from(Fed::new(feed, None), now)
+            }
+            Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
+        }
+    }
+
+    /// Whether another protocol can follow this answer. What the client asked for, the codec checks.
+    fn may_switch(&self, status: StatusCode) -> bool {
+        status == StatusCode::SWITCHING_PROTOCOLS || self.head().0.method == Method::CONNECT
     }
 
     /// A response that is written while this runs.
@@ -277,6 +306,12 @@ impl Live<'_> {
         let said = self.interim(StatusCode::CONTINUE, &[]);
         said.map_err(|error| BodyError::Socket(error.kind()))
     }
+}
+
+/// What a panic said.
+pub(super) fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 impl Exchange for Live<'_> {

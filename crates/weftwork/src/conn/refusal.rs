@@ -54,6 +54,11 @@ impl Conn {
     #[cold]
     pub(crate) fn refuse_overload(&mut self, cx: &Context) {
         Counters::count(&cx.counters.shed);
+        if self.is_taken_over() {
+            // It has its answer already.
+            self.phase = Phase::Done;
+            return;
+        }
         let text = "all threads are busy and too many requests wait for one (threads_max, queue_max)\n";
         let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);

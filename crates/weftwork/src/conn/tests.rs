@@ -97,7 +97,11 @@ impl Bed {
             let (now, step) = (self.now, self.conn.step(self.now, &self.cx));
             match step {
                 Step::Call => self.call(),
-                Step::Close => return step,
+                Step::Close | Step::Takeover => return step,
+                Step::Wait => {
+                    self.conn.rest(&mut self.pool);
+                    return step;
+                }
                 Step::Read if !self.conn.is_readable() => {
                     self.conn.rest(&mut self.pool);
                     return step;

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::conn::Wait;
 use crate::transport::Tick;
-use crate::transport::context::Context;
+use crate::transport::context::{Context, Stage};
 
 /// Waits on this thread. Nothing else is held up by it.
 pub(super) struct OnThisThread<'a> {
@@ -24,8 +25,39 @@ impl Wait for OnThisThread<'_> {
         wait(self.cx, fd, PollFlags::IN, until)
     }
 
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        wait_unless(self.cx, fd, PollFlags::IN, until, self.cx.moved_on_from(stage))
+    }
+
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
         wait(self.cx, fd, PollFlags::OUT, until)
+    }
+}
+
+/// The same, for what may be used on any thread.
+pub(super) struct OnAnyThread(pub(super) Arc<Context>);
+
+impl OnAnyThread {
+    fn here(&self) -> OnThisThread<'_> {
+        OnThisThread { cx: &self.0 }
+    }
+}
+
+impl Wait for OnAnyThread {
+    fn now(&self) -> Tick {
+        self.here().now()
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.here().readable(fd, until)
+    }
+
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here().readable_in(fd, until, stage)
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.here().writable(fd, until)
     }
 }
 

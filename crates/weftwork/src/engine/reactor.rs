@@ -1,7 +1,8 @@
 //! Event loops that stay with their threads: the same loop, and nobody takes it away.
 //!
 //! A handler that blocks stops its loop and all connections of it; so does a streamed body whose client is
-//! slow. For handlers that never do, this spares the two swaps and the watcher.
+//! slow. For handlers that never do, this spares the two swaps and the watcher. Only connections that another
+//! protocol takes over leave their loops: each has a thread of its own.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +12,29 @@ use std::time::Duration;
 use mio::Poll;
 
 use super::Room;
-use super::patience::OnThisThread;
+use super::patience::{OnAnyThread, OnThisThread};
 use super::shared::Hub;
+use super::standby::{Berth, Given, Limits, Standby};
+use super::threads::Threads;
 use super::turn::{Loop, Next};
-use crate::conn::Call;
+use crate::conn::{Call, Conn};
 use crate::message::Handler;
 use crate::transport::DateCache;
 use crate::transport::context::{Context, Stage};
+use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
+
+/// A thread that hosted a connection waits this long for another one.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Reactor {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     hub: Hub,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// For connections that another protocol takes over.
+    guests: Standby<Box<Conn>>,
+    guest_threads: Threads,
 }
 
 pub(super) fn start(
@@ -34,10 +44,23 @@ pub(super) fn start(
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn Room>> {
     let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-    let reactor = Arc::new(Reactor { hub: Hub::new(&polls)?, cx, handler, threads: Mutex::default() });
+    let settings = &cx.settings;
+    let limits = Limits {
+        kept: 0,
+        threads_max: settings.threads_max.saturating_sub(loops).max(1),
+        queue_max: settings.queue_max,
+    };
+    let reactor = Arc::new(Reactor {
+        hub: Hub::new(&polls)?,
+        guests: Standby::new(limits),
+        guest_threads: Threads::default(),
+        threads: Mutex::default(),
+        cx,
+        handler,
+    });
     let now = reactor.cx.clock.now();
     for (index, poll) in polls.into_iter().enumerate() {
-        let lp = Loop::new(index, poll, listeners.clone(), now)?;
+        let lp = Loop::new(index, poll, &reactor.hub, listeners.clone(), now)?;
         let own = reactor.clone();
         match std::thread::Builder::new().name(format!("weft-{index}")).spawn(move || own.run(lp)) {
             Ok(thread) => reactor.lock().push(thread),
@@ -52,7 +75,7 @@ pub(super) fn start(
 }
 
 impl Reactor {
-    fn run(&self, mut lp: Loop) {
+    fn run(self: &Arc<Reactor>, mut lp: Loop) {
         let mut dates = DateCache::new(lp.now());
         let wait = OnThisThread { cx: &self.cx };
         loop {
@@ -61,6 +84,10 @@ impl Reactor {
                 Next::Call(errand) => Some(errand),
             };
             while let Some(mut errand) = called {
+                if errand.conn.is_taken_over() {
+                    self.let_go(lp.detach(errand));
+                    break;
+                }
                 errand.conn.run(Call {
                     cx: &self.cx,
                     handler: &*self.handler,
@@ -72,22 +99,60 @@ impl Reactor {
         }
     }
 
+    /// Gives a connection that was taken over to a thread of its own. Where there is none it waits for one, and ends
+    /// when too many wait.
+    fn let_go(self: &Arc<Reactor>, conn: Box<Conn>) {
+        let refused = match self.guests.give_or_queue(conn) {
+            Given::Taken => return,
+            Given::Refused(conn) => Err(conn),
+            Given::Spawn(conn) => {
+                let shared = self.clone();
+                self.guest_threads.start(&self.guests, conn, move |berth| shared.host(berth))
+            }
+        };
+        if refused.is_err() {
+            Counters::count(&self.cx.counters.shed);
+        }
+    }
+
+    /// The life of such a thread.
+    fn host(&self, berth: &Arc<Berth<Box<Conn>>>) {
+        let _leave = Leave(self);
+        let mut job = berth.first();
+        while let Some(conn) = job {
+            conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
+            job = self.guests.wait(berth, PATIENCE);
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Leave<'a>(&'a Reactor);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.guests.leave();
     }
 }
 
 impl Room for Reactor {
     fn wake(&self) {
         self.hub.wake_all();
+        if self.cx.stage() == Stage::Closing {
+            self.guests.close();
+        }
     }
 
     fn join(&self, patience: Duration) -> usize {
-        let threads = std::mem::take(&mut *self.lock());
+        let mut threads = std::mem::take(&mut *self.lock());
+        threads.extend(self.guest_threads.take());
         super::join_within(threads, patience)
     }
 
     fn threads(&self) -> usize {
-        self.lock().len()
+        self.lock().len() + self.guests.count().0
     }
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
 use crossbeam_utils::CachePadded;
@@ -13,6 +13,7 @@ use mio::{Poll, Registry, Token, Waker};
 use super::inbox::Inbox;
 use super::table::WAKER;
 use crate::conn::Conn;
+use crate::message::Wakes;
 
 /// A loop may have this many connections more than the one with the fewest; the next goes there.
 const UNEVEN_MAX: usize = 4;
@@ -24,6 +25,8 @@ pub(super) enum Letter {
     Left(Token),
     /// A connection to take care of.
     Home(Box<Conn>),
+    /// Somebody has brought the connection something to send.
+    Fed(Token),
 }
 
 /// Where one loop can be reached, whoever leads it.
@@ -36,8 +39,23 @@ pub(super) struct Mailbox {
 
 /// The loops of a server.
 pub(super) struct Hub {
-    mailboxes: Vec<CachePadded<Mailbox>>,
+    mailboxes: Arc<[CachePadded<Mailbox>]>,
     pub(super) watch: Watch,
+}
+
+/// How the connections of one loop are reached by those who bring them something to send.
+struct Bell {
+    mailboxes: Arc<[CachePadded<Mailbox>]>,
+    index: usize,
+}
+
+impl Wakes for Bell {
+    fn wake(&self, key: usize) {
+        let mailbox = &self.mailboxes[self.index];
+        if mailbox.inbox.put(Letter::Fed(Token(key))) {
+            mailbox.wake();
+        }
+    }
 }
 
 impl Hub {
@@ -57,6 +75,11 @@ impl Hub {
         &self.mailboxes[index]
     }
 
+    /// The bell of a loop, for [`Loop::new`](super::turn::Loop::new).
+    pub(super) fn bell(&self, index: usize) -> Arc<dyn Wakes> {
+        Arc::new(Bell { mailboxes: self.mailboxes.clone(), index })
+    }
+
     pub(super) fn len(&self) -> usize {
         self.mailboxes.len()
     }
@@ -70,7 +93,7 @@ impl Hub {
 
     /// Every loop looks around: the server's stage has changed.
     pub(super) fn wake_all(&self) {
-        for mailbox in &self.mailboxes {
+        for mailbox in self.mailboxes.iter() {
             if mailbox.inbox.nudge() {
                 mailbox.wake();
             }

@@ -2,14 +2,16 @@
 //! where a client keeps it waiting.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::patience::{self, OnThisThread};
 use crate::conn::{Call, Conn, Flushed, Step};
-use crate::message::Handler;
+use crate::message::{Handler, Wakes};
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::is_would_block;
 use crate::transport::{DateCache, Pool, Tick};
@@ -31,6 +33,8 @@ pub(super) enum Fate {
     Over,
     /// Its client keeps the thread waiting for longer than it may.
     Park,
+    /// Another protocol has it from now on, on this thread.
+    TakeOver,
 }
 
 /// One thread with its connection.
@@ -39,6 +43,8 @@ pub(super) struct Solo<'a> {
     handler: &'a dyn Handler,
     hand: &'a mut Hand,
     patience: &'a dyn Fn() -> Option<Duration>,
+    /// Rung when the connection's feed has something. Made when it is first waited for.
+    bell: Option<Arc<FeedBell>>,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
     now: Tick,
 }
@@ -58,7 +64,7 @@ impl<'a> Solo<'a> {
         hand: &'a mut Hand,
         patience: &'a dyn Fn() -> Option<Duration>,
     ) -> Solo<'a> {
-        Solo { cx, handler, hand, patience, now: cx.clock.now() }
+        Solo { cx, handler, hand, patience, bell: None, now: cx.clock.now() }
     }
 
     /// Serves the connection until it ends, or has to be parked.
@@ -74,6 +80,8 @@ impl<'a> Solo<'a> {
                 Step::Close => Some(Fate::Over),
                 Step::Read => self.read(conn, stage),
                 Step::Write => self.write(conn, stage),
+                Step::Takeover => Some(Fate::TakeOver),
+                Step::Wait => self.wait_for_feed(conn, stage),
             };
             if let Some(fate) = fate {
                 return fate;
@@ -136,7 +144,71 @@ impl<'a> Solo<'a> {
         None
     }
 
+    /// Waits for the peer or for the feed: with the poller where there is one, else on this thread.
+    fn wait_for_feed(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
+        if (self.patience)().is_some() {
+            return Some(Fate::Park);
+        }
+        conn.rest(&mut self.hand.pool);
+        let bell = match &self.bell {
+            Some(bell) => bell.clone(),
+            None => match FeedBell::new() {
+                Ok(bell) => self.bell.insert(bell).clone(),
+                Err(error) => {
+                    log::error!("a connection cannot wait for its feed: {error}");
+                    return Some(Fate::Over);
+                }
+            },
+        };
+        let wakes: Arc<dyn Wakes> = bell.clone();
+        if !conn.watch_feed(&wakes, 0) {
+            return None;
+        }
+        let deadline = conn.deadline(self.cx);
+        let waited = bell.wait(conn, self.now.until(deadline), self.cx.moved_on_from(stage));
+        self.refresh();
+        match waited {
+            Ok(()) if self.now >= deadline => conn.expire(self.now, self.cx),
+            Ok(()) => conn.note_ready(false),
+            Err(_) => return Some(Fate::Over),
+        }
+        None
+    }
+
     fn refresh(&mut self) {
         self.now = self.cx.clock.now();
+    }
+}
+
+/// A pipe that whoever brings something to a feed writes to, so that poll(2) sees it.
+struct FeedBell {
+    heard: OwnedFd,
+    rung: OwnedFd,
+}
+
+impl FeedBell {
+    fn new() -> io::Result<Arc<FeedBell>> {
+        let (heard, rung) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Arc::new(FeedBell { heard, rung }))
+    }
+
+    /// Returns when the connection is readable, the bell has rung, `stop` is given, or `patience` has passed.
+    fn wait(&self, conn: &Conn, patience: Duration, stop: BorrowedFd<'_>) -> io::Result<()> {
+        let fds = [conn.as_fd(), stop, self.heard.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match poll(&mut fds, Timespec::try_from(patience).ok().as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Empty when it was something else that ended the wait.
+        let _ = rustix::io::read(&self.heard, &mut [0; 64]);
+        Ok(())
+    }
+}
+
+impl Wakes for FeedBell {
+    fn wake(&self, _: usize) {
+        // A pipe that is full has been rung.
+        let _ = rustix::io::write(&self.rung, &[0]);
     }
 }

@@ -14,6 +14,7 @@ use super::patience;
 use super::shared::{Hub, Letter};
 use super::table::{DOOR, GUEST, Table, WAKER, index};
 use crate::conn::{Conn, Flushed, Step};
+use crate::message::Wakes;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::stream::is_would_block;
@@ -39,7 +40,7 @@ fn is_fine(patience: Duration) -> bool {
     patience < FINE_MAX && !patience.subsec_nanos().is_multiple_of(1_000_000)
 }
 
-/// A connection whose request waits for the handler.
+/// A connection whose request waits for the handler, or that is to be taken over.
 #[derive(Debug)]
 pub(super) struct Errand {
     pub(super) conn: Box<Conn>,
@@ -93,6 +94,8 @@ pub(super) struct Loop {
     wheel: Wheel,
     pool: Pool,
     doors: Doors,
+    /// What wakes this loop for a connection that waits for its feed.
+    bell: Arc<dyn Wakes>,
     /// The guest's poller has something for its owner.
     guest_is_ready: bool,
     now: Tick,
@@ -103,6 +106,7 @@ impl Loop {
     pub(super) fn new(
         index: usize,
         poll: Poll,
+        hub: &Hub,
         listeners: Arc<Vec<Listener>>,
         now: Tick,
     ) -> io::Result<Loop> {
@@ -124,6 +128,7 @@ impl Loop {
             wheel: Wheel::new(now),
             pool: Pool::default(),
             doors,
+            bell: hub.bell(index),
             guest_is_ready: false,
             now,
             draining: false,
@@ -279,6 +284,12 @@ impl Loop {
             match letter {
                 Letter::Left(token) => self.release(token),
                 Letter::Home(conn) => return Some(self.attach(conn)),
+                // One that is out will look at its feed before it is parked.
+                Letter::Fed(token) => {
+                    if let Some(conn) = self.table.take(token) {
+                        return Some(Errand { conn });
+                    }
+                }
             }
         }
     }
@@ -332,7 +343,7 @@ impl Loop {
     fn drive(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
         loop {
             match errand.conn.step(self.now, cx) {
-                Step::Call => return Some(errand),
+                Step::Call | Step::Takeover => return Some(errand),
                 Step::Read if errand.conn.is_readable() => {
                     self.read(&mut errand.conn);
                     continue;
@@ -340,6 +351,7 @@ impl Loop {
                 Step::Read => self.park(errand, cx),
                 Step::Write => self.outbox.push(errand),
                 Step::Close => self.close(errand),
+                Step::Wait => self.park_fed(errand, cx),
             }
             return None;
         }
@@ -361,6 +373,14 @@ impl Loop {
         }
         self.wheel.arm(&mut self.table, index(token), conn.deadline(cx));
         self.table.put(token, conn);
+    }
+
+    /// The connection waits for its feed, or for its peer to go.
+    fn park_fed(&mut self, errand: Errand, cx: &Context) {
+        if !errand.conn.watch_feed(&self.bell, errand.conn.token) {
+            self.again.push(Ready { token: errand.token(), ended: false });
+        }
+        self.park(errand, cx);
     }
 
     fn close(&mut self, mut errand: Errand) {
@@ -459,13 +479,16 @@ impl Loop {
         }
     }
 
-    /// Connections with nothing in progress end at once, those that were never used among them.
+    /// Connections with nothing in progress end at once, those that were never used among them; those that wait
+    /// for others are told.
     fn drop_idle(&mut self) {
         for entry in self.table.indices() {
             let Some((token, conn)) = self.table.peek(entry) else { continue };
             if conn.is_idle() {
                 drop(self.table.take(token));
                 self.release(token);
+            } else if conn.is_fed() {
+                self.again.push(Ready { token, ended: false });
             }
         }
     }

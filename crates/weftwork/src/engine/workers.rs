@@ -21,7 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Room;
 use super::doors::{Accepted, Doors, accept};
-use super::solo::{Hand, Solo};
+use super::patience::OnAnyThread;
+use super::solo::{Fate, Hand, Solo};
 use super::standby::{Berth, Given, Limits, Standby};
 use super::threads::Threads;
 use crate::conn::Conn;
@@ -174,9 +175,13 @@ impl Workers {
         let mut job = berth.first();
         while let Some(Job { mut conn, worker }) = job {
             let stays = || None;
-            Solo::new(&self.cx, &*self.handler, &mut hand, &stays).serve(&mut conn);
-            conn.reclaim(&mut hand.pool);
-            drop(conn);
+            match Solo::new(&self.cx, &*self.handler, &mut hand, &stays).serve(&mut conn) {
+                Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
+                Fate::Over | Fate::Park => {
+                    conn.reclaim(&mut hand.pool);
+                    drop(conn);
+                }
+            }
             job = self.next_at_door(worker).or_else(|| self.standby.wait(berth, PATIENCE));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
@@ -33,4 +34,21 @@ pub(crate) trait Exchange {
     fn write(&mut self, data: &[u8]) -> io::Result<()>;
     /// Sends all that was written, and waits until the kernel has it.
     fn flush(&mut self) -> io::Result<()>;
+}
+
+/// A connection that was taken over, as both halves of it see it.
+pub(crate) trait Line: Send + Sync {
+    /// The other end of the socket; none for Unix sockets.
+    fn peer_addr(&self) -> Option<SocketAddr>;
+    /// Reads once, after a wait if need be. 0: the peer has ended its side. The first read that would wait while
+    /// the server stops fails, and sets `told`.
+    fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize>;
+    /// Writes at least one byte, after a wait if need be.
+    fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize>;
+    /// Ends our side.
+    fn shutdown_write(&self);
+    /// Ends both sides.
+    fn cut(&self);
+    /// The server has begun to stop.
+    fn is_stopping(&self) -> bool;
 }

@@ -3,6 +3,7 @@
 mod body;
 pub(crate) mod client;
 pub(crate) mod exchange;
+mod feed;
 mod fields;
 mod filter;
 mod handler;
@@ -12,9 +13,11 @@ mod json;
 mod problem;
 mod request;
 mod response;
+mod upgrade;
 mod writer;
 
 pub use body::{Body, BodyError};
+pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, Overflow};
 pub use filter::StreamFilter;
 pub use handler::{Asked, Blocking, Handler, blocks};
 pub use into_response::IntoResponse;
@@ -23,9 +26,12 @@ pub use json::json;
 pub use problem::Problem;
 pub use request::Request;
 pub use response::{Response, html, text};
+pub use upgrade::{Receive, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 
-pub(crate) use response::{Payload, Stream};
+pub(crate) use feed::{Pulled, Wakes};
+pub(crate) use response::{Lasting, Payload, Stream};
+pub(crate) use upgrade::Take;
 
 #[cfg(test)]
 pub(crate) mod testing;

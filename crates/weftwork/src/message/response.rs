@@ -7,6 +7,8 @@ use std::io;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::feed::Feed;
+use super::upgrade::{Receive, Take};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
 
@@ -28,6 +30,17 @@ pub(crate) enum Payload {
         count: u64,
     },
     Stream(Stream),
+    Lasting(Box<Lasting>),
+}
+
+/// What goes on when the handler is done and the head is sent.
+pub(crate) enum Lasting {
+    /// A body that other threads bring.
+    Feed(Feed),
+    /// Another protocol, on a thread or a fiber of its own.
+    Take(Take),
+    /// Another protocol, without a thread.
+    Fed(Feed, Box<dyn Receive>),
 }
 
 /// A response: a status, fields and a body.
@@ -191,6 +204,10 @@ impl fmt::Debug for Response {
             Payload::Bytes(bytes) => format!("{} bytes", bytes.len()),
             Payload::File { count, .. } => format!("{count} bytes of a file"),
             Payload::Stream(_) => "a stream".to_owned(),
+            Payload::Lasting(lasting) => match **lasting {
+                Lasting::Feed(_) => "a feed".to_owned(),
+                Lasting::Take(_) | Lasting::Fed(..) => "another protocol".to_owned(),
+            },
         };
         f.debug_struct("Response")
             .field("status", &self.status)

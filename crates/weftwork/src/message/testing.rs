@@ -77,6 +77,7 @@ impl Canned {
                 write(&mut BodyWriter::new(self)).unwrap();
                 std::mem::take(&mut self.sent)
             }
+            Payload::Lasting(_) => panic!("it needs a connection"),
         }
     }
 

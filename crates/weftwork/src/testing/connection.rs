@@ -165,7 +165,8 @@ impl TestConnection {
             }
             match conn.step(now, cx) {
                 Step::Call => self.call(),
-                Step::Close => self.close(),
+                // Another protocol needs a thread of its own and a socket that it can wait for.
+                Step::Takeover | Step::Close => self.close(),
                 Step::Read if conn.is_readable() => match conn.fill(now, &mut self.pool) {
                     Ok(0) => conn.end_of_input(),
                     Ok(_) => {}
@@ -178,8 +179,8 @@ impl TestConnection {
                     Ok(Flushed::Blocked) => return,
                     Err(_) => self.close(),
                 },
-                Step::Read if expires(conn, &self.bench) => {}
-                Step::Read => match self.pipe.act() {
+                Step::Read | Step::Wait if expires(conn, &self.bench) => {}
+                Step::Read | Step::Wait => match self.pipe.act() {
                     Turn::Acted => conn.note_ready(self.pipe.client_has_ended()),
                     Turn::Pause(time) => self.pause(now.after(time)),
                     Turn::Waits => return conn.rest(&mut self.pool),

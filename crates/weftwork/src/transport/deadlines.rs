@@ -27,6 +27,8 @@ pub(crate) enum Timeout {
     Drain,
     /// The peer went on sending after an early answer.
     Linger,
+    /// Nothing was brought to a feed and nothing came: no fault, only time to show that we live.
+    Silence,
 }
 
 impl Timeout {
@@ -40,6 +42,7 @@ impl Timeout {
             Timeout::Write => "write_timeout or rate_bytes_min",
             Timeout::Drain => "unread_timeout",
             Timeout::Linger => "linger_timeout",
+            Timeout::Silence => "heartbeat",
         }
     }
 }
@@ -98,6 +101,7 @@ impl Pace {
             }
             Timeout::Drain => self.since.after(settings.unread_timeout),
             Timeout::Linger => self.since.after(settings.linger_timeout),
+            Timeout::Silence => self.progress.after(settings.heartbeat),
         }
     }
 

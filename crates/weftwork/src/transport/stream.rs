@@ -63,6 +63,21 @@ impl Stream {
         self.recv_with(into, RecvFlags::DONTWAIT)
     }
 
+    /// Reads what is there into `into`, without waiting. 0: the peer has ended its side.
+    pub(crate) fn recv_into(&self, into: &mut [u8]) -> io::Result<usize> {
+        retry(|| match self {
+            Stream::Socket(socket) => {
+                net::recv(&socket.fd, &mut *into, RecvFlags::DONTWAIT).map(|(count, _)| count)
+            }
+            Stream::Memory(memory) => {
+                let mut taken = Vec::with_capacity(into.len());
+                let count = memory.recv(&mut taken)?.min(into.len());
+                into[..count].copy_from_slice(&taken[..count]);
+                Ok(count)
+            }
+        })
+    }
+
     /// Reads, and waits for at most `patience` when nothing is there (then: `WouldBlock`).
     pub(crate) fn recv_for(&mut self, into: &mut Vec<u8>, patience: Duration) -> io::Result<usize> {
         let wanted = Patience::Millis(patience.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
@@ -123,6 +138,15 @@ impl Stream {
         match self {
             // The peer may be gone already, which is as good.
             Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Write)),
+            Stream::Memory(memory) => memory.shutdown_write(),
+        }
+    }
+
+    /// Ends both sides: whoever waits for the socket sees the end.
+    pub(crate) fn shutdown_both(&self) {
+        match self {
+            // As above.
+            Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Both)),
             Stream::Memory(memory) => memory.shutdown_write(),
         }
     }

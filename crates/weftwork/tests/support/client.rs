@@ -235,6 +235,30 @@ impl Client {
         ended
     }
 
+    /// Reads a head, and nothing of what follows it.
+    #[track_caller]
+    pub(crate) fn answer_head(&mut self) -> Answer {
+        Answer::head(&self.head())
+    }
+
+    /// Reads so many bytes, whatever they are.
+    #[track_caller]
+    pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
+        self.fill_to(count);
+        self.got.drain(..count).collect()
+    }
+
+    /// Reads one chunk of a body that goes on; the last one is empty.
+    #[track_caller]
+    pub(crate) fn chunk(&mut self) -> Vec<u8> {
+        let line = String::from_utf8(self.through(b"\r\n")).expect("a chunk size");
+        let size =
+            usize::from_str_radix(line.trim_end(), 16).unwrap_or_else(|_| panic!("chunk size {line:?}"));
+        let mut chunk = self.exactly(size + 2);
+        assert_eq!(chunk.split_off(size), b"\r\n", "a chunk ends in CRLF");
+        chunk
+    }
+
     fn shown(&self) -> String {
         let shown = &self.got[..self.got.len().min(300)];
         format!("{:?}", String::from_utf8_lossy(shown))

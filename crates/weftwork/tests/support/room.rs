@@ -13,6 +13,8 @@ pub(crate) enum Promise {
     QueueForThreads,
     /// Connections are spread evenly over the loops.
     EvenLoops,
+    /// A response that others bring holds no thread while nothing is brought.
+    FeedsWithoutThreads,
     /// The port is free after a stop, though a handler never returns.
     PortFreeBesideStuck,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Hand, Shared};
 use crate::conn::{Call, Conn, Flushed, Step};
 use crate::engine::habits::QUICK;
-use crate::engine::patience::OnThisThread;
+use crate::engine::patience::{OnAnyThread, OnThisThread};
 use crate::engine::shared::Letter;
 use crate::message::Blocking;
 use crate::transport::context::Stage;
@@ -23,6 +23,8 @@ enum Fate {
     Home,
     /// It is over.
     Over,
+    /// Another protocol has it from now on, on this thread.
+    TakeOver,
 }
 
 impl Shared {
@@ -31,6 +33,7 @@ impl Shared {
         match self.stay_with(&mut conn, hand) {
             Fate::Home => self.hub.post(conn.home as usize, Letter::Home(conn)),
             Fate::Over => conn.reclaim(&mut hand.pool),
+            Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
         }
     }
 
@@ -54,6 +57,8 @@ impl Shared {
                     }
                 }
                 Step::Close => return Fate::Over,
+                Step::Takeover => return Fate::TakeOver,
+                Step::Wait => return Fate::Home,
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
                     Ok(Flushed::Blocked | Flushed::Enough) => return Fate::Home,

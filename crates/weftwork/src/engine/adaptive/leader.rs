@@ -68,6 +68,9 @@ impl Shared {
     }
 
     fn way(&self, errand: &Errand) -> Way {
+        if errand.conn.is_taken_over() {
+            return Way::Eager;
+        }
         match self.handler.blocking(&errand.conn.asked()) {
             Blocking::Never => Way::Inline { route: None },
             Blocking::Always => Way::Eager,

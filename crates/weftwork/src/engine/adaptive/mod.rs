@@ -94,8 +94,10 @@ pub(super) fn start(
     });
     let now = shared.cx.clock.now();
     let room = Arc::new(Adaptive(shared.clone()));
-    let loops =
-        polls.into_iter().enumerate().map(|(index, poll)| Loop::new(index, poll, listeners.clone(), now));
+    let loops = polls
+        .into_iter()
+        .enumerate()
+        .map(|(index, poll)| Loop::new(index, poll, &shared.hub, listeners.clone(), now));
     let loops = loops.collect::<io::Result<Vec<_>>>()?;
     let started = shared.start_watcher().and_then(|()| {
         loops.into_iter().try_for_each(|lp| match shared.give(Job::Lead(Box::new(lp))) {

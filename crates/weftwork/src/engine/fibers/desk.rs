@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use weftwork_fiber::{Runtime, is_interruption, wait_readable, wait_writable};
+use weftwork_fiber::{Runtime, Signal, in_fiber, is_interruption, wait_readable, wait_writable};
 
-use crate::conn::{Call, Wait};
+use crate::conn::{Call, Conn, Wait};
 use crate::engine::blocking::{Ground, Work};
-use crate::engine::patience;
+use crate::engine::patience::{self, OnThisThread};
 use crate::engine::turn::Errand;
 use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
@@ -41,6 +41,13 @@ impl Desk {
         let mut job = Job { errand: Some(errand), desk: desk.clone() };
         // Nobody joins it: what it leaves on the desk is the sign.
         drop(runtime.spawn(move || job.run()));
+        runtime.run_ready();
+    }
+
+    /// Runs what takes a connection over on a fiber, which is gone with it.
+    pub(super) fn let_go(&self, conn: Box<Conn>, runtime: &Runtime) {
+        let cx = self.cx.clone();
+        drop(runtime.spawn(move || conn.take_over(&cx, Arc::new(OnAnyFiber(cx.clone())))));
         runtime.run_ready();
     }
 
@@ -118,6 +125,19 @@ impl Wait for OnFiber<'_> {
         self.wait(fd, PollFlags::IN, until, wait_readable)
     }
 
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        if stage != Stage::Running {
+            return self.readable(fd, until);
+        }
+        let waited = self.wait(fd, PollFlags::IN, until, |fd, until| {
+            DRAINING.with(|draining| draining.wait_readable(fd, until))
+        });
+        waited.map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => io::ErrorKind::ConnectionAborted.into(),
+            _ => error,
+        })
+    }
+
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
         self.wait(fd, PollFlags::OUT, until, wait_writable)
     }
@@ -125,6 +145,51 @@ impl Wait for OnFiber<'_> {
     fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
         is_interruption(panic)
     }
+}
+
+/// Waits by suspending the fiber it is called on, or by blocking where there is none: a connection that was taken
+/// over may be used anywhere.
+struct OnAnyFiber(Arc<Context>);
+
+impl OnAnyFiber {
+    fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
+        match in_fiber() {
+            true => wait(&OnFiber { cx: &self.0 }),
+            false => wait(&OnThisThread { cx: &self.0 }),
+        }
+    }
+}
+
+impl Wait for OnAnyFiber {
+    fn now(&self) -> Tick {
+        self.0.clock.now()
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.here(|wait| wait.readable(fd, until))
+    }
+
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here(|wait| wait.readable_in(fd, until, stage))
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.here(|wait| wait.writable(fd, until))
+    }
+
+    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
+        is_interruption(panic)
+    }
+}
+
+thread_local! {
+    /// Ends the waits of this thread's fibers that have to know that the server drains.
+    static DRAINING: Signal = const { Signal::new() };
+}
+
+/// The server drains: fibers of this thread that wait for a client of another protocol look up.
+pub(super) fn tell_of_drain() {
+    DRAINING.with(Signal::give);
 }
 
 /// Work that waits suspends the fiber, and runs on a thread of the fibers' pool.

@@ -58,7 +58,7 @@ impl Fibers {
         let now = self.cx.clock.now();
         let (opened, results) = channel();
         for (index, poll) in polls.into_iter().enumerate() {
-            let lp = Loop::new(index, poll, listeners.clone(), now)?;
+            let lp = Loop::new(index, poll, &self.hub, listeners.clone(), now)?;
             let (own, opened) = (self.clone(), opened.clone());
             let thread = std::thread::Builder::new().name(format!("weft-{index}"));
             self.lock().push(thread.spawn(move || own.open(lp, opened))?);
@@ -111,6 +111,9 @@ impl Thread<'_> {
                 return;
             }
             self.lp.wait(hub, cx, self.runtime.patience());
+            if cx.stage() != Stage::Running {
+                desk::tell_of_drain();
+            }
             self.resume();
         }
     }
@@ -129,8 +132,16 @@ impl Thread<'_> {
 
     /// Runs the handler on a fiber, until it is done or has to wait.
     fn call(&mut self, errand: Errand) {
-        Desk::take(&self.desk, errand, &self.runtime);
+        self.take(errand);
         self.settle();
+    }
+
+    fn take(&mut self, errand: Errand) {
+        if errand.conn.is_taken_over() {
+            self.desk.let_go(self.lp.detach(errand), &self.runtime);
+        } else {
+            Desk::take(&self.desk, errand, &self.runtime);
+        }
     }
 
     /// Goes on with the connections whose handlers have run.
@@ -139,7 +150,7 @@ impl Thread<'_> {
         loop {
             if let Some(errand) = self.desk.next_done() {
                 if let Some(next) = self.lp.settle(errand, cx) {
-                    Desk::take(&self.desk, next, &self.runtime);
+                    self.take(next);
                 }
             } else if let Some(errand) = self.desk.next_refused() {
                 self.lp.shed(errand, cx);

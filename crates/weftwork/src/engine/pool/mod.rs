@@ -31,6 +31,7 @@ use mio::Poll;
 use self::bell::Bell;
 use self::roster::{Limits, Roster};
 use super::Room;
+use super::patience::OnAnyThread;
 use super::shared::Hub;
 use super::solo::{Fate, Hand, Solo};
 use super::threads::Threads;
@@ -90,7 +91,7 @@ pub(super) fn start(
     });
     let room = Arc::new(Recycling(shared.clone()));
     let [poll] = polls;
-    let porter = Loop::new(0, poll, Arc::default(), shared.cx.clock.now())?;
+    let porter = Loop::new(0, poll, &shared.hub, Arc::default(), shared.cx.clock.now())?;
     if let Err(error) = shared.open(porter) {
         shared.cx.enter(Stage::Closing);
         room.wake();
@@ -158,6 +159,7 @@ impl Shared {
         match Solo::new(&self.cx, &*self.handler, hand, &patience).serve(&mut conn) {
             Fate::Park => self.park(conn),
             Fate::Over => conn.reclaim(&mut hand.pool),
+            Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
         }
     }
 

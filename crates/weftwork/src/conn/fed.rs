@@ -1,0 +1,224 @@
+//! What a connection does whose bytes other threads bring: it sends them as they come, and holds nothing meanwhile.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weftwork_wire::After;
+
+use super::{Conn, Phase, Rest, Step};
+use crate::message::{Feed, Pulled, Receive, Wakes};
+use crate::transport::Tick;
+use crate::transport::context::{Context, Stage};
+use crate::transport::deadlines::Timeout;
+
+/// Messages are copied into the write buffer up to this much at a time: a slow client holds no more than that beside
+/// its queue, whose messages are shared.
+const PULLED_BYTES: usize = 16 << 10;
+/// What a client may send ahead while a feed is its response; the rest waits in the kernel.
+const AHEAD_BYTES_MAX: usize = 16 << 10;
+
+/// A feed, and where it has got to.
+pub(super) struct Fed {
+    feed: Feed,
+    /// None: it is the body of a response. Else the connection speaks another protocol.
+    receive: Option<Box<dyn Receive>>,
+    /// What is left of a message that was begun.
+    begun: Bytes,
+    farewell: Option<Bytes>,
+    /// The other side knows that the server stops.
+    told: bool,
+}
+
+impl fmt::Debug for Fed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fed").finish_non_exhaustive()
+    }
+}
+
+impl Fed {
+    pub(super) fn new(feed: Feed, receive: Option<Box<dyn Receive>>) -> Fed {
+        Fed { feed, receive, begun: Bytes::new(), farewell: None, told: false }
+    }
+
+    /// The next bytes to send, `most` of them at most.
+    fn next(&mut self, most: usize) -> Pulled {
+        if self.begun.is_empty() {
+            match self.feed.pull() {
+                Pulled::Message(message) => self.begun = message,
+                Pulled::End => match self.farewell.take() {
+                    Some(farewell) => self.begun = farewell,
+                    None => return Pulled::End,
+                },
+                other => return other,
+            }
+        }
+        Pulled::Message(self.begun.split_to(most.min(self.begun.len())))
+    }
+
+    /// Passes on what came. Returns how many bytes are done with.
+    fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.receive {
+            Some(receive) if !bytes.is_empty() => Ok(receive.receive(bytes)?.min(bytes.len())),
+            _ => Ok(0),
+        }
+    }
+
+    /// The server stops: once, the feed is ended, or its other protocol told to end itself.
+    fn tell(&mut self) {
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        if !self.receive.as_mut().is_some_and(|receive| receive.stopping()) {
+            self.farewell = self.feed.finish();
+        }
+    }
+
+    /// Nothing has happened for long.
+    fn beat(&mut self) -> io::Result<()> {
+        if let Some(receive) = &mut self.receive {
+            receive.idle()?;
+        }
+        if self.begun.is_empty()
+            && let Some(message) = self.feed.heartbeat()
+        {
+            self.begun = message;
+        }
+        Ok(())
+    }
+}
+
+impl Conn {
+    /// The response is, or is followed by, what is brought to `fed`.
+    pub(super) fn feed_from(&mut self, fed: Fed, now: Tick) {
+        // The request is over, as far as anybody reads it: without it, an idle connection needs no buffer.
+        if let Some(buffers) = self.buffers.as_deref_mut() {
+            buffers.start = buffers.raw;
+            buffers.payload = buffers.raw..buffers.raw;
+        }
+        self.rest = Some(Box::new(Rest::Fed(fed)));
+        self.pace = self.pace.then(Timeout::Silence, now);
+        self.phase = Phase::Fed;
+    }
+
+    /// Has the connection's owner woken when its feed has something. False: it has something now.
+    pub(crate) fn watch_feed(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+        match self.rest.as_deref() {
+            Some(Rest::Fed(fed)) => fed.feed.watch(wakes, key),
+            _ => true,
+        }
+    }
+
+    /// It waits for a feed, so that it has to be told when the server stops.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.phase == Phase::Fed
+    }
+
+    #[inline(never)]
+    pub(super) fn feed_on(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        let Some(mut rest) = self.rest.take() else {
+            self.phase = Phase::Done;
+            return None;
+        };
+        if let Rest::Fed(fed) = &mut *rest {
+            let stepped = self.feed_with(fed, now, cx);
+            match stepped {
+                Ok(Some(step)) => {
+                    self.rest = Some(rest);
+                    return Some(step);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    log::info!("a connection was cut: {error}");
+                    self.phase = Phase::Done;
+                }
+            }
+        }
+        None
+    }
+
+    /// None: the feed is over, and the phase is what follows.
+    fn feed_with(&mut self, fed: &mut Fed, now: Tick, cx: &Context) -> io::Result<Option<Step>> {
+        if cx.stage() != Stage::Running {
+            fed.tell();
+        }
+        self.pass_on(fed)?;
+        if self.unsent() > 0 {
+            return Ok(Some(Step::Write));
+        }
+        let mut left = PULLED_BYTES;
+        while left > 0 {
+            match fed.next(left) {
+                Pulled::Message(message) => {
+                    left -= message.len();
+                    self.take_message(&message, fed.receive.is_some())?;
+                }
+                Pulled::Nothing => break,
+                Pulled::End if self.unsent() > 0 => break,
+                Pulled::End => return self.end_feed(fed.receive.is_some(), cx).map(|()| None),
+                Pulled::Cut => {
+                    self.phase = Phase::Done;
+                    return Ok(None);
+                }
+            }
+        }
+        if self.unsent() > 0 {
+            self.pace = self.pace.then(Timeout::Silence, now);
+            return Ok(Some(Step::Write));
+        }
+        if self.pace.what != Timeout::Silence {
+            self.pace = self.pace.then(Timeout::Silence, now);
+        }
+        let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
+        let takes = fed.receive.is_some() || ahead < AHEAD_BYTES_MAX;
+        Ok(Some(if self.readable && takes { Step::Read } else { Step::Wait }))
+    }
+
+    /// What the client has sent goes to the protocol that it speaks.
+    fn pass_on(&mut self, fed: &mut Fed) -> io::Result<()> {
+        let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(()) };
+        let used = fed.receive(&buffers.input[buffers.start..])?;
+        buffers.start += used;
+        if buffers.start == buffers.input.len() {
+            buffers.input.clear();
+            buffers.start = 0;
+        }
+        buffers.raw = buffers.start;
+        buffers.payload = buffers.raw..buffers.raw;
+        Ok(())
+    }
+
+    fn take_message(&mut self, message: &[u8], raw: bool) -> io::Result<()> {
+        let output = &mut self.buffers.get_or_insert_default().output;
+        if raw {
+            output.extend_from_slice(message);
+            return Ok(());
+        }
+        self.http.write_body(message, output).map_err(io::Error::other)
+    }
+
+    fn end_feed(&mut self, raw: bool, cx: &Context) -> io::Result<()> {
+        let after = if raw {
+            After::Linger
+        } else {
+            if cx.stage() != Stage::Running {
+                self.http.close_after();
+            }
+            let output = &mut self.buffers.get_or_insert_default().output;
+            self.http.finish(&[], output).map_err(io::Error::other)?
+        };
+        self.phase = Phase::Send(after);
+        Ok(())
+    }
+
+    /// Neither side has sent anything for the time of the setting `heartbeat`.
+    pub(super) fn beat(&mut self, now: Tick) {
+        self.pace = self.pace.then(Timeout::Silence, now);
+        let Some(Rest::Fed(fed)) = self.rest.as_deref_mut() else { return };
+        if let Err(error) = fed.beat() {
+            log::info!("a connection was cut: {error}");
+            self.phase = Phase::Done;
+        }
+    }
+}

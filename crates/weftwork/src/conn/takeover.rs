@@ -1,0 +1,114 @@
+//! What becomes of a connection that another protocol takes over: its socket, alone, for as long as it is used.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::live::said;
+use super::{Conn, Open, Phase, Rest, Wait};
+use crate::message::Upgraded;
+use crate::message::exchange::Line;
+use crate::transport::context::{Context, Stage};
+use crate::transport::counters::Counters;
+use crate::transport::stream::is_would_block;
+use crate::transport::{Stream, Tick};
+
+/// What is left of a connection: both halves of an [`Upgraded`] share it, and the last one to go closes it.
+struct Socket {
+    stream: Stream,
+    peer: Option<SocketAddr>,
+    cx: Arc<Context>,
+    wait: Arc<dyn Wait + Send + Sync>,
+    _open: Open,
+}
+
+impl Conn {
+    /// After [`Step::Takeover`](super::Step::Takeover): runs what takes the connection over, until it is done.
+    pub(crate) fn take_over(self: Box<Conn>, cx: &Arc<Context>, wait: Arc<dyn Wait + Send + Sync>) {
+        let Conn { stream, peer, buffers, rest, _open, .. } = *self;
+        let Some(Rest::Take(take)) = rest.map(|rest| *rest) else { return };
+        let early =
+            buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
+        let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), _open });
+        let upgraded = Upgraded::new(line, early, cx.settings.write_timeout);
+        match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => log::info!("an upgraded connection ended: {error}"),
+            Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
+            Err(panic) => {
+                Counters::count(&cx.counters.panics);
+                log::error!("what took a connection over panicked: {}", said(&*panic));
+            }
+        }
+    }
+
+    /// The answer is on its way; what follows it is not ours to read.
+    pub(super) fn leave_to(&mut self, rest: Rest) {
+        self.rest = Some(Box::new(rest));
+        self.phase = Phase::Takeover;
+    }
+}
+
+impl Socket {
+    fn until(&self, timeout: Option<Duration>) -> Tick {
+        timeout.map_or(Tick(u64::MAX), |timeout| self.cx.clock.now().after(timeout))
+    }
+}
+
+impl Line for Socket {
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize> {
+        let until = self.until(timeout);
+        loop {
+            match self.stream.recv_into(into) {
+                Err(error) if is_would_block(&error) => {}
+                read => return read,
+            }
+            let stage = self.cx.stage();
+            if stage != Stage::Running && !std::mem::replace(told, true) {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
+            }
+            match self.wait.readable_in(self.stream.as_fd(), until, stage) {
+                // The server has moved on: what that means is looked at again.
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionAborted && stage != self.cx.stage() =>
+                {
+                    if self.cx.stage() == Stage::Closing {
+                        return Err(error);
+                    }
+                }
+                waited => waited?,
+            }
+        }
+    }
+
+    fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {
+        let until = self.until(timeout);
+        loop {
+            match self.stream.send(data) {
+                Err(error) if is_would_block(&error) => self.wait.writable(self.stream.as_fd(), until)?,
+                sent => return sent,
+            }
+        }
+    }
+
+    fn shutdown_write(&self) {
+        self.stream.shutdown_write();
+    }
+
+    fn cut(&self) {
+        self.stream.shutdown_both();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.cx.stage() != Stage::Running
+    }
+}

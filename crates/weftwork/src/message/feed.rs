@@ -1,0 +1,326 @@
+//! What a connection is to send, when other threads bring it: a bounded queue that the engine empties.
+//!
+//! A response with a [`Feed`] holds no thread and, while nothing is to be sent, no buffer. Whoever has the
+//! [`FeedSender`] brings messages from any thread; the event loop of the connection sends them. Messages are
+//! [`Bytes`]: the same one brought to ten thousand clients is in memory once.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+
+use super::response::{Lasting, Payload, Response};
+
+/// How much may wait for one client, and what happens past that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedLimits {
+    /// Messages that may wait. Default 256.
+    pub messages_max: usize,
+    /// Bytes that may wait, over all messages. Default 1 MiB.
+    pub bytes_max: usize,
+    /// What happens when one more would pass either. Default [`Overflow::Disconnect`].
+    pub overflow: Overflow,
+}
+
+impl Default for FeedLimits {
+    fn default() -> FeedLimits {
+        FeedLimits { messages_max: 256, bytes_max: 1 << 20, overflow: Overflow::Disconnect }
+    }
+}
+
+/// What happens to a client that takes its messages more slowly than they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// The messages that have waited longest are dropped: the client misses some and gets the newest.
+    DropOldest,
+    /// The client is disconnected: one that gets everything or nothing can come again and say where it was.
+    Disconnect,
+}
+
+/// The client has gone, was disconnected, or the feed was closed: nothing that is brought is sent any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedClosed;
+
+impl fmt::Display for FeedClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the client has gone, or its feed was closed")
+    }
+}
+
+impl std::error::Error for FeedClosed {}
+
+/// The receiving end of a feed: the connection's. See [`Response::feed`].
+pub struct Feed {
+    core: Arc<Core>,
+    /// Sent when nothing else was, for the time of the setting `heartbeat`.
+    heartbeat: Option<Bytes>,
+    /// Sent last when the server stops.
+    farewell: Option<Bytes>,
+}
+
+/// The sending end of a feed. Clones send to the same client; when the last is dropped, the feed is closed.
+pub struct FeedSender {
+    core: Arc<Core>,
+}
+
+struct Core {
+    limits: FeedLimits,
+    state: Mutex<State>,
+}
+
+struct State {
+    queue: VecDeque<Bytes>,
+    bytes: usize,
+    senders: usize,
+    end: End,
+    /// Whom to wake when something happens. Set by the connection when it has nothing left to do.
+    waiter: Option<(Arc<dyn Wakes>, usize)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// What waits is sent, nothing more is taken.
+    Closed,
+    /// Nothing is sent any more.
+    Cut,
+}
+
+/// How a waiting connection is reached from other threads: by the key that it gave.
+pub(crate) trait Wakes: Send + Sync {
+    fn wake(&self, key: usize);
+}
+
+/// What a feed has for its connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pulled {
+    Message(Bytes),
+    /// Nothing now.
+    Nothing,
+    /// Nothing any more: all was sent.
+    End,
+    /// The client is to be cut off.
+    Cut,
+}
+
+impl Feed {
+    /// A feed for one client, and the end that brings it messages.
+    pub fn new(limits: FeedLimits) -> (FeedSender, Feed) {
+        let state = State { queue: VecDeque::new(), bytes: 0, senders: 1, end: End::Open, waiter: None };
+        let core = Arc::new(Core { limits, state: Mutex::new(state) });
+        (FeedSender { core: core.clone() }, Feed { core, heartbeat: None, farewell: None })
+    }
+
+    /// The same, and `message` is sent whenever nothing else was for the time of the setting `heartbeat`, so
+    /// that proxies keep the connection and a peer that is gone is noticed.
+    #[must_use]
+    pub fn with_heartbeat(mut self, message: Bytes) -> Feed {
+        self.heartbeat = Some(message);
+        self
+    }
+
+    /// The same, and `message` is sent last when the server stops.
+    #[must_use]
+    pub fn with_farewell(mut self, message: Bytes) -> Feed {
+        self.farewell = Some(message);
+        self
+    }
+
+    pub(crate) fn pull(&self) -> Pulled {
+        let mut state = self.core.lock();
+        if state.end == End::Cut {
+            return Pulled::Cut;
+        }
+        match state.queue.pop_front() {
+            Some(message) => {
+                state.bytes -= message.len();
+                Pulled::Message(message)
+            }
+            None if state.end == End::Closed => Pulled::End,
+            None => Pulled::Nothing,
+        }
+    }
+
+    /// Has `wakes` woken at the next thing that happens. False: something has happened already.
+    pub(crate) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+        let mut state = self.core.lock();
+        let nothing = state.queue.is_empty() && state.end == End::Open;
+        if nothing {
+            state.waiter = Some((wakes.clone(), key));
+        }
+        nothing
+    }
+
+    pub(crate) fn heartbeat(&self) -> Option<Bytes> {
+        self.heartbeat.clone()
+    }
+
+    /// The server stops: what waits is sent, then the farewell, then the end.
+    pub(crate) fn finish(&mut self) -> Option<Bytes> {
+        let mut state = self.core.lock();
+        if state.end == End::Open {
+            state.end = End::Closed;
+        }
+        drop(state);
+        self.farewell.take()
+    }
+}
+
+impl Drop for Feed {
+    /// The connection is over, whoever ended it.
+    fn drop(&mut self) {
+        self.core.cut();
+    }
+}
+
+impl FeedSender {
+    /// Brings a message to the client. It never waits; what happens to a client that is too slow is what
+    /// [`FeedLimits::overflow`] says. An empty message is none.
+    ///
+    /// # Errors
+    /// [`FeedClosed`]: the client has gone, or has just been disconnected for being too slow.
+    pub fn send(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
+        self.core.send(message.into())
+    }
+
+    /// Ends the response in good order, behind what waits.
+    pub fn close(&self) {
+        self.core.end(End::Closed);
+    }
+
+    /// Disconnects the client at once.
+    pub fn cut(&self) {
+        self.core.end(End::Cut);
+    }
+
+    /// Whether what is sent would reach nobody.
+    pub fn is_closed(&self) -> bool {
+        self.core.lock().end != End::Open
+    }
+
+    /// Messages and bytes that wait for the client.
+    pub fn waiting(&self) -> (usize, usize) {
+        let state = self.core.lock();
+        (state.queue.len(), state.bytes)
+    }
+}
+
+impl Clone for FeedSender {
+    fn clone(&self) -> FeedSender {
+        self.core.lock().senders += 1;
+        FeedSender { core: self.core.clone() }
+    }
+}
+
+impl Drop for FeedSender {
+    fn drop(&mut self) {
+        let mut state = self.core.lock();
+        state.senders -= 1;
+        if state.senders == 0 {
+            drop(state);
+            self.core.end(End::Closed);
+        }
+    }
+}
+
+impl Core {
+    fn send(&self, message: Bytes) -> Result<(), FeedClosed> {
+        let mut state = self.lock();
+        if state.end != End::Open {
+            return Err(FeedClosed);
+        }
+        if message.is_empty() {
+            return Ok(());
+        }
+        let FeedLimits { messages_max, bytes_max, overflow } = self.limits;
+        let (mut sent, room) = (Ok(()), bytes_max.saturating_sub(message.len()));
+        while state.queue.len() >= messages_max.max(1) || (state.bytes > room && !state.queue.is_empty()) {
+            if overflow == Overflow::Disconnect {
+                state.cut();
+                sent = Err(FeedClosed);
+                break;
+            }
+            let dropped = state.queue.pop_front();
+            state.bytes -= dropped.map_or(0, |dropped| dropped.len());
+        }
+        if sent.is_ok() {
+            state.bytes += message.len();
+            state.queue.push_back(message);
+        }
+        wake(state);
+        sent
+    }
+
+    fn end(&self, end: End) {
+        let mut state = self.lock();
+        match end {
+            End::Cut => state.cut(),
+            End::Closed if state.end == End::Open => state.end = End::Closed,
+            End::Closed | End::Open => return,
+        }
+        wake(state);
+    }
+
+    fn cut(&self) {
+        self.lock().cut();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn cut(&mut self) {
+        self.end = End::Cut;
+        self.queue = VecDeque::new();
+        self.bytes = 0;
+    }
+}
+
+/// Wakes the connection, once it can have the lock.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waiter = state.waiter.take();
+    drop(state);
+    if let Some((wakes, key)) = waiter {
+        wakes.wake(key);
+    }
+}
+
+impl Response {
+    /// 200 with a body that is what others bring to `feed`, until the feed is closed or the client goes.
+    ///
+    /// The handler is done when it returns this. No thread and no buffer is held while nothing is sent, in
+    /// every engine but `workers`, where the connection keeps the thread that it has anyway. A client that ends its
+    /// sending side counts as gone.
+    ///
+    /// ```
+    /// use weftwork::{Feed, FeedLimits, Response};
+    /// let (sender, feed) = Feed::new(FeedLimits::default());
+    /// let response = Response::feed(feed);
+    /// sender.send("one\n")?;      // from any thread, at any time
+    /// sender.close();
+    /// # Ok::<(), weftwork::FeedClosed>(())
+    /// ```
+    pub fn feed(feed: Feed) -> Response {
+        Response {
+            content_type: Some(HeaderValue::from_static("application/octet-stream")),
+            payload: Payload::Lasting(Box::new(Lasting::Feed(feed))),
+            ..Response::new(StatusCode::OK)
+        }
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for FeedSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FeedSender").field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,301 @@
+//! Does a connection that another protocol takes over lose no byte, and end in good order?
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weftwork::http::HeaderValue;
+use weftwork::{Feed, FeedLimits, FeedSender, Receive, Request, Response, Running, Upgraded};
+
+use super::ROOM;
+use crate::support::{Client, Inside, PATIENCE, eventually, noise};
+
+const ASK: &str = "GET /PATH HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+
+fn start() -> (Running, Arc<Inside>) {
+    let inside = Arc::<Inside>::default();
+    let shared = inside.clone();
+    let running = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| answer(req, &shared)).unwrap();
+    (running, inside)
+}
+
+fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
+    let echoes = HeaderValue::from_static("echo");
+    let inside = inside.clone();
+    match req.path() {
+        "/echo" => Response::upgrade(echoes, echo),
+        "/split" => Response::upgrade(echoes, split),
+        "/noise" => Response::upgrade(echoes, |mut line| line.write_all(&noise(4 << 20))),
+        "/farewell" => Response::upgrade(echoes, farewell),
+        "/timeout" => Response::upgrade(echoes, timeout),
+        "/gate" => Response::upgrade(echoes, move |mut line| {
+            inside.gate.pass();
+            line.write_all(b"passed")
+        }),
+        "/panic" => Response::upgrade(echoes, |_| panic!("as asked")),
+        "/fed" => {
+            let (sender, feed) = Feed::new(FeedLimits::default());
+            Response::upgrade_fed(echoes, feed, Lines(sender))
+        }
+        // The path of CONNECT is empty.
+        "" => Response::tunnel(echo),
+        "/tunnel" => Response::tunnel(echo),
+        _ => Response::text("hello"),
+    }
+}
+
+fn echo(mut line: Upgraded) -> std::io::Result<()> {
+    let mut bytes = [0; 1000];
+    loop {
+        let count = line.read(&mut bytes)?;
+        if count == 0 {
+            return Ok(());
+        }
+        line.write_all(&bytes[..count])?;
+    }
+}
+
+/// Reads here and writes elsewhere.
+fn split(line: Upgraded) -> std::io::Result<()> {
+    let (mut reader, mut writer) = line.split();
+    let (sender, brought) = std::sync::mpsc::channel::<Vec<u8>>();
+    let thread = std::thread::spawn(move || brought.iter().try_for_each(|bytes| writer.write_all(&bytes)));
+    let mut bytes = [0; 1000];
+    loop {
+        let count = reader.read(&mut bytes)?;
+        if count == 0 {
+            drop(sender);
+            return weftwork::blocking(move || thread.join().expect("no panic"));
+        }
+        sender.send(bytes[..count].to_vec()).expect("the thread listens");
+    }
+}
+
+/// Waits for the server's end, says a word and takes one.
+fn farewell(mut line: Upgraded) -> std::io::Result<()> {
+    let mut word = [0; 2];
+    line.write_all(b"ready")?;
+    let error = line.read(&mut word).expect_err("the server stops before the client says anything");
+    assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
+    line.write_all(b"bye")?;
+    line.read_exact(&mut word)?;
+    line.write_all(&word)
+}
+
+fn timeout(line: Upgraded) -> std::io::Result<()> {
+    let (mut reader, mut writer) = line.split();
+    reader.set_timeout(Some(Duration::from_millis(20)));
+    let error = reader.read(&mut [0]).expect_err("nothing comes");
+    writer.write_all(format!("{:?}", error.kind()).as_bytes())
+}
+
+/// Answers each whole line with itself, and "end" with the end. At the server's end it waits for one more line.
+struct Lines(FeedSender);
+
+impl Receive for Lines {
+    fn receive(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return Ok(0) };
+        match &bytes[..end] {
+            b"end" => self.0.close(),
+            b"bad" => return Err(std::io::Error::other("as asked")),
+            line => drop(self.0.send([line, b"\n"].concat())),
+        }
+        Ok(end + 1 + self.receive(&bytes[end + 1..])?)
+    }
+
+    fn stopping(&mut self) -> bool {
+        let _ = self.0.send("say end\n");
+        true
+    }
+}
+
+#[track_caller]
+fn upgraded(server: &Running, path: &str) -> Client {
+    let mut client = Client::connect(server);
+    client.send(ASK.replace("/PATH", path));
+    switched(&mut client);
+    client
+}
+
+#[track_caller]
+fn switched(client: &mut Client) {
+    let answer = client.answer_head();
+    assert_eq!((answer.status, answer.field("upgrade")), (101, Some("echo")), "{answer:?}");
+    assert_eq!(answer.field("connection"), Some("upgrade"), "{answer:?}");
+}
+
+#[track_caller]
+fn is_well(server: &Running) {
+    Client::connect(server).get("/").is(200, "hello");
+    eventually("every connection ends", || server.counts().connections == 0);
+}
+
+#[test]
+fn bytes_go_both_ways_and_early_ones_are_kept() {
+    let (server, _) = start();
+    for path in ["/echo", "/split"] {
+        let whole = ASK.replace("/PATH", path) + "early";
+        for by in [whole.len(), 1, ASK.len()] {
+            let mut client = Client::connect(&server);
+            client.send_by(by, &whole);
+            switched(&mut client);
+            assert_eq!(client.exactly(5), b"early");
+            let sent = noise(100_000);
+            let aside = client.send_aside(sent.clone());
+            assert!(client.exactly(sent.len()) == sent);
+            aside.join().unwrap().unwrap();
+            client.half_close();
+            client.ends();
+        }
+    }
+    is_well(&server);
+}
+
+#[test]
+fn it_follows_a_pipelined_request() {
+    let (server, _) = start();
+    let mut client = Client::connect(&server);
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{}early", ASK.replace("/PATH", "/echo")));
+    client.answer().is(200, "hello");
+    switched(&mut client);
+    assert_eq!(client.exactly(5), b"early");
+    drop(client);
+    is_well(&server);
+}
+
+#[test]
+fn a_slow_reader_gets_all() {
+    let (server, _) = start();
+    let mut client = upgraded(&server, "/noise");
+    assert!(client.exactly(4 << 20) == noise(4 << 20));
+    client.ends();
+    is_well(&server);
+}
+
+#[test]
+fn connect_makes_a_tunnel() {
+    let (server, _) = start();
+    let mut client = Client::connect(&server);
+    client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\nearly");
+    let answer = client.answer_head();
+    assert_eq!((answer.status, answer.field("content-length")), (200, None), "{answer:?}");
+    assert_eq!(client.exactly(5), b"early");
+    client.half_close();
+    client.ends();
+    is_well(&server);
+}
+
+#[test]
+fn who_did_not_ask_gets_500() {
+    let (server, _) = start();
+    for path in ["/echo", "/fed", "/tunnel"] {
+        let mut client = Client::connect(&server);
+        assert_eq!(client.get(path).status, 500, "{path}");
+        client.ends();
+    }
+    is_well(&server);
+}
+
+#[test]
+fn a_read_ends_at_its_timeout() {
+    let (server, _) = start();
+    let mut client = upgraded(&server, "/timeout");
+    assert_eq!(client.exactly(8), b"TimedOut");
+    client.ends();
+}
+
+#[test]
+fn a_panic_costs_one_connection() {
+    let (server, _) = start();
+    upgraded(&server, "/panic").ends();
+    eventually("it is counted", || server.counts().panics == 1);
+    is_well(&server);
+}
+
+#[test]
+fn one_that_blocks_holds_up_nobody() {
+    let (server, inside) = start();
+    if !ROOM.promises(crate::support::Promise::QuickBesideBlocked) {
+        return;
+    }
+    let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/gate")).collect();
+    inside.gate.wait_for(4);
+    Client::connect(&server).get("/").is(200, "hello");
+    inside.gate.open();
+    clients.iter_mut().for_each(|client| assert_eq!(client.exactly(6), b"passed"));
+    drop(clients);
+    is_well(&server);
+}
+
+#[test]
+fn idle_ones_hold_up_nobody() {
+    let (server, _) = start();
+    let clients: Vec<Client> = (0..8).map(|_| upgraded(&server, "/echo")).collect();
+    Client::connect(&server).get("/").is(200, "hello");
+    drop(clients);
+    is_well(&server);
+}
+
+#[test]
+fn they_are_told_that_the_server_stops() {
+    let (server, _) = start();
+    let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/farewell")).collect();
+    // One that knows no farewell ends at once.
+    let plain = upgraded(&server, "/echo");
+    clients.iter_mut().for_each(|client| assert_eq!(client.exactly(5), b"ready"));
+    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    plain.ends();
+    for mut client in clients {
+        assert_eq!(client.exactly(3), b"bye");
+        client.send("ok");
+        assert_eq!(client.exactly(2), b"ok");
+        client.ends();
+    }
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (5, 0, 0), "{report}");
+}
+
+#[test]
+fn those_that_do_not_listen_are_cut() {
+    let (server, _) = start();
+    let mut client = upgraded(&server, "/farewell");
+    assert_eq!(client.exactly(5), b"ready");
+    let report = server.shutdown(Duration::from_millis(50));
+    assert_eq!((report.drained, report.cut, report.stuck), (0, 1, 0), "{report}");
+    assert_eq!(client.rest(), b"bye");
+}
+
+#[test]
+fn a_protocol_without_a_thread() {
+    let (server, _) = start();
+    let whole = ASK.replace("/PATH", "/fed") + "one\ntwo\nth";
+    for by in [whole.len(), 1] {
+        let mut client = Client::connect(&server);
+        client.send_by(by, &whole);
+        switched(&mut client);
+        assert_eq!(client.exactly(8), b"one\ntwo\n");
+        client.send("ree\nend\n");
+        assert_eq!(client.exactly(6), b"three\n");
+        client.half_close();
+        client.ends();
+    }
+    // The client goes, and the protocol refuses.
+    drop(upgraded(&server, "/fed"));
+    let mut client = upgraded(&server, "/fed");
+    client.send("bad\n");
+    client.ends();
+    is_well(&server);
+}
+
+#[test]
+fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
+    let (server, _) = start();
+    let mut client = upgraded(&server, "/fed");
+    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    assert_eq!(client.exactly(8), b"say end\n");
+    client.send("end\n");
+    client.half_close();
+    client.ends();
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
