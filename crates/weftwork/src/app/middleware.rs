@@ -1,8 +1,13 @@
 //! What runs around a handler: it may answer in its place, change its request, or change its response.
 
 mod access_log;
+#[cfg(feature = "auth")]
+mod basic_auth;
 mod body_limit;
 mod concurrency_limit;
+mod cors;
+mod csrf;
+mod origin;
 mod rate_limit;
 mod request_id;
 mod security_fields;
@@ -12,14 +17,20 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use access_log::{AccessLog, LogFormat};
+#[cfg(feature = "auth")]
+pub use basic_auth::BasicAuth;
 pub use body_limit::BodyLimit;
 pub use concurrency_limit::ConcurrencyLimit;
+pub use cors::Cors;
+pub use csrf::Csrf;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};
 pub use security_fields::SecurityFields;
 pub use user::User;
 
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Request, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
 
 /// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is one, where `R` is an [`IntoResponse`].
 ///
@@ -132,6 +143,29 @@ impl<H: Handler, M: Middleware> Handler for With<H, M> {
 impl<H, M> fmt::Debug for With<H, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("With").finish_non_exhaustive()
+    }
+}
+
+/// What a middleware answers in a handler's place.
+fn refusal(status: StatusCode, detail: &str) -> Response {
+    Problem::new(status).detail(detail).into_response()
+}
+
+/// The value of a field that came once. Two are a guess which one is meant.
+fn only<'r>(req: &'r Request<'_>, name: &str) -> Option<&'r str> {
+    let mut values = req.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+    let (_, value) = values.next()?;
+    if values.next().is_some() { None } else { std::str::from_utf8(value).ok() }
+}
+
+/// Says that the response depends on the request field `name`, unless it says so already (RFC 9110 §12.5.5).
+fn vary(response: &mut Response, name: HeaderName) {
+    let says = |value: &HeaderValue| {
+        let names = value.to_str().unwrap_or_default().split(',').map(str::trim);
+        names.into_iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name.as_str()))
+    };
+    if !response.field_values(&header::VARY).any(says) {
+        response.append_field(header::VARY, name.into());
     }
 }
 

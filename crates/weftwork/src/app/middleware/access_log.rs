@@ -20,7 +20,7 @@ use crate::message::{BodyWriter, Request, Response, StreamFilter};
 /// How a line of an [`AccessLog`] looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// `peer - user [time] "request line" status bytes seconds`: the Common Log Format and the duration.
+    /// `client - user [time] "request line" status bytes seconds`: the Common Log Format and the duration.
     Common,
     /// The same with `"referer" "user agent"` before the duration.
     Combined,
@@ -35,6 +35,7 @@ pub enum LogFormat {
 ///   them in batches. When the writer cannot keep up, lines are dropped and [counted](AccessLog::dropped).
 /// - **Nobody can forge a line.** What the client sent (target, referer, agent, user) is escaped: quotes,
 ///   backslashes and every byte that is not printable ASCII are `\xHH`, in JSON `\u00HH`.
+/// - The client is [`Request::client_addr`]: behind a trusted proxy not the proxy.
 /// - `bytes` are those of the body that the handler produced (before chunking); `seconds` go from the call
 ///   of this middleware to the line. A response that is a whole text or file is sent after that, so a slow
 ///   client shows only in streams. A handler that panics is logged with its 500.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderValue, StatusCode, header};
 
-use super::{Middleware, Next};
+use super::{Middleware, Next, refusal};
 use crate::message::{BodyWriter, Request, Response, StreamFilter};
 
 /// Lets at most so many requests at once into the handlers behind it; others get 503 with `Retry-After: 1`
@@ -43,8 +43,7 @@ impl Middleware for ConcurrencyLimit {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         match self.seat() {
             Some(seat) => next.run(req).filter_stream(seat),
-            None => Response::text("too many requests are in progress here; try again\n")
-                .with_status(StatusCode::SERVICE_UNAVAILABLE)
+            None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests are in progress here")
                 .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")),
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode, header};
 
-use super::{Middleware, Next};
+use super::{Middleware, Next, refusal};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 use table::Table;
@@ -19,7 +19,7 @@ use table::Table;
 ///
 /// It is a token bucket for each key, kept as one number (the generic cell rate algorithm of ITU-T I.371).
 ///
-/// - **Key:** the address of the client, of IPv6 its /64, which one customer has all of. [`key`](RateLimit::key)
+/// - **Key:** the address of the client ([`Request::client_addr`]), of IPv6 its /64, which one customer has all of. [`key`](RateLimit::key)
 ///   takes another one: a user, an API key, the route too. A request without a key (on a Unix socket, say)
 ///   passes.
 /// - **Memory:** fixed, 16 bytes a key for 65,536 keys; [`keys_max`](RateLimit::keys_max) changes that. When
@@ -66,8 +66,7 @@ impl RateLimit {
             )));
         }
         let table = Table::new(KEYS_MAX);
-        let key =
-            Box::new(|req: &Request<'_>, table: &Table| Some(table.hash(&network(req.peer_addr()?.ip()))));
+        let key = Box::new(|req: &Request<'_>, table: &Table| Some(table.hash(&network(req.client_addr()?))));
         Ok(RateLimit { interval, burst: requests, key, table, start: Instant::now() })
     }
 
@@ -117,8 +116,7 @@ impl Middleware for RateLimit {
         let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match self.take(key, now) {
             Ok(()) => next.run(req),
-            Err(wait) => Response::text("too many requests; see Retry-After\n")
-                .with_status(StatusCode::TOO_MANY_REQUESTS)
+            Err(wait) => refusal(StatusCode::TOO_MANY_REQUESTS, "too many requests; see Retry-After")
                 .with_header(header::RETRY_AFTER, HeaderValue::from(seconds_up(wait))),
         }
     }

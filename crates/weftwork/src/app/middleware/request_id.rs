@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderName, HeaderValue};
 
-use super::{Middleware, Next};
+use super::{Middleware, Next, only};
 use crate::message::{Request, Response};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -148,13 +148,6 @@ impl Middleware for RequestIds {
         }
         response
     }
-}
-
-/// The value of a field that came once. Two are a guess which one is meant.
-fn only<'r>(req: &'r Request<'_>, name: &str) -> Option<&'r str> {
-    let mut values = req.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
-    let (_, value) = values.next()?;
-    if values.next().is_some() { None } else { std::str::from_utf8(value).ok() }
 }
 
 fn is_id(given: &str) -> bool {

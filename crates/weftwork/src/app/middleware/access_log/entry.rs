@@ -1,7 +1,7 @@
 //! What one line says, and how nobody outside can make it say something else.
 
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::time::{Instant, SystemTime};
 
 use http::{Method, StatusCode, Version};
@@ -15,7 +15,7 @@ pub(super) struct Entry {
     format: LogFormat,
     at: SystemTime,
     begun: Instant,
-    peer: Option<SocketAddr>,
+    client: Option<IpAddr>,
     method: Method,
     target: Box<str>,
     version: Version,
@@ -41,7 +41,7 @@ impl Entry {
             format,
             at: SystemTime::now(),
             begun: Instant::now(),
-            peer: req.peer_addr(),
+            client: req.client_addr(),
             method: req.method().clone(),
             target: req.target().into(),
             version: req.version(),
@@ -80,8 +80,8 @@ impl Entry {
     }
 
     fn text(&self, line: &mut String) {
-        match self.peer {
-            Some(peer) => put(line, format_args!("{} - ", peer.ip())),
+        match self.client {
+            Some(client) => put(line, format_args!("{client} - ")),
             None => line.push_str("- - "),
         }
         match &self.user {
@@ -118,7 +118,7 @@ impl Entry {
                 line.push('"');
             }
         };
-        text("peer", self.peer.map(|peer| peer.ip().to_string()).as_deref().map(str::as_bytes));
+        text("client", self.client.map(|client| client.to_string()).as_deref().map(str::as_bytes));
         text("user", self.user.as_ref().map(|user| user.name().as_bytes()));
         text("method", Some(self.method.as_str().as_bytes()));
         text("target", Some(self.target.as_bytes()));

@@ -112,7 +112,7 @@ fn user_id_and_trace_are_in_the_line() {
     let json: serde_json::Value =
         serde_json::from_str(&line(LogFormat::Json, canned, named.with(RequestIds::new()))).unwrap();
     assert_eq!((&json["user"], &json["request_id"]), (&"a lice".into(), &"id-7".into()));
-    assert_eq!((&json["peer"], &json["version"]), (&"192.0.2.7".into(), &"HTTP/1.1".into()));
+    assert_eq!((&json["client"], &json["version"]), (&"192.0.2.7".into(), &"HTTP/1.1".into()));
     assert_eq!(json["trace_id"].as_str().unwrap().len(), 32);
     assert_eq!((&json["status"], &json["target"]), (&201.into(), &"/".into()));
 }

@@ -1,0 +1,218 @@
+//! Who asks, by name and password (RFC 7617)?
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::{HeaderValue, StatusCode, header};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::{Middleware, Next, User, only, refusal};
+use crate::error::{Error, Result};
+use crate::message::{Request, Response};
+
+/// Some clients leave the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Lets only requests through that bear the name and the password of a known user; others get 401. The
+/// handler finds the [`User`] in the request's extensions.
+///
+/// Names and passwords are compared in a time that depends on what the client sent alone, and with every
+/// user, so that no clock tells how much of a guess was right. There is no limit on guesses: put a
+/// [`RateLimit`](super::RateLimit) around it. Passwords travel in the clear: use it under TLS.
+///
+/// ```
+/// use weftwork::middleware::{BasicAuth, User};
+/// use weftwork::prelude::*;
+///
+/// fn whoami(req: &mut Request) -> String {
+///     req.extensions().get::<User>().map(User::to_string).unwrap_or_default()
+/// }
+///
+/// fn takes(_: impl Handler) {}
+/// takes(whoami.with(BasicAuth::new("the back room")?.user("alice", "correct horse battery staple")));
+/// # Ok::<(), weftwork::Error>(())
+/// ```
+pub struct BasicAuth {
+    challenge: HeaderValue,
+    users: Vec<(String, String)>,
+    check: Option<Box<Check>>,
+}
+
+type Check = dyn Fn(&str, &str) -> bool + Send + Sync;
+
+impl BasicAuth {
+    /// Nobody is known yet. Browsers show `realm` when they ask for the password.
+    ///
+    /// # Errors
+    /// `realm` has a quote, a backslash, or a character that is not printable ASCII.
+    pub fn new(realm: &str) -> Result<BasicAuth> {
+        let plain = realm.bytes().all(|byte| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte));
+        let challenge = HeaderValue::from_str(&format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
+        match challenge {
+            Ok(challenge) if plain => Ok(BasicAuth { challenge, users: Vec::new(), check: None }),
+            _ => Err(Error::knob("realm", realm, "printable ASCII without quotes and backslashes")),
+        }
+    }
+
+    /// Knows one more user. A name with a colon can never be sent.
+    #[must_use]
+    pub fn user(mut self, name: &str, password: &str) -> BasicAuth {
+        self.users.push((name.to_owned(), password.to_owned()));
+        self
+    }
+
+    /// Asks `check(name, password)` too: for passwords that are kept as hashes. What it compares, and how
+    /// long that takes, is its own affair.
+    #[must_use]
+    pub fn check(self, check: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> BasicAuth {
+        BasicAuth { check: Some(Box::new(check)), ..self }
+    }
+
+    fn knows(&self, name: &str, password: &str) -> bool {
+        let mut known = Choice::from(0);
+        for (user, secret) in &self.users {
+            known |= same(name.as_bytes(), user.as_bytes()) & same(password.as_bytes(), secret.as_bytes());
+        }
+        bool::from(known) || self.check.as_ref().is_some_and(|check| check(name, password))
+    }
+
+    fn user_of(&self, req: &Request<'_>) -> Option<User> {
+        let (scheme, encoded) = only(req, "authorization")?.split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let decoded = String::from_utf8(BASE64.decode(encoded.trim_start_matches(' ')).ok()?).ok()?;
+        let (name, password) = decoded.split_once(':')?;
+        self.knows(name, password).then(|| User::new(name))
+    }
+}
+
+impl Middleware for BasicAuth {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        match self.user_of(req) {
+            Some(user) => {
+                req.extensions_mut().insert(user);
+                next.run(req)
+            }
+            None => refusal(StatusCode::UNAUTHORIZED, "a user name and a password are needed here")
+                .with_header(header::WWW_AUTHENTICATE, self.challenge.clone()),
+        }
+    }
+}
+
+/// Compares in a time that depends on the length of `given` alone.
+fn same(given: &[u8], secret: &[u8]) -> Choice {
+    let mut equal = given.len().ct_eq(&secret.len());
+    for (at, byte) in given.iter().enumerate() {
+        let other = secret.get(at % secret.len().max(1)).unwrap_or(&0);
+        equal &= byte.ct_eq(other);
+    }
+    equal
+}
+
+impl fmt::Debug for BasicAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BasicAuth").field("challenge", &self.challenge).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Only the right name with its own password passes, however it is written.
+
+    use super::*;
+    use crate::app::middleware::HandlerExt;
+    use crate::message::testing::Canned;
+
+    fn site() -> impl crate::Handler {
+        let auth = BasicAuth::new("here").unwrap().user("alice", "s:cret").user("b\u{f6}b", "").user("", "x");
+        let auth = auth.check(|name, password| name == "carol" && password == "hash me");
+        (|req: &mut Request<'_>| req.extensions().get::<User>().unwrap().to_string()).with(auth)
+    }
+
+    fn ask(fields: &[(&str, &str)]) -> Response {
+        Canned::asking("GET", "/", fields).call(&site())
+    }
+
+    fn encoded(text: impl AsRef<[u8]>) -> String {
+        format!("Basic {}", BASE64.encode(text))
+    }
+
+    #[track_caller]
+    fn refused(fields: &[(&str, &str)]) {
+        let response = ask(fields);
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{fields:?}");
+        let challenge = response.field(&header::WWW_AUTHENTICATE).unwrap();
+        assert_eq!(challenge, "Basic realm=\"here\", charset=\"UTF-8\"");
+    }
+
+    #[test]
+    fn the_right_ones_pass() {
+        for (credentials, name) in
+            [("alice:s:cret", "alice"), ("b\u{f6}b:", "b\u{f6}b"), (":x", ""), ("carol:hash me", "carol")]
+        {
+            let response = ask(&[("Authorization", &encoded(credentials))]);
+            assert_eq!(response.body().unwrap(), name);
+        }
+        for written in ["basic YWxpY2U6czpjcmV0", "BASIC  YWxpY2U6czpjcmV0"] {
+            assert_eq!(ask(&[("Authorization", written)]).status(), StatusCode::OK, "{written}");
+        }
+        assert_eq!(ask(&[("Authorization", "Basic Ong")]).status(), StatusCode::OK, "no padding");
+    }
+
+    #[test]
+    fn all_others_do_not() {
+        refused(&[]);
+        for credentials in [
+            "",
+            ":",
+            "alice",
+            "alice:",
+            "alice:s:cre",
+            "alice:s:crets",
+            "alice:s:creT",
+            "alice:s:crets:cret",
+            "Alice:s:cret",
+            "b\u{f6}b:s:cret",
+            "alice:x",
+            "dave:s:cret",
+            "carol:hash",
+            "alic:es:cret",
+        ] {
+            refused(&[("Authorization", &encoded(credentials))]);
+        }
+        refused(&[("Authorization", &encoded(b"alice:\xff"))]);
+        for written in ["", "Basic", "Basic ", "Basic !", "Bearer YWxpY2U6czpjcmV0", "YWxpY2U6czpjcmV0"] {
+            refused(&[("Authorization", written)]);
+        }
+        let right = encoded("alice:s:cret");
+        refused(&[("Authorization", &right), ("Authorization", &right)]);
+    }
+
+    #[test]
+    fn comparing_is_exact() {
+        for (given, secret, equal) in [
+            ("", "", true),
+            ("a", "", false),
+            ("", "a", false),
+            ("ab", "ab", true),
+            ("abab", "ab", false),
+            ("a", "ab", false),
+        ] {
+            assert_eq!(bool::from(same(given.as_bytes(), secret.as_bytes())), equal, "{given:?} {secret:?}");
+        }
+    }
+
+    #[test]
+    fn a_realm_cannot_break_out_of_its_quotes() {
+        for realm in ["a\"b", "a\\b", "a\r\nb", "\u{fc}"] {
+            assert!(BasicAuth::new(realm).is_err(), "{realm:?}");
+        }
+        assert!(!format!("{:?}", BasicAuth::new("x").unwrap().user("alice", "s:cret")).contains("s:cret"));
+    }
+}

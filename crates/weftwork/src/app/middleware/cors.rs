@@ -1,0 +1,222 @@
+//! Which pages of other origins may read these responses?
+
+use std::fmt;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+
+use super::{Middleware, Next, only, origin, refusal, vary};
+use crate::error::{Error, Result};
+use crate::message::{Request, Response};
+
+/// Lets pages of other origins read the responses (the CORS protocol of the Fetch standard), and answers
+/// their preflights.
+///
+/// Without it browsers keep responses from other origins. It grants; it protects nothing: requests that need
+/// no preflight reach the handler whatever it says, so see [`Csrf`](super::Csrf) for those that change things.
+///
+/// - The origin is compared whole, with a list of serialized origins: no prefixes, no patterns, never `null`.
+///   The answer names the one origin that asked and varies by it, or is `*`.
+/// - `*` and credentials do not go together, neither as `*` nor by reflecting whoever asks:
+///   [`credentials`](Cors::credentials) refuses it.
+/// - A preflight from another origin gets 403, for people who look why; browsers only miss the fields.
+///
+/// ```
+/// use weftwork::middleware::Cors;
+/// use weftwork::prelude::*;
+///
+/// let cors = Cors::origins(["https://app.example"])?
+///     .methods([Method::GET, Method::PUT])
+///     .fields(["content-type"])?
+///     .credentials()?;
+/// fn takes(_: impl Handler) {}
+/// takes((|_: &mut Request| "for the app").with(cors));
+/// assert!(Cors::any_origin().credentials().is_err());
+/// # Ok::<(), weftwork::Error>(())
+/// ```
+pub struct Cors {
+    allowed: Allowed,
+    methods: HeaderValue,
+    fields: Option<HeaderValue>,
+    exposed: Option<HeaderValue>,
+    max_age: Option<HeaderValue>,
+    credentials: bool,
+}
+
+enum Allowed {
+    Any,
+    Listed(Vec<Box<str>>),
+    If(Box<dyn Fn(&str) -> bool + Send + Sync>),
+}
+
+impl Cors {
+    /// Any page may read what anybody may read: public data.
+    pub fn any_origin() -> Cors {
+        Cors::new(Allowed::Any)
+    }
+
+    /// The pages of these origins, each written as browsers do: `https://app.example`, `http://localhost:3000`.
+    ///
+    /// # Errors
+    /// One has a path, a slash at its end, upper case, the default port, or is `null` or `*`: it would never
+    /// match, or match too much.
+    pub fn origins<'o>(origins: impl IntoIterator<Item = &'o str>) -> Result<Cors> {
+        let listed = origins.into_iter().map(|given| match origin::serialized(given) {
+            Some(origin) => Ok(origin.into()),
+            None => {
+                Err(Error::knob("origin", given, "written as browsers do: https://host or http://host:port"))
+            }
+        });
+        Ok(Cors::new(Allowed::Listed(listed.collect::<Result<_>>()?)))
+    }
+
+    /// The pages of those origins for which `allowed` is true. It sees only well-formed ones, never `null`.
+    /// Compare whole origins or whole labels: `ends_with("good.example")` lets `https://evilgood.example` in.
+    pub fn origin_if(allowed: impl Fn(&str) -> bool + Send + Sync + 'static) -> Cors {
+        Cors::new(Allowed::If(Box::new(allowed)))
+    }
+
+    fn new(allowed: Allowed) -> Cors {
+        let methods = HeaderValue::from_static("GET, HEAD, POST");
+        Cors { allowed, methods, fields: None, exposed: None, max_age: None, credentials: false }
+    }
+
+    /// The methods that pages may use. The default is GET, HEAD and POST, which they may use anyhow.
+    #[must_use]
+    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Cors {
+        let names: Vec<_> = methods.into_iter().map(|method| method.to_string()).collect();
+        // cannot fail: methods are tokens
+        Cors { methods: HeaderValue::try_from(names.join(", ")).unwrap_or(self.methods), ..self }
+    }
+
+    /// The request fields that pages may set, beyond those that need no leave.
+    ///
+    /// # Errors
+    /// One is not the name of a field.
+    pub fn fields<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
+        Ok(Cors { fields: Some(list(names)?), ..self })
+    }
+
+    /// The response fields that pages may read, beyond the usual ones.
+    ///
+    /// # Errors
+    /// One is not the name of a field.
+    pub fn exposed<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
+        Ok(Cors { exposed: Some(list(names)?), ..self })
+    }
+
+    /// Pages may send cookies and the like along, and read what comes back.
+    ///
+    /// # Errors
+    /// Any origin is allowed: each page on the web could act as whoever visits it.
+    pub fn credentials(self) -> Result<Cors> {
+        match self.allowed {
+            Allowed::Any => Err(Error::usage(
+                "CORS for any origin cannot have credentials: every page could then act as its visitor; list the origins",
+            )),
+            Allowed::Listed(_) | Allowed::If(_) => Ok(Cors { credentials: true, ..self }),
+        }
+    }
+
+    /// For how long browsers may keep the answer to a preflight. The default is theirs, 5 seconds; most keep
+    /// it for two hours at most.
+    #[must_use]
+    pub fn max_age(self, age: Duration) -> Cors {
+        Cors { max_age: Some(HeaderValue::from(age.as_secs())), ..self }
+    }
+
+    /// What the response has to say of the origin that asked, if it may read.
+    fn grant(&self, asking: Option<&str>) -> Option<HeaderValue> {
+        let asking = origin::serialized(asking?);
+        let allowed = match &self.allowed {
+            Allowed::Any => return Some(HeaderValue::from_static("*")),
+            Allowed::Listed(origins) => {
+                asking.filter(|&asking| origins.iter().any(|origin| **origin == *asking))
+            }
+            Allowed::If(allowed) => asking.filter(|asking| allowed(asking)),
+        };
+        HeaderValue::from_str(allowed?).ok()
+    }
+
+    fn mark(&self, response: &mut Response, grant: Option<HeaderValue>) {
+        // Also where nothing is granted, or a cache hands the refusal to one that may.
+        if !matches!(self.allowed, Allowed::Any) {
+            vary(response, header::ORIGIN);
+        }
+        response.remove_field(&header::ACCESS_CONTROL_ALLOW_ORIGIN);
+        if let Some(grant) = grant {
+            response.append_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, grant);
+            if self.credentials {
+                let yes = HeaderValue::from_static("true");
+                response.set_field(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+            }
+        }
+    }
+
+    fn preflight(&self, grant: Option<HeaderValue>) -> Response {
+        if grant.is_none() {
+            let mut refused = refusal(StatusCode::FORBIDDEN, "this origin may not read here (CORS)");
+            self.mark(&mut refused, None);
+            return refused;
+        }
+        let mut response = Response::new(StatusCode::NO_CONTENT);
+        self.mark(&mut response, grant);
+        response.append_field(header::ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone());
+        let fields = [
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, &self.fields),
+            (header::ACCESS_CONTROL_MAX_AGE, &self.max_age),
+        ];
+        for (name, value) in fields {
+            if let Some(value) = value {
+                response.append_field(name, value.clone());
+            }
+        }
+        response
+    }
+}
+
+impl Middleware for Cors {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        let asking = only(req, "origin");
+        let grant = self.grant(asking);
+        let is_preflight = *req.method() == Method::OPTIONS
+            && asking.is_some()
+            && req.header("access-control-request-method").is_some();
+        if is_preflight {
+            return self.preflight(grant);
+        }
+        let granted = grant.is_some();
+        let mut response = next.run(req);
+        self.mark(&mut response, grant);
+        if let Some(exposed) = self.exposed.as_ref().filter(|_| granted) {
+            response.set_field(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+        }
+        response
+    }
+}
+
+fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<HeaderValue> {
+    let names = names.into_iter().map(|name| match HeaderName::try_from(name) {
+        Ok(name) if name.as_str() != "*" => Ok(name.to_string()),
+        _ => Err(Error::knob("field", name, "the name of a field")),
+    });
+    let names = names.collect::<Result<Vec<_>>>()?.join(", ");
+    HeaderValue::try_from(names).map_err(Error::from)
+}
+
+impl fmt::Debug for Cors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allowed: &dyn fmt::Debug = match &self.allowed {
+            Allowed::Any => &"*",
+            Allowed::Listed(origins) => origins,
+            Allowed::If(_) => &"a function",
+        };
+        f.debug_struct("Cors")
+            .field("allowed", allowed)
+            .field("credentials", &self.credentials)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

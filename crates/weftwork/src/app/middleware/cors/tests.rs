@@ -1,0 +1,145 @@
+//! Who may read what, and are the classic mistakes not made?
+
+use super::*;
+use crate::app::middleware::HandlerExt;
+use crate::message::testing::Canned;
+
+const APP: &str = "https://app.example";
+
+/// The fields of the answer that have to do with CORS, one a line.
+fn ask(cors: Cors, method: &str, fields: &[(&str, &str)]) -> (u16, String) {
+    let site = (|_: &mut Request<'_>| "x").with(cors);
+    let response = Canned::asking(method, "/", fields).call(&site);
+    let told = response
+        .fields()
+        .iter()
+        .filter(|(name, _)| name == header::VARY || name.as_str().starts_with("access-control-"));
+    let lines = told.map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()));
+    (response.status().as_u16(), lines.collect())
+}
+
+fn listed() -> Cors {
+    Cors::origins([APP, "http://localhost:3000"]).unwrap()
+}
+
+fn allows(cors: Cors, origin: &str) -> bool {
+    let (status, fields) = ask(cors, "GET", &[("Origin", origin)]);
+    assert_eq!(status, 200);
+    fields.contains("access-control-allow-origin")
+}
+
+#[test]
+fn a_listed_origin_may_read() {
+    let expected = "vary: origin\naccess-control-allow-origin: https://app.example\n";
+    assert_eq!(ask(listed(), "GET", &[("Origin", APP)]), (200, expected.into()));
+    let expected = format!("{expected}access-control-allow-credentials: true\n");
+    assert_eq!(ask(listed().credentials().unwrap(), "GET", &[("Origin", APP)]), (200, expected));
+    assert!(allows(listed(), "http://localhost:3000"));
+}
+
+/// Prefixes, suffixes, patterns, `null`: the list of mistakes that others made.
+#[test]
+fn nobody_else_may() {
+    for origin in [
+        "null",
+        "",
+        "*",
+        "https://app.example.evil.example",
+        "https://evilapp.example",
+        "http://app.example",
+        "https://app.example:8443",
+        "https://APP.example",
+        "https://app.example/",
+        "https://sub.app.example",
+        "http://localhost",
+        "http://localhost:30001",
+        "https://app.example, https://evil.example",
+    ] {
+        let (status, fields) = ask(listed().credentials().unwrap(), "GET", &[("Origin", origin)]);
+        assert_eq!((status, fields.as_str()), (200, "vary: origin\n"), "{origin}");
+    }
+    let twice = [("Origin", APP), ("Origin", "https://evil.example")];
+    assert_eq!(ask(listed(), "GET", &twice).1, "vary: origin\n");
+}
+
+/// A response that is kept in a cache says that it depends on who asked, also where nobody did.
+#[test]
+fn every_answer_varies() {
+    assert_eq!(ask(listed(), "GET", &[]), (200, "vary: origin\n".into()));
+}
+
+#[test]
+fn any_origin_is_a_star_and_never_reflected() {
+    let expected = "access-control-allow-origin: *\n";
+    assert_eq!(ask(Cors::any_origin(), "GET", &[("Origin", APP)]), (200, expected.into()));
+    assert_eq!(ask(Cors::any_origin(), "GET", &[("Origin", "null")]), (200, expected.into()));
+    assert_eq!(ask(Cors::any_origin(), "GET", &[]).1, "");
+    let error = Cors::any_origin().credentials().unwrap_err();
+    assert!(error.message().contains("list the origins"), "{error}");
+}
+
+#[test]
+fn a_preflight_is_answered_here() {
+    let cors = listed()
+        .methods([Method::GET, Method::DELETE])
+        .fields(["X-Key", "content-type"])
+        .unwrap()
+        .max_age(Duration::from_secs(600));
+    let asked = [("Origin", APP), ("Access-Control-Request-Method", "DELETE")];
+    let expected = "vary: origin\naccess-control-allow-origin: https://app.example\n\
+        access-control-allow-methods: GET, DELETE\naccess-control-allow-headers: x-key, content-type\n\
+        access-control-max-age: 600\n";
+    assert_eq!(ask(cors, "OPTIONS", &asked), (204, expected.into()));
+}
+
+#[test]
+fn a_preflight_of_others_is_refused() {
+    let asked = [("Origin", "https://evil.example"), ("Access-Control-Request-Method", "DELETE")];
+    assert_eq!(ask(listed(), "OPTIONS", &asked), (403, "vary: origin\n".into()));
+}
+
+/// Without its two fields it is a question for the handler.
+#[test]
+fn an_options_request_is_not_always_a_preflight() {
+    assert_eq!(ask(listed(), "OPTIONS", &[("Origin", APP)]).0, 200);
+    assert_eq!(ask(listed(), "OPTIONS", &[("Access-Control-Request-Method", "GET")]).0, 200);
+}
+
+#[test]
+fn fields_may_be_exposed() {
+    let cors = || listed().exposed(["X-Total"]).unwrap();
+    assert!(ask(cors(), "GET", &[("Origin", APP)]).1.contains("access-control-expose-headers: x-total\n"));
+    assert!(!ask(cors(), "GET", &[]).1.contains("expose"));
+}
+
+#[test]
+fn a_function_sees_only_origins() {
+    let cors = || Cors::origin_if(|origin| origin != "null" && origin.ends_with(".app.example"));
+    assert!(allows(cors(), "https://a.app.example"));
+    assert!(!allows(cors(), "https://a.app.example/"));
+    assert!(!allows(Cors::origin_if(|_| true), "null"));
+    assert!(!allows(Cors::origin_if(|_| true), "x"));
+}
+
+/// A handler that grants by itself does not widen what is allowed here.
+#[test]
+fn a_grant_of_the_handler_is_replaced() {
+    let open = |_: &mut Request<'_>| {
+        let star = HeaderValue::from_static("*");
+        Response::text("x").with_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, star)
+    };
+    let response = Canned::asking("GET", "/", &[]).call(&open.with(listed()));
+    assert_eq!(response.field(&header::ACCESS_CONTROL_ALLOW_ORIGIN), None);
+}
+
+#[test]
+fn mistakes_in_the_settings_are_told() {
+    for origin in
+        ["*", "null", "app.example", "https://app.example/", "https://*.example", "https://App.example"]
+    {
+        assert!(Cors::origins([origin]).is_err(), "{origin}");
+    }
+    assert!(listed().fields(["a b"]).is_err());
+    assert!(listed().fields(["*"]).is_err());
+    assert!(listed().exposed(["a\r\nb"]).is_err());
+}

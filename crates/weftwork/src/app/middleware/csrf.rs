@@ -1,0 +1,183 @@
+//! Does this request come from a page of another site, which may only pretend that its visitor wants it?
+
+use http::{Method, StatusCode};
+
+use super::{Middleware, Next, origin, refusal};
+use crate::error::{Error, Result};
+use crate::message::{Request, Response};
+
+/// Refuses requests that a page of another origin makes a browser send (cross-site request forgery), with 403.
+///
+/// There are no tokens: browsers tell where a request comes from. The rules are those of Go's
+/// `http.CrossOriginProtection`:
+///
+/// 1. GET, HEAD and OPTIONS pass. They must not change anything (RFC 9110 §9.2.1).
+/// 2. With `Sec-Fetch-Site` (browsers since 2023, over TLS and on localhost): `same-origin` and `none`, which is
+///    what the user typed, pass; all else is refused, `same-site` too.
+/// 3. With `Origin` alone: it passes if its host is that of the request.
+/// 4. With neither: it passes. It comes from no browser of the last years, so nobody is being tricked.
+///
+/// An origin that is [trusted](Csrf::trust) passes in 2 and 3. There is no list of paths that are left out:
+/// put it around the handlers that need it.
+///
+/// ```
+/// use weftwork::middleware::Csrf;
+/// use weftwork::prelude::*;
+///
+/// fn takes(_: impl Handler) {}
+/// takes((|_: &mut Request| "transferred").with(Csrf::new().trust("https://sso.example")?));
+/// # Ok::<(), weftwork::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Csrf {
+    trusted: Vec<Box<str>>,
+}
+
+impl Csrf {
+    /// Nobody but the site itself.
+    pub fn new() -> Csrf {
+        Csrf::default()
+    }
+
+    /// Lets the pages of `origin` send requests, too.
+    ///
+    /// # Errors
+    /// It is not written as browsers do (`https://host`, `http://host:port`).
+    pub fn trust(mut self, origin: &str) -> Result<Csrf> {
+        let trusted = origin::serialized(origin).ok_or_else(|| {
+            Error::knob("origin", origin, "written as browsers do: https://host or http://host:port")
+        })?;
+        self.trusted.push(trusted.into());
+        Ok(self)
+    }
+
+    fn allows(&self, req: &Request<'_>) -> bool {
+        if matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+            return true;
+        }
+        let origin = Told::by(req, "origin");
+        if let Told::Once(origin) = origin
+            && self.trusted.iter().any(|trusted| **trusted == *origin)
+        {
+            return true;
+        }
+        match (Told::by(req, "sec-fetch-site"), origin) {
+            (Told::Once("same-origin" | "none"), _) => true,
+            (Told::Nothing, Told::Nothing) => true,
+            (Told::Nothing, Told::Once(origin)) => {
+                let ours = origin::authority(origin).zip(req.host());
+                ours.is_some_and(|(theirs, ours)| theirs.eq_ignore_ascii_case(ours))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What a field says that has to come once.
+#[derive(Clone, Copy)]
+enum Told<'r> {
+    Nothing,
+    Once(&'r str),
+    /// Twice, or not as text: not as any browser says it.
+    Garbled,
+}
+
+impl<'r> Told<'r> {
+    fn by(req: &'r Request<'_>, name: &str) -> Told<'r> {
+        let mut values = req.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+        match (values.next(), values.next()) {
+            (None, _) => Told::Nothing,
+            (Some((_, value)), None) => std::str::from_utf8(value).map_or(Told::Garbled, Told::Once),
+            (Some(_), Some(_)) => Told::Garbled,
+        }
+    }
+}
+
+impl Middleware for Csrf {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        if self.allows(req) {
+            return next.run(req);
+        }
+        refusal(StatusCode::FORBIDDEN, "a page of another site asked for this (cross-origin request)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Requests of our own pages and of programs pass, those of other pages do not.
+
+    use super::*;
+    use crate::app::middleware::HandlerExt;
+    use crate::message::testing::Canned;
+
+    #[track_caller]
+    fn check(method: &str, fields: &[(&str, &str)], passes: bool) {
+        let site = (|_: &mut Request<'_>| "x").with(Csrf::new().trust("https://sso.example").unwrap());
+        let status = Canned::asking(method, "/", fields).call(&site).status();
+        assert_eq!(status.as_u16(), if passes { 200 } else { 403 }, "{method} {fields:?}");
+    }
+
+    #[test]
+    fn safe_methods_pass() {
+        let evil = [("Sec-Fetch-Site", "cross-site"), ("Origin", "https://evil.example")];
+        for method in ["GET", "HEAD", "OPTIONS"] {
+            check(method, &evil, true);
+        }
+        for method in ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "get"] {
+            check(method, &evil, false);
+        }
+    }
+
+    #[test]
+    fn sec_fetch_site_decides_where_it_is() {
+        check("POST", &[("Sec-Fetch-Site", "same-origin")], true);
+        check("POST", &[("Sec-Fetch-Site", "none")], true);
+        check("POST", &[("Sec-Fetch-Site", "same-site")], false);
+        check("POST", &[("Sec-Fetch-Site", "cross-site")], false);
+        check("POST", &[("Sec-Fetch-Site", "")], false);
+        check("POST", &[("Sec-Fetch-Site", "Same-Origin")], false);
+        check("POST", &[("Sec-Fetch-Site", "cross-site"), ("Origin", "https://here.example")], false);
+        check("POST", &[("Sec-Fetch-Site", "same-origin"), ("Origin", "https://other.example")], true);
+        check("POST", &[("Sec-Fetch-Site", "same-origin"), ("Sec-Fetch-Site", "cross-site")], false);
+    }
+
+    #[test]
+    fn without_it_the_origin_decides() {
+        check("POST", &[], true);
+        check("POST", &[("Origin", "https://here.example")], true);
+        check("POST", &[("Origin", "http://here.example")], true);
+        for origin in [
+            "null",
+            "",
+            "https://evil.example",
+            "https://here.example.evil.example",
+            "https://evilhere.example",
+            "https://here.example:8443",
+            "here.example",
+            "https://user@here.example",
+            "https://here.example/",
+        ] {
+            check("POST", &[("Origin", origin)], false);
+        }
+        check("POST", &[("Origin", "https://here.example"), ("Origin", "https://here.example")], false);
+    }
+
+    #[test]
+    fn a_trusted_origin_passes() {
+        check("POST", &[("Origin", "https://sso.example")], true);
+        check("POST", &[("Sec-Fetch-Site", "cross-site"), ("Origin", "https://sso.example")], true);
+        check(
+            "POST",
+            &[("Sec-Fetch-Site", "cross-site"), ("Origin", "https://sso.example.evil.example")],
+            false,
+        );
+        check("POST", &[("Sec-Fetch-Site", "cross-site"), ("Origin", "http://sso.example")], false);
+    }
+
+    #[test]
+    fn what_cannot_be_trusted_is_told() {
+        for origin in ["*", "null", "sso.example", "https://sso.example/", "https://*.example"] {
+            assert!(Csrf::new().trust(origin).is_err(), "{origin}");
+        }
+    }
+}
