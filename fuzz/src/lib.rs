@@ -5,8 +5,8 @@
 //! cargo +nightly fuzz run head fuzz/corpus/head fuzz/seeds/head -- -dict=fuzz/http.dict -max_len=4096
 //! ```
 //!
-//! The targets are `head`, `framing`, `chunked` and `connection`. Without a nightly compiler, set
-//! `RUSTC_BOOTSTRAP=1`.
+//! The targets are `head`, `framing`, `chunked` and `connection`; `ranges`, `dates` and `lists` read single field
+//! values. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
 
 pub mod reference;
 

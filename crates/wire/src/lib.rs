@@ -40,6 +40,7 @@ mod body;
 mod date;
 mod encode;
 mod error;
+pub mod fields;
 mod framing;
 mod grammar;
 mod head;

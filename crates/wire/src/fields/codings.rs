@@ -1,0 +1,57 @@
+//! Which content codings does a client take, and how gladly?
+
+use crate::grammar::{elements, trim};
+
+/// How much a client that sent these Accept-Encoding lines wants `coding`, in thousandths: 0 is not at all
+/// (RFC 9110 §12.5.3). Without a line only `identity` is sure to be understood.
+///
+/// `identity` that is not named is worth 1: anything that is named is wanted more.
+///
+/// ```
+/// use weftwork_wire::fields::quality;
+/// let lines: [&[u8]; 1] = [b"gzip;q=0.5, br"];
+/// assert_eq!(quality(&lines, "br"), 1000);
+/// assert_eq!(quality(&lines, "gzip"), 500);
+/// assert_eq!(quality(&lines, "zstd"), 0);
+/// assert_eq!(quality(&lines, "identity"), 1);
+/// ```
+pub fn quality(lines: &[&[u8]], coding: &str) -> u16 {
+    let mut any = None;
+    for element in lines.iter().flat_map(|line| elements(line)) {
+        let mut parts = element.split(|&byte| byte == b';').map(trim);
+        let name = parts.next().unwrap_or_default();
+        // What is not a weight makes the element one that nobody can read, and so nothing to rely on.
+        let weight = parts.next().map_or(1000, |weight| permille(weight).unwrap_or(0));
+        if is_named(name, coding) {
+            return weight;
+        }
+        if name == b"*" {
+            any.get_or_insert(weight);
+        }
+    }
+    match any {
+        Some(weight) => weight,
+        None => u16::from(coding == "identity"),
+    }
+}
+
+fn is_named(name: &[u8], coding: &str) -> bool {
+    // RFC 9110 §8.4.1.3: x-gzip is the same.
+    name.eq_ignore_ascii_case(coding.as_bytes()) || coding == "gzip" && name.eq_ignore_ascii_case(b"x-gzip")
+}
+
+/// `q=0.5` is 500 (RFC 9110 §12.4.2).
+fn permille(weight: &[u8]) -> Option<u16> {
+    let value = weight.strip_prefix(b"q=").or_else(|| weight.strip_prefix(b"Q="))?;
+    let (whole, decimals) = match value {
+        [whole @ (b'0' | b'1'), rest @ ..] => (u16::from(whole - b'0'), rest),
+        _ => return None,
+    };
+    let decimals = if decimals.is_empty() { decimals } else { decimals.strip_prefix(b".")? };
+    if decimals.len() > 3 || !decimals.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digit = |at: usize| decimals.get(at).map_or(0, |digit| u16::from(digit - b'0'));
+    let permille = whole * 1000 + digit(0) * 100 + digit(1) * 10 + digit(2);
+    (permille <= 1000).then_some(permille)
+}

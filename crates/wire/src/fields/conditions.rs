@@ -1,0 +1,148 @@
+//! Is a conditional request to be answered with what it asks for?
+
+use std::time::{Duration, SystemTime};
+
+use super::dates::date;
+use super::ranges::{Ranges, ranges};
+use super::tags::{EntityTag, tags};
+use crate::grammar::trim;
+
+/// The fields of a request that make it conditional, or ask for a part.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions<'a> {
+    if_match: Vec<&'a [u8]>,
+    if_none_match: Vec<&'a [u8]>,
+    if_modified_since: Single<'a>,
+    if_unmodified_since: Single<'a>,
+    if_range: Single<'a>,
+    range: Single<'a>,
+}
+
+/// A field that has one value, or none that means anything.
+#[derive(Clone, Copy, Debug, Default)]
+enum Single<'a> {
+    #[default]
+    Missing,
+    Given(&'a [u8]),
+    /// Two lines contradict each other or repeat each other; nobody can say which.
+    Twice,
+}
+
+/// What is known of the representation that would be sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Validators<'a> {
+    /// Its entity tag.
+    pub tag: Option<EntityTag<'a>>,
+    /// When it last changed. With a weak tag, this is taken for weak as well (RFC 9110 §8.8.2.2).
+    pub modified: Option<SystemTime>,
+}
+
+/// What the conditions say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// Answer as if there were none.
+    Holds,
+    /// The client has what it asks for: 304.
+    NotModified,
+    /// It is not what the client thinks it is: 412.
+    Failed,
+}
+
+impl<'a> Single<'a> {
+    fn note(&mut self, value: &'a [u8]) {
+        *self = match self {
+            Single::Missing => Single::Given(value),
+            Single::Given(_) | Single::Twice => Single::Twice,
+        }
+    }
+
+    fn value(self) -> Option<&'a [u8]> {
+        match self {
+            Single::Given(value) => Some(value),
+            Single::Missing | Single::Twice => None,
+        }
+    }
+}
+
+impl<'a> Conditions<'a> {
+    /// Picks them from the fields of a request; the case of names does not matter.
+    pub fn of(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Conditions<'a> {
+        let mut conditions = Conditions::default();
+        for (name, value) in fields {
+            let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
+            // By length first: most fields are none of these.
+            match name.len() {
+                5 if is("range") => conditions.range.note(value),
+                8 if is("if-match") => conditions.if_match.push(value),
+                8 if is("if-range") => conditions.if_range.note(value),
+                13 if is("if-none-match") => conditions.if_none_match.push(value),
+                17 if is("if-modified-since") => conditions.if_modified_since.note(value),
+                19 if is("if-unmodified-since") => conditions.if_unmodified_since.note(value),
+                _ => {}
+            }
+        }
+        conditions
+    }
+
+    /// Steps 1 to 4 of RFC 9110 §13.2.2, for a representation that exists. `reads`: the method is GET or HEAD.
+    pub fn precondition(&self, reads: bool, current: &Validators<'_>) -> Precondition {
+        if !self.if_match.is_empty() {
+            let same = |tag: &EntityTag<'_>| current.tag.is_some_and(|own| own.is_strongly(tag));
+            if !names(&self.if_match, same) {
+                return Precondition::Failed;
+            }
+        } else if let Some(since) = self.if_unmodified_since.value().and_then(date)
+            && current.modified.is_some_and(|at| whole_second(at) > since)
+        {
+            return Precondition::Failed;
+        }
+        if !self.if_none_match.is_empty() {
+            let same = |tag: &EntityTag<'_>| current.tag.is_some_and(|own| own.is_weakly(tag));
+            return match (names(&self.if_none_match, same), reads) {
+                (false, _) => Precondition::Holds,
+                (true, true) => Precondition::NotModified,
+                (true, false) => Precondition::Failed,
+            };
+        }
+        if reads
+            && let Some(since) = self.if_modified_since.value().and_then(date)
+            && current.modified.is_some_and(|at| whole_second(at) <= since)
+        {
+            return Precondition::NotModified;
+        }
+        Precondition::Holds
+    }
+
+    /// Step 5, for GET: which part of `length` bytes is asked for, and may be sent alone.
+    pub fn ranges(&self, current: &Validators<'_>, length: u64) -> Ranges {
+        match (self.range.value(), self.if_range) {
+            (Some(range), Single::Missing) => ranges(range, length),
+            (Some(range), Single::Given(state)) if is_current(state, current) => ranges(range, length),
+            _ => Ranges::Whole,
+        }
+    }
+}
+
+/// Whether a list names any tag that is `same`; `*` names all (RFC 9110 §13.1.1, §13.1.2).
+fn names(lines: &[&[u8]], same: impl Fn(&EntityTag<'_>) -> bool) -> bool {
+    match lines {
+        [line] if trim(line) == b"*" => true,
+        lines => lines.iter().flat_map(|line| tags(line)).any(|tag| same(&tag)),
+    }
+}
+
+/// RFC 9110 §13.1.5: both comparisons are strong ones, and a date has to be the same one.
+fn is_current(state: &[u8], current: &Validators<'_>) -> bool {
+    if let Some(tag) = EntityTag::parse(state) {
+        return current.tag.is_some_and(|own| own.is_strongly(&tag));
+    }
+    let strong = current.tag.is_none_or(|tag| !tag.weak);
+    let modified = current.modified.map(whole_second);
+    strong && modified.is_some() && modified == date(state)
+}
+
+/// Dates of HTTP have no fractions. A time before 1970 has no such date.
+fn whole_second(at: SystemTime) -> SystemTime {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
+}

@@ -1,0 +1,17 @@
+//! Which second does a date name?
+
+use std::time::SystemTime;
+
+/// The time that an `HTTP-date` names, in any of its three forms (RFC 9110 §5.6.7). None for what is no date,
+/// for one that does not exist, and for one before 1970 or after 9999.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use weftwork_wire::fields::date;
+/// let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+/// assert_eq!(date(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(noon));
+/// assert_eq!(date(b"yesterday"), None);
+/// ```
+pub fn date(value: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
+}

@@ -1,0 +1,17 @@
+//! A date names one second, whichever of its forms it is written in.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weftwork_wire::Date;
+use weftwork_wire::fields::date;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(time) = date(bytes) else { return };
+    let written = Date::at(time);
+    assert_eq!(date(written.as_bytes()), Some(time), "what we write, we read");
+    let trimmed = bytes.trim_ascii();
+    if trimmed.len() == written.as_bytes().len() {
+        assert!(trimmed.ends_with(b" GMT"));
+        assert_eq!(trimmed, written.as_bytes(), "the form that we write has one spelling for each second");
+    }
+});
