@@ -29,7 +29,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use http::Method;
 use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
 
@@ -37,7 +36,7 @@ pub(crate) use io::Flushed;
 pub(crate) use live::Call;
 
 use self::fed::Fed;
-use crate::message::{Asked, Take};
+use crate::message::{Asked, Part, Take};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
@@ -88,10 +87,9 @@ enum Phase {
     Done,
 }
 
-/// A part of a response that is not copied into the write buffer.
+/// What of a response is not copied into the write buffer.
 enum Rest {
-    Bytes(Bytes),
-    File { file: std::fs::File, offset: u64, count: u64 },
+    Known { part: Part, then: std::vec::IntoIter<Part> },
     Fed(Fed),
     Take(Take),
 }
@@ -99,8 +97,7 @@ enum Rest {
 impl std::fmt::Debug for Rest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Rest::Bytes(_) => "bytes",
-            Rest::File { .. } => "a file",
+            Rest::Known { .. } => "bytes or files",
             Rest::Fed(_) => "a feed",
             Rest::Take(_) => "another protocol",
         })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use weftwork_wire::{BodyEvent, Fault};
 
 use super::{Conn, Phase, Rest};
+use crate::message::Part;
 use crate::transport::context::Context;
 use crate::transport::deadlines::Timeout;
 use crate::transport::stream::is_would_block;
@@ -100,15 +101,15 @@ impl Conn {
         let unsent = &buffers.output[buffers.sent..];
         let sent = match self.rest.as_deref_mut() {
             None | Some(Rest::Fed(_) | Rest::Take(_)) if unsent.is_empty() => return Ok(0),
-            Some(Rest::Bytes(bytes)) => {
+            Some(Rest::Known { part: Part::Bytes(bytes), .. }) => {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
                 if bytes.is_empty() {
-                    self.rest = None;
+                    next_part(&mut self.rest);
                 }
                 sent
             }
-            Some(Rest::File { file, offset, count }) if unsent.is_empty() => {
+            Some(Rest::Known { part: Part::File { file, offset, count }, .. }) if unsent.is_empty() => {
                 let sent = self.stream.send_file(file, offset, *count)?;
                 *count -= sent as u64;
                 if sent == 0 {
@@ -118,11 +119,12 @@ impl Conn {
                     ));
                 }
                 if *count == 0 {
-                    self.rest = None;
+                    next_part(&mut self.rest);
                 }
                 return Ok(sent);
             }
-            None | Some(Rest::File { .. } | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
+            Some(Rest::Known { .. }) => self.stream.send_before_more(unsent)?,
+            None | Some(Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
         };
         buffers.sent += sent.min(unsent_len(buffers));
         if buffers.sent == buffers.output.len() {
@@ -164,6 +166,16 @@ impl Conn {
 fn room(buffers: &mut Buffers) -> usize {
     buffers.make_room(1);
     buffers.input.capacity() - buffers.input.len()
+}
+
+fn next_part(rest: &mut Option<Box<Rest>>) {
+    if let Some(Rest::Known { part, then }) = rest.as_deref_mut()
+        && let Some(next) = then.next()
+    {
+        *part = next;
+    } else {
+        *rest = None;
+    }
 }
 
 fn unsent_len(buffers: &Buffers) -> usize {

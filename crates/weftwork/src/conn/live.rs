@@ -1,9 +1,11 @@
 //! What happens between a request's head and its response: the handler's view of the connection.
 
 use std::any::Any;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use super::fed::Fed;
 use super::{Conn, Flushed, OUTPUT_BYTES_MAX, Phase, Rest, Wait};
 use crate::message::client;
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, BodyWriter, Handler, Lasting, Payload, Request, Response, Stream};
+use crate::message::{BodyError, BodyWriter, Handler, Lasting, Part, Payload, Request, Response, Stream};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
@@ -120,6 +122,7 @@ impl Live<'_> {
         let length = match &payload {
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { count, .. } => *count,
+            Payload::Parts(parts) => parts.iter().map(Part::count).sum(),
             Payload::Empty | Payload::Stream(_) | Payload::Lasting(_) => 0,
         };
         if let Err(misuse) = self.write_head(response, BodyLength::Exact(length), now) {
@@ -128,10 +131,14 @@ impl Live<'_> {
         if length > 0 && self.conn.http.sends_body() {
             match payload {
                 Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.append(&bytes)?,
-                Payload::Bytes(bytes) => self.bypass(Rest::Bytes(bytes), length)?,
-                Payload::File { file, offset, count } => {
-                    self.bypass(Rest::File { file, offset, count }, length)?
+                Payload::Bytes(bytes) => self.bypass(vec![Part::Bytes(bytes)], length)?,
+                Payload::File { file, offset, count } if count <= COPIED_BYTES_MAX as u64 => {
+                    self.append_file(&file, offset, count as usize)?
                 }
+                Payload::File { file, offset, count } => {
+                    self.bypass(vec![Part::File { file, offset, count }], length)?
+                }
+                Payload::Parts(parts) => self.bypass(parts, length)?,
                 Payload::Empty | Payload::Stream(_) | Payload::Lasting(_) => {}
             }
         }
@@ -225,10 +232,25 @@ impl Live<'_> {
         written
     }
 
-    fn bypass(&mut self, rest: Rest, count: u64) -> io::Result<()> {
+    fn bypass(&mut self, parts: Vec<Part>, count: u64) -> io::Result<()> {
         self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
-        self.conn.rest = Some(Box::new(rest));
+        let mut then = parts.into_iter();
+        self.conn.rest = then.next().map(|part| Box::new(Rest::Known { part, then }));
         Ok(())
+    }
+
+    /// Head and file then leave with one system call, and the file is closed before.
+    fn append_file(&mut self, file: &File, offset: u64, count: usize) -> io::Result<()> {
+        let conn = &mut *self.conn;
+        conn.http.body_bypassed(count as u64).map_err(io::Error::other)?;
+        let output = &mut conn.buffers.get_or_insert_default().output;
+        let start = output.len();
+        output.resize(start + count, 0);
+        let read = file.read_exact_at(&mut output[start..], offset);
+        if read.is_err() {
+            output.truncate(start);
+        }
+        read
     }
 
     fn finish(&mut self) -> io::Result<After> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use super::response::{Payload, Response};
+use super::response::{Part, Payload, Response};
 
 /// For middleware, which gets a response that somebody else made.
 impl Response {
@@ -58,6 +58,7 @@ impl Response {
             Payload::Empty => Some(0),
             Payload::Bytes(bytes) => Some(bytes.len() as u64),
             Payload::File { count, .. } => Some(*count),
+            Payload::Parts(parts) => Some(parts.iter().map(Part::count).sum()),
             _ => None,
         }
     }

@@ -30,7 +30,7 @@ pub use upgrade::{Receive, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 
 pub(crate) use feed::{Pulled, Wakes};
-pub(crate) use response::{Lasting, Payload, Stream};
+pub(crate) use response::{Lasting, Part, Payload, Stream};
 pub(crate) use upgrade::Take;
 
 #[cfg(test)]

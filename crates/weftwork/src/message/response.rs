@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -25,10 +26,12 @@ pub(crate) enum Payload {
     Bytes(Bytes),
     /// `count` bytes of a file from `offset`, sent by the engine when the handler is long done.
     File {
-        file: File,
+        file: Arc<File>,
         offset: u64,
         count: u64,
     },
+    /// One behind the other; none of them is empty.
+    Parts(Vec<Part>),
     Stream(Stream),
     Lasting(Box<Lasting>),
 }
@@ -41,6 +44,22 @@ pub(crate) enum Lasting {
     Take(Take),
     /// Another protocol, without a thread.
     Fed(Feed, Box<dyn Receive>),
+}
+
+/// A piece of a body that is known before it is sent.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Bytes(Bytes),
+    File { file: Arc<File>, offset: u64, count: u64 },
+}
+
+impl Part {
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::File { count, .. } => *count,
+        }
+    }
 }
 
 /// A response: a status, fields and a body.
@@ -103,7 +122,7 @@ impl Response {
         if !metadata.is_file() {
             return Err(Error::ours("only a regular file can be sent"));
         }
-        let payload = Payload::File { file, offset: 0, count: metadata.len() };
+        let payload = Payload::File { file: Arc::new(file), offset: 0, count: metadata.len() };
         Ok(Response { content_type: Some(OCTETS), payload, ..Response::new(StatusCode::OK) })
     }
 
@@ -203,6 +222,7 @@ impl fmt::Debug for Response {
             Payload::Empty => "empty".to_owned(),
             Payload::Bytes(bytes) => format!("{} bytes", bytes.len()),
             Payload::File { count, .. } => format!("{count} bytes of a file"),
+            Payload::Parts(parts) => format!("{} parts", parts.len()),
             Payload::Stream(_) => "a stream".to_owned(),
             Payload::Lasting(lasting) => match **lasting {
                 Lasting::Feed(_) => "a feed".to_owned(),

@@ -1,13 +1,15 @@
 //! A request without a connection beneath it, for tests.
 
-use std::io::{self, Read, Seek};
+use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::{Head, HeadEvent, Http1, Limits};
 
 use super::exchange::Exchange;
-use super::{BodyError, BodyWriter, Handler, Payload, Request, Response};
+use super::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response};
 
 /// What `handler` answers to a GET.
 pub(crate) fn get(path: &str, handler: &impl Handler) -> Response {
@@ -67,12 +69,8 @@ impl Canned {
         match response.payload {
             Payload::Empty => Vec::new(),
             Payload::Bytes(bytes) => bytes.into(),
-            Payload::File { mut file, offset, count } => {
-                let mut all = Vec::new();
-                file.seek(io::SeekFrom::Start(offset)).unwrap();
-                file.take(count).read_to_end(&mut all).unwrap();
-                all
-            }
+            Payload::File { file, offset, count } => read_file(&file, offset, count),
+            Payload::Parts(parts) => parts.into_iter().flat_map(bytes_of).collect(),
             Payload::Stream(write) => {
                 write(&mut BodyWriter::new(self)).unwrap();
                 std::mem::take(&mut self.sent)
@@ -91,6 +89,19 @@ impl Canned {
     pub(crate) fn failing(error: BodyError) -> Canned {
         Canned { parts: vec![Err(error)], ..Canned::with_body(&[]) }
     }
+}
+
+fn bytes_of(part: Part) -> Vec<u8> {
+    match part {
+        Part::Bytes(bytes) => bytes.into(),
+        Part::File { file, offset, count } => read_file(&file, offset, count),
+    }
+}
+
+fn read_file(file: &File, offset: u64, count: u64) -> Vec<u8> {
+    let mut bytes = vec![0; count as usize];
+    file.read_exact_at(&mut bytes, offset).unwrap();
+    bytes
 }
 
 impl Exchange for Canned {

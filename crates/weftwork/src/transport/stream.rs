@@ -1,7 +1,8 @@
 //! A connected socket, of whichever family, and the few things that are done with it.
 //!
 //! Sockets stay in blocking mode. Loops say `MSG_DONTWAIT` at each call; a thread that waits for one
-//! connection simply reads, which spares it a `poll(2)` for every request.
+//! connection simply reads, which spares it a `poll(2)` for every request. Only files need the other mode: it is
+//! set at the first one, and taken back by the next read that waits.
 
 use std::fmt;
 use std::fs::File;
@@ -27,6 +28,8 @@ pub(crate) struct Socket {
     fd: OwnedFd,
     /// A receive timeout is set: see [`Stream::recv_for`].
     patience: Patience,
+    /// The socket's own mode is not to wait: see [`Stream::send_file`].
+    hurried: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ pub(crate) fn is_would_block(error: &io::Error) -> bool {
 
 impl Stream {
     pub(crate) fn new(fd: OwnedFd) -> Stream {
-        Stream::Socket(Socket { fd, patience: Patience::Endless })
+        Stream::Socket(Socket { fd, patience: Patience::Endless, hurried: false })
     }
 
     /// Reads what is there into the spare room of `into`. 0: the peer has ended its side.
@@ -81,11 +84,12 @@ impl Stream {
     /// Reads, and waits for at most `patience` when nothing is there (then: `WouldBlock`).
     pub(crate) fn recv_for(&mut self, into: &mut Vec<u8>, patience: Duration) -> io::Result<usize> {
         let wanted = Patience::Millis(patience.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
-        if let Stream::Socket(socket) = self
-            && socket.patience != wanted
-        {
-            net::sockopt::set_socket_timeout(&socket.fd, net::sockopt::Timeout::Recv, Some(patience))?;
-            socket.patience = wanted;
+        if let Stream::Socket(socket) = self {
+            if socket.patience != wanted {
+                net::sockopt::set_socket_timeout(&socket.fd, net::sockopt::Timeout::Recv, Some(patience))?;
+                socket.patience = wanted;
+            }
+            socket.hurry(false)?;
         }
         self.recv_with(into, RecvFlags::empty())
     }
@@ -107,6 +111,14 @@ impl Stream {
         })
     }
 
+    /// Sends what the kernel takes now. More follows at once, so a packet that is not full may wait for it.
+    pub(crate) fn send_before_more(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Socket(socket) => retry(|| net::send(&socket.fd, bytes, SEND | MORE)),
+            Stream::Memory(_) => self.send(bytes),
+        }
+    }
+
     /// Sends head and body with one system call, without copying either.
     pub(crate) fn send_both(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         let parts = [IoSlice::new(first), IoSlice::new(second)];
@@ -119,7 +131,7 @@ impl Stream {
     }
 
     /// Sends a part of a file from `offset`, which moves on; the bytes never enter this process on Linux.
-    pub(crate) fn send_file(&self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
+    pub(crate) fn send_file(&mut self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
         #[cfg(target_os = "linux")]
         if let Stream::Socket(socket) = self {
             return socket.send_file(file, offset, count);
@@ -162,14 +174,25 @@ impl Stream {
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 #[cfg(target_os = "linux")]
+const MORE: SendFlags = SendFlags::MORE;
+#[cfg(not(target_os = "linux"))]
+const MORE: SendFlags = SendFlags::empty();
+
 impl Socket {
-    fn send_file(&self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
+    fn hurry(&mut self, hurried: bool) -> io::Result<()> {
+        if self.hurried != hurried {
+            rustix::io::ioctl_fionbio(&self.fd, hurried)?;
+            self.hurried = hurried;
+        }
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn send_file(&mut self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
         // sendfile(2) has no flag for "do not wait": the socket's own mode has to say it.
-        rustix::io::ioctl_fionbio(&self.fd, true)?;
+        self.hurry(true)?;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
-        let sent = retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count));
-        rustix::io::ioctl_fionbio(&self.fd, false)?;
-        sent
+        retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count))
     }
 }
 

@@ -12,7 +12,9 @@ pub(super) fn body(response: &Response) -> &[u8] {
     match &response.payload {
         Payload::Bytes(bytes) => bytes,
         Payload::Empty => b"",
-        Payload::File { .. } | Payload::Stream(_) | Payload::Lasting(_) => panic!("{response:?}"),
+        Payload::File { .. } | Payload::Parts(_) | Payload::Stream(_) | Payload::Lasting(_) => {
+            panic!("{response:?}")
+        }
     }
 }
 
