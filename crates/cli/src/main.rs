@@ -36,7 +36,7 @@ fn run() -> Result<(), Usage> {
             serving::serve("demo", &options, demo, window)?;
         }
         Command::Serve(options, dir) => {
-            let files = weftwork::files(&dir)?;
+            let files = weftwork::files(&dir)?.listing(true);
             let title = format!("serve {}", dir.display());
             serving::serve(&title, &options, files, serving::Window::default())?;
         }

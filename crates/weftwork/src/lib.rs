@@ -42,7 +42,7 @@ mod transport;
 pub use bytes::Bytes;
 pub use http;
 
-pub use app::{Files, HandlerExt, Middleware, Next, With, files, middleware};
+pub use app::{Files, HandlerExt, Middleware, Next, With, embedded, file, files, middleware};
 pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
 pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]

@@ -1,43 +1,77 @@
-//! How files of a directory are served, and nothing that lies outside of it.
+//! How files are served: those of a directory, one alone, or those that the program carries in itself.
 
 mod beneath;
+mod embedded;
 mod listing;
+mod parts;
+mod place;
+mod representation;
 mod target;
 mod types;
+mod variants;
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::SystemTime;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
-use target::{Refused, Target};
+use beneath::Links;
+use embedded::Embedded;
+use place::{Content, Found, Place};
+use representation::Representation;
+use target::{Refused, Target, joined};
 
-const INDEX: &[u8] = b"index.html";
 /// Browsers must not make a page of what the table of types does not call one.
 const NOSNIFF: (HeaderName, HeaderValue) =
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+/// A page that stands in for others is asked for again each time; its tag makes that cheap.
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Serves the files of one directory: a [`Handler`] made by [`files`].
+/// Serves files: a [`Handler`] made by [`files`], [`file`] or [`embedded`].
 ///
-/// - The request's path, decoded once, is looked up beneath the directory. `.` and `..`, empty segments,
-///   hidden names (those with a leading dot) and symbolic links are 404: the kernel refuses to follow a link
-///   while it opens, so that swapping one in at the right moment wins nothing.
-/// - A directory is its `index.html`, else a list of what is in it. Its address ends with a slash; the one
-///   without is 301 to it.
-/// - GET and HEAD; other methods are 405 (RFC 9110 section 15.5.6). `If-Modified-Since` is honoured (section
-///   13.1.3). Only regular files are sent.
+/// # What is answered
+/// - GET and HEAD; other methods are 405 (RFC 9110 section 15.5.6). Only regular files are sent.
+/// - A path is decoded once, and looked up beneath the directory. What is not there is 404, and so is all that
+///   is not to be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel refuses to leave
+///   the directory while it opens (`openat2` on Linux, elsewhere segment by segment), so that changing the tree at
+///   the right moment wins nothing.
+/// - A directory's address ends with a slash; the one without is 301 to it. It is its [`index`](Files::index), else
+///   a [`listing`](Files::listing), if that is switched on, else 404.
+///
+/// # Fields that are sent
+/// - `ETag` is made of the time of change, in nanoseconds, and the size: the same on all machines that hold the
+///   same files. Tools that give all files one time let two versions of the same size look alike. A file that changed
+///   in the last two seconds gets a weak tag, for it may change again within the same moment.
+/// - `Last-Modified`, `Accept-Ranges`, `Content-Type` by the name's extension, and `nosniff` beside it.
+///
+/// # Fields that are heeded
+/// - `If-Match`, `If-Unmodified-Since`, `If-None-Match`, `If-Modified-Since`, in the order of RFC 9110 section
+///   13.2.2: 304 where the client has the file already, 412 where it thinks of another one.
+/// - `Range` (section 14.2), also with `If-Range`: 206 with the part, or with up to 16 parts as
+///   `multipart/byteranges`; parts that overlap are joined. 416 where all of it is behind the end. More ranges, or
+///   what is no range, is answered with the whole file.
+/// - `Accept-Encoding`, where a file has a compressed sibling: see [`precompressed`](Files::precompressed).
+///
+/// # What it costs
+/// The handler opens the file and returns. The engine sends it, by `sendfile` where the system has that, as the
+/// client takes it: a slow download holds no thread but in the engines `workers` and `pool`, and no copy of the
+/// file. Files that the system has to fetch from a slow disk hold up the loop that sends them for as long as that takes.
 pub struct Files {
-    root: OwnedFd,
+    place: Place,
+    prefix: String,
+    index: Option<Vec<u8>>,
+    listing: bool,
+    hidden: bool,
+    precompressed: bool,
+    cache_control: Option<HeaderValue>,
+    single_page: Option<Vec<u8>>,
+    types: Vec<(String, HeaderValue)>,
 }
 
 /// Serves the files in `dir`. The directory is opened once; a link to it may be given, and may change later.
@@ -46,7 +80,7 @@ pub struct Files {
 /// use weftwork::prelude::*;
 ///
 /// fn main() -> weftwork::Result<()> {
-///     Server::bind("127.0.0.1:8080")?.run(weftwork::files("public")?)
+///     Server::bind("127.0.0.1:8080")?.run(weftwork::files("public")?.listing(true))
 /// }
 /// ```
 ///
@@ -54,119 +88,301 @@ pub struct Files {
 /// `dir` is missing, is not a directory, or may not be read.
 pub fn files(dir: impl AsRef<Path>) -> Result<Files> {
     let dir = dir.as_ref();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(dir, flags, Mode::empty())
-        .map_err(|error| Error::io(format!("cannot serve files from {}", dir.display()), error.into()))?;
-    Ok(Files { root })
+    let place = Place::directory(dir);
+    Ok(Files::at(place.map_err(|error| cannot_serve("files from", dir, error))?))
+}
+
+/// Serves one file, whatever path is asked for: a download, an icon, the one page of an application. It is opened
+/// anew for each request, and symbolic links to it are followed.
+///
+/// ```no_run
+/// let manual = weftwork::file("manual.pdf")?;
+/// # weftwork::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// `path` is missing, is not a regular file, or may not be read.
+pub fn file(path: impl AsRef<Path>) -> Result<Files> {
+    let path = path.as_ref();
+    let place = Place::single(path);
+    Ok(Files::at(place.map_err(|error| cannot_serve("the file", path, error))?))
+}
+
+/// Serves files that are part of the program: names relative to the root, and what is in them. They are found
+/// and described as those of a directory are, but have no `Last-Modified`; their tag is made of what is in them.
+///
+/// ```
+/// static SITE: &[(&str, &[u8])] = &[
+///     ("index.html", b"<!doctype html><link rel=stylesheet href=style.css><h1>Hello</h1>"),
+///     ("style.css", b"h1 { color: teal }"), // or include_bytes!("../site/style.css")
+/// ];
+/// let site = weftwork::embedded(SITE);
+/// ```
+pub fn embedded(assets: &'static [(&'static str, &'static [u8])]) -> Files {
+    Files::at(Place::Embedded(Embedded::new(assets)))
+}
+
+fn cannot_serve(what: &str, path: &Path, error: Errno) -> Error {
+    Error::io(format!("cannot serve {what} {}", path.display()), error.into())
+}
+
+impl Files {
+    fn at(place: Place) -> Files {
+        Files {
+            place,
+            prefix: String::new(),
+            index: Some(b"index.html".to_vec()),
+            listing: false,
+            hidden: false,
+            precompressed: true,
+            cache_control: None,
+            single_page: None,
+            types: Vec::new(),
+        }
+    }
+
+    /// The path that the files are under, as in `/static`: it is taken off before a file is looked up. Default:
+    /// none.
+    #[must_use]
+    pub fn under(self, prefix: &str) -> Files {
+        Files { prefix: prefix.trim_end_matches('/').to_owned(), ..self }
+    }
+
+    /// The file that a directory stands for; an empty name is none. Default: `index.html`.
+    #[must_use]
+    pub fn index(self, name: &str) -> Files {
+        Files { index: (!name.is_empty()).then(|| name.into()), ..self }
+    }
+
+    /// Whether a directory without an index is a page that lists what is in it, up to 10,000 names. Default: no,
+    /// as names can be secrets.
+    #[must_use]
+    pub fn listing(self, on: bool) -> Files {
+        Files { listing: on, ..self }
+    }
+
+    /// Whether names that begin with a dot are served. Default: no, for `.git` and `.env` hold secrets.
+    /// `.well-known` is always served, if it is there (RFC 8615).
+    #[must_use]
+    pub fn hidden(self, on: bool) -> Files {
+        Files { hidden: on, ..self }
+    }
+
+    /// Whether symbolic links are followed, as far as they stay beneath the directory: links with an absolute
+    /// target do not. Default: no.
+    #[must_use]
+    pub fn symlinks(mut self, on: bool) -> Files {
+        if let Place::Directory { links, .. } = &mut self.place {
+            *links = if on { Links::Follow } else { Links::Refuse };
+        }
+        self
+    }
+
+    /// Whether `app.js.br`, `app.js.zst` or `app.js.gz` is sent in place of `app.js` to clients that take it, by
+    /// the weights of their `Accept-Encoding`; in this order where these are equal. A sibling that is older than the
+    /// file is left alone. Default: yes, for types that are worth compressing; their answers say
+    /// `Vary: Accept-Encoding`.
+    #[must_use]
+    pub fn precompressed(self, on: bool) -> Files {
+        Files { precompressed: on, ..self }
+    }
+
+    /// The `Cache-Control` of every file that is sent, and of 304. Default: none; browsers then guess by
+    /// `Last-Modified`, and often ask.
+    ///
+    /// ```no_run
+    /// use weftwork::http::HeaderValue;
+    /// let day = HeaderValue::from_static("public, max-age=86400");
+    /// let files = weftwork::files("public")?.cache_control(day);
+    /// # weftwork::Result::Ok(())
+    /// ```
+    #[must_use]
+    pub fn cache_control(self, value: HeaderValue) -> Files {
+        Files { cache_control: Some(value), ..self }
+    }
+
+    /// The page of an application that has addresses of its own: sent, with 200 and `Cache-Control: no-cache`, where
+    /// there is no file, if the last segment of the path has no dot in it or the client asks for HTML. So a missing
+    /// script stays 404. Default: none.
+    #[must_use]
+    pub fn single_page(self, name: &str) -> Files {
+        Files { single_page: Some(name.into()), ..self }
+    }
+
+    /// The content type of files with `extension` (without its dot, in any case), before the table that is built
+    /// in. That one has what the web is made of, media, and source code as text; all else is
+    /// `application/octet-stream`.
+    #[must_use]
+    pub fn content_type(mut self, extension: &str, value: HeaderValue) -> Files {
+        self.types.insert(0, (extension.to_owned(), value));
+        self
+    }
+
+    /// Answers with the file `name`, which the caller has chosen: a relative path, not encoded. All rules hold but
+    /// those that need the request's own path: a directory is 404.
+    ///
+    /// ```no_run
+    /// use weftwork::{Files, Request, Response};
+    /// fn report(reports: &Files, req: &mut Request) -> Response {
+    ///     reports.send(req, "2026/summary.pdf")
+    /// }
+    /// ```
+    pub fn send(&self, req: &Request<'_>, name: &str) -> Response {
+        self.only_reads(req, || self.named(req, name).unwrap_or_else(|miss| miss.answer(req)))
+    }
+
+    fn named(&self, req: &Request<'_>, name: &str) -> std::result::Result<Response, Miss> {
+        match self.place.find(&Target::named(name, self.hidden)?.path)? {
+            Found::Content(content) => Ok(self.represent(req, content, name.as_bytes())),
+            Found::Directory(_) | Found::Other => Err(Miss::NotFound),
+        }
+    }
+
+    fn only_reads(&self, req: &Request<'_>, answer: impl FnOnce() -> Response) -> Response {
+        if matches!(*req.method(), Method::GET | Method::HEAD) {
+            return answer();
+        }
+        plain(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD\n")
+            .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
+    }
+
+    /// The answer to the request's own path.
+    fn at_path(&self, req: &Request<'_>) -> std::result::Result<Response, Miss> {
+        if let Place::Single { name, .. } = &self.place {
+            return match self.place.find(name)? {
+                Found::Content(content) => Ok(self.represent(req, content, name)),
+                Found::Directory(_) | Found::Other => Err(Miss::NotFound),
+            };
+        }
+        let rest = req.path().strip_prefix(self.prefix.as_str()).ok_or(Miss::NotFound)?;
+        if rest.is_empty() {
+            return with_slash(req);
+        }
+        let target = Target::parse(rest, self.hidden)?;
+        if target.slash {
+            return self.directory(req, &target.path);
+        }
+        match self.place.find(&target.path)? {
+            Found::Content(content) => Ok(self.represent(req, content, &target.path)),
+            Found::Directory(_) => with_slash(req),
+            Found::Other => Err(Miss::NotFound),
+        }
+    }
+
+    /// Its index is tried first: most requests for a directory are for that.
+    fn directory(&self, req: &Request<'_>, path: &[u8]) -> std::result::Result<Response, Miss> {
+        if let Some(index) = &self.index {
+            let name = joined(path, index);
+            match self.place.find(&name).map_err(Miss::from) {
+                Ok(Found::Content(content)) => return Ok(self.represent(req, content, &name)),
+                Ok(Found::Directory(_) | Found::Other) | Err(Miss::NotFound) => {}
+                Err(miss) => return Err(miss),
+            }
+        }
+        match self.place.find(path)? {
+            Found::Directory(Some(directory)) if self.listing => {
+                let page = listing::page(&directory, path, self.hidden, |name| self.place.find(name).ok())?;
+                Ok(Response::html(page).with_header(NOSNIFF.0, NOSNIFF.1))
+            }
+            _ => Err(Miss::NotFound),
+        }
+    }
+
+    /// The page that stands in for what is not there, if this request is one that it can stand in for.
+    fn stand_in(&self, req: &Request<'_>) -> Option<Response> {
+        let page = self.single_page.as_ref()?;
+        let last = req.path().rsplit('/').next().unwrap_or_default();
+        let wants_page = || req.header("accept").is_some_and(|accept| accept.contains("text/html"));
+        if last.contains('.') && !wants_page() {
+            return None;
+        }
+        match self.place.find(page) {
+            Ok(Found::Content(content)) => Some(self.represent_as(req, content, page, Some(&NO_CACHE))),
+            _ => None,
+        }
+    }
+
+    fn represent(&self, req: &Request<'_>, content: Content, path: &[u8]) -> Response {
+        self.represent_as(req, content, path, self.cache_control.as_ref())
+    }
+
+    fn represent_as(
+        &self,
+        req: &Request<'_>,
+        content: Content,
+        path: &[u8],
+        cache_control: Option<&HeaderValue>,
+    ) -> Response {
+        let content_type = types::of(path, &self.types);
+        let varies = self.precompressed && types::is_compressible(&content_type);
+        let (content, coding) =
+            if varies { variants::choose(&self.place, req, path, content) } else { (content, None) };
+        Representation { content, content_type, coding, varies, cache_control }.respond(req)
+    }
 }
 
 impl Handler for Files {
     fn call(&self, req: &mut Request<'_>) -> Response {
-        if !matches!(*req.method(), Method::GET | Method::HEAD) {
-            return plain(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD\n")
-                .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        }
-        let target = match Target::parse(req.path()) {
-            Ok(target) => target,
-            Err(Refused::Malformed) => {
-                return plain(StatusCode::BAD_REQUEST, "the path is not well encoded\n");
-            }
-            Err(Refused::Unreachable) => return not_found(),
-        };
-        match Found::open(&self.root, &target.path) {
-            Ok(Found::Regular(file)) if !target.slash => send(req, file, &target.path),
-            Ok(Found::Directory(_)) if !target.slash => with_slash(req),
-            Ok(Found::Directory(directory)) => index(req, &directory, &target),
-            Ok(Found::Regular(_) | Found::Other) => not_found(),
-            Err(error) => failed(req, error),
-        }
-    }
-}
-
-/// What a name beneath the root stands for.
-enum Found {
-    Regular(File),
-    Directory(OwnedFd),
-    /// A pipe, a device, a socket.
-    Other,
-}
-
-impl Found {
-    fn open(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<Found> {
-        let fd = beneath::open(root, path)?;
-        Ok(match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile => Found::Regular(fd.into()),
-            FileType::Directory => Found::Directory(fd),
-            _ => Found::Other,
+        let req = &*req;
+        self.only_reads(req, || match self.at_path(req) {
+            Ok(response) => response,
+            Err(Miss::NotFound) => self.stand_in(req).unwrap_or_else(|| Miss::NotFound.answer(req)),
+            Err(miss) => miss.answer(req),
         })
     }
 }
 
-fn send(req: &Request<'_>, file: File, path: &[u8]) -> Response {
-    // RFC 9110 section 8.8.2.1: never later than the answer itself. Times before 1970 have no HTTP date.
-    let modified = file.metadata().and_then(|metadata| metadata.modified());
-    let modified =
-        modified.map_or(SystemTime::UNIX_EPOCH, |at| at.clamp(SystemTime::UNIX_EPOCH, SystemTime::now()));
-    let response = if is_fresh(req, modified) {
-        Response::new(StatusCode::NOT_MODIFIED)
-    } else {
-        match Response::file(file) {
-            Ok(response) => response.with_content_type(types::of(path)).with_header(NOSNIFF.0, NOSNIFF.1),
-            Err(error) => {
-                log::error!("{} could not be sent: {error}", req.path());
-                return plain(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be read\n");
+/// Why there is no file to send.
+#[derive(Debug, PartialEq, Eq)]
+enum Miss {
+    NotFound,
+    Malformed,
+    Forbidden,
+    Failed(Errno),
+}
+
+impl From<Refused> for Miss {
+    fn from(refused: Refused) -> Miss {
+        match refused {
+            Refused::Malformed => Miss::Malformed,
+            Refused::Unreachable => Miss::NotFound,
+        }
+    }
+}
+
+impl From<Errno> for Miss {
+    fn from(error: Errno) -> Miss {
+        match error {
+            // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there.
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
+                Miss::NotFound
+            }
+            Errno::ACCESS | Errno::PERM => Miss::Forbidden,
+            error => Miss::Failed(error),
+        }
+    }
+}
+
+impl Miss {
+    fn answer(self, req: &Request<'_>) -> Response {
+        match self {
+            Miss::NotFound => plain(StatusCode::NOT_FOUND, "there is no such file\n"),
+            Miss::Malformed => plain(StatusCode::BAD_REQUEST, "the path is not well encoded\n"),
+            Miss::Forbidden => plain(StatusCode::FORBIDDEN, "the server may not read this\n"),
+            Miss::Failed(error) => {
+                log::error!("{} could not be opened: {error}", req.path());
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be opened\n")
             }
         }
-    };
-    match HeaderValue::try_from(httpdate::fmt_http_date(modified)) {
-        Ok(date) => response.with_header(header::LAST_MODIFIED, date),
-        Err(_) => response,
     }
 }
 
-/// RFC 9110 section 13.1.3. There are no entity tags here, so any `If-None-Match` asks for the file.
-fn is_fresh(req: &Request<'_>, modified: SystemTime) -> bool {
-    let since = req.header("if-modified-since").and_then(|date| date.parse::<httpdate::HttpDate>().ok());
-    req.header("if-none-match").is_none()
-        && since.is_some_and(|since| httpdate::HttpDate::from(modified) <= since)
-}
-
-/// 301 from `/docs` to `/docs/`, so that relative links in the page mean what they say. The path begins with
-/// one slash only, so it cannot name another host.
-fn with_slash(req: &Request<'_>) -> Response {
+/// 301 from `/docs` to `/docs/`, so that relative links in the page mean what they say. A path that got here has no
+/// empty segment, so it cannot name another host.
+fn with_slash(req: &Request<'_>) -> std::result::Result<Response, Miss> {
     let query = req.query().map(|query| format!("?{query}")).unwrap_or_default();
-    match HeaderValue::try_from(format!("{}/{query}", req.path())) {
-        Ok(location) => Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location),
-        Err(_) => not_found(),
-    }
-}
-
-fn index(req: &Request<'_>, directory: &OwnedFd, target: &Target) -> Response {
-    if let Ok(Found::Regular(file)) = Found::open(directory, INDEX) {
-        return send(req, file, INDEX);
-    }
-    match listing::page(directory, &target.path) {
-        Ok(page) => Response::html(page).with_header(NOSNIFF.0, NOSNIFF.1),
-        Err(error) => failed(req, error),
-    }
-}
-
-fn failed(req: &Request<'_>, error: Errno) -> Response {
-    match error {
-        // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there.
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
-            not_found()
-        }
-        Errno::ACCESS | Errno::PERM => plain(StatusCode::FORBIDDEN, "the server may not read this\n"),
-        error => {
-            log::error!("{} could not be opened: {error}", req.path());
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be opened\n")
-        }
-    }
-}
-
-fn not_found() -> Response {
-    plain(StatusCode::NOT_FOUND, "there is no such file\n")
+    let location = HeaderValue::try_from(format!("{}/{query}", req.path())).map_err(|_| Miss::NotFound)?;
+    Ok(Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location))
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response {
@@ -175,6 +391,6 @@ fn plain(status: StatusCode, text: &'static str) -> Response {
 
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files").field("root", &self.root).finish()
+        f.debug_struct("Files").field("place", &self.place).finish_non_exhaustive()
     }
 }

@@ -3,5 +3,5 @@
 mod files;
 pub mod middleware;
 
-pub use files::{Files, files};
+pub use files::{Files, embedded, file, files};
 pub use middleware::{HandlerExt, Middleware, Next, With};

@@ -1,55 +1,89 @@
 //! How a name is opened so that it cannot lead out of its root, whoever changes the tree meanwhile.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use rustix::io::{Errno, Result, retry_on_intr};
 
 /// `NONBLOCK`: opening a pipe that nobody writes would hang the thread before its type can be looked at.
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Opens `path` (segments joined by `/`; empty for the root itself) without following any symbolic link.
-pub(super) fn open(root: impl AsFd, path: &[u8]) -> Result<OwnedFd> {
+/// As many as Linux follows before it thinks that they go round.
+const LINKS_MAX: u32 = 40;
+
+/// What is done with symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    Refuse,
+    /// As far as they stay beneath the root.
+    Follow,
+}
+
+/// Opens `path`: segments joined by `/`; empty for the root itself.
+pub(super) fn open(root: impl AsFd, path: &[u8], links: Links) -> Result<OwnedFd> {
     #[cfg(target_os = "linux")]
-    match open_at_once(root.as_fd(), path) {
-        // Kernels before 5.6 do not know the call, and old sandboxes refuse what they do not know.
-        Err(Errno::NOSYS | Errno::PERM) => {}
+    match open_at_once(root.as_fd(), path, links) {
+        // Kernels before 5.6 do not know the call, and old sandboxes refuse what they do not know. AGAIN: something
+        // on the way was moved meanwhile, so that the kernel could not tell whether it stayed beneath.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {}
         done => return done,
     }
-    walk(root, path)
+    walk(root, path, links)
 }
 
 #[cfg(target_os = "linux")]
-fn open_at_once(root: impl AsFd, path: &[u8]) -> Result<OwnedFd> {
+fn open_at_once(root: impl AsFd, path: &[u8], links: Links) -> Result<OwnedFd> {
     use rustix::fs::{ResolveFlags, openat2};
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    retry_on_intr(|| openat2(&root, or_dot(path), READ, Mode::empty(), resolve))
+    let (flags, resolve) = match links {
+        Links::Refuse => (READ | OFlags::NOFOLLOW, ResolveFlags::NO_SYMLINKS),
+        Links::Follow => (READ, ResolveFlags::empty()),
+    };
+    let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    retry_on_intr(|| openat2(&root, or_dot(path), flags, Mode::empty(), resolve))
 }
 
-/// The same on every system: one segment at a time, each opened in the directory that was opened before it.
-pub(super) fn walk(root: impl AsFd, path: &[u8]) -> Result<OwnedFd> {
-    let (parents, last) = match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&path[..0], path),
-    };
-    let mut inner: Option<OwnedFd> = None;
-    for segment in parents.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
-        let outer = inner.as_ref().map_or(root.as_fd(), AsFd::as_fd);
-        inner = Some(one(outer, segment, READ | OFlags::DIRECTORY)?);
+/// The same on every system: one segment at a time, each opened in the directory that was opened before it. A link
+/// is read, and its segments take its place.
+pub(super) fn walk(root: impl AsFd, path: &[u8], links: Links) -> Result<OwnedFd> {
+    let mut ahead: VecDeque<Vec<u8>> = segments(path).collect();
+    let mut inner: Vec<OwnedFd> = Vec::new();
+    let mut followed = 0;
+    while let Some(segment) = ahead.pop_front() {
+        if segment == b".." {
+            // Above the root there is nothing.
+            inner.pop().ok_or(Errno::XDEV)?;
+            continue;
+        }
+        let dir = inner.last().map_or(root.as_fd(), AsFd::as_fd);
+        let flags = if ahead.is_empty() { READ } else { READ | OFlags::DIRECTORY };
+        match one(dir, &segment, flags) {
+            Ok(fd) => inner.push(fd),
+            Err(refused @ (Errno::LOOP | Errno::MLINK | Errno::NOTDIR)) if links == Links::Follow => {
+                let target = readlinkat(dir, segment.as_slice(), Vec::new()).map_err(|_| refused)?;
+                followed += 1;
+                if followed > LINKS_MAX || target.to_bytes().starts_with(b"/") {
+                    return Err(if followed > LINKS_MAX { Errno::LOOP } else { Errno::XDEV });
+                }
+                for segment in segments(target.to_bytes()).collect::<Vec<_>>().into_iter().rev() {
+                    ahead.push_front(segment);
+                }
+            }
+            Err(error) => return Err(error),
+        }
     }
-    let outer = inner.as_ref().map_or(root.as_fd(), AsFd::as_fd);
-    one(outer, or_dot(last), READ)
+    match inner.pop() {
+        Some(fd) => Ok(fd),
+        None => one(root.as_fd(), b".", READ),
+    }
+}
+
+fn segments(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    path.split(|byte| *byte == b'/').filter(|segment| !matches!(*segment, b"" | b".")).map(<[u8]>::to_vec)
 }
 
 fn one(dir: impl AsFd, name: &[u8], flags: OFlags) -> Result<OwnedFd> {
-    if name == b".." || name.contains(&b'/') {
-        return Err(Errno::XDEV);
-    }
-    retry_on_intr(|| openat(&dir, name, flags, Mode::empty()))
+    retry_on_intr(|| openat(&dir, name, flags | OFlags::NOFOLLOW, Mode::empty()))
 }
 
 fn or_dot(path: &[u8]) -> &[u8] {

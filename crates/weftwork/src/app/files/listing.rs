@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::{Errno, Result};
 
-use super::target::is_servable;
+use super::place::Found;
+use super::target::{is_servable, joined};
 
 /// Most names on a page: 10,000, some 2 MB of it. Nobody reads more, and memory is bounded by it.
 const ENTRIES_MAX: usize = 10_000;
@@ -26,9 +27,19 @@ struct Entry {
     bytes: Option<u64>,
 }
 
-/// The page that lists `directory`, which is `path` beneath the root.
-pub(super) fn page(directory: &OwnedFd, path: &[u8]) -> Result<String> {
-    let (entries, whole) = entries(directory)?;
+/// The page that lists `directory`, which is `path` beneath the root. `find` says what a link stands for.
+pub(super) fn page(
+    directory: &OwnedFd,
+    path: &[u8],
+    hidden: bool,
+    find: impl Fn(&[u8]) -> Option<Found>,
+) -> Result<String> {
+    let linked = |name: &[u8]| match find(&joined(path, name))? {
+        Found::Content(content) => Some(Some(content.length)),
+        Found::Directory(_) => Some(None),
+        Found::Other => None,
+    };
+    let (entries, whole) = entries(directory, hidden, linked)?;
     let title = match path {
         [] => "/".to_owned(),
         path => escaped(&format!("/{}/", String::from_utf8_lossy(path))),
@@ -56,13 +67,17 @@ pub(super) fn page(directory: &OwnedFd, path: &[u8]) -> Result<String> {
 }
 
 /// What would be served, directories first, each part by name; and whether that is all.
-fn entries(directory: &OwnedFd) -> Result<(Vec<Entry>, bool)> {
+fn entries(
+    directory: &OwnedFd,
+    hidden: bool,
+    linked: impl Fn(&[u8]) -> Option<Option<u64>>,
+) -> Result<(Vec<Entry>, bool)> {
     let mut found = Vec::new();
     let mut whole = true;
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        if !is_servable(name.to_bytes()) {
+        if !is_servable(name.to_bytes(), hidden) {
             continue;
         }
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -74,6 +89,10 @@ fn entries(directory: &OwnedFd) -> Result<(Vec<Entry>, bool)> {
         let bytes = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => None,
             FileType::RegularFile => Some(u64::try_from(stat.st_size).unwrap_or(0)),
+            FileType::Symlink => match linked(name.to_bytes()) {
+                Some(bytes) => bytes,
+                None => continue,
+            },
             _ => continue,
         };
         if found.len() == ENTRIES_MAX {

@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
+use super::beneath::{self, Links};
 use super::listing::{encoded, escaped, size};
 use super::target::{Refused, Target};
-use super::{beneath, files, types};
+use super::{Files, file, files};
 use crate::{Running, Server};
 
 /// A directory of its own for each test, removed with all that is in it.
@@ -24,12 +25,12 @@ impl Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("weftwork-files-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(path.join("root/sub/deep")).unwrap();
+        fs::create_dir_all(path.join("tree/sub/deep")).unwrap();
         Scratch(path)
     }
 
     fn root(&self) -> PathBuf {
-        self.0.join("root")
+        self.0.join("tree")
     }
 
     fn write(&self, name: impl AsRef<Path>, text: &str) -> PathBuf {
@@ -39,8 +40,7 @@ impl Scratch {
     }
 
     fn site(&self) -> Site {
-        let server = Server::bind("127.0.0.1:0").unwrap();
-        Site(server.start(files(self.root()).unwrap()).unwrap())
+        Site::of(files(self.root()).unwrap().listing(true))
     }
 }
 
@@ -68,6 +68,10 @@ impl Answer {
 }
 
 impl Site {
+    fn of(files: Files) -> Site {
+        Site(Server::bind("127.0.0.1:0").unwrap().start(files).unwrap())
+    }
+
     /// `request` is the request line without the version, and further lines with fields.
     fn ask(&self, request: &str) -> Answer {
         let mut stream = TcpStream::connect(self.0.local_addr().unwrap()).unwrap();
@@ -94,12 +98,18 @@ impl Site {
 #[test]
 fn a_directory_is_needed() {
     let scratch = Scratch::new();
-    let file = scratch.write("file", "");
-    for (path, why) in [(scratch.0.join("missing"), "No such file"), (file, "Not a directory")] {
+    let path = scratch.write("file", "");
+    for (path, why) in [(scratch.0.join("missing"), "No such file"), (path, "Not a directory")] {
         let error = files(&path).unwrap_err().to_string();
         assert!(error.contains(&path.display().to_string()) && error.contains(why), "{error}");
     }
     files(scratch.root()).unwrap();
+    for (path, why) in [(scratch.0.join("missing"), "No such file"), (scratch.root(), "Is a directory")] {
+        let error = file(&path).unwrap_err().to_string();
+        assert!(error.contains(&path.display().to_string()) && error.contains(why), "{error}");
+    }
+    assert!(file("/dev/null").is_err() && file("..").is_err() && file("").is_err());
+    file(scratch.root().join("../tree/file")).unwrap();
 }
 
 #[test]
@@ -228,9 +238,9 @@ fn the_portable_walk_refuses_the_same() {
     symlink("../x", scratch.root().join("link")).unwrap();
     let root = fs::File::open(scratch.root()).unwrap();
     let check = |path: &str, want: &[Option<Errno>]| {
-        let walked = beneath::walk(&root, path.as_bytes()).err();
+        let walked = beneath::walk(&root, path.as_bytes(), Links::Refuse).err();
         assert!(want.contains(&walked), "walk {path:?}: {walked:?}");
-        let opened = beneath::open(&root, path.as_bytes()).err();
+        let opened = beneath::open(&root, path.as_bytes(), Links::Refuse).err();
         assert_eq!(opened.is_none(), walked.is_none(), "open {path:?}: {opened:?}");
     };
     check("", &[None]);
@@ -251,6 +261,69 @@ fn the_portable_walk_refuses_the_same() {
 }
 
 #[test]
+fn links_are_followed_beneath_the_root_only() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("x"), "secret").unwrap();
+    scratch.write("file", "inside");
+    scratch.write("sub/deep/file", "inside");
+    for (target, link) in [
+        ("file", "alias"),
+        ("sub/deep", "short"),
+        ("alias", "twice"),
+        ("../file", "sub/back"),
+        ("deep/../../file", "sub/around"),
+        ("./short//file", "through"),
+        ("../x", "out"),
+        ("../../x", "sub/out"),
+        ("..", "up"),
+        ("sub/../../tree/file", "out-and-in"),
+        ("round", "round"),
+        ("missing", "broken"),
+    ] {
+        symlink(target, scratch.root().join(link)).unwrap();
+    }
+    symlink(scratch.root().join("file"), scratch.root().join("absolute")).unwrap();
+    let root = fs::File::open(scratch.root()).unwrap();
+    let read = |fd: rustix::io::Result<std::os::fd::OwnedFd>| {
+        let mut text = String::new();
+        fd.map(|fd| fs::File::from(fd).read_to_string(&mut text).map(|_| text).unwrap())
+    };
+    let check = |path: &str, want: Result<&str, Errno>| {
+        let want = want.map(str::to_owned);
+        assert_eq!(read(beneath::walk(&root, path.as_bytes(), Links::Follow)), want, "walk {path:?}");
+        assert_eq!(read(beneath::open(&root, path.as_bytes(), Links::Follow)), want, "open {path:?}");
+        if want.is_err() {
+            return;
+        }
+        for refused in [beneath::walk, beneath::open] {
+            let error = refused(&root, path.as_bytes(), Links::Refuse).unwrap_err();
+            assert!(matches!(error, Errno::LOOP | Errno::MLINK | Errno::NOTDIR), "{path}: {error}");
+        }
+    };
+    for path in ["alias", "short/file", "twice", "sub/back", "sub/around", "through"] {
+        check(path, Ok("inside"));
+    }
+    for path in ["out", "sub/out", "up/x", "up/tree/file", "out-and-in", "absolute"] {
+        check(path, Err(Errno::XDEV));
+    }
+    check("round", Err(Errno::LOOP));
+    check("broken", Err(Errno::NOENT));
+    check("alias/below", Err(Errno::NOTDIR));
+
+    let site = Site::of(files(scratch.root()).unwrap().listing(true).symlinks(true));
+    assert_eq!(site.check("/short/file", 200).body, "inside");
+    assert_eq!(site.check("/short", 301).field("location"), Some("/short/"));
+    for path in ["/out", "/up/x", "/absolute", "/round", "/broken"] {
+        site.check(path, 404);
+    }
+    let listed = site.check("/", 200).body;
+    assert!(listed.contains("alias") && listed.contains("short/"), "{listed}");
+    for link in ["out", "up", "absolute", "round", "broken"] {
+        assert!(!listed.contains(&format!("\"{link}")), "{link} is in {listed}");
+    }
+}
+
+#[test]
 fn only_regular_files_are_sent() {
     let scratch = Scratch::new();
     let _socket = std::os::unix::net::UnixListener::bind(scratch.root().join("socket")).unwrap();
@@ -264,8 +337,7 @@ fn only_regular_files_are_sent() {
     site.check("/pipe", 404);
     let listed = site.check("/", 200);
     assert!(!listed.body.contains("socket") && !listed.body.contains("pipe"), "{}", listed.body);
-    let devices = Server::bind("127.0.0.1:0").unwrap().start(files("/dev").unwrap()).unwrap();
-    Site(devices).check("/null", 404);
+    Site::of(files("/dev").unwrap()).check("/null", 404);
 }
 
 #[test]
@@ -338,7 +410,7 @@ fn if_modified_since() {
 #[test]
 fn targets() {
     let check = |path: &str, want: Result<(&[u8], bool), Refused>| {
-        let got = Target::parse(path);
+        let got = Target::parse(path, false);
         assert_eq!(got, want.map(|(path, slash)| Target { path: path.to_vec(), slash }), "{path:?}");
     };
     check("/", Ok((b"", true)));
@@ -357,6 +429,19 @@ fn targets() {
     for path in ["/%", "/%4", "/%g0", "/%0g", "/a/%/b", "/%\u{e9}1"] {
         check(path, Err(Refused::Malformed));
     }
+    check("/.well-known/acme", Ok((b".well-known/acme", false)));
+    let hidden = |path: &str, found: bool| assert_eq!(Target::parse(path, true).is_ok(), found, "{path}");
+    hidden("/.a", true);
+    hidden("/...", true);
+    for path in ["/.", "/..", "/%2e%2e", "/a/../b", "//a", "/a\\b", "/%00"] {
+        hidden(path, false);
+    }
+    let named = |name: &str, found: bool| assert_eq!(Target::named(name, false).is_ok(), found, "{name}");
+    named("a/b c.txt", true);
+    named("100%", true);
+    for name in ["", "/a", "a/", "../a", "a//b", ".a", "a\0", "a\\b"] {
+        named(name, false);
+    }
 }
 
 #[test]
@@ -372,12 +457,5 @@ fn names_and_sizes() {
         (u64::MAX, "15.9 EiB"),
     ] {
         assert_eq!(size(bytes), want);
-    }
-    for (name, want) in [
-        ("a/b.CSS", "text/css; charset=utf-8"),
-        ("x.d/plain", "application/octet-stream"),
-        ("png", "application/octet-stream"),
-    ] {
-        assert_eq!(types::of(name.as_bytes()), want);
     }
 }

@@ -1,58 +1,255 @@
-//! Which content type a file has, by its name.
+//! Which content type has a file, by its name?
 
 use http::HeaderValue;
 
-/// Extensions of what the web is made of. Text is declared to be UTF-8, which it nearly always is.
+const TEXT: &str = "text/plain; charset=utf-8";
+/// No extension of the table is longer.
+const EXTENSION_BYTES_MAX: usize = 11;
+
+/// What the web is made of, media, documents, archives, and source code as text; sorted. Text is declared to be
+/// UTF-8, which it nearly always is. A table of our own: crates that guess carry a thousand types and no charset.
+#[rustfmt::skip]
 const TYPES: &[(&str, &str)] = &[
+    ("7z", "application/x-7z-compressed"),
+    ("aac", "audio/aac"),
+    ("adoc", TEXT),
+    ("apk", "application/vnd.android.package-archive"),
+    ("apng", "image/apng"),
+    ("atom", "application/atom+xml"),
+    ("avi", "video/x-msvideo"),
     ("avif", "image/avif"),
+    ("bash", TEXT),
     ("bmp", "image/bmp"),
+    ("bz2", "application/x-bzip2"),
+    ("c", TEXT),
+    ("cc", TEXT),
+    ("cfg", TEXT),
+    ("cjs", "text/javascript; charset=utf-8"),
+    ("clj", TEXT),
+    ("cmake", TEXT),
+    ("conf", TEXT),
+    ("cpp", TEXT),
     ("css", "text/css; charset=utf-8"),
     ("csv", "text/csv; charset=utf-8"),
+    ("cxx", TEXT),
+    ("deb", "application/vnd.debian.binary-package"),
+    ("diff", TEXT),
+    ("doc", "application/msword"),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    ("el", TEXT),
+    ("epub", "application/epub+zip"),
+    ("erl", TEXT),
+    ("ex", TEXT),
     ("flac", "audio/flac"),
+    ("geojson", "application/geo+json"),
     ("gif", "image/gif"),
+    ("go", TEXT),
+    ("gpx", "application/gpx+xml"),
     ("gz", "application/gzip"),
+    ("h", TEXT),
+    ("heic", "image/heic"),
+    ("hpp", TEXT),
+    ("hs", TEXT),
     ("htm", "text/html; charset=utf-8"),
     ("html", "text/html; charset=utf-8"),
     ("ico", "image/x-icon"),
+    ("ics", "text/calendar; charset=utf-8"),
+    ("ini", TEXT),
+    ("iso", "application/x-iso9660-image"),
+    ("jar", "application/java-archive"),
+    ("java", TEXT),
+    ("jl", TEXT),
     ("jpeg", "image/jpeg"),
     ("jpg", "image/jpeg"),
     ("js", "text/javascript; charset=utf-8"),
     ("json", "application/json"),
-    ("log", "text/plain; charset=utf-8"),
+    ("jsonl", "application/jsonl"),
+    ("jsonld", "application/ld+json"),
+    ("jsx", TEXT),
+    ("jxl", "image/jxl"),
+    ("kt", TEXT),
+    ("lean", TEXT),
+    ("less", TEXT),
+    ("lisp", TEXT),
+    ("lock", TEXT),
+    ("log", TEXT),
+    ("lua", TEXT),
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("m4a", "audio/mp4"),
+    ("m4v", "video/mp4"),
     ("map", "application/json"),
     ("md", "text/markdown; charset=utf-8"),
+    ("mid", "audio/midi"),
+    ("midi", "audio/midi"),
     ("mjs", "text/javascript; charset=utf-8"),
+    ("mk", TEXT),
+    ("mkv", "video/x-matroska"),
+    ("ml", TEXT),
+    ("mov", "video/quicktime"),
     ("mp3", "audio/mpeg"),
     ("mp4", "video/mp4"),
+    ("mpd", "application/dash+xml"),
+    ("mpeg", "video/mpeg"),
+    ("mpg", "video/mpeg"),
+    ("ndjson", "application/jsonl"),
+    ("nix", TEXT),
+    ("odp", "application/vnd.oasis.opendocument.presentation"),
+    ("ods", "application/vnd.oasis.opendocument.spreadsheet"),
+    ("odt", "application/vnd.oasis.opendocument.text"),
+    ("oga", "audio/ogg"),
     ("ogg", "audio/ogg"),
+    ("ogv", "video/ogg"),
+    ("opus", "audio/opus"),
     ("otf", "font/otf"),
+    ("patch", TEXT),
     ("pdf", "application/pdf"),
+    ("pl", TEXT),
     ("png", "image/png"),
+    ("ppt", "application/vnd.ms-powerpoint"),
+    ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
+    ("proto", TEXT),
+    ("py", TEXT),
+    ("r", TEXT),
+    ("rar", "application/vnd.rar"),
+    ("rb", TEXT),
+    ("rs", TEXT),
+    ("rss", "application/rss+xml"),
+    ("rst", TEXT),
+    ("rtf", "application/rtf"),
+    ("scm", TEXT),
+    ("scss", TEXT),
+    ("sh", TEXT),
+    ("sql", TEXT),
+    ("sqlite", "application/vnd.sqlite3"),
+    ("srt", TEXT),
     ("svg", "image/svg+xml"),
+    ("swift", TEXT),
     ("tar", "application/x-tar"),
+    ("tex", TEXT),
+    ("text", TEXT),
+    ("tgz", "application/gzip"),
+    ("tif", "image/tiff"),
+    ("tiff", "image/tiff"),
     ("toml", "application/toml"),
+    ("ts", TEXT),
+    ("tsv", "text/tab-separated-values; charset=utf-8"),
+    ("tsx", TEXT),
+    ("ttc", "font/collection"),
     ("ttf", "font/ttf"),
-    ("txt", "text/plain; charset=utf-8"),
+    ("txt", TEXT),
+    ("vcf", "text/vcard; charset=utf-8"),
+    ("vtt", "text/vtt; charset=utf-8"),
+    ("vue", TEXT),
     ("wasm", "application/wasm"),
     ("wav", "audio/wav"),
+    ("weba", "audio/webm"),
     ("webm", "video/webm"),
     ("webmanifest", "application/manifest+json"),
     ("webp", "image/webp"),
     ("woff", "font/woff"),
     ("woff2", "font/woff2"),
+    ("xhtml", "application/xhtml+xml"),
+    ("xls", "application/vnd.ms-excel"),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
     ("xml", "application/xml"),
+    ("xsd", "application/xml"),
+    ("xsl", "application/xml"),
+    ("xz", "application/x-xz"),
     ("yaml", "application/yaml"),
     ("yml", "application/yaml"),
     ("zip", "application/zip"),
     ("zst", "application/zstd"),
 ];
 
-/// The content type of the file at `path`.
-pub(super) fn of(path: &[u8]) -> HeaderValue {
+/// The content type of the file at `path`: by `given` first, then by the table.
+pub(super) fn of(path: &[u8], given: &[(String, HeaderValue)]) -> HeaderValue {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let known = name.iter().rposition(|byte| *byte == b'.').and_then(|dot| {
-        let extension = &name[dot + 1..];
-        TYPES.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(extension))
-    });
-    HeaderValue::from_static(known.map_or("application/octet-stream", |(_, content_type)| content_type))
+    let extension = name.iter().rposition(|byte| *byte == b'.').map_or(&b""[..], |dot| &name[dot + 1..]);
+    match given.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(extension)) {
+        Some((_, content_type)) => content_type.clone(),
+        None => HeaderValue::from_static(known(extension).unwrap_or("application/octet-stream")),
+    }
+}
+
+fn known(extension: &[u8]) -> Option<&'static str> {
+    let mut lower = [0; EXTENSION_BYTES_MAX];
+    let lower = lower.get_mut(..extension.len())?;
+    lower.copy_from_slice(extension);
+    lower.make_ascii_lowercase();
+    let at = TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower)).ok()?;
+    Some(TYPES[at].1)
+}
+
+/// Whether files of this type get notably smaller by compression: media and archives are compressed already.
+pub(super) fn is_compressible(content_type: &HeaderValue) -> bool {
+    let whole = content_type.as_bytes();
+    let kind = whole.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    kind.starts_with(b"text/")
+        || kind.ends_with(b"+xml")
+        || kind.ends_with(b"+json")
+        || matches!(
+            kind,
+            b"application/json"
+                | b"application/jsonl"
+                | b"application/javascript"
+                | b"application/xml"
+                | b"application/toml"
+                | b"application/yaml"
+                | b"application/wasm"
+                | b"application/rtf"
+                | b"application/x-tar"
+                | b"application/vnd.apple.mpegurl"
+                | b"font/otf"
+                | b"font/ttf"
+                | b"image/bmp"
+                | b"image/x-icon"
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    //! The table can be searched, and says what browsers need.
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_well_formed() {
+        assert!(TYPES.is_sorted_by(|one, next| one.0 < next.0));
+        for (extension, content_type) in TYPES {
+            assert!(extension.len() <= EXTENSION_BYTES_MAX, "{extension}");
+            assert_eq!(*extension, extension.to_ascii_lowercase());
+            assert_eq!(of(format!("a.{extension}").as_bytes(), &[]), content_type);
+        }
+    }
+
+    #[test]
+    fn names() {
+        let check = |name: &str, want: &str| assert_eq!(of(name.as_bytes(), &[]), want, "{name}");
+        check("a/b.CSS", "text/css; charset=utf-8");
+        check("app.min.js", "text/javascript; charset=utf-8");
+        check("x.d/plain", "application/octet-stream");
+        check("png", "application/octet-stream");
+        check("a.", "application/octet-stream");
+        check("a.webmanifests", "application/octet-stream");
+        check("", "application/octet-stream");
+        let given = [("css".to_owned(), HeaderValue::from_static("text/x-own"))];
+        assert_eq!(of(b"a.CSS", &given), "text/x-own");
+        assert_eq!(of(b"a.js", &given), "text/javascript; charset=utf-8");
+    }
+
+    #[test]
+    fn what_is_worth_compressing() {
+        for (extension, want) in [
+            ("html", true),
+            ("svg", true),
+            ("json", true),
+            ("wasm", true),
+            ("geojson", true),
+            ("png", false),
+            ("gz", false),
+            ("mp4", false),
+        ] {
+            assert_eq!(is_compressible(&of(format!("a.{extension}").as_bytes(), &[])), want, "{extension}");
+        }
+    }
 }

@@ -1,0 +1,134 @@
+//! What is answered with a file: all of it, a part, nothing, and the fields that describe it.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderValue, Method, StatusCode, header};
+use weftwork_wire::Date;
+use weftwork_wire::fields::{ByteRange, Conditions, EntityTag, Precondition, Ranges, Validators};
+
+use super::parts;
+use super::place::{Content, Source};
+use super::{NOSNIFF, plain};
+use crate::message::{Part, Payload, Request, Response};
+
+/// Clocks of file systems tick every few milliseconds, some every two seconds: a file that changed more recently
+/// may change again and keep its time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// A file as it would be sent to this client.
+pub(super) struct Representation<'a> {
+    pub(super) content: Content,
+    pub(super) content_type: HeaderValue,
+    pub(super) coding: Option<&'static str>,
+    /// Other clients may be sent it with another coding.
+    pub(super) varies: bool,
+    pub(super) cache_control: Option<&'a HeaderValue>,
+}
+
+impl Representation<'_> {
+    pub(super) fn respond(self, req: &Request<'_>) -> Response {
+        let now = SystemTime::now();
+        let modified = self.content.modified;
+        let weak = modified.is_some_and(|at| at.checked_add(SETTLED).is_none_or(|settled| settled > now));
+        let tag = self.opaque_tag();
+        // RFC 9110 section 8.8.2.1: never later than the answer itself.
+        let modified = modified.map(|at| at.min(now));
+        let state = Validators { tag: Some(EntityTag { weak, opaque: tag.as_bytes() }), modified };
+        let conditions = Conditions::of(req.fields());
+        let mut response = match conditions.precondition(true, &state) {
+            Precondition::Failed => {
+                return plain(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects\n");
+            }
+            Precondition::NotModified => Response::new(StatusCode::NOT_MODIFIED),
+            // RFC 9110 section 14.2: a range means nothing with other methods.
+            Precondition::Holds if *req.method() != Method::GET => self.whole(),
+            Precondition::Holds => match conditions.ranges(&state, self.content.length) {
+                Ranges::Whole => self.whole(),
+                Ranges::Parts(parts) => self.parts(&parts),
+                Ranges::Unsatisfiable => return self.unsatisfiable(),
+            },
+        };
+        self.describe(&mut response, &tag, weak, modified);
+        response
+    }
+
+    fn opaque_tag(&self) -> String {
+        let Content { length, state, .. } = self.content;
+        match self.coding {
+            None => format!("{state:x}-{length:x}"),
+            Some(coding) => format!("{state:x}-{length:x}-{coding}"),
+        }
+    }
+
+    /// RFC 9110 section 15.4.5: a 304 has them too.
+    fn describe(&self, response: &mut Response, tag: &str, weak: bool, modified: Option<SystemTime>) {
+        let fields = &mut response.fields;
+        fields.reserve(7);
+        let quoted = if weak { format!("W/\"{tag}\"") } else { format!("\"{tag}\"") };
+        // Neither can fail: both are made of ASCII.
+        fields.extend(HeaderValue::try_from(quoted).ok().map(|tag| (header::ETAG, tag)));
+        let date = modified.and_then(|at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok());
+        fields.extend(date.map(|date| (header::LAST_MODIFIED, date)));
+        if self.varies {
+            fields.push((header::VARY, HeaderValue::from_static("Accept-Encoding")));
+        }
+        fields.extend(self.cache_control.map(|value| (header::CACHE_CONTROL, value.clone())));
+        if response.status == StatusCode::NOT_MODIFIED {
+            return;
+        }
+        fields.push((header::ACCEPT_RANGES, HeaderValue::from_static("bytes")));
+        let coding = self.coding.map(HeaderValue::from_static);
+        fields.extend(coding.map(|coding| (header::CONTENT_ENCODING, coding)));
+        fields.push(NOSNIFF);
+    }
+
+    fn whole(&self) -> Response {
+        let payload = match &self.content.source {
+            Source::Bytes(bytes) => Payload::Bytes(bytes.clone()),
+            Source::File(file) => Payload::File { file: file.clone(), offset: 0, count: self.content.length },
+        };
+        self.with(StatusCode::OK, self.content_type.clone(), payload)
+    }
+
+    /// RFC 9110 section 15.3.7: one part as it is, several as `multipart/byteranges`.
+    fn parts(&self, ranges: &[ByteRange]) -> Response {
+        let length = self.content.length;
+        if let [range] = ranges {
+            let payload = match self.part(*range) {
+                Part::Bytes(bytes) => Payload::Bytes(bytes),
+                Part::File { file, offset, count } => Payload::File { file, offset, count },
+            };
+            let mut response = self.with(StatusCode::PARTIAL_CONTENT, self.content_type.clone(), payload);
+            let place = format!("bytes {}-{}/{length}", range.first, range.last);
+            let place = HeaderValue::try_from(place).ok();
+            response.fields.extend(place.map(|place| (header::CONTENT_RANGE, place)));
+            return response;
+        }
+        let (content_type, body) =
+            parts::multipart(ranges, length, &self.content_type, |range| self.part(range));
+        self.with(StatusCode::PARTIAL_CONTENT, content_type, Payload::Parts(body))
+    }
+
+    fn part(&self, range: ByteRange) -> Part {
+        match &self.content.source {
+            // Within the length, which is that of the bytes.
+            Source::Bytes(bytes) => Part::Bytes(bytes.slice(range.first as usize..=range.last as usize)),
+            Source::File(file) => {
+                Part::File { file: file.clone(), offset: range.first, count: range.count() }
+            }
+        }
+    }
+
+    fn with(&self, status: StatusCode, content_type: HeaderValue, payload: Payload) -> Response {
+        Response { content_type: Some(content_type), payload, ..Response::new(status) }
+    }
+
+    /// RFC 9110 section 15.5.17: with the length that there is.
+    fn unsatisfiable(&self) -> Response {
+        let response = plain(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before that\n");
+        match HeaderValue::try_from(format!("bytes */{}", self.content.length)) {
+            Ok(length) => response.with_header(header::CONTENT_RANGE, length),
+            Err(_) => response,
+        }
+    }
+}
