@@ -130,6 +130,8 @@ pub(crate) struct Conn {
     pub(crate) calls: u32,
     pub(crate) token: usize,
     pub(crate) registered: bool,
+    /// It has waited for a thread: see [`Conn::forsake_if_vain`].
+    pub(crate) queued: bool,
 }
 
 /// Counts an open connection, for as long as it lives.
@@ -166,6 +168,7 @@ impl Conn {
             calls: 0,
             token: 0,
             registered: false,
+            queued: false,
         })
     }
 
@@ -227,6 +230,15 @@ impl Conn {
 
     pub(crate) fn is_readable(&self) -> bool {
         self.readable
+    }
+
+    /// A request has waited for a thread. If nobody waits for its answer any more, it is not worth one.
+    pub(crate) fn forsake_if_vain(&mut self, now: Tick, cx: &Context) {
+        let timeout = cx.settings.request_timeout;
+        let is_late = !timeout.is_zero() && now >= self.pace.progress().after(timeout);
+        if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
+            self.refuse_abandoned(is_late, cx);
+        }
     }
 
     /// What the request that waits for the handler asks for.

@@ -127,6 +127,10 @@ settings! {
     age_max: Duration = Duration::from_secs(3600), "oldest connection";
     /// A handler that takes longer is logged when it ends: 30 s. Handlers have no deadline.
     handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged";
+    /// How long after a request has come an answer to it makes sense: no limit (0s). Handlers are told by
+    /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a
+    /// thread for longer is not started, and gets 503.
+    request_timeout: Duration = Duration::ZERO, "time in which an answer makes sense (0s: no limit)";
     /// How long `run` waits for requests in flight after SIGTERM or SIGINT: 30 s; a second signal ends the wait.
     drain_timeout: Duration = Duration::from_secs(30), "time to finish requests at shutdown";
     /// How much of an unread request body is read and dropped to keep a connection: 64 KiB.

@@ -37,6 +37,7 @@ macro_rules! every_engine {
             mod spread;
             mod unread;
             mod upgrades;
+            mod waiting;
         }
     )+ };
 }

@@ -84,3 +84,25 @@ fn threads_are_used_again() {
     }
     assert!(site.calls_by_thread().len() <= 4, "{:?}", site.calls_by_thread());
 }
+
+/// A connection that waited for a thread, and whose client has ended its side meanwhile, is told so.
+#[test]
+fn a_queued_request_whose_client_has_left_is_not_started() {
+    let site = workers(1).start_with(|settings| settings.standby_kept(1).threads_max(2).queue_max(1));
+    let ask = |path: &str| {
+        let mut client = site.client();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        client
+    };
+    let mut blocked = [ask("/gate"), ask("/gate")];
+    site.inside.gate.wait_for(2);
+    let mut left = ask("/");
+    left.half_close();
+    eventually("it is queued", || site.running.counts().queued == 1);
+    site.inside.gate.open();
+    blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+    let answer = left.answer();
+    assert!(answer.status == 503 && answer.text().contains("the client had ended its side"), "{answer:?}");
+    assert_eq!((site.calls(), site.running.counts().abandoned), (2, 1));
+    ask("/").answer().is(200, "hello");
+}

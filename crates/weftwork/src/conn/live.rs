@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
@@ -42,6 +42,8 @@ struct Live<'a> {
     cx: &'a Context,
     wait: &'a dyn Wait,
     dates: &'a mut DateCache,
+    /// When the request had come, as far as it is read.
+    asked: Tick,
     /// The head of a streamed response: written with the first byte of its body, so that a writer that reads
     /// the request first can still have the client told to go on, and one that fails at once answers 500.
     pending: Option<Response>,
@@ -52,7 +54,8 @@ impl Conn {
     /// handler, in the writer of a streamed body, and there only through `call.wait`.
     pub(crate) fn run(&mut self, call: Call<'_>) {
         let Call { cx, handler, wait, dates } = call;
-        let mut live = Live { conn: self, cx, wait, dates, pending: None };
+        let asked = self.pace.progress();
+        let mut live = Live { conn: self, cx, wait, dates, asked, pending: None };
         let begun = live.wait.now();
         let response = live.respond(handler);
         let now = live.wait.now();
@@ -352,6 +355,15 @@ impl Exchange for Live<'_> {
         let (head, bytes) = self.head();
         let fields = head.fields.iter().map(|field| (field.name.of(bytes), field.value.of(bytes)));
         client::address(self.conn.source_ip(), fields, &self.cx.settings)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let timeout = self.cx.settings.request_timeout;
+        if timeout.is_zero() { None } else { self.cx.clock.moment(self.asked.after(timeout)) }
+    }
+
+    fn client_gone(&self) -> bool {
+        self.conn.stream.peer_has_gone()
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -64,6 +64,22 @@ impl Conn {
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
     }
 
+    /// Instead of a call of the handler: it waited for a thread until nobody waited for it.
+    #[cold]
+    pub(super) fn refuse_abandoned(&mut self, is_late: bool, cx: &Context) {
+        Counters::count(&cx.counters.abandoned);
+        let text = match is_late {
+            true => format!(
+                "the request waited for a thread for too long (request_timeout: {:?})\n",
+                cx.settings.request_timeout
+            ),
+            false => "the client had ended its side before there was a thread for its request\n".to_owned(),
+        };
+        log::info!("did not start a request of {}: {}", Peer(self), text.trim_end());
+        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, &text, &fields, cx);
+    }
+
     /// Instead of reading anything: the pool has accepted too many connections already.
     pub(crate) fn refuse_at_door(&mut self, cx: &Context) {
         Counters::count(&cx.counters.shed);

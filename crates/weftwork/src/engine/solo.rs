@@ -90,6 +90,10 @@ impl<'a> Solo<'a> {
     }
 
     fn call(&mut self, conn: &mut Conn) -> Option<Fate> {
+        if std::mem::take(&mut conn.queued) {
+            conn.forsake_if_vain(self.now, self.cx);
+            return None;
+        }
         let wait = OnThisThread { cx: self.cx };
         conn.run(Call { cx: self.cx, handler: self.handler, wait: &wait, dates: &mut self.hand.dates });
         self.refresh();

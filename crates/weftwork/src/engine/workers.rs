@@ -142,7 +142,7 @@ impl Workers {
 
     /// Gives the connection to a thread, a new one if need be; if there may be no more, it waits for one.
     fn give(self: &Arc<Workers>, job: Job) {
-        let refused = match self.standby.give(job) {
+        let mut refused = match self.standby.give(job) {
             Given::Taken => return,
             Given::Spawn(job) => match self.spawn(job) {
                 Ok(()) => return,
@@ -151,6 +151,7 @@ impl Workers {
             Given::Refused(job) => job,
         };
         Counters::count(&self.cx.counters.queued);
+        refused.conn.queued = true;
         match self.standby.give_or_queue(refused) {
             Given::Taken => {}
             Given::Spawn(job) => {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
@@ -18,6 +18,10 @@ pub(crate) trait Exchange {
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// Where the request came from, as far as trusted proxies say.
     fn client_addr(&self) -> Option<IpAddr>;
+    /// Until when an answer makes sense, as far as the settings say.
+    fn deadline(&self) -> Option<Instant>;
+    /// The client has ended its side, or the connection is broken. Found without waiting.
+    fn client_gone(&self) -> bool;
     /// Our end of it.
     fn local_addr(&self) -> Option<SocketAddr>;
     /// Payload that has come and was not consumed, after a wait if need be. Empty: the body is over.

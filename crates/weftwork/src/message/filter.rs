@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
@@ -85,6 +86,14 @@ impl Exchange for Filtered<'_> {
 
     fn client_addr(&self) -> Option<IpAddr> {
         self.below.client_addr()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.below.deadline()
+    }
+
+    fn client_gone(&self) -> bool {
+        self.below.client_gone()
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

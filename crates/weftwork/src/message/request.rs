@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use weftwork_wire::Field;
@@ -18,6 +19,7 @@ pub struct Request<'c> {
     headers: OnceCell<HeaderMap>,
     extensions: Extensions,
     quota: Quota,
+    deadline: Option<Instant>,
 }
 
 impl<'c> Request<'c> {
@@ -27,6 +29,7 @@ impl<'c> Request<'c> {
             headers: OnceCell::new(),
             extensions: Extensions::new(),
             quota: Quota { limit: body_bytes_max, taken: 0 },
+            deadline: None,
         }
     }
 
@@ -154,6 +157,43 @@ impl<'c> Request<'c> {
     /// speaks the PROXY protocol: see [`client_addr`](Request::client_addr).
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.exchange.peer_addr()
+    }
+
+    /// Until when an answer makes sense: `request_timeout` after the request has come, or what
+    /// [`set_deadline`](Request::set_deadline) said, whichever is sooner. None: nobody has set one (the default).
+    ///
+    /// Nothing stops a handler that goes on beyond it. It is there to be passed on: as the timeout of a database
+    /// call, say.
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.deadline, self.exchange.deadline()].into_iter().flatten().min()
+    }
+
+    /// How long it is until the [`deadline`](Request::deadline); zero when it has passed.
+    pub fn time_left(&self) -> Option<Duration> {
+        Some(self.deadline()?.saturating_duration_since(Instant::now()))
+    }
+
+    /// Sets a deadline for the handlers behind this one. A later one than there is changes nothing.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use weftwork::Request;
+    ///
+    /// fn report(req: &mut Request) -> String {
+    ///     req.set_deadline(Instant::now() + Duration::from_secs(2));
+    ///     format!("{:?} are left", req.time_left())
+    /// }
+    /// ```
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(self.deadline.map_or(deadline, |before| before.min(deadline)));
+    }
+
+    /// Whether the client has left: the connection is broken, or the client has ended its side of it. One system
+    /// call, which does not wait; for handlers that work for long, to ask now and then.
+    ///
+    /// A client that only ends its sending side and waits for the answer looks the same. Few do.
+    pub fn client_gone(&self) -> bool {
+        self.exchange.client_gone()
     }
 
     /// Our end of the connection; none on a Unix socket.

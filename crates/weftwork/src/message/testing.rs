@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
+use std::time::Instant;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::{Head, HeadEvent, Http1, Limits};
@@ -26,6 +27,7 @@ pub(crate) struct Canned {
     length: Option<u64>,
     pub(crate) sent: Vec<u8>,
     pub(crate) peer: Option<SocketAddr>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Canned {
@@ -42,6 +44,7 @@ impl Canned {
             length: None,
             sent: Vec::new(),
             peer: None,
+            deadline: None,
         }
     }
 
@@ -115,6 +118,14 @@ impl Exchange for Canned {
 
     fn client_addr(&self) -> Option<std::net::IpAddr> {
         self.peer.map(|peer| peer.ip())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn client_gone(&self) -> bool {
+        false
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

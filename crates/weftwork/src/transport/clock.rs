@@ -35,6 +35,11 @@ impl Clock {
         self.at(Instant::now())
     }
 
+    /// The moment that a tick stands for; none where no clock can reach it.
+    pub(crate) fn moment(&self, tick: Tick) -> Option<Instant> {
+        self.start.checked_add(Duration::from_millis(tick.0))
+    }
+
     /// The tick of a moment that was looked up already.
     pub(crate) fn at(&self, moment: Instant) -> Tick {
         Tick(moment.saturating_duration_since(self.start).as_millis() as u64)

@@ -50,6 +50,8 @@ counters! {
     queued,
     /// Requests answered 503 because too many waited.
     shed,
+    /// Requests that waited for a thread in vain: their client had left, or their time was up.
+    abandoned,
 }
 
 impl Counters {

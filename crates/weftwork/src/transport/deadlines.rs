@@ -82,6 +82,11 @@ impl Pace {
         self.progress = now;
     }
 
+    /// When the peer last got on: while a request waits for its handler, when the last of it came.
+    pub(crate) fn progress(&self) -> Tick {
+        self.progress
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

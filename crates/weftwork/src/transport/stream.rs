@@ -145,6 +145,26 @@ impl Stream {
         Ok(sent)
     }
 
+    /// The peer has ended its side, or the connection is broken. Found without waiting, and without reading.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn peer_has_gone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        // An error leaves no events behind: then nobody knows, and the peer counts as there.
+        let _ = poll(&mut fds, Some(&Timespec::default()));
+        fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// The same, unless there are bytes before the peer's end.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn peer_has_gone(&self) -> bool {
+        match net::recv(&self.fd, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok((_, count)) => count == 0,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
+            Err(_) => true,
+        }
+    }
+
     /// Ends our side; the peer sees the end of what was sent (RFC 9112 section 9.6).
     pub(crate) fn shutdown_write(&self) {
         match self {

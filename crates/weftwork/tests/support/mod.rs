@@ -9,6 +9,8 @@ mod site;
 use std::time::{Duration, Instant};
 
 #[allow(unused_imports)]
+pub(crate) use answer::Answer;
+#[allow(unused_imports)]
 pub(crate) use client::Client;
 #[allow(unused_imports)]
 pub(crate) use room::{Promise, Room};

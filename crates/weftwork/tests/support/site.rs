@@ -25,6 +25,9 @@ pub(crate) struct Inside {
     calls: AtomicUsize,
     pub(crate) gate: Gate,
     threads: Mutex<HashMap<ThreadId, usize>>,
+    /// Handlers that have looked at their clients, and how many of these were seen to leave.
+    pub(crate) watching: AtomicUsize,
+    pub(crate) left: AtomicUsize,
 }
 
 impl Site {
@@ -96,6 +99,8 @@ impl Inside {
             "gate-stream" => self.gate_stream(),
             "thread" => self.note_thread(),
             "client" => client(req),
+            "deadline" => deadline(req, number),
+            "gone" => self.watch_client(req),
             "panic" => panic!("as asked"),
             "panic-stream" => Response::stream(|out| {
                 out.write_all(b"the beginning")?;
@@ -130,11 +135,30 @@ impl Inside {
         })
     }
 
+    /// Waits until its client has gone, or the test says that it is enough.
+    fn watch_client(&self, req: &Request) -> Response {
+        let here = req.client_gone();
+        self.watching.fetch_add(1, Ordering::SeqCst);
+        eventually("the client leaves, or all go", || {
+            req.client_gone() || self.left.load(Ordering::SeqCst) > 0
+        });
+        self.left.fetch_add(usize::from(req.client_gone()), Ordering::SeqCst);
+        Response::text(if here { "gone at once" } else { "seen" })
+    }
+
     fn note_thread(&self) -> Response {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         *threads.entry(std::thread::current().id()).or_default() += 1;
         Response::text("noted")
     }
+}
+
+/// How many milliseconds are left; asks for `number` of them before, if it is not 0.
+fn deadline(req: &mut Request, number: usize) -> Response {
+    if number > 0 {
+        req.set_deadline(std::time::Instant::now() + Duration::from_millis(number as u64));
+    }
+    Response::text(req.time_left().map_or("none".into(), |left| left.as_millis().to_string()))
 }
 
 fn client(req: &Request) -> Response {

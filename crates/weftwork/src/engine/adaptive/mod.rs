@@ -171,7 +171,10 @@ impl Shared {
         while let Some(given) = job {
             let conn = match given {
                 Job::Lead(lp) => self.lead(lp, &mut hand),
-                Job::Serve(conn) => Some(conn),
+                Job::Serve(mut conn) => {
+                    conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
+                    Some(conn)
+                }
             };
             if let Some(conn) = conn {
                 self.serve_away(conn, &mut hand);

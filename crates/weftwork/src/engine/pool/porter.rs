@@ -23,7 +23,8 @@ impl Shared {
                     lp.shed(errand, &self.cx);
                 }
                 Next::Call(errand) => {
-                    let conn = lp.detach(errand);
+                    let mut conn = lp.detach(errand);
+                    conn.queued = self.roster.is_pressed();
                     self.enqueue(conn);
                 }
             }

@@ -66,3 +66,20 @@ fn extensions_are_kept() {
     request.extensions_mut().insert(7_u32);
     assert_eq!(request.extensions().get(), Some(&7_u32));
 }
+
+#[test]
+fn the_soonest_deadline_counts() {
+    let at = |seconds| std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    let (soon, later, last) = (at(10), at(20), at(30));
+    let mut canned = Canned::new("GET / HTTP/1.0\r\n\r\n");
+    canned.deadline = Some(later);
+    let mut request = Request::new(&mut canned, 0);
+    assert_eq!(request.deadline(), Some(later));
+    request.set_deadline(last);
+    assert_eq!(request.deadline(), Some(later));
+    request.set_deadline(soon);
+    assert_eq!(request.deadline(), Some(soon));
+    request.set_deadline(last);
+    assert_eq!(request.deadline(), Some(soon));
+    assert!(request.time_left().is_some_and(|left| left.as_secs() < 10));
+}

@@ -1,0 +1,127 @@
+//! What does a handler know of how long its answer is wanted, and what becomes of a request that waited in vain?
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::ROOM;
+use crate::support::{Client, Promise, Site, eventually};
+
+#[test]
+fn a_deadline_is_what_the_settings_or_a_handler_say() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.get("/deadline").is(200, "none");
+    let left = |answer: crate::support::Answer| answer.text().parse::<u64>().unwrap();
+    assert!((1..=5000).contains(&left(client.get("/deadline/5000"))));
+
+    let site = ROOM.start_with(|s| s.request_timeout(Duration::from_secs(60)));
+    let mut client = site.client();
+    assert!((1..=5000).contains(&left(client.get("/deadline/5000"))));
+    assert!((50_000..=60_000).contains(&left(client.get("/deadline"))));
+    assert!((50_000..=60_000).contains(&left(client.get("/deadline/90000"))));
+}
+
+/// It is counted from when the request had come, not from when its connection had.
+#[test]
+fn each_request_has_its_own_time() {
+    let site = ROOM.start_with(|s| s.request_timeout(Duration::from_secs(60)));
+    let mut client = site.client();
+    client.get("/sleep/300").is(200, "slept");
+    let left: u64 = client.get("/deadline").text().parse().unwrap();
+    assert!(left > 59_800, "{left} ms are left");
+}
+
+#[test]
+fn a_handler_can_see_that_its_client_has_left() {
+    for leave in [drop as fn(Client), Client::reset] {
+        let site = ROOM.start();
+        let mut client = site.client();
+        client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("the handler looks", || site.inside.watching.load(Ordering::SeqCst) == 1);
+        leave(client);
+        eventually("it sees that", || site.inside.left.load(Ordering::SeqCst) == 1);
+        site.is_well();
+    }
+}
+
+#[test]
+fn a_client_that_stays_is_not_gone() {
+    let site = ROOM.start();
+    site.inside.left.store(1, Ordering::SeqCst);
+    let mut client = site.client();
+    client.get("/gone").is(200, "seen");
+    // Bytes behind the request are no end.
+    client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\nGET /");
+    client.answer().is(200, "seen");
+    assert_eq!(site.inside.left.load(Ordering::SeqCst), 1);
+}
+
+/// Every thread is in a handler, and one more request waits.
+struct Crowd {
+    site: Site,
+    running: Vec<Client>,
+    queued: Client,
+}
+
+impl Crowd {
+    fn gather(request_timeout: Duration) -> Crowd {
+        const HANDLERS: usize = 3;
+        let threads_max = ROOM.engine.loops() + HANDLERS;
+        let site = ROOM.start_with(|s| s.threads_max(threads_max).standby_kept(1).request_timeout(request_timeout));
+        let ask = || {
+            let mut client = site.client();
+            client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        };
+        let running = (0..HANDLERS).map(|_| ask()).collect();
+        site.inside.gate.wait_for(HANDLERS);
+        let queued = ask();
+        eventually("it queues", || site.running.counts().queued == 1);
+        Crowd { site, running, queued }
+    }
+
+    /// Lets the handlers go: the one that waited was not started.
+    #[track_caller]
+    fn abandons(mut self, text: &str) {
+        self.site.inside.gate.open();
+        self.running.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+        let answer = self.queued.answer();
+        assert!(answer.status == 503 && answer.closes() && answer.text().contains(text), "{answer:?}");
+        assert_eq!(answer.field("retry-after"), Some("1"));
+        self.queued.ends();
+        assert_eq!((self.site.calls(), self.site.running.counts().abandoned), (3, 1));
+        drop(self.running);
+        self.site.is_well();
+    }
+}
+
+#[test]
+fn a_queued_request_whose_client_has_left_is_not_started() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    let crowd = Crowd::gather(Duration::ZERO);
+    crowd.queued.half_close();
+    crowd.abandons("the client had ended its side");
+}
+
+#[test]
+fn a_queued_request_whose_time_is_up_is_not_started() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    let crowd = Crowd::gather(Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(60));
+    crowd.abandons("request_timeout");
+}
+
+#[test]
+fn a_queued_request_whose_client_waits_is_started() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    let mut crowd = Crowd::gather(Duration::from_secs(60));
+    crowd.site.inside.gate.open();
+    crowd.queued.answer().is(200, "passed");
+    assert_eq!(crowd.site.running.counts().abandoned, 0);
+}
