@@ -1,9 +1,11 @@
 //! Floor 4: a server is a value. It is bound, started, and stopped.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::engine::{self, Engine, Room};
@@ -15,6 +17,7 @@ pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counts;
 use crate::transport::listener::Listener;
+use crate::transport::watchdog;
 
 /// How often a server that drains looks whether its last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
@@ -132,8 +135,12 @@ impl Server {
         let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
         let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
         let cx = Arc::new(Context::new(settings).map_err(refused)?);
-        let room = engine::start(engine, cx.clone(), Arc::new(handler), listeners).map_err(refused)?;
-        Ok(Running { cx, room, engine, addresses, stopped: false })
+        let watchdog = start_watchdog(&cx).map_err(refused)?;
+        let room = engine::start(engine, cx.clone(), Arc::new(handler), listeners).map_err(|error| {
+            cx.enter(Stage::Closing);
+            refused(error)
+        })?;
+        Ok(Running { cx, room, engine, addresses, watchdog, stopped: false })
     }
 
     /// Starts the server, and serves until SIGTERM or SIGINT; then finishes the requests in flight, for
@@ -155,6 +162,7 @@ pub struct Running {
     room: Arc<dyn Room>,
     engine: Engine,
     addresses: Vec<Address>,
+    watchdog: Option<JoinHandle<()>>,
     stopped: bool,
 }
 
@@ -230,7 +238,7 @@ impl Running {
         self.stopped = true;
         self.cx.enter(Stage::Closing);
         self.room.wake();
-        let stuck = self.room.join(JOIN_PATIENCE);
+        let stuck = self.join();
         let mut counters = vec![("connections still open", self.open()), ("threads that did not end", stuck)];
         counters.extend(self.room.wrong());
         Abandoned::unless_all_zero(counters)
@@ -248,8 +256,17 @@ impl Running {
         let cut = self.open();
         self.cx.enter(Stage::Closing);
         self.room.wake();
-        let stuck = self.room.join(JOIN_PATIENCE);
+        let stuck = self.join();
         Report { drained: open.saturating_sub(cut), cut, stuck, took: begun.elapsed() }
+    }
+
+    /// Waits for all threads; how many are left in handlers.
+    fn join(&mut self) -> usize {
+        if let Some(watchdog) = self.watchdog.take() {
+            // It ends with the stage, and a panic of it would have been its own end only.
+            let _ = watchdog.join();
+        }
+        self.room.join(JOIN_PATIENCE)
     }
 
     fn open(&self) -> usize {
@@ -314,6 +331,12 @@ impl fmt::Debug for Running {
             .field("addresses", &self.addresses)
             .finish_non_exhaustive()
     }
+}
+
+/// The thread that looks for handlers that take too long.
+fn start_watchdog(cx: &Arc<Context>) -> io::Result<Option<JoinHandle<()>>> {
+    let cx = cx.clone();
+    Builder::new().name("weft-watchdog".into()).spawn(move || watchdog::watch(&cx)).map(Some)
 }
 
 /// Descriptors are what a server runs out of first, and the soft limit is often a thousand.

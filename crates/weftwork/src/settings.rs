@@ -125,7 +125,8 @@ settings! {
     idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";
     /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients.
     age_max: Duration = Duration::from_secs(3600), "oldest connection";
-    /// A handler that takes longer is logged when it ends: 30 s. Handlers have no deadline.
+    /// A handler that takes longer is logged, with its route and thread, while it runs and when it ends: 30 s.
+    /// Handlers have no deadline.
     handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged";
     /// How long after a request has come an answer to it makes sense: no limit (0s). Handlers are told by
     /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a

@@ -38,6 +38,7 @@ macro_rules! every_engine {
             mod unread;
             mod upgrades;
             mod waiting;
+            mod watchdog;
         }
     )+ };
 }

@@ -21,7 +21,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
 use crate::transport::stream::is_would_block;
-use crate::transport::{Buffers, DateCache, Tick};
+use crate::transport::{Buffers, DateCache, Post, Tick};
 
 /// Bodies up to this are copied behind their head: cheaper than a second slice for the kernel to walk.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -34,6 +34,7 @@ pub(crate) struct Call<'a> {
     pub(crate) handler: &'a dyn Handler,
     pub(crate) wait: &'a dyn Wait,
     pub(crate) dates: &'a mut DateCache,
+    pub(crate) post: &'a Post,
 }
 
 /// A request in progress.
@@ -53,11 +54,13 @@ impl Conn {
     /// After [`Step::Call`](super::Step::Call): runs the handler and takes its response. Blocks only in the
     /// handler, in the writer of a streamed body, and there only through `call.wait`.
     pub(crate) fn run(&mut self, call: Call<'_>) {
-        let Call { cx, handler, wait, dates } = call;
+        let Call { cx, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
         let mut live = Live { conn: self, cx, wait, dates, asked, pending: None };
         let begun = live.wait.now();
+        post.enter(begun, live.head().1);
         let response = live.respond(handler);
+        post.leave();
         let now = live.wait.now();
         if begun.until(now) >= cx.settings.handler_warn_after {
             live.warn_of_slowness(begun.until(now));

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use super::*;
 use crate::message::{Request, Response};
 use crate::settings::Settings;
-use crate::transport::DateCache;
+use crate::transport::{DateCache, Post};
 
 /// A connection, its peer, and all that an engine would have.
 struct Bed {
@@ -125,7 +125,13 @@ impl Bed {
         self.calls += 1;
         self.now.0 += self.call_takes;
         let wait = InVain { now: self.now };
-        self.conn.run(Call { cx: &self.cx, handler: &handler, wait: &wait, dates: &mut self.dates });
+        self.conn.run(Call {
+            cx: &self.cx,
+            handler: &handler,
+            wait: &wait,
+            dates: &mut self.dates,
+            post: &Post::default(),
+        });
     }
 
     /// All that has come to the peer.

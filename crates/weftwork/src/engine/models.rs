@@ -55,6 +55,7 @@ fn loom_seat_after_a_theft() {
             thread::spawn(move || {
                 let Some(taken) = seat.take_away() else { return false };
                 taken.lead();
+                seat.take_over();
                 let lay = seat.lay(taken);
                 seat.take_back(lay).map(|mine| mine.lead()).is_some()
             })

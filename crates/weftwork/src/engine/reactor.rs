@@ -76,7 +76,7 @@ pub(super) fn start(
 
 impl Reactor {
     fn run(self: &Arc<Reactor>, mut lp: Loop) {
-        let mut dates = DateCache::new(lp.now());
+        let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.post());
         let wait = OnThisThread { cx: &self.cx };
         loop {
             let mut called = match lp.next(&self.hub, &self.cx) {
@@ -93,6 +93,7 @@ impl Reactor {
                     handler: &*self.handler,
                     wait: &wait,
                     dates: &mut dates,
+                    post: &post,
                 });
                 called = lp.settle(errand, &self.cx);
             }

@@ -43,7 +43,14 @@ impl<T> Seat<T> {
         Some(value)
     }
 
-    /// False when the loop was taken away and has been laid down by another since.
+    /// A new leader has the loop. Whoever laid it down before can tell by then that it is gone, also before it is
+    /// laid down again.
+    pub(super) fn take_over(&self) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn + turn % 2, Ordering::Relaxed);
+    }
+
+    /// False when the loop was taken away and somebody else has taken over since.
     pub(super) fn is_mine(&self, lay: Lay) -> bool {
         self.turn.load(Ordering::Relaxed) == lay.0
     }

@@ -14,7 +14,7 @@ use crate::conn::{Call, Conn, Flushed, Step};
 use crate::message::{Handler, Wakes};
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::is_would_block;
-use crate::transport::{DateCache, Pool, Tick};
+use crate::transport::{DateCache, Pool, Post, Tick};
 
 /// How long a read itself waits. A client that asks again at once is answered within it, and costs no
 /// `poll(2)`; a server that stops is noticed after it.
@@ -24,6 +24,7 @@ const READ_PATIENCE: Duration = Duration::from_millis(5);
 pub(super) struct Hand {
     pub(super) dates: DateCache,
     pub(super) pool: Pool,
+    post: Arc<Post>,
 }
 
 /// What becomes of the connection.
@@ -51,7 +52,7 @@ pub(super) struct Solo<'a> {
 
 impl Hand {
     pub(super) fn new(cx: &Context) -> Hand {
-        Hand { dates: DateCache::new(cx.clock.now()), pool: Pool::default() }
+        Hand { dates: DateCache::new(cx.clock.now()), pool: Pool::default(), post: cx.watchdog.post() }
     }
 }
 
@@ -95,7 +96,8 @@ impl<'a> Solo<'a> {
             return None;
         }
         let wait = OnThisThread { cx: self.cx };
-        conn.run(Call { cx: self.cx, handler: self.handler, wait: &wait, dates: &mut self.hand.dates });
+        let Hand { dates, post, .. } = &mut *self.hand;
+        conn.run(Call { cx: self.cx, handler: self.handler, wait: &wait, dates, post });
         self.refresh();
         None
     }

@@ -18,7 +18,7 @@ use crate::message::Handler;
 use crate::settings::Settings;
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{Duplex, is_would_block};
-use crate::transport::{DateCache, Pool, Stream, Tick};
+use crate::transport::{DateCache, Pool, Post, Stream, Tick};
 
 /// What the connections of one test share.
 pub(super) struct Bench {
@@ -215,7 +215,7 @@ impl TestConnection {
         let _ground = enter(Rc::new(Skipping(self.bench.clock.clone())));
         let wait = Turns { bench: &self.bench, pipe: &self.pipe };
         let (cx, handler) = (&self.bench.cx, &*self.bench.handler);
-        conn.run(Call { cx, handler, wait: &wait, dates: &mut self.dates });
+        conn.run(Call { cx, handler, wait: &wait, dates: &mut self.dates, post: &Post::default() });
     }
 
     fn close(&mut self) {

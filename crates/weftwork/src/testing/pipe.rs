@@ -191,6 +191,11 @@ impl Duplex for Pipe {
         self.close();
     }
 
+    fn peer_has_gone(&self) -> bool {
+        let state = self.state();
+        state.client_ended || state.reset
+    }
+
     fn local_addr(&self) -> Option<SocketAddr> {
         Some((Ipv4Addr::LOCALHOST, 80).into())
     }

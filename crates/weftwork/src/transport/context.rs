@@ -8,6 +8,7 @@ use weftwork_wire::Limits;
 
 use super::clock::Clock;
 use super::counters::Counters;
+use super::watchdog::Watchdog;
 use crate::settings::Settings;
 
 /// How far a server is with stopping. It only moves forward.
@@ -27,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) watchdog: Watchdog,
     stage: AtomicU8,
     draining: Signal,
     closing: Signal,
@@ -58,6 +60,7 @@ impl Context {
             settings,
             clock: Clock::start(),
             counters: Arc::default(),
+            watchdog: Watchdog::default(),
             stage: AtomicU8::new(Stage::Running as u8),
             draining: Signal::new()?,
             closing: Signal::new()?,

@@ -40,6 +40,8 @@ counters! {
     faults,
     /// Deadlines passed: 408 answered, or the connection ended.
     timeouts,
+    /// Handlers found running for longer than `handler_warn_after`.
+    overdue,
     /// Handlers that panicked.
     panics,
     /// Loops taken from a handler that was found blocking.

@@ -8,8 +8,10 @@ pub(crate) mod counters;
 pub(crate) mod deadlines;
 pub(crate) mod listener;
 pub(crate) mod stream;
+pub(crate) mod watchdog;
 pub(crate) mod wheel;
 
 pub(crate) use buffers::{Buffers, Pool};
 pub(crate) use clock::{DateCache, Tick};
 pub(crate) use stream::Stream;
+pub(crate) use watchdog::Post;

@@ -46,6 +46,8 @@ pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize>;
     /// Nothing more is sent.
     fn shutdown_write(&self);
+    /// The peer has ended its side, whatever of it is still to be read.
+    fn peer_has_gone(&self) -> bool;
     fn local_addr(&self) -> Option<SocketAddr>;
     /// Any open descriptor: whoever waits for this connection knows better than to poll it.
     fn fd(&self) -> BorrowedFd<'_>;
@@ -146,22 +148,10 @@ impl Stream {
     }
 
     /// The peer has ended its side, or the connection is broken. Found without waiting, and without reading.
-    #[cfg(target_os = "linux")]
     pub(crate) fn peer_has_gone(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
-        // An error leaves no events behind: then nobody knows, and the peer counts as there.
-        let _ = poll(&mut fds, Some(&Timespec::default()));
-        fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
-    }
-
-    /// The same, unless there are bytes before the peer's end.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn peer_has_gone(&self) -> bool {
-        match net::recv(&self.fd, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-            Ok((_, count)) => count == 0,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
-            Err(_) => true,
+        match self {
+            Stream::Socket(socket) => socket.peer_has_gone(),
+            Stream::Memory(memory) => memory.peer_has_gone(),
         }
     }
 
@@ -205,6 +195,25 @@ impl Socket {
             self.hurried = hurried;
         }
         Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn peer_has_gone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        // An error leaves no events behind: then nobody knows, and the peer counts as there.
+        let _ = poll(&mut fds, Some(&Timespec::default()));
+        fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// An end behind bytes that nobody has read cannot be seen here.
+    #[cfg(not(target_os = "linux"))]
+    fn peer_has_gone(&self) -> bool {
+        match net::recv(&self.fd, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok((_, count)) => count == 0,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
+            Err(_) => true,
+        }
     }
 
     #[cfg(target_os = "linux")]

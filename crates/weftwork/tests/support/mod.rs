@@ -3,6 +3,7 @@
 mod answer;
 mod client;
 mod gate;
+mod logged;
 mod room;
 mod site;
 
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) use answer::Answer;
 #[allow(unused_imports)]
 pub(crate) use client::Client;
+#[allow(unused_imports)]
+pub(crate) use logged::{is_logged, keep_log, logged};
 #[allow(unused_imports)]
 pub(crate) use room::{Promise, Room};
 #[allow(unused_imports)]

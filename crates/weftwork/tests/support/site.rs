@@ -95,6 +95,7 @@ impl Inside {
             "early" => early(req)?,
             "sleep" => self.sleep(number),
             "gate" => self.wait(),
+            "gate-blocking" => self.wait_in_blocking(),
             "gate-close" => self.wait().with_close(),
             "gate-stream" => self.gate_stream(),
             "thread" => self.note_thread(),
@@ -121,6 +122,13 @@ impl Inside {
 
     fn wait(&self) -> Response {
         self.gate.pass();
+        Response::text("passed")
+    }
+
+    /// As `/gate`, in the way that every engine makes room for.
+    fn wait_in_blocking(self: &Arc<Inside>) -> Response {
+        let inside = self.clone();
+        weftwork::blocking(move || inside.gate.pass());
         Response::text("passed")
     }
 

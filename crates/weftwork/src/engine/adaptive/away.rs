@@ -91,7 +91,8 @@ impl Shared {
     fn call_away(&self, conn: &mut Conn, hand: &mut Hand) -> Blocking {
         let blocking = self.handler.blocking(&conn.asked());
         let wait = OnThisThread { cx: &self.cx };
-        conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates: &mut hand.dates });
+        let Hand { dates, post, .. } = hand;
+        conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates, post });
         blocking
     }
 }

@@ -41,6 +41,7 @@ impl Shared {
     /// is to be served without it.
     pub(super) fn lead(self: &Arc<Shared>, mut lp: Box<Loop>, hand: &mut Hand) -> Option<Box<Conn>> {
         lp.refresh(&self.cx);
+        self.seats[lp.index].take_over();
         loop {
             let mut called = match lp.next(&self.hub, &self.cx) {
                 Next::Stop => return None,
@@ -95,7 +96,8 @@ impl Shared {
         let held = &*hand.held;
         held.lay.set(Some((index, seat.lay(lp))));
         let leading = Leading { held, now };
-        let call = Call { cx: &self.cx, handler: &*self.handler, wait: &leading, dates: &mut hand.dates };
+        let (dates, post) = (&mut hand.dates, &*hand.post);
+        let call = Call { cx: &self.cx, handler: &*self.handler, wait: &leading, dates, post };
         errand.conn.run(call);
         if let Some(mut lp) = held.lay.take().and_then(|(_, lay)| seat.take_back(lay)) {
             if let Some(route) = route {

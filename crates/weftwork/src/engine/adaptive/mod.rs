@@ -35,7 +35,7 @@ use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
-use crate::transport::{DateCache, Pool};
+use crate::transport::{DateCache, Pool, Post};
 
 /// A parked thread that was not needed for this long ends, if others are parked.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,6 +64,7 @@ struct Hand {
     dates: DateCache,
     pool: Pool,
     held: Rc<Held>,
+    post: Arc<Post>,
 }
 
 /// The engine's end of the server.
@@ -166,7 +167,8 @@ impl Shared {
         let _leave = Leave(self);
         let held = Rc::new(Held::new(self.clone()));
         let _entered = blocking::enter(held.clone());
-        let mut hand = Hand { dates: DateCache::new(self.cx.clock.now()), pool: Pool::default(), held };
+        let (dates, post) = (DateCache::new(self.cx.clock.now()), self.cx.watchdog.post());
+        let mut hand = Hand { dates, pool: Pool::default(), held, post };
         let mut job = berth.first();
         while let Some(given) = job {
             let conn = match given {

@@ -18,7 +18,7 @@ use crate::engine::patience::{self, OnThisThread};
 use crate::engine::turn::Errand;
 use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
-use crate::transport::{DateCache, Tick};
+use crate::transport::{DateCache, Post, Tick};
 
 /// What the fibers of one thread share with its loop.
 pub(super) struct Desk {
@@ -26,6 +26,8 @@ pub(super) struct Desk {
     handler: Arc<dyn Handler>,
     /// Each fiber takes a copy: it may be suspended with it.
     dates: RefCell<DateCache>,
+    /// Free ones: a fiber that runs or is suspended has its own.
+    posts: RefCell<Vec<Arc<Post>>>,
     done: RefCell<VecDeque<Errand>>,
     refused: RefCell<Vec<Errand>>,
 }
@@ -33,7 +35,14 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(cx: Arc<Context>, handler: Arc<dyn Handler>, now: Tick) -> Desk {
         let dates = RefCell::new(DateCache::new(now));
-        Desk { cx, handler, dates, done: RefCell::default(), refused: RefCell::default() }
+        Desk {
+            cx,
+            handler,
+            dates,
+            posts: RefCell::default(),
+            done: RefCell::default(),
+            refused: RefCell::default(),
+        }
     }
 
     /// Runs a request on a fiber until it is done or has to wait, and others that can go on with it.
@@ -64,7 +73,10 @@ impl Desk {
     fn serve(&self, errand: &mut Errand) {
         let mut dates = self.dates.borrow().clone();
         let wait = OnFiber { cx: &self.cx };
-        errand.conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates: &mut dates });
+        let post = self.posts.borrow_mut().pop().unwrap_or_else(|| self.cx.watchdog.post());
+        let (cx, handler) = (&*self.cx, &*self.handler);
+        errand.conn.run(Call { cx, handler, wait: &wait, dates: &mut dates, post: &post });
+        self.posts.borrow_mut().push(post);
         self.dates.replace(dates);
     }
 }

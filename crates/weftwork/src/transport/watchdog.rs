@@ -1,0 +1,191 @@
+//! Which calls of a handler take too long? Seen from outside while they run, at next to no cost for those inside.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::clock::Tick;
+use super::context::Context;
+use super::counters::Counters;
+
+/// So much of a request line is kept for the log.
+const LINE_BYTES: usize = 64;
+/// However long handlers may take, they are looked at this often.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+const LOOK_MIN: Duration = Duration::from_millis(5);
+
+/// Where a thread (or a fiber) says what it is doing. It writes, and the watchdog reads.
+#[derive(Debug, Default)]
+pub(crate) struct Post {
+    /// Odd: in a call. Every call has another number.
+    turn: AtomicU64,
+    begun: AtomicU64,
+    line: [AtomicU64; LINE_BYTES / 8],
+    thread: String,
+}
+
+impl Post {
+    /// A call begins. `head` is the request as it came, from its first byte.
+    ///
+    /// A copy, because what it is of belongs to the caller: eight loads and stores of a head that is long enough.
+    #[inline]
+    pub(crate) fn enter(&self, now: Tick, head: &[u8]) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        // Who sees a word of this call sees that the last one is over.
+        fence(Ordering::Release);
+        match head.first_chunk::<LINE_BYTES>() {
+            Some(start) => self.write(start),
+            None => self.write_short(head),
+        }
+        self.begun.store(now.0, Ordering::Relaxed);
+        self.turn.store(turn + 1, Ordering::Release);
+    }
+
+    #[inline]
+    fn write(&self, start: &[u8; LINE_BYTES]) {
+        for (word, bytes) in self.line.iter().zip(start.as_chunks().0) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// What is behind the last whole word is the end of a head, and of no path.
+    fn write_short(&self, head: &[u8]) {
+        let words = head.as_chunks().0;
+        for (at, word) in self.line.iter().enumerate() {
+            word.store(words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes)), Ordering::Relaxed);
+        }
+    }
+
+    /// The call is over.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.turn.store(self.turn.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// The call in progress: its number, when it began, and its request line.
+    fn look(&self) -> Option<(u64, Tick, [u8; LINE_BYTES])> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let begun = Tick(self.begun.load(Ordering::Relaxed));
+        let mut line = [0; LINE_BYTES];
+        for (bytes, word) in line.as_chunks_mut().0.iter_mut().zip(&self.line) {
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        fence(Ordering::Acquire);
+        let still = self.turn.load(Ordering::Relaxed) == turn;
+        (turn % 2 == 1 && still).then_some((turn, begun, line))
+    }
+}
+
+/// All posts of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Watchdog {
+    posts: Mutex<Vec<Weak<Post>>>,
+}
+
+impl Watchdog {
+    /// A post for the calling thread. It is forgotten when its owner drops it.
+    pub(crate) fn post(&self) -> Arc<Post> {
+        let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
+        let post = Arc::new(Post { thread, ..Post::default() });
+        let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
+        if posts.len() == posts.capacity() {
+            posts.retain(|post| post.strong_count() > 0);
+        }
+        posts.push(Arc::downgrade(&post));
+        post
+    }
+
+    fn all(&self) -> Vec<Arc<Post>> {
+        let posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
+        posts.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// The life of the watchdog's thread: until the server cuts its connections.
+pub(crate) fn watch(cx: &Context) {
+    let patience = cx.settings.handler_warn_after;
+    let pause = Timespec::try_from((patience / 4).clamp(LOOK_MIN, LOOK_MAX)).ok();
+    let mut told: Vec<(Weak<Post>, u64)> = Vec::new();
+    while let Ok(0) | Err(rustix::io::Errno::INTR) =
+        poll(&mut [PollFd::from_borrowed_fd(cx.cut(), PollFlags::IN)], pause.as_ref())
+    {
+        let now = cx.clock.now();
+        for post in cx.watchdog.all() {
+            let Some((turn, begun, line)) = post.look() else { continue };
+            let is_told = |(other, call): &(Weak<Post>, u64)| {
+                std::ptr::eq(other.as_ptr(), Arc::as_ptr(&post)) && *call == turn
+            };
+            if begun.until(now) < patience || told.iter().any(is_told) {
+                continue;
+            }
+            Counters::count(&cx.counters.overdue);
+            log::warn!(
+                "a handler is still running after {:.1?} (handler_warn_after is {patience:?}) at {}, on the thread {}",
+                begun.until(now),
+                shown(&line),
+                post.thread
+            );
+            told.push((Arc::downgrade(&post), turn));
+        }
+        told.retain(|(post, turn)| {
+            post.upgrade().and_then(|post| post.look()).is_some_and(|seen| seen.0 == *turn)
+        });
+    }
+}
+
+/// Method and path: the query may hold what no log should.
+fn shown(line: &[u8]) -> String {
+    let line = line.strip_prefix(b"\r\n").unwrap_or(line);
+    let target = line.iter().position(|byte| *byte == b' ').map_or(line.len(), |space| space + 1);
+    let end = line[target..].iter().position(|byte| matches!(byte, b' ' | b'?' | b'\r' | 0));
+    let (end, more) = end.map_or((line.len(), "..."), |end| (target + end, ""));
+    format!("{}{more}", line[..end].escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a post is told is what the watchdog sees.
+
+    use super::*;
+
+    #[test]
+    fn a_post_shows_the_call_in_progress() {
+        let watchdog = Watchdog::default();
+        let post = watchdog.post();
+        assert!(post.look().is_none());
+        post.enter(Tick(7), b"GET /short HTTP/1.1\r\n\r\n");
+        let (first, begun, line) = post.look().unwrap();
+        assert_eq!((begun, shown(&line).as_str()), (Tick(7), "GET /short"));
+        post.leave();
+        assert!(post.look().is_none());
+        post.enter(Tick(9), format!("PUT /{} HTTP/1.1\r\n\r\n", "x".repeat(200)).as_bytes());
+        let (second, _, line) = post.look().unwrap();
+        assert_ne!(first, second);
+        assert_eq!(shown(&line), format!("PUT /{}...", "x".repeat(LINE_BYTES - 5)));
+    }
+
+    #[test]
+    fn posts_are_forgotten_with_their_owners() {
+        let watchdog = Watchdog::default();
+        let kept = watchdog.post();
+        (0..1000).for_each(|_| drop(watchdog.post()));
+        assert_eq!(watchdog.all().len(), 1);
+        assert!(watchdog.posts.lock().unwrap().len() < 10);
+        assert_eq!(kept.thread, std::thread::current().name().unwrap());
+    }
+
+    #[test]
+    fn no_query_is_shown() {
+        for (line, want) in [
+            ("GET /a?b=secret HTTP/1.1\r\nHost", "GET /a"),
+            ("\r\nGET /a HTTP/1.1\r\n", "GET /a"),
+            ("OPTIONS * HTTP/1.1\r\n", "OPTIONS *"),
+            ("GET\r\n", "GET\\r\\n..."),
+            ("", "..."),
+        ] {
+            assert_eq!(shown(line.as_bytes()), want);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Is a handler that takes too long logged while it runs, with its route and thread?
+
+use std::time::Duration;
+
+use super::ROOM;
+use crate::support::{eventually, is_logged, keep_log, logged};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+/// A path that nobody else asks for, so that its lines can be told from others.
+fn path(route: &str) -> String {
+    static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    format!("/{route}/{}-{count}", module_path!().replace("::", "-"))
+}
+
+#[test]
+fn it_is_logged_while_it_runs_and_when_it_ends() {
+    keep_log();
+    for route in ["gate", "gate-blocking"] {
+        let site = ROOM.start_with(|s| s.handler_warn_after(SHORT));
+        let path = path(route);
+        let mut client = site.client();
+        client.send(format!("GET {path}?secret HTTP/1.1\r\nHost: a\r\n\r\n"));
+        site.inside.gate.wait_for(1);
+        let line = is_logged(&["is still running", &path[..50.min(path.len())]]);
+        assert!(line.starts_with("WARN") && line.contains("handler_warn_after is 50ms"), "{line}");
+        assert!(line.contains("on the thread weft") && !line.contains("secret"), "{line}");
+        eventually("it is counted", || site.running.counts().overdue == 1);
+        site.inside.gate.open();
+        client.answer().is(200, "passed");
+        is_logged(&["a handler took", &path]);
+        assert_eq!(logged(&["is still running", &path[..50.min(path.len())]]).len(), 1, "once a call");
+    }
+}
+
+/// Requests one after the other on one thread are not one long call.
+#[test]
+fn quick_ones_are_not() {
+    keep_log();
+    let site = ROOM.start_with(|s| s.handler_warn_after(Duration::from_secs(5)));
+    let (path, begun) = (path("sleep"), std::time::Instant::now());
+    let mut client = site.client();
+    while begun.elapsed() < SHORT * 4 {
+        assert_eq!(client.get(&path).status, 200);
+    }
+    assert_eq!(site.running.counts().overdue, 0);
+    assert!(logged(&[&path]).is_empty());
+}

@@ -1,0 +1,44 @@
+//! What the server has logged. All tests of a process share the log: look for what no other test says.
+
+use std::sync::{Mutex, Once, PoisonError};
+
+use super::eventually;
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Kept;
+
+impl log::Log for Kept {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let line = format!("{} {}", record.level(), record.args());
+        LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    fn flush(&self) {}
+}
+
+/// From now on all lines are kept. To be called before the server starts.
+pub(crate) fn keep_log() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        log::set_logger(&Kept).expect("no other logger");
+        log::set_max_level(log::LevelFilter::Info);
+    });
+}
+
+/// The lines that hold all of `parts`.
+pub(crate) fn logged(parts: &[&str]) -> Vec<String> {
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    lines.iter().filter(|line| parts.iter().all(|part| line.contains(part))).cloned().collect()
+}
+
+/// Returns the first line that holds all of `parts`, once it is there.
+#[track_caller]
+pub(crate) fn is_logged(parts: &[&str]) -> String {
+    eventually(&format!("{parts:?} are logged"), || !logged(parts).is_empty());
+    logged(parts).swap_remove(0)
+}
