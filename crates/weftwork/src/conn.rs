@@ -462,8 +462,7 @@ pub(crate) trait Wait {
     /// `TimedOut` at `until`; `ConnectionAborted` when the server cuts its connections.
     fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
 
-    /// As [`Wait::readable`], and `ConnectionAborted` as soon as the server has moved on from `stage`: for
-    /// connections that were taken over.
+    /// As [`Wait::readable`], and `ConnectionAborted` as soon as the server has moved on from `stage`.
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, _stage: Stage) -> std_io::Result<()> {
         self.readable(fd, until)
     }

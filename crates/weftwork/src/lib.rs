@@ -42,7 +42,10 @@ mod transport;
 pub use bytes::Bytes;
 pub use http;
 
-pub use app::{Files, HandlerExt, Middleware, Next, With, embedded, file, files, middleware};
+pub use app::{
+    Event, EventHub, EventWriter, Files, HandlerExt, Middleware, Next, With, embedded, file, files,
+    middleware, sse,
+};
 pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
 pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]

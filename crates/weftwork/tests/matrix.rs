@@ -24,6 +24,7 @@ macro_rules! every_engine {
             mod bodies;
             mod caps;
             mod deadlines;
+            mod events;
             mod expect;
             mod faults;
             mod feeds;

@@ -2,6 +2,8 @@
 
 mod files;
 pub mod middleware;
+mod sse;
 
 pub use files::{Files, embedded, file, files};
 pub use middleware::{HandlerExt, Middleware, Next, With};
+pub use sse::{Event, EventHub, EventWriter, sse};

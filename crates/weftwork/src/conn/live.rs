@@ -1,5 +1,7 @@
 //! What happens between a request's head and its response: the handler's view of the connection.
 
+mod pause;
+
 use std::any::Any;
 use std::fs::File;
 use std::io;
@@ -432,5 +434,13 @@ impl Exchange for Live<'_> {
     fn flush(&mut self) -> io::Result<()> {
         self.start()?;
         self.push(0)
+    }
+
+    fn pause(&mut self, patience: Duration) -> io::Result<bool> {
+        self.pause_for(patience)
+    }
+
+    fn heartbeat(&self) -> Duration {
+        self.cx.settings.heartbeat
     }
 }

@@ -38,6 +38,10 @@ pub(crate) trait Exchange {
     fn write(&mut self, data: &[u8]) -> io::Result<()>;
     /// Sends all that was written, and waits until the kernel has it.
     fn flush(&mut self) -> io::Result<()>;
+    /// Lets time pass, after a flush. False: the server has begun to stop. An error: the client has gone.
+    fn pause(&mut self, patience: Duration) -> io::Result<bool>;
+    /// The setting of that name.
+    fn heartbeat(&self) -> Duration;
 }
 
 /// A connection that was taken over, as both halves of it see it.

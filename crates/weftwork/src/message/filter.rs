@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
@@ -130,5 +130,14 @@ impl Exchange for Filtered<'_> {
     fn flush(&mut self) -> io::Result<()> {
         self.filter.sync(&mut BodyWriter::new(self.below))?;
         self.below.flush()
+    }
+
+    fn pause(&mut self, patience: Duration) -> io::Result<bool> {
+        self.filter.sync(&mut BodyWriter::new(self.below))?;
+        self.below.pause(patience)
+    }
+
+    fn heartbeat(&self) -> Duration {
+        self.below.heartbeat()
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::{Head, HeadEvent, Http1, Limits};
@@ -163,5 +163,13 @@ impl Exchange for Canned {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn pause(&mut self, _: Duration) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn heartbeat(&self) -> Duration {
+        Duration::from_secs(15)
     }
 }

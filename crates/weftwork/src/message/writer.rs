@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::exchange::Exchange;
 
@@ -35,6 +36,20 @@ impl Write for BodyWriter<'_> {
 }
 
 impl BodyWriter<'_> {
+    /// Lets this much time pass, after a [`flush`](Write::flush). False: the server has begun to stop, and a response
+    /// without an end should have one.
+    ///
+    /// # Errors
+    /// The client has gone, which is noticed at once; or it sends and sends, and reads nothing.
+    pub fn pause(&mut self, duration: Duration) -> io::Result<bool> {
+        self.exchange.pause(duration)
+    }
+
+    /// The setting `heartbeat`.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.exchange.heartbeat()
+    }
+
     /// Reads what has come of the request's body into `into`, after a wait if need be; 0 at its end. What was
     /// written before is on its way to the client when it waits. This is what an echo or a filter needs. No
     /// limit applies: nothing of it is kept here.

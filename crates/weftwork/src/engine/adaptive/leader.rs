@@ -16,6 +16,7 @@ use crate::engine::seat::Lay;
 use crate::engine::turn::{Errand, Loop, Next};
 use crate::message::Blocking;
 use crate::transport::Tick;
+use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 
 /// How a call of the handler is made.
@@ -187,6 +188,12 @@ impl Wait for Leading<'_> {
     fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
         self.held.give_away();
         patience::wait(&self.held.shared.cx, fd, PollFlags::IN, until)
+    }
+
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        self.held.give_away();
+        let cx = &self.held.shared.cx;
+        patience::wait_unless(cx, fd, PollFlags::IN, until, cx.moved_on_from(stage))
     }
 
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {

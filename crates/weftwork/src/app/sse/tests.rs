@@ -1,0 +1,102 @@
+//! Can no text make two events of one, and does a client that comes again miss nothing?
+
+use std::time::Duration;
+
+use super::{Event, EventHub, sse};
+use crate::{Request, TestClient};
+
+#[track_caller]
+fn check(event: Event, expected: &str) {
+    assert_eq!(event.to_bytes(), expected);
+}
+
+#[test]
+fn every_field_and_every_line_break() {
+    check(Event::new(""), "data: \n\n");
+    check(Event::new("one"), "data: one\n\n");
+    check(Event::new("one\ntwo\r\nthree\rfour"), "data: one\ndata: two\ndata: three\ndata: four\n\n");
+    check(Event::new("\n"), "data: \ndata: \n\n");
+    check(Event::new("one\n\ntwo\n"), "data: one\ndata: \ndata: two\ndata: \n\n");
+    check(Event::new("\r\r\n\n"), "data: \ndata: \ndata: \ndata: \n\n");
+    check(Event::new(" é: x"), "data:  é: x\n\n");
+    let all = Event::new("x").name("n").id("i").retry(Duration::from_secs(2));
+    check(all, "retry: 2000\nid: i\nevent: n\ndata: x\n\n");
+}
+
+#[test]
+fn no_text_passes_for_a_field() {
+    check(Event::new("x\nevent: y\n\ndata: z"), "data: x\ndata: event: y\ndata: \ndata: data: z\n\n");
+    check(Event::new("x").name("a\ndata: b\r\n\r\n"), "event: adata: b\ndata: x\n\n");
+    check(Event::new("x").id("1\n2\r3\0"), "id: 123\ndata: x\n\n");
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn json_is_one_line() {
+    check(Event::json("two\nlines").unwrap(), "data: \"two\\nlines\"\n\n");
+}
+
+fn hub() -> (EventHub, TestClient) {
+    let hub = EventHub::default().with_history(3);
+    let own = hub.clone();
+    let client = TestClient::new(move |req: &mut Request| own.subscribe(req));
+    (hub, client)
+}
+
+/// What a client that has seen `last` gets, when events 1 to 5 were sent and three are kept.
+#[track_caller]
+fn comes_again(last: Option<&str>, expected: &str) {
+    let (hub, client) = hub();
+    for id in 1..=5 {
+        hub.send(&Event::new(format!("event {id}")).id(id.to_string()));
+    }
+    let mut connection = client.connect();
+    let field = last.map_or(String::new(), |last| format!("Last-Event-ID: {last}\r\n"));
+    connection.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{field}\r\n"));
+    hub.close_all();
+    assert_eq!(connection.response().text(), expected);
+}
+
+#[test]
+fn a_client_that_comes_again_gets_what_it_missed() {
+    let event = |id| format!("id: {id}\ndata: event {id}\n\n");
+    comes_again(None, "");
+    comes_again(Some("5"), "");
+    comes_again(Some("4"), &event(5));
+    comes_again(Some("3"), &(event(4) + &event(5)));
+    // No longer known, or never: all that is kept.
+    comes_again(Some("1"), &(event(3) + &event(4) + &event(5)));
+    comes_again(Some("x"), &(event(3) + &event(4) + &event(5)));
+}
+
+#[test]
+fn a_hub_forgets_who_has_gone() {
+    let (hub, client) = hub();
+    let mut connections: Vec<_> = (0..5).map(|_| client.connect()).collect();
+    for connection in &mut connections {
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    assert_eq!(hub.clients(), 5);
+    connections.truncate(2);
+    assert_eq!(hub.send(&Event::new("x")), 2);
+    hub.close_all();
+    assert_eq!(hub.clients(), 0);
+}
+
+#[test]
+fn a_writer_beats_while_it_waits_and_knows_the_last_id() {
+    let client = TestClient::new(|req: &mut Request| {
+        sse(req, |events| {
+            let last = events.last_event_id().unwrap_or("none").to_owned();
+            events.send(&Event::new(last))?;
+            assert!(events.wait(Duration::from_secs(40))?);
+            events.send(&Event::new("last"))
+        })
+    });
+    let mut connection = client.connect();
+    connection.send("GET / HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 7\r\n\r\n");
+    let response = connection.response();
+    assert_eq!(response.header("content-type"), Some("text/event-stream"));
+    assert_eq!(response.header("cache-control"), Some("no-store"));
+    assert_eq!(response.text(), "data: 7\n\n:\n\n:\n\ndata: last\n\n");
+}

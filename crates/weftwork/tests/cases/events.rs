@@ -1,0 +1,143 @@
+//! Do events reach a page as they are sent, and does a stream end when either side does?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weftwork::{Event, EventHub, Request, Response, Running, sse};
+
+use super::ROOM;
+use crate::support::{Client, PATIENCE, Promise, eventually};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+struct News {
+    server: Running,
+    hub: EventHub,
+    /// Writers that have returned, by whatever way.
+    gone: Arc<AtomicUsize>,
+}
+
+fn start() -> News {
+    let (hub, gone) = (EventHub::default(), Arc::<AtomicUsize>::default());
+    let (own, counted) = (hub.clone(), gone.clone());
+    let server = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| match req.path() {
+        "/hub" => own.subscribe(req),
+        "/count" => count(req),
+        "/wait" => wait(req, counted.clone()),
+        _ => Response::text("hello"),
+    });
+    News { server: server.unwrap(), hub, gone }
+}
+
+fn count(req: &mut Request) -> Response {
+    sse(req, |events| {
+        for number in 0..3 {
+            events.send(&Event::new(number.to_string()))?;
+            events.wait(Duration::from_millis(1))?;
+        }
+        Ok(())
+    })
+}
+
+fn wait(req: &mut Request, gone: Arc<AtomicUsize>) -> Response {
+    sse(req, move |events| {
+        events.send(&Event::new("ready"))?;
+        let waited = events.wait(HOUR);
+        gone.fetch_add(1, Ordering::SeqCst);
+        if !waited? {
+            events.send(&Event::new("the server stops"))?;
+        }
+        Ok(())
+    })
+}
+
+impl News {
+    #[track_caller]
+    fn open(&self, path: &str) -> Client {
+        let mut client = Client::connect(&self.server);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = client.answer_head();
+        assert_eq!((answer.status, answer.field("content-type")), (200, Some("text/event-stream")));
+        client
+    }
+
+    #[track_caller]
+    fn is_well(&self) {
+        Client::connect(&self.server).get("/").is(200, "hello");
+        eventually("every connection ends", || self.server.counts().connections == 0);
+    }
+}
+
+#[test]
+fn a_writer_sends_one_by_one() {
+    let news = start();
+    let mut client = news.open("/count");
+    for number in 0..3 {
+        assert_eq!(client.chunk(), format!("data: {number}\n\n").as_bytes());
+    }
+    assert_eq!(client.chunk(), b"");
+    client.get("/").is(200, "hello");
+    drop(client);
+    news.is_well();
+}
+
+#[test]
+fn a_writer_that_waits_notices_a_leaver_and_keeps_what_comes_early() {
+    let news = start();
+    let mut client = news.open("/wait");
+    assert_eq!(client.chunk(), b"data: ready\n\n");
+    // The next request is no reason to end.
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    drop(client);
+    eventually("the writer returns", || news.gone.load(Ordering::SeqCst) == 1);
+    news.is_well();
+}
+
+#[test]
+fn writers_end_with_the_server() {
+    let news = start();
+    let mut client = news.open("/wait");
+    assert_eq!(client.chunk(), b"data: ready\n\n");
+    let server = news.server;
+    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    assert_eq!(client.chunk(), b"data: the server stops\n\n");
+    assert_eq!(client.chunk(), b"");
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+#[test]
+fn a_hub_tells_everybody() {
+    let news = start();
+    // Each holds a thread where feeds do.
+    let count = if ROOM.promises(Promise::FeedsWithoutThreads) { 200 } else { 20 };
+    let mut clients: Vec<Client> = (0..count).map(|_| news.open("/hub")).collect();
+    assert_eq!(news.hub.send(&Event::new("one").id("1")), count);
+    assert_eq!(news.hub.send(&Event::new("two")), count);
+    for client in &mut clients {
+        let mut got = Vec::new();
+        while got.len() < 28 {
+            got.extend(client.chunk());
+        }
+        assert_eq!(got, b"id: 1\ndata: one\n\ndata: two\n\n");
+    }
+    clients.truncate(count / 2);
+    eventually("leavers are forgotten", || news.hub.clients() == count / 2);
+    news.hub.close_all();
+    clients.iter_mut().for_each(|client| assert_eq!(client.chunk(), b""));
+    drop(clients);
+    news.is_well();
+}
+
+#[test]
+fn a_hub_says_when_to_come_again() {
+    let news = start();
+    let mut client = news.open("/hub");
+    let server = news.server;
+    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    assert_eq!(client.chunk(), b"retry: 2000\n\n");
+    assert_eq!(client.chunk(), b"");
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
