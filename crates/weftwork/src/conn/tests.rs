@@ -2,6 +2,7 @@
 
 mod deadlines;
 mod endings;
+mod faults;
 mod steps;
 
 use std::io::{ErrorKind, Read, Write};

@@ -23,6 +23,8 @@ use connection::Bench;
 pub use connection::TestConnection;
 use pipe::{Part, RECEIVED_BYTES_MAX};
 pub use request::TestRequest;
+#[cfg(test)]
+pub(crate) use response::take_response;
 pub use response::{NoResponse, TestResponse};
 
 use crate::message::Handler;

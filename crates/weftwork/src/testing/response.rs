@@ -98,6 +98,12 @@ impl NoResponse {
         self.partial.as_deref()
     }
 
+    /// What came is a response as far as it goes.
+    #[cfg(test)]
+    pub(crate) fn is_cut(&self) -> bool {
+        !self.why.starts_with("not a response")
+    }
+
     /// For a client that left when it had seen enough.
     pub(super) fn or_partial(mut self) -> Result<TestResponse, NoResponse> {
         self.partial.take().map(|response| *response).ok_or(self)
@@ -114,7 +120,7 @@ impl fmt::Display for NoResponse {
 impl std::error::Error for NoResponse {}
 
 /// Takes the response at the start of `bytes`, and leaves what is behind it.
-pub(super) fn take_response(
+pub(crate) fn take_response(
     bytes: &mut Vec<u8>,
     is_head: bool,
     ended: bool,

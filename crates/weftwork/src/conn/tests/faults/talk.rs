@@ -1,0 +1,303 @@
+//! What does the client ask for, and what has it to be told?
+
+use std::io::{BufRead, Read, Write};
+use std::sync::Mutex;
+
+use super::dice::Dice;
+use crate::message::{IntoResponse, Request, Response};
+use crate::testing::TestResponse;
+
+/// Requests behind one another, and their answers.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    pub(super) bytes: Vec<u8>,
+    pub(super) wants: Vec<Want>,
+}
+
+/// The answer to a request.
+pub(super) struct Want {
+    status: u16,
+    /// None: the text of a refusal, whatever it is.
+    body: Option<Vec<u8>>,
+    pub(super) is_head: bool,
+    pub(super) ends: Ends,
+    /// The handler is never called for it.
+    pub(super) is_refused: bool,
+}
+
+/// Does the connection end behind an answer?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    Yes,
+    No,
+    /// That depends on how much of the body had come.
+    Maybe,
+}
+
+impl Want {
+    fn new(body: impl Into<Vec<u8>>) -> Want {
+        Want { status: 200, body: Some(body.into()), is_head: false, ends: Ends::No, is_refused: false }
+    }
+
+    pub(super) fn is(&self, got: &TestResponse) -> bool {
+        got.status == self.status && self.body.as_ref().is_none_or(|body| got.bytes() == body)
+    }
+
+    pub(super) fn is_begun_by(&self, got: &TestResponse) -> bool {
+        got.status == self.status && self.body.as_ref().is_none_or(|body| body.starts_with(got.bytes()))
+    }
+}
+
+impl std::fmt::Debug for Want {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = self.body.as_ref().map(Vec::len);
+        write!(f, "{} with {body:?} bytes, ends: {:?}, to HEAD: {}", self.status, self.ends, self.is_head)
+    }
+}
+
+type Kind = fn(&mut Script, &mut Dice);
+
+const GOING_ON: &[Kind] = &[
+    plain,
+    plain,
+    head,
+    echo,
+    echo,
+    chunked,
+    chunked,
+    ignored,
+    half,
+    stream,
+    large,
+    file,
+    expecting,
+    echo_stream,
+    late,
+];
+const ENDING: &[Kind] = &[panicking, closing, http10, malformed, malformed, bad_chunk];
+
+impl Script {
+    pub(super) fn random(dice: &mut Dice) -> Script {
+        let mut script = Script::default();
+        for _ in 0..dice.below(8) {
+            dice.one_of(GOING_ON)(&mut script, dice);
+        }
+        if script.wants.is_empty() || dice.once_in(2) {
+            dice.one_of(ENDING)(&mut script, dice);
+            script.smuggle();
+        }
+        script
+    }
+
+    pub(super) fn of_all_kinds() -> Script {
+        let (mut script, mut dice) = (Script::default(), Dice::new(0));
+        for kind in
+            [plain, head, expecting, late, echo, chunked, echo_stream, ignored, half, closing] as [Kind; 10]
+        {
+            kind(&mut script, &mut dice);
+        }
+        script.smuggle();
+        script
+    }
+
+    /// What is behind the end must not be called; it would be counted as one more.
+    fn smuggle(&mut self) {
+        self.bytes.extend_from_slice(b"GET /plain/9999 HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+
+    fn ask(&mut self, line: &str, fields: &str, body: &[u8], want: Want) {
+        let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        self.bytes.extend_from_slice(head.as_bytes());
+        self.bytes.extend_from_slice(body);
+        self.wants.push(want);
+    }
+
+    fn number(&self) -> usize {
+        self.wants.len()
+    }
+}
+
+fn plain(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.ask(&format!("GET /plain/{number}"), "", b"", Want::new(format!("plain {number}")));
+}
+
+fn head(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.ask(&format!("HEAD /plain/{number}"), "", b"", Want { is_head: true, ..Want::new("") });
+}
+
+fn with_body(script: &mut Script, route: &str, fields: &str, body: &[u8], want: Want) {
+    let line = format!("POST /{route}/{}", script.number());
+    let fields = format!("Content-Length: {}\r\n{fields}", body.len());
+    script.ask(&line, &fields, body, want);
+}
+
+fn echo(script: &mut Script, dice: &mut Dice) {
+    let size = dice.size(80_000);
+    let body = dice.bytes(size);
+    with_body(script, "echo", "", &body, Want::new(body.clone()));
+}
+
+fn echo_stream(script: &mut Script, dice: &mut Dice) {
+    let size = dice.size(80_000);
+    let body = dice.bytes(size);
+    with_body(script, "echo-stream", "", &body, Want::new(body.clone()));
+}
+
+fn expecting(script: &mut Script, dice: &mut Dice) {
+    let size = dice.size(5_000);
+    let body = dice.bytes(size);
+    with_body(script, "echo", "Expect: 100-continue\r\n", &body, Want::new(body.clone()));
+}
+
+fn ignored(script: &mut Script, dice: &mut Dice) {
+    let size = dice.size(80_000);
+    let body = dice.bytes(size);
+    let want = Want { ends: Ends::Maybe, ..Want::new(format!("ignored {}", script.number())) };
+    with_body(script, "ignored", "", &body, want);
+}
+
+fn half(script: &mut Script, dice: &mut Dice) {
+    let size = 2 + dice.size(20_000);
+    let body = dice.bytes(size);
+    let want = Want { ends: Ends::Maybe, ..Want::new(&body[..2]) };
+    with_body(script, "half", "", &body, want);
+}
+
+fn chunked(script: &mut Script, dice: &mut Dice) {
+    let (mut body, mut framed) = (Vec::new(), Vec::new());
+    for _ in 0..dice.below(6) {
+        let size = 1 + dice.size(20_000);
+        let chunk = dice.bytes(size);
+        let extension = if dice.once_in(4) { ";a=\"b\"" } else { "" };
+        framed.extend_from_slice(format!("{:x}{extension}\r\n", chunk.len()).as_bytes());
+        framed.extend_from_slice(&chunk);
+        framed.extend_from_slice(b"\r\n");
+        body.extend_from_slice(&chunk);
+    }
+    framed.extend_from_slice(if dice.once_in(3) { b"0\r\nA: b\r\n\r\n" } else { b"0\r\n\r\n" });
+    let route = *dice.one_of(&["echo", "echo-stream"]);
+    let line = format!("POST /{route}/{}", script.number());
+    script.ask(&line, "Transfer-Encoding: chunked\r\n", &framed, Want::new(body));
+}
+
+fn stream(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.ask(&format!("GET /stream/{number}"), "", b"", Want::new(repeated(number, 30_000)));
+}
+
+fn large(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.ask(&format!("GET /large/{number}"), "", b"", Want::new(repeated(number, 60_000)));
+}
+
+fn file(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.ask(&format!("GET /file/{number}"), "", b"", Want::new(include_bytes!("talk.rs").as_slice()));
+}
+
+fn late(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.ask(&format!("GET /late/{number}"), "", b"", Want::new(format!("late {number}")));
+}
+
+fn panicking(script: &mut Script, _: &mut Dice) {
+    let want = Want { status: 500, ends: Ends::Yes, body: None, ..Want::new("") };
+    script.ask(&format!("GET /panic/{}", script.number()), "", b"", want);
+}
+
+fn closing(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    let want = Want { ends: Ends::Yes, ..Want::new(format!("plain {number}")) };
+    script.ask(&format!("GET /plain/{number}"), "Connection: close\r\n", b"", want);
+}
+
+fn http10(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.bytes.extend_from_slice(format!("GET /plain/{number} HTTP/1.0\r\n\r\n").as_bytes());
+    script.wants.push(Want { ends: Ends::Yes, ..Want::new(format!("plain {number}")) });
+}
+
+fn malformed(script: &mut Script, dice: &mut Dice) {
+    const HEADS: &[(u16, &str)] = &[
+        (400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+        (400, "GET / HTTP/1.1\r\n\r\n"),
+        (400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n"),
+        (400, "GET / HTTP/1.1\nHost: a\r\n\r\n"),
+        (400, "GET / HTTP/1.1\r\nHost: a\r\nA: \0\r\n\r\n"),
+        (400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde"),
+        (
+            400,
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (400, "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        (501, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+        (505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n"),
+    ];
+    let (status, head) = *dice.one_of(HEADS);
+    script.bytes.extend_from_slice(head.as_bytes());
+    script.wants.push(Want { status, body: None, ends: Ends::Yes, is_refused: true, ..Want::new("") });
+}
+
+fn bad_chunk(script: &mut Script, dice: &mut Dice) {
+    const BODIES: &[&[u8]] =
+        &[b"3\r\nabcX\r\n0\r\n\r\n", b"x\r\n", b"3\nabc\r\n", b"-1\r\n\r\n", b"0\r\n\0: a\r\n\r\n"];
+    let want = Want { status: 400, body: None, ends: Ends::Yes, ..Want::new("") };
+    let line = format!("POST /echo/{}", script.number());
+    script.ask(&line, "Transfer-Encoding: chunked\r\n", dice.one_of::<&[u8]>(BODIES), want);
+}
+
+fn repeated(number: usize, count: usize) -> Vec<u8> {
+    let mut text = format!("{number} ").repeat(count / 2).into_bytes();
+    text.truncate(count);
+    text
+}
+
+/// The handler: notes the number of the request, and does what its route says.
+pub(super) fn answer(req: &mut Request<'_>, calls: &Mutex<Vec<usize>>) -> Response {
+    let path = req.path().to_owned();
+    let (route, number) = path[1..].split_once('/').unwrap();
+    let number: usize = number.parse().unwrap();
+    calls.lock().unwrap().push(number);
+    let answered = match route {
+        "plain" => Ok(Response::text(format!("plain {number}"))),
+        "echo" => req.body().bytes().map(Response::bytes).map_err(crate::Error::from),
+        "echo-stream" => Ok(echo_back(req)),
+        "ignored" => Ok(Response::text(format!("ignored {number}"))),
+        "half" => first_two(req),
+        "stream" => Ok(Response::stream(move |out| {
+            repeated(number, 30_000).chunks(7_000).try_for_each(|part| out.write_all(part))
+        })),
+        "large" => Ok(Response::bytes(repeated(number, 60_000))),
+        "file" => std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/src/conn/tests/faults/talk.rs"))
+            .map_err(crate::Error::from)
+            .and_then(Response::file),
+        "late" => Ok(Response::text(format!("late {number}"))),
+        // Without the hook, which would print thousands of them.
+        _ => std::panic::resume_unwind(Box::new("as asked")),
+    };
+    answered.into_response()
+}
+
+/// A body that cannot be read at all still gets its status.
+fn echo_back(req: &mut Request<'_>) -> Response {
+    if let Err(error) = req.body().fill_buf() {
+        return crate::Error::from(error).into_response();
+    }
+    Response::stream(|out| {
+        let mut part = [0; 3_000];
+        loop {
+            match out.read_request(&mut part)? {
+                0 => return Ok(()),
+                count => out.write_all(&part[..count])?,
+            }
+        }
+    })
+}
+
+fn first_two(req: &mut Request<'_>) -> crate::Result<Response> {
+    let mut two = [0; 2];
+    req.body().read_exact(&mut two)?;
+    Ok(Response::bytes(two.to_vec()))
+}
