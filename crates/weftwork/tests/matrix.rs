@@ -36,6 +36,7 @@ macro_rules! every_engine {
             mod proxies;
             mod shutdown;
             mod spread;
+            mod trailers;
             mod unread;
             mod upgrades;
             mod waiting;

@@ -11,6 +11,7 @@ use crate::limits::Limits;
 
 use chunked::Chunked;
 pub(crate) use trailers::is_forbidden;
+pub use trailers::may_be_trailer;
 
 /// What [`Http1::read_body`](crate::Http1::read_body) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

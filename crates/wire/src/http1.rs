@@ -328,6 +328,11 @@ impl Http1 {
         Ok(after(self.reading, self.keep_alive))
     }
 
+    /// The body in progress goes out in chunks: trailers can follow it.
+    pub fn sends_chunks(&self) -> bool {
+        self.writing == Writing::Body && self.delimiter == Delimiter::Chunked
+    }
+
     /// Ready for the next request on this connection: after [`After::Next`], or [`After::Drain`] and the
     /// body's end. At any other time it does nothing.
     #[inline]

@@ -51,7 +51,7 @@ mod state;
 #[cfg(test)]
 mod testing;
 
-pub use body::BodyEvent;
+pub use body::{BodyEvent, may_be_trailer};
 pub use date::Date;
 pub use encode::{BodyLength, ResponseHead};
 pub use error::{Fault, Misuse};

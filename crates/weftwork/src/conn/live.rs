@@ -50,6 +50,8 @@ struct Live<'a> {
     /// The head of a streamed response: written with the first byte of its body, so that a writer that reads
     /// the request first can still have the client told to go on, and one that fails at once answers 500.
     pending: Option<Response>,
+    /// To be sent behind a streamed body.
+    trailers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Conn {
@@ -58,7 +60,7 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) {
         let Call { cx, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
-        let mut live = Live { conn: self, cx, wait, dates, asked, pending: None };
+        let mut live = Live { conn: self, cx, wait, dates, asked, pending: None, trailers: Vec::new() };
         let begun = live.wait.now();
         post.enter(begun, live.head().1);
         let response = live.respond(handler);
@@ -264,7 +266,7 @@ impl Live<'_> {
     fn finish(&mut self) -> io::Result<After> {
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
-        conn.http.finish(&[], output).map_err(io::Error::other)
+        conn.http.finish(&self.trailers, output).map_err(io::Error::other)
     }
 
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
@@ -285,6 +287,16 @@ impl Live<'_> {
                 self.wait.writable(self.conn.stream.as_fd(), until)?;
             }
         }
+    }
+
+    /// The client has said that it does not drop trailers (RFC 9110 section 10.1.4).
+    fn wants_trailers(&self) -> bool {
+        let (head, bytes) = self.head();
+        let lines = head.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(b"te"));
+        lines.flat_map(|field| field.value.of(bytes).split(|byte| *byte == b',')).any(|coding| {
+            let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+            name.trim_ascii().eq_ignore_ascii_case(b"trailers")
+        })
     }
 
     /// Waits for bytes of the body, and reads them.
@@ -429,6 +441,15 @@ impl Exchange for Live<'_> {
             }
         }
         Ok(())
+    }
+
+    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
+        self.start()?;
+        let sent = self.conn.http.sends_chunks() && self.wants_trailers();
+        if sent {
+            self.trailers.extend_from_slice(fields);
+        }
+        Ok(sent)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -36,6 +36,8 @@ pub(crate) trait Exchange {
     fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()>;
     /// Takes a part of a streamed response body; waits when the peer is slow.
     fn write(&mut self, data: &[u8]) -> io::Result<()>;
+    /// Takes fields to be sent behind a streamed body. False: they cannot be sent to this client.
+    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool>;
     /// Sends all that was written, and waits until the kernel has it.
     fn flush(&mut self) -> io::Result<()>;
     /// Lets time pass, after a flush. False: the server has begun to stop. An error: the client has gone.

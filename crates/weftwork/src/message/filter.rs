@@ -127,6 +127,10 @@ impl Exchange for Filtered<'_> {
         self.filter.write(data, &mut BodyWriter::new(self.below))
     }
 
+    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
+        self.below.send_trailers(fields)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.filter.sync(&mut BodyWriter::new(self.below))?;
         self.below.flush()

@@ -92,6 +92,21 @@ impl<'c> Request<'c> {
         head.fields.iter().map(move |Field { name, value }| (ascii(name.of(bytes)), value.of(bytes)))
     }
 
+    /// The field lines that are for whoever answers in the end: what a proxy passes on. Left out are those for
+    /// this connection alone, by their nature or because `Connection` names them (RFC 9110 section 7.6.1).
+    ///
+    /// `Content-Length` is among them; a proxy frames its own request.
+    pub fn end_to_end_fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let lines = self.fields().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
+        let options = lines.flat_map(|(_, value)| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+        let options: Vec<&[u8]> = options.collect();
+        self.fields().filter(move |(name, _)| {
+            let is = |option: &[u8]| name.as_bytes().eq_ignore_ascii_case(option);
+            !CONNECTION_FIELDS.iter().any(|field| is(field.as_bytes()))
+                && !options.iter().any(|option| is(option))
+        })
+    }
+
     /// All fields as a map, made at the first call.
     pub fn headers(&self) -> &HeaderMap {
         self.headers.get_or_init(|| {
@@ -211,6 +226,10 @@ impl<'c> Request<'c> {
         &mut self.extensions
     }
 }
+
+/// What a proxy removes or replaces, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).
+const CONNECTION_FIELDS: [&str; 6] =
+    ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
 /// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
 fn ascii(bytes: &[u8]) -> &str {

@@ -161,6 +161,10 @@ impl Exchange for Canned {
         Ok(())
     }
 
+    fn send_trailers(&mut self, _: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
+        Ok(false)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -4,6 +4,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use http::{HeaderName, HeaderValue};
+use weftwork_wire::may_be_trailer;
+
 use super::exchange::Exchange;
 
 /// Writes the body of a streamed [`Response`](super::Response).
@@ -62,6 +65,36 @@ impl BodyWriter<'_> {
         into[..count].copy_from_slice(&part[..count]);
         self.exchange.consume(count);
         Ok(count)
+    }
+
+    /// Has fields sent behind the body: a checksum, say, or how a long job went. They are sent at its end, and
+    /// may be added to until then.
+    ///
+    /// False: they will not be sent. That takes a client that has said `TE: trailers` (RFC 9110 section 6.5.1)
+    /// and a body in chunks, so no HTTP/1.0 and no `Content-Length`. Whatever a client needs belongs in the head
+    /// or the body.
+    ///
+    /// # Errors
+    /// A field may not be a trailer (`InvalidInput`): it frames or routes the message, authenticates, or says how
+    /// to read the content, and all of that has to be known before. None of the fields is taken then.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use weftwork::{Response, http::{HeaderName, HeaderValue}};
+    ///
+    /// let answer = Response::stream(|out| {
+    ///     out.write_all(b"the rows")?;
+    ///     let rows = (HeaderName::from_static("x-rows"), HeaderValue::from(8));
+    ///     out.trailers(&[rows])?;
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
+        if let Some((name, _)) = fields.iter().find(|(name, _)| !may_be_trailer(name)) {
+            let why = format!("{name} may not be a trailer (RFC 9110 section 6.5.1)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        self.exchange.send_trailers(fields)
     }
 }
 

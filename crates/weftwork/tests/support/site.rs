@@ -82,6 +82,7 @@ impl Inside {
             "echo-stream" => echo_stream(req),
             "length" => Response::text(req.body().limit(u64::MAX).bytes()?.len().to_string()),
             "trailers" => trailers(req)?,
+            "trailers-out" => trailers_out(argument),
             "ignore" => Response::text("not read"),
             "bytes" => Response::bytes(super::noise(number)),
             "stream" => stream(number),
@@ -195,6 +196,21 @@ fn trailers(req: &mut Request) -> Result<Response> {
     let body = req.body().text()?;
     let trailers = req.trailers().iter().map(|(name, value)| format!("|{name}={}", value.to_str().unwrap()));
     Ok(Response::text(body + &trailers.collect::<String>()))
+}
+
+/// Says in its body whether its trailers will be sent.
+fn trailers_out(kind: &str) -> Response {
+    let name = if kind == "forbidden" { "content-length" } else { "x-sum" };
+    let field = (HeaderName::from_static(name), HeaderValue::from(7));
+    let first = kind == "first" || kind == "forbidden";
+    let answer = Response::stream(move |out| {
+        if !first {
+            out.write_all(b"body ")?;
+        }
+        let sent = out.trailers(std::slice::from_ref(&field))?;
+        out.write_all(if sent { b"sent" } else { b"kept" })
+    });
+    if kind == "declared" { answer.with_header(header::CONTENT_LENGTH, HeaderValue::from(9)) } else { answer }
 }
 
 fn stream(count: usize) -> Response {

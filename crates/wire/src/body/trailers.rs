@@ -40,6 +40,11 @@ pub(super) const FORBIDDEN: &[&str] = &[
 /// Families of such names.
 const FORBIDDEN_PREFIXES: &[&str] = &["content-", "if-", "x-forwarded-"];
 
+/// Whether a field of this name may follow a body (RFC 9110 §6.5.1): it says nothing that has to be known before.
+pub fn may_be_trailer(name: &HeaderName) -> bool {
+    !is_forbidden(name.as_str())
+}
+
 /// True if `name`, in lower case, is no name for a trailer.
 pub(crate) fn is_forbidden(name: &str) -> bool {
     FORBIDDEN.binary_search(&name).is_ok() || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))

@@ -83,3 +83,15 @@ fn the_soonest_deadline_counts() {
     assert_eq!(request.deadline(), Some(soon));
     assert!(request.time_left().is_some_and(|left| left.as_secs() < 10));
 }
+
+#[test]
+fn fields_for_this_connection_are_not_passed_on() {
+    let mut canned = Canned::new(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-One,\r\nX-One: 1\r\nX-Two: 2\r\nTE: trailers\r\n\
+         connection: x-three\r\nX-THREE: 3\r\nKeep-Alive: 5\r\nUpgrade: x\r\nProxy-Connection: close\r\n\
+         X-Two: 4\r\n\r\n",
+    );
+    let request = Request::new(&mut canned, 0);
+    let passed: Vec<_> = request.end_to_end_fields().collect();
+    assert_eq!(passed, [("Host", &b"a"[..]), ("X-Two", b"2"), ("X-Two", b"4")]);
+}

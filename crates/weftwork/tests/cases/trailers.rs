@@ -1,0 +1,71 @@
+//! Are trailers sent to those who take them, and nothing that may not be one? (RFC 9110 section 6.5)
+
+use super::ROOM;
+
+fn get(path: &str, version: &str, fields: &str) -> String {
+    format!("GET /trailers-out/{path} HTTP/{version}\r\nHost: a\r\n{fields}\r\n")
+}
+
+/// The body, and whether the trailer came.
+#[track_caller]
+fn check(path: &str, fields: &str, body: &str, comes: bool) {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(get(path, "1.1", fields));
+    let answer = client.answer();
+    answer.is(200, body);
+    let want = comes.then(|| ("x-sum".to_owned(), "7".to_owned()));
+    assert_eq!(answer.trailers, Vec::from_iter(want), "{fields:?}");
+    assert_eq!(answer.field("x-sum"), None, "a trailer is no field of the head");
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn those_who_ask_get_them() {
+    for fields in [
+        "TE: trailers\r\n",
+        "te: gzip;q=0.5, Trailers\r\nConnection: TE\r\n",
+        "TE: gzip\r\nTE:\ttrailers;q=1\r\n",
+    ] {
+        check("", fields, "body sent", true);
+        check("first", fields, "sent", true);
+    }
+}
+
+#[test]
+fn others_do_not() {
+    for fields in ["", "TE:\r\n", "TE: gzip, trailer\r\n", "X-TE: trailers\r\n"] {
+        check("", fields, "body kept", false);
+    }
+    check("declared", "TE: trailers\r\n", "body kept", false);
+}
+
+#[test]
+fn http_10_gets_none() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(get("", "1.0", "TE: trailers\r\n"));
+    client.answer().is(200, "body kept");
+    client.ends();
+}
+
+#[test]
+fn an_answer_to_head_has_none() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send("HEAD /trailers-out/ HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
+    assert_eq!(client.answer_to_head().status, 200);
+    client.get("/").is(200, "hello");
+}
+
+/// It would frame, route or describe the message: the handler is told, and nothing of it is sent.
+#[test]
+fn what_may_not_be_one_is_an_error() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send(get("forbidden", "1.1", "TE: trailers\r\n"));
+    let answer = client.answer();
+    assert!(answer.status == 500 && answer.closes(), "{answer:?}");
+    assert_eq!(answer.field("content-length"), Some("0"));
+    client.ends();
+}
