@@ -212,6 +212,11 @@ impl Conn {
         self.phase == Phase::Takeover
     }
 
+    /// It was refused: all that is left is to say so.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.phase == Phase::Send(After::Linger)
+    }
+
     /// Wants the next request: its thread may wait for that, where a thread is to spare.
     pub(crate) fn is_between_requests(&self) -> bool {
         self.phase == Phase::Head

@@ -168,9 +168,10 @@ settings! {
     threads_max: usize = 512, "most threads";
     /// Most requests that wait for a thread: 1,024; more get 503 with `Retry-After`.
     queue_max: usize = 1024, "requests that wait for a thread (503)";
-    /// Most connections that the pool engine has accepted and not finished; more get 503 with `Retry-After` at
-    /// the door. 0 (the default): as `connections_max`, at which they wait in the kernel's backlog instead.
-    accepted_max: usize = 0, "connections accepted by the pool and not finished (503; 0: connections_max)";
+    /// Most connections that are accepted and not finished; more get 503 with `Retry-After` at the door. 0 (the
+    /// default): as `connections_max`, at which they wait in the kernel's backlog instead. What clients should
+    /// meet is the choice here: a wait, or an answer that they can act upon.
+    accepted_max: usize = 0, "connections accepted and not finished (503; 0: connections_max)";
     /// Stack of a request in the fibers engine: 64 KiB and a guard page. Formatting, a panic with its
     /// backtrace and typical handlers fit in it, and only touched pages take memory. A request that needs more
     /// ends the process with a message that says so.

@@ -20,7 +20,7 @@ fn accept_goes_on_when_descriptors_are_free_again() {
     if let Ok(engine) = std::env::var(CHILD) {
         return use_up(engine.parse().unwrap());
     }
-    for engine in ["adaptive:1", "adaptive:2", "reactor:2", "workers:2", "pool:2"] {
+    for engine in ["adaptive:1", "adaptive:2", "reactor:2", "workers:2", "pool:2", "fibers:2"] {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "accept_goes_on_when_descriptors_are_free_again", "--nocapture"]);
         let output = child.env(CHILD, engine).output().unwrap();
@@ -43,9 +43,26 @@ fn use_up(engine: Engine) {
     new.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("accept fails", || site.running.counts().accept_errors > 0);
     old.get("/").is(200, "hello");
-    assert_eq!(site.calls(), 2);
+
+    // Nothing gets free: nobody is left hanging at the door.
+    let answer = new.answer();
+    assert!(
+        answer.status == 503 && answer.closes() && answer.text().contains("connections_max"),
+        "{answer:?}"
+    );
+    assert_eq!(answer.field("retry-after"), Some("1"));
+    new.ends();
+    for _ in 0..20 {
+        let mut next = site.client();
+        next.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(next.answer().status, 503);
+    }
+    assert!(site.running.counts().shed >= 21);
+    old.get("/").is(200, "hello");
+    assert_eq!(site.calls(), 3);
 
     drop(fillers);
-    new.answer().is(200, "hello");
-    site.client().get("/").is(200, "hello");
+    let mut client = site.client();
+    client.get("/").is(200, "hello");
+    client.get("/").is(200, "hello");
 }

@@ -6,6 +6,7 @@ use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 use super::{Conn, Phase};
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
+use crate::transport::{Pool, Tick};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// When a client that was turned away may come again, in seconds.
@@ -80,12 +81,32 @@ impl Conn {
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, &text, &fields, cx);
     }
 
-    /// Instead of reading anything: the pool has accepted too many connections already.
+    /// Instead of reading anything: too many connections are accepted already.
     pub(crate) fn refuse_at_door(&mut self, cx: &Context) {
         Counters::count(&cx.counters.shed);
         let text = "too many connections are being served (accepted_max)\n";
         let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
+    }
+
+    /// Instead of reading anything: there is no descriptor for it, but the one that was kept for this.
+    #[cold]
+    pub(crate) fn refuse_for_want(&mut self, cx: &Context) {
+        Counters::count(&cx.counters.shed);
+        let text =
+            "the server has no descriptors left (RLIMIT_NOFILE bounds them, connections_max their use)\n";
+        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
+    }
+
+    /// Sends a refusal as far as it can be sent at once, and ends: there is nobody to wait for the peer. What has
+    /// come of its request is read, as it would turn the end into a reset; what is on its way still may.
+    #[cold]
+    pub(crate) fn send_off(mut self: Box<Conn>, now: Tick) {
+        // A peer that has gone needs no answer.
+        let _ = self.flush(now);
+        self.stream.shutdown_write();
+        let _ = self.fill(now, &mut Pool::default());
     }
 
     /// Whatever the peer still sends is never read as a request.

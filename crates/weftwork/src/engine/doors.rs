@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 
 use super::table::DOOR;
@@ -77,7 +78,8 @@ impl Doors {
         while self.closed_until.is_none() && self.accepted < ACCEPTS_A_TURN {
             let door = self.ready.iter().position(|ready| *ready)?;
             match accept(&self.listeners[door], now, cx) {
-                Accepted::Conn(conn) => {
+                // One too many has its refusal with it: the loop sends that.
+                Accepted::Conn(conn) | Accepted::Excess(conn) => {
                     self.accepted += 1;
                     return Some(conn);
                 }
@@ -94,6 +96,8 @@ impl Doors {
 #[derive(Debug)]
 pub(super) enum Accepted {
     Conn(Box<Conn>),
+    /// More than `accepted_max`: it is refused, and only has to be told so.
+    Excess(Box<Conn>),
     /// Nobody waits there.
     Nobody,
     /// The one who waited has gone; the next may be fine.
@@ -108,7 +112,12 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
     }
     match listener.accept() {
         Ok((stream, peer)) => {
+            cx.spare.note_plenty();
             let mut conn = Conn::new(stream, peer, now, cx);
+            if cx.counters.connections.load(Ordering::Relaxed) > cx.settings.accepted_max {
+                conn.refuse_at_door(cx);
+                return Accepted::Excess(conn);
+            }
             if listener.is_proxied() {
                 conn.expect_proxy_header(now, cx);
             }
@@ -120,15 +129,33 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             if is_of_one_peer(&error) {
                 return Accepted::Gone;
             }
-            log::warn!("cannot accept connections just now: {error}");
+            no_resources(&error, listener, now, cx);
             Accepted::NotNow
         }
     }
 }
 
+/// Descriptors or memory are used up. That may pass in a moment, so those who knock wait; but not for long.
+#[cold]
+fn no_resources(error: &io::Error, listener: &Listener, now: Tick, cx: &Context) {
+    let Some(since) = cx.spare.note_shortage(now) else {
+        return log::warn!("cannot accept connections just now: {error}");
+    };
+    let is_shortage = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
+    if is_shortage && since.until(now) >= BACK_OFF {
+        cx.spare.lend(|| {
+            for _ in 0..ACCEPTS_A_TURN {
+                let Ok((stream, peer)) = listener.accept() else { return };
+                let mut conn = Conn::new(stream, peer, now, cx);
+                conn.refuse_for_want(cx);
+                conn.send_off(now);
+            }
+        });
+    }
+}
+
 /// Errors that only tell of the connection that would have been next (accept(2)): the one behind may be fine.
 fn is_of_one_peer(error: &io::Error) -> bool {
-    use rustix::io::Errno;
     let one = [
         Errno::CONNABORTED,
         Errno::PROTO,

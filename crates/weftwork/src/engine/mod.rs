@@ -119,6 +119,10 @@ impl Engine {
         if number == Some(0) {
             return Err(Error::too_small(knob, 0, 1));
         }
+        if settings.accepted_max > settings.connections_max {
+            let (accepted, connections) = (settings.accepted_max, settings.connections_max);
+            return Err(Error::too_large("accepted_max", accepted, "connections_max", connections));
+        }
         let Engine::Pool { standby } = self else { return Ok(()) };
         let (knob, standby) =
             standby.map_or(("standby_kept", settings.standby_kept), |standby| (knob, standby));
@@ -127,10 +131,6 @@ impl Engine {
         }
         if standby > settings.threads_max {
             return Err(Error::too_large(knob, standby, "threads_max", settings.threads_max));
-        }
-        if settings.accepted_max > settings.connections_max {
-            let (accepted, connections) = (settings.accepted_max, settings.connections_max);
-            return Err(Error::too_large("accepted_max", accepted, "connections_max", connections));
         }
         Ok(())
     }

@@ -166,6 +166,12 @@ impl<J> Standby<J> {
         self.settle(crew);
     }
 
+    /// Another job would find a thread.
+    pub(super) fn has_thread(&self) -> bool {
+        let crew = lock(&self.crew);
+        !crew.parked.is_empty() || crew.threads < self.limits.threads_max
+    }
+
     /// Another job would find a thread, or a place in the queue.
     pub(super) fn has_room(&self) -> bool {
         let crew = lock(&self.crew);

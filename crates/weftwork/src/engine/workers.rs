@@ -110,7 +110,11 @@ impl Workers {
             doors.next_turn(now);
             while self.standby.has_room() {
                 let Some(conn) = doors.accept(now, &self.cx) else { break };
-                self.give(Job { conn, worker: index });
+                if conn.is_refused() && !self.standby.has_thread() {
+                    conn.send_off(now);
+                } else {
+                    self.give(Job { conn, worker: index });
+                }
             }
             self.wait_at(&listeners, &mut doors, now);
         }
@@ -195,7 +199,7 @@ impl Workers {
         let now = self.cx.clock.now();
         let listeners = self.doors[worker].read().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().find_map(|listener| match accept(listener, now, &self.cx) {
-            Accepted::Conn(conn) => Some(Job { conn, worker }),
+            Accepted::Conn(conn) | Accepted::Excess(conn) => Some(Job { conn, worker }),
             Accepted::Nobody | Accepted::Gone | Accepted::NotNow => None,
         })
     }

@@ -8,6 +8,7 @@ use weftwork_wire::Limits;
 
 use super::clock::Clock;
 use super::counters::Counters;
+use super::spare::Spare;
 use super::watchdog::Watchdog;
 use crate::settings::Settings;
 
@@ -29,6 +30,7 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) watchdog: Watchdog,
+    pub(crate) spare: Spare,
     stage: AtomicU8,
     draining: Signal,
     closing: Signal,
@@ -61,6 +63,7 @@ impl Context {
             clock: Clock::start(),
             counters: Arc::default(),
             watchdog: Watchdog::default(),
+            spare: Spare::new(),
             stage: AtomicU8::new(Stage::Running as u8),
             draining: Signal::new()?,
             closing: Signal::new()?,

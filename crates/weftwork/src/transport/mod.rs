@@ -7,6 +7,7 @@ pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
 pub(crate) mod listener;
+pub(crate) mod spare;
 pub(crate) mod stream;
 pub(crate) mod watchdog;
 pub(crate) mod wheel;

@@ -28,6 +28,32 @@ fn connections() {
     site.is_well();
 }
 
+/// Past this cap they are told to come again, and can read it.
+#[test]
+fn accepted_connections() {
+    let site = ROOM.start_with(|s| s.accepted_max(4));
+    let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    for client in &mut served {
+        client.get("/").is(200, "hello");
+    }
+    for _ in 0..4 {
+        let mut excess = site.client();
+        excess.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answer = excess.answer();
+        assert!(answer.status == 503 && answer.closes(), "{answer:?}");
+        assert_eq!(answer.field("retry-after"), Some("1"));
+        assert!(answer.text().contains("accepted_max"), "{answer:?}");
+        excess.ends();
+    }
+    assert_eq!((site.calls(), site.running.counts().shed), (4, 4));
+    for client in &mut served {
+        client.get("/").is(200, "hello");
+    }
+    drop(served);
+    eventually("they leave", || site.running.counts().connections == 0);
+    site.is_well();
+}
+
 #[test]
 fn threads_and_the_queue() {
     if !ROOM.promises(Promise::QueueForThreads) {

@@ -74,7 +74,7 @@ impl Shared {
         for listener in doors.iter() {
             loop {
                 match accept(listener, now, &self.cx) {
-                    Accepted::Conn(conn) if self.is_crowded() => self.turn_away(conn),
+                    Accepted::Excess(conn) => self.park(conn),
                     Accepted::Conn(conn) => return Look::Conn(conn),
                     Accepted::Nobody => break,
                     Accepted::Gone => {}
@@ -87,11 +87,6 @@ impl Shared {
             }
         }
         Look::Nobody
-    }
-
-    /// The connection that was just accepted is one too many.
-    fn is_crowded(&self) -> bool {
-        self.cx.counters.connections.load(Ordering::Relaxed) > self.cx.settings.accepted_max
     }
 
     /// Lets another thread be told of the listener.

@@ -46,12 +46,6 @@ impl Shared {
         self.hub.mailbox(0).inbox.take_all(&mut Vec::new());
     }
 
-    /// Turns a connection away: too many are accepted and not finished.
-    pub(super) fn turn_away(&self, mut conn: Box<Conn>) {
-        conn.refuse_at_door(&self.cx);
-        self.park(conn);
-    }
-
     /// A request is whole: the next thread takes it, before it looks at the door.
     fn enqueue(&self, conn: Box<Conn>) {
         self.lock_queue().push_back(conn);
