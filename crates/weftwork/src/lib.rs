@@ -62,13 +62,19 @@ pub use testing::{NoResponse, TestClient, TestConnection, TestRequest, TestRespo
 pub use transport::counters::Counts;
 pub use weftwork_wire::Fault;
 
+#[doc(hidden)]
+pub use app::routes::derived;
+pub use app::routes::{Dispatch, Listed, Malformed, Miss, Route, Routes, Verbs, routes};
+#[cfg(feature = "macros")]
+pub use weftwork_macros::Routes;
+
 /// What most programs use.
 pub mod prelude {
     #[cfg(feature = "json")]
     pub use crate::json;
     pub use crate::{
-        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Request, Response, Result, Running,
-        Server, Settings, blocks, html, text,
+        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Request, Response, Result, Routes,
+        Running, Server, Settings, blocks, html, routes, text,
     };
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }

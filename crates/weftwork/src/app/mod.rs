@@ -2,6 +2,7 @@
 
 mod files;
 pub mod middleware;
+pub(crate) mod routes;
 mod sse;
 
 pub use files::{Files, embedded, file, files};

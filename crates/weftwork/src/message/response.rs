@@ -71,6 +71,7 @@ pub struct Response {
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) payload: Payload,
     pub(crate) close: bool,
+    pub(crate) declined: bool,
 }
 
 /// A response with `text` as `text/plain; charset=utf-8`.
@@ -86,7 +87,24 @@ pub fn html(page: impl Into<Bytes>) -> Response {
 impl Response {
     /// An empty response with `status`.
     pub fn new(status: StatusCode) -> Response {
-        Response { status, content_type: None, fields: Vec::new(), payload: Payload::Empty, close: false }
+        Response {
+            status,
+            content_type: None,
+            fields: Vec::new(),
+            payload: Payload::Empty,
+            close: false,
+            declined: false,
+        }
+    }
+
+    /// This handler has no answer, another one may: a router goes on to the next that takes the path, and to its
+    /// fallback. Where there is no other it is 404.
+    pub fn decline() -> Response {
+        Response {
+            declined: true,
+            status: StatusCode::NOT_FOUND,
+            ..Response::text("there is nothing here\n")
+        }
     }
 
     /// 200 with `text/plain; charset=utf-8`.
@@ -161,7 +179,8 @@ impl Response {
     /// The same with another status.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Response {
-        Response { status, ..self }
+        // Whoever chooses a status has an answer.
+        Response { status, declined: false, ..self }
     }
 
     /// The same with another `Content-Type`.
@@ -198,6 +217,11 @@ impl Response {
     #[must_use]
     pub fn with_close(self) -> Response {
         Response { close: true, ..self }
+    }
+
+    /// Whether it was made by [`decline`](Response::decline) and left as it was.
+    pub fn is_declined(&self) -> bool {
+        self.declined
     }
 
     /// The status.

@@ -1,0 +1,229 @@
+//! What does the enum declare? Each variant with its routes, its fields joined to their captures.
+
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Data, DeriveInput, Error, Field, Fields, GenericArgument, LitStr, PathArguments, Result, Type,
+};
+
+use crate::pattern::Pattern;
+
+/// The attributes that make routes, and the constants of `Verbs` for them.
+const VERBS: [(&str, &str); 10] = [
+    ("get", "GET"),
+    ("post", "POST"),
+    ("put", "PUT"),
+    ("delete", "DELETE"),
+    ("patch", "PATCH"),
+    ("head", "HEAD"),
+    ("options", "OPTIONS"),
+    ("trace", "TRACE"),
+    ("connect", "CONNECT"),
+    ("any", "ANY"),
+];
+
+pub(crate) struct Variant<'i> {
+    pub(crate) item: &'i syn::Variant,
+    pub(crate) ways: Vec<Way>,
+    pub(crate) blocks: bool,
+    /// The field that holds nested routes.
+    pub(crate) nested: Option<&'i Field>,
+}
+
+/// One attribute: a way in.
+pub(crate) struct Way {
+    /// A constant of `Verbs`; `ANY` for a nest.
+    pub(crate) verb: &'static str,
+    pub(crate) pattern: Pattern,
+}
+
+/// How a field stands in a query.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Times {
+    Once,
+    Maybe,
+    Many,
+}
+
+pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
+    let Data::Enum(data) = &input.data else {
+        return Err(Error::new(
+            input.ident.span(),
+            "routes are the variants of an enum: write `enum` instead",
+        ));
+    };
+    if !input.generics.params.is_empty() {
+        let why =
+            "routes own what they hold, so their enum has no parameters: use `String` for borrowed text";
+        return Err(Error::new(input.generics.span(), why));
+    }
+    if data.variants.is_empty() {
+        return Err(Error::new(
+            input.ident.span(),
+            "there is no route yet: write `#[get(\"/\")] Home,` inside",
+        ));
+    }
+    let mut read = Vec::new();
+    let mut errors: Option<Error> = None;
+    for variant in &data.variants {
+        match self::variant(variant) {
+            Ok(variant) => read.push(variant),
+            Err(error) => match &mut errors {
+                Some(errors) => errors.combine(error),
+                None => errors = Some(error),
+            },
+        }
+    }
+    errors.map_or(Ok(read), Err)
+}
+
+fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
+    let mut ways = Vec::new();
+    let mut nests = Vec::new();
+    let mut blocks = false;
+    for attribute in &item.attrs {
+        let Some(name) = attribute.path().get_ident().map(ToString::to_string) else { continue };
+        if name == "nest" {
+            nests.push(Way { verb: "ANY", pattern: Pattern::parse_prefix(&text(attribute, "/admin")?)? });
+        } else if name == "blocks" {
+            attribute.meta.require_path_only()?;
+            blocks = true;
+        } else if let Some((_, verb)) = VERBS.iter().find(|(known, _)| *known == name) {
+            ways.push(Way { verb, pattern: Pattern::parse(&text(attribute, "/users/{id}")?)? });
+        }
+    }
+    if let (Some(nest), Some(_)) = (nests.first(), ways.first()) {
+        let why = "a variant is one route or nested ones, not both: give the route a variant of its own";
+        return Err(Error::new(nest.pattern.text.span(), why));
+    }
+    let is_nest = !nests.is_empty();
+    ways.extend(nests);
+    if ways.is_empty() {
+        let why = format!("`{}` has no route: write `#[get(\"/...\")]` above it", item.ident);
+        return Err(Error::new(item.ident.span(), why));
+    }
+    let mut variant = Variant { item, ways, blocks, nested: None };
+    variant.join_fields(is_nest)?;
+    Ok(variant)
+}
+
+fn text(attribute: &Attribute, example: &str) -> Result<LitStr> {
+    attribute.parse_args::<LitStr>().map_err(|error| {
+        let name = attribute.path().get_ident().map(ToString::to_string).unwrap_or_default();
+        Error::new(error.span(), format!("here is a path, in quotes: #[{name}(\"{example}\")]"))
+    })
+}
+
+impl<'i> Variant<'i> {
+    /// Every capture has its field, and every field its capture.
+    fn join_fields(&mut self, is_nest: bool) -> Result<()> {
+        if let Fields::Unnamed(fields) = &self.item.fields {
+            return self.join_unnamed(fields, is_nest);
+        }
+        let first = &self.ways[0].pattern;
+        if is_nest {
+            let left: Vec<&Field> =
+                self.fields().filter(|field| !first.captures().any(|name| name == name_of(field))).collect();
+            let [nested] = left[..] else {
+                let why = format!(
+                    "a nest holds the enum of its routes: write `{}(Admin)`, or one field that is not in the prefix",
+                    self.item.ident
+                );
+                return Err(Error::new(self.item.ident.span(), why));
+            };
+            self.nested = Some(nested);
+        }
+        for (at, way) in self.ways.iter().enumerate() {
+            self.check_way(&way.pattern, at == 0)?;
+        }
+        Ok(())
+    }
+
+    fn join_unnamed(&mut self, fields: &'i syn::FieldsUnnamed, is_nest: bool) -> Result<()> {
+        let ident = &self.item.ident;
+        if !is_nest {
+            let names: Vec<String> =
+                self.ways[0].pattern.fields().map(|name| format!("{name}: ...")).collect();
+            let fields_now =
+                if names.is_empty() { "no fields".into() } else { format!("`{{ {} }}`", names.join(", ")) };
+            let why = format!(
+                "the fields of a route have names, those of its captures: write `{ident}` with {fields_now}"
+            );
+            return Err(Error::new(fields.span(), why));
+        }
+        if fields.unnamed.len() != 1 {
+            let why = format!("a nest holds one enum of routes: write `{ident}(Admin)`");
+            return Err(Error::new(fields.span(), why));
+        }
+        for way in &self.ways {
+            if let Some(name) = way.pattern.captures().next() {
+                let why = format!(
+                    "`{{{name}}}` has no field: name the fields, as in `{ident} {{ {name}: u64, page: Page }}`"
+                );
+                return Err(Error::new(way.pattern.text.span(), why));
+            }
+        }
+        self.nested = fields.unnamed.first();
+        Ok(())
+    }
+
+    fn check_way(&self, pattern: &Pattern, first: bool) -> Result<()> {
+        let ident = &self.item.ident;
+        for name in pattern.fields() {
+            let Some(field) = self.field(name) else {
+                let why = format!(
+                    "`{{{name}}}` has no field, so its type is missing: write `{ident} {{ {name}: u64 }}`, or `String`"
+                );
+                return Err(Error::new(pattern.text.span(), why));
+            };
+            if pattern.captures().any(|capture| capture == name) && times(field).0 != Times::Once {
+                let why = format!(
+                    "`{name}` is a part of the path, which is always there, once: `Option` and `Vec` are for the query"
+                );
+                return Err(Error::new(field.ty.span(), why));
+            }
+        }
+        for field in self.fields().filter(|field| !self.is_nested(field)) {
+            let name = name_of(field);
+            let optional = times(field).0 != Times::Once;
+            if !pattern.fields().any(|known| known == name) && (first || !optional) {
+                let text = pattern.text.value();
+                let why = format!(
+                    "`{name}` is not in the route \"{text}\": put `{{{name}}}` into it, or `?{{{name}}}` behind it, or remove the field"
+                );
+                return Err(Error::new(field.span(), why));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &'i Field> {
+        self.item.fields.iter()
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&'i Field> {
+        self.fields().find(|field| name_of(field) == name && !self.is_nested(field))
+    }
+
+    pub(crate) fn is_nested(&self, field: &Field) -> bool {
+        self.nested.is_some_and(|nested| std::ptr::eq(nested, field))
+    }
+}
+
+/// A field's name as patterns write it; a nest's only field may have none.
+pub(crate) fn name_of(field: &Field) -> String {
+    use syn::ext::IdentExt;
+    field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default()
+}
+
+/// How often the field stands in a query, and the type of one value.
+pub(crate) fn times(field: &Field) -> (Times, &Type) {
+    let Type::Path(path) = &field.ty else { return (Times::Once, &field.ty) };
+    let Some(last) = path.path.segments.last() else { return (Times::Once, &field.ty) };
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return (Times::Once, &field.ty) };
+    let Some(GenericArgument::Type(inner)) = arguments.args.first() else { return (Times::Once, &field.ty) };
+    match last.ident.to_string().as_str() {
+        "Option" => (Times::Maybe, inner),
+        "Vec" => (Times::Many, inner),
+        _ => (Times::Once, &field.ty),
+    }
+}

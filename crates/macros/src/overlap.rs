@@ -1,0 +1,69 @@
+//! Do two routes take the same path?
+
+use syn::{Error, Result};
+
+use crate::model::{Variant, Way};
+use crate::pattern::Segment;
+
+struct Entry<'v> {
+    variant: &'v Variant<'v>,
+    way: &'v Way,
+}
+
+/// Each way against all before it.
+pub(crate) fn check(variants: &[Variant<'_>]) -> Result<()> {
+    let entries: Vec<Entry<'_>> = variants
+        .iter()
+        .flat_map(|variant| variant.ways.iter().map(move |way| Entry { variant, way }))
+        .collect();
+    let mut errors: Option<Error> = None;
+    for (at, later) in entries.iter().enumerate() {
+        let Some(error) = entries[..at].iter().find_map(|earlier| overlap(earlier, later)) else { continue };
+        match &mut errors {
+            Some(errors) => errors.combine(error),
+            None => errors = Some(error),
+        }
+    }
+    errors.map_or(Ok(()), Err)
+}
+
+fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
+    let (one, two) = (&earlier.way.pattern.segments, &later.way.pattern.segments);
+    let (name, text) = (&earlier.variant.item.ident, earlier.way.pattern.text.value());
+    let nests = (earlier.variant.nested.is_some(), later.variant.nested.is_some());
+    let why = match nests {
+        (false, false) if earlier.way.verb == later.way.verb && alike(one, two) => {
+            if std::ptr::eq(earlier.variant, later.variant) {
+                format!("this route is here twice, as \"{text}\": remove one")
+            } else {
+                format!(
+                    "this route overlaps \"{text}\" of `{name}`: both take the same paths. Give one of them another path or \
+                     method, or make them one variant"
+                )
+            }
+        }
+        (true, _) if starts(two, one) => format!(
+            "this route overlaps the nest \"{text}\" of `{name}`, which takes every path beneath it: move the route in there"
+        ),
+        (false, true) if starts(one, two) => format!(
+            "this nest overlaps the route \"{text}\" of `{name}`, and would take every path beneath its prefix: move that route in here"
+        ),
+        _ => return None,
+    };
+    Some(Error::new(later.way.pattern.text.span(), why))
+}
+
+/// Both take exactly the same paths.
+fn alike(one: &[Segment], two: &[Segment]) -> bool {
+    one.len() == two.len() && starts(one, two)
+}
+
+/// Every path of `segments` is one beneath `prefix`.
+fn starts(segments: &[Segment], prefix: &[Segment]) -> bool {
+    segments.len() >= prefix.len()
+        && segments.iter().zip(prefix).all(|(segment, prefix)| match (segment, prefix) {
+            (Segment::Literal(one), Segment::Literal(two)) => one == two,
+            (Segment::Capture(_), Segment::Capture(_)) | (Segment::Rest(_), Segment::Rest(_)) => true,
+            _ => false,
+        })
+}

@@ -1,0 +1,187 @@
+//! What does the text of a route say? `/users/{id}/{*rest}?{q}&page-size={size}`
+
+use syn::{Error, Ident, LitStr, Result};
+
+/// One part of a path, between slashes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Segment {
+    /// Encoded as it is sent.
+    Literal(String),
+    Capture(String),
+    Rest(String),
+}
+
+impl Segment {
+    /// The field that it fills.
+    pub(crate) fn field(&self) -> Option<&str> {
+        match self {
+            Segment::Literal(_) => None,
+            Segment::Capture(name) | Segment::Rest(name) => Some(name),
+        }
+    }
+}
+
+/// A query parameter, and the field that it fills.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    pub(crate) name: String,
+    pub(crate) field: String,
+}
+
+#[derive(Clone)]
+pub(crate) struct Pattern {
+    pub(crate) text: LitStr,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) parameters: Vec<Parameter>,
+}
+
+impl Pattern {
+    pub(crate) fn parse(text: &LitStr) -> Result<Pattern> {
+        let value = text.value();
+        let fail = |why: String| Error::new(text.span(), why);
+        let (path, query) = match value.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (value.as_str(), None),
+        };
+        let Some(relative) = path.strip_prefix('/') else {
+            return Err(fail(format!("a route begins with a slash: write \"/{value}\"")));
+        };
+        let segments: Vec<&str> = relative.split('/').collect();
+        let last = segments.len() - 1;
+        let segments =
+            segments.into_iter().enumerate().map(|(at, part)| segment(part, at == last).map_err(fail));
+        let segments = segments.collect::<Result<Vec<_>>>()?;
+        let parameters = query.map_or(Ok(Vec::new()), |query| {
+            query.split('&').map(|part| parameter(part).map_err(fail)).collect::<Result<Vec<_>>>()
+        })?;
+        let pattern = Pattern { text: text.clone(), segments, parameters };
+        pattern.check_duplicates()?;
+        Ok(pattern)
+    }
+
+    /// The prefix of a nest: `/` alone is none, and a query belongs to the routes inside.
+    pub(crate) fn parse_prefix(text: &LitStr) -> Result<Pattern> {
+        let pattern = Pattern::parse(text)?;
+        let fail = |why: &str| Err(Error::new(text.span(), why));
+        if !pattern.parameters.is_empty() {
+            return fail("a prefix has no query: write it at the routes inside");
+        }
+        match pattern.segments.last() {
+            Some(Segment::Rest(_)) => fail("nothing is left for the nested routes behind a `{*rest}`"),
+            Some(Segment::Literal(last)) if last.is_empty() && pattern.segments.len() == 1 => {
+                fail("a nest needs a prefix, as in \"/admin\": routes at \"/\" belong into this enum")
+            }
+            Some(Segment::Literal(last)) if last.is_empty() => {
+                fail("a prefix does not end in a slash: the routes inside begin with one")
+            }
+            _ => Ok(pattern),
+        }
+    }
+
+    /// The fields that the path fills, in its order.
+    pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(Segment::field)
+    }
+
+    /// Every field that the pattern fills.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.captures().chain(self.parameters.iter().map(|parameter| parameter.field.as_str()))
+    }
+
+    fn check_duplicates(&self) -> Result<()> {
+        let fields: Vec<&str> = self.fields().collect();
+        for (at, name) in fields.iter().enumerate() {
+            if fields[..at].contains(name) {
+                return Err(Error::new(
+                    self.text.span(),
+                    format!(
+                        "`{{{name}}}` is here twice: a field takes one part, give the other its own name"
+                    ),
+                ));
+            }
+        }
+        let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) {
+                return Err(Error::new(
+                    self.text.span(),
+                    format!(
+                        "the query parameter `{name}` is here twice: a `Vec` field takes all of its values"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn segment(part: &str, last: bool) -> std::result::Result<Segment, String> {
+    let inside = part.strip_prefix('{').and_then(|part| part.strip_suffix('}'));
+    let Some(inside) = inside.filter(|inside| !inside.contains(['{', '}'])) else {
+        return literal(part);
+    };
+    match inside.strip_prefix('*') {
+        Some(name) if !last => Err(format!(
+            "`{{*{name}}}` takes the whole rest of the path, so it has to be the last part: use `{{{name}}}` for one segment"
+        )),
+        Some(name) => field_name(name).map(Segment::Rest),
+        None => field_name(inside).map(Segment::Capture),
+    }
+}
+
+fn literal(part: &str) -> std::result::Result<Segment, String> {
+    if part.contains(['{', '}']) {
+        return Err(format!(
+            "a capture is a whole segment, and `{part}` is not: capture all of it, and take it apart in the handler"
+        ));
+    }
+    if matches!(part, "." | "..") {
+        return Err(format!("clients resolve `{part}` before they send it: leave it out"));
+    }
+    if part.contains('#') {
+        return Err("clients do not send what is behind a `#`: leave it out".into());
+    }
+    Ok(Segment::Literal(encoded(part)))
+}
+
+/// `{q}`, or `name={field}`.
+fn parameter(part: &str) -> std::result::Result<Parameter, String> {
+    let (name, value) = match part.split_once('=') {
+        Some((name, value)) => (Some(name), value),
+        None => (None, part),
+    };
+    let field = value.strip_prefix('{').and_then(|value| value.strip_suffix('}'));
+    let Some(field) = field else {
+        return Err(format!(
+            "`{part}` is no query parameter: write `{{q}}`, or `name={{field}}` where they differ, with `&` between"
+        ));
+    };
+    let field = field_name(field)?;
+    let name = name.map_or_else(|| field.clone(), str::to_owned);
+    Ok(Parameter { name, field })
+}
+
+fn field_name(name: &str) -> std::result::Result<String, String> {
+    let word = name.strip_prefix("r#").unwrap_or(name);
+    let valid =
+        syn::parse_str::<Ident>(word).is_ok() || syn::parse_str::<Ident>(&format!("r#{word}")).is_ok();
+    if valid {
+        return Ok(word.to_owned());
+    }
+    Err(format!(
+        "`{{{name}}}` does not name a field: between the braces is a field of the variant, as in `{{id}}`"
+    ))
+}
+
+/// A literal as clients send it: what RFC 3986 does not let stand in a segment is percent-encoded.
+fn encoded(part: &str) -> String {
+    let mut out = String::with_capacity(part.len());
+    for byte in part.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}

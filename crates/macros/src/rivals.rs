@@ -1,0 +1,28 @@
+//! Which literal parts of other routes could a capture's value be taken for?
+
+use std::collections::BTreeSet;
+
+use crate::model::Variant;
+use crate::pattern::Segment;
+
+/// The literals that stand where `segments[at]` stands, in routes that agree with it up to there. For a rest
+/// also those behind that place.
+pub(crate) fn of(segments: &[Segment], at: usize, variants: &[Variant<'_>]) -> BTreeSet<String> {
+    let is_rest = matches!(segments[at], Segment::Rest(_));
+    let others = variants.iter().flat_map(|variant| &variant.ways).map(|way| &way.pattern.segments);
+    let beside = others.filter(|other| other.len() > at && agree(&segments[..at], &other[..at]));
+    let places = beside.flat_map(|other| if is_rest { &other[at..] } else { &other[at..=at] });
+    places
+        .filter_map(|segment| match segment {
+            Segment::Literal(text) if !text.is_empty() => Some(text.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn agree(one: &[Segment], two: &[Segment]) -> bool {
+    one.iter().zip(two).all(|pair| match pair {
+        (Segment::Literal(one), Segment::Literal(two)) => one == two,
+        _ => true,
+    })
+}

@@ -1,0 +1,72 @@
+//! What does a request get that no route takes?
+
+use std::fmt;
+
+use http::{Method, StatusCode, header};
+
+use super::verbs::Verbs;
+use crate::message::{IntoResponse, Problem, Request, Response};
+
+/// Why a request is for none of the routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// No route has this path: 404.
+    NotFound,
+    /// Routes have it, for other methods: 405 with `Allow`, and for OPTIONS 204 with `Allow`.
+    Method(Verbs),
+    /// A part of the target is not what the route's type takes: 400, and the name of the part.
+    Malformed(Box<Malformed>),
+}
+
+/// A capture or a query parameter that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Its name in the route.
+    pub name: &'static str,
+    /// The whole sentence, the name included.
+    pub detail: String,
+}
+
+impl Miss {
+    /// When every route was tried; `allowed` are the methods of those with this path.
+    pub(crate) fn unmatched(allowed: Verbs) -> Miss {
+        if allowed == Verbs::NONE { Miss::NotFound } else { Miss::Method(allowed) }
+    }
+
+    #[cold]
+    pub(super) fn malformed(name: &'static str, what: &str, why: impl fmt::Display) -> Miss {
+        Miss::Malformed(Box::new(Malformed { name, detail: format!("the {what} `{name}` {why}") }))
+    }
+
+    /// The answer to `req`.
+    #[cold]
+    pub(crate) fn answer(self, req: &Request<'_>) -> Response {
+        match self {
+            Miss::NotFound => Response::decline(),
+            Miss::Method(allowed) if *req.method() == Method::OPTIONS => {
+                Response::new(StatusCode::NO_CONTENT).with_header(header::ALLOW, allowed.allow())
+            }
+            Miss::Method(allowed) => {
+                Response::text(format!("{} takes {allowed}, not {}\n", req.path(), req.method()))
+                    .with_status(StatusCode::METHOD_NOT_ALLOWED)
+                    .with_header(header::ALLOW, allowed.allow())
+            }
+            Miss::Malformed(part) => Problem::new(StatusCode::BAD_REQUEST)
+                .detail(part.detail)
+                .with("field", part.name)
+                .into_response(),
+        }
+    }
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Miss::NotFound => f.write_str("there is no route with this path"),
+            Miss::Method(allowed) => write!(f, "the routes with this path take {allowed}"),
+            Miss::Malformed(part) => f.write_str(&part.detail),
+        }
+    }
+}
+
+impl std::error::Error for Miss {}

@@ -1,0 +1,230 @@
+//! Routes as values of an enum: what `#[derive(Routes)]` makes, and what it makes it of.
+
+mod dispatch;
+mod list;
+mod miss;
+mod path;
+mod query;
+mod verbs;
+
+pub use dispatch::{Dispatch, routes};
+pub use list::{Listed, Route};
+pub use miss::{Malformed, Miss};
+pub use verbs::Verbs;
+
+/// What the derive's code calls. No part of the API.
+#[doc(hidden)]
+pub mod derived {
+    pub use super::path::{PathWriter, beneath, capture, cut};
+    pub use super::query::{optional, repeated, required};
+    pub use super::{Miss, Route, Routes, Verbs};
+    pub use crate::message::Blocking;
+    pub use http::Method;
+
+    /// No route takes it; these methods would be taken.
+    pub fn unmatched(allowed: Verbs) -> Miss {
+        Miss::unmatched(allowed)
+    }
+
+    /// A number that names the route `index` of an enum whose own number is `seed`: well spread, as
+    /// [`Blocking::Learn`] wants it.
+    pub const fn spread(seed: u64, index: u64) -> u64 {
+        let mixed = (seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ mixed >> 29
+    }
+
+    /// What is known of a route inside of a nest: its own number, and the nest's.
+    pub fn within(seed: u64, inner: Blocking) -> Blocking {
+        match inner {
+            Blocking::Learn { route } => Blocking::Learn { route: spread(seed, route) },
+            known => known,
+        }
+    }
+}
+
+use std::fmt::{self, Display};
+
+use http::Method;
+use path::PathWriter;
+
+use crate::message::{Blocking, IntoResponse, Request, Response};
+
+/// All routes of a site, as an enum. Derive it; [`routes`] makes a [`Handler`](crate::Handler) of it and a function.
+///
+/// ```
+/// use weftwork::prelude::*;
+///
+/// #[derive(Routes)]
+/// enum Site {
+///     #[get("/")]
+///     Home,
+///     #[get("/users/{id}")]
+///     User { id: u64 },
+///     #[get("/search?{q}&{page}")]
+///     Search { q: String, page: Option<u32> },
+///     #[get("/files/{*path}")]
+///     File { path: String },
+///     #[nest("/admin")]
+///     Admin(Admin),
+/// }
+///
+/// #[derive(Routes)]
+/// enum Admin {
+///     #[get("/")]
+///     Overview,
+///     #[post("/users/{id}/ban")]
+///     Ban { id: u64 },
+/// }
+///
+/// fn site(route: Site, _: &mut Request) -> Result<Response> {
+///     Ok(match route {
+///         Site::Home => html(Site::User { id: 7 }.link("the first user")),
+///         Site::User { id } => text(format!("user {id}\n")),
+///         Site::Search { q, page } => text(format!("page {} of {q}\n", page.unwrap_or(1))),
+///         Site::File { path } => text(format!("{path}\n")),
+///         Site::Admin(Admin::Overview) => text("all is well\n"),
+///         Site::Admin(Admin::Ban { id }) => Site::User { id }.redirect(),
+///     })
+/// }
+///
+/// let handler = routes(site);
+/// # fn takes(_: impl Handler) {}
+/// # takes(handler);
+/// assert_eq!(Site::Admin(Admin::Ban { id: 7 }).to_path(), "/admin/users/7/ban");
+/// assert_eq!(Site::Search { q: "a&b".into(), page: None }.to_path(), "/search?q=a%26b");
+/// ```
+///
+/// # Attributes
+///
+/// | above a variant | means |
+/// |---|---|
+/// | `#[get("/users/{id}")]` | GET and HEAD; the field `id` is one segment of the path |
+/// | `#[post(..)]`, `put`, `delete`, `patch`, `head`, `options`, `trace`, `connect` | the same for that method |
+/// | `#[any(..)]` | every method that no other route with this path takes |
+/// | `#[get("/files/{*path}")]` | `path` is the rest, with its slashes; it may be empty |
+/// | `#[get("/search?{q}&{page}")]` | query parameters: `T` has to be there, `Option<T>` may be missing, `Vec<T>` may be repeated |
+/// | `#[get("/list?page-size={size}")]` | a parameter whose name is not the field's |
+/// | `#[nest("/admin")] Admin(Admin)` | the routes of another enum, beneath a prefix |
+/// | `#[nest("/users/{id}")] User { id: u64, page: UserPage }` | the same, with captures in the prefix |
+/// | several of them | several ways in; [`to_path`](Routes::to_path) writes the first |
+/// | `#[blocks]` | this route waits: its first request does not have to find that out |
+///
+/// A field is any type with `FromStr` and `Display`. Matching is by segment, from left to right, a literal
+/// before a capture and a capture before a rest; among routes of other methods it goes on. Literal parts are compared
+/// as they are sent, so `/%61dmin` is not `/admin`. A nest answers everything beneath its prefix.
+///
+/// # At run time
+///
+/// No route: 404. Another method: 405 with `Allow`. OPTIONS: 204 with `Allow`. HEAD is answered by GET's route. A
+/// capture or parameter that does not parse, or is missing: 400, as a [`Problem`](crate::Problem) whose member
+/// `field` names it.
+///
+/// # Round trips
+///
+/// What [`to_path`](Routes::to_path) writes is read back as the same value: slashes, dots, percent signs and text
+/// beyond ASCII are encoded, and a capture that reads like a literal route beside it is encoded so that it is
+/// not taken for it. Two exceptions, where no encoding helps: an empty capture beside a literal route that ends in
+/// `/` there, and a rest beside a capture at the same place. The more literal route wins.
+pub trait Routes: Sized + 'static {
+    /// The routes in the order of their declaration; see [`list`](Routes::list) for printing.
+    const ROUTES: &'static [Route];
+
+    #[doc(hidden)]
+    fn parse(verb: Verbs, path: &str, query: &str) -> Result<Self, Miss>;
+
+    #[doc(hidden)]
+    fn habit(verb: Verbs, path: &str) -> Blocking;
+
+    #[doc(hidden)]
+    fn write(&self, out: &mut PathWriter);
+
+    /// The method of this route, of its first attribute.
+    fn method(&self) -> Method;
+
+    /// The route that `req` asks for.
+    ///
+    /// # Errors
+    /// It asks for none of them; a [`Miss`] is an answer too.
+    fn from_request(req: &Request<'_>) -> Result<Self, Miss> {
+        Self::parse(Verbs::of(req.method()), req.path(), req.query().unwrap_or_default())
+    }
+
+    /// The route that a path, with its query if there is one, leads to.
+    ///
+    /// # Errors
+    /// It leads to none of them.
+    ///
+    /// ```
+    /// # use weftwork::prelude::*;
+    /// # #[derive(Routes, Debug, PartialEq)]
+    /// # enum Site { #[get("/users/{id}")] User { id: u64 } }
+    /// assert_eq!(Site::from_path(&Method::GET, "/users/7"), Ok(Site::User { id: 7 }));
+    /// assert!(Site::from_path(&Method::GET, "/users/seven").is_err());
+    /// ```
+    fn from_path(method: &Method, path: &str) -> Result<Self, Miss> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        Self::parse(Verbs::of(method), path, query)
+    }
+
+    /// The path of this route, encoded, with its query.
+    fn to_path(&self) -> String {
+        let mut out = PathWriter::default();
+        self.write(&mut out);
+        match out.finish() {
+            path if path.is_empty() => "/".to_owned(),
+            path => path,
+        }
+    }
+
+    /// The path for an attribute of HTML: `<a href="{}">`. In its quotes it cannot end them, and it
+    /// never leads to another host.
+    fn href(&self) -> String {
+        Escaped(&local(self.to_path())).to_string()
+    }
+
+    /// A link to this route, as HTML; `text` is escaped.
+    fn link(&self, text: impl Display) -> String {
+        format!("<a href=\"{}\">{}</a>", self.href(), Escaped(&text.to_string()))
+    }
+
+    /// 303 to this route: the client gets it with GET.
+    fn redirect(&self) -> Response {
+        Response::redirect(&local(self.to_path())).unwrap_or_else(IntoResponse::into_response)
+    }
+
+    /// Every route, those of nests included, for printing.
+    ///
+    /// ```
+    /// # use weftwork::prelude::*;
+    /// # #[derive(Routes)]
+    /// # enum Site { #[get("/users/{id}")] User { id: u64 } }
+    /// assert_eq!(Site::list().to_string(), "GET  /users/{id}  User\n");
+    /// ```
+    fn list() -> Listed {
+        Listed::of(Self::ROUTES)
+    }
+}
+
+/// `//host` would be another host's address; `/.//host` is this one's path (as in the URL standard, section 4.5).
+fn local(path: String) -> String {
+    if path.starts_with("//") { format!("/.{path}") } else { path }
+}
+
+/// Text that is safe in HTML, in quotes too.
+struct Escaped<'t>(&'t str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                c => fmt::Write::write_char(f, c)?,
+            }
+        }
+        Ok(())
+    }
+}

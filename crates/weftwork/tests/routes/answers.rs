@@ -1,0 +1,287 @@
+//! What does each request get?
+
+use weftwork::prelude::*;
+use weftwork::{Blocking, Miss, TestClient, Verbs};
+
+#[derive(Routes, Debug, PartialEq, Clone)]
+enum Site {
+    #[get("/")]
+    Home,
+    #[get("/users/{id}")]
+    User { id: u64 },
+    #[get("/users/me")]
+    Me,
+    #[post("/users")]
+    NewUser,
+    #[get("/people?{sort}")]
+    #[get("/users")]
+    Users { sort: Option<String> },
+    #[put("/users/{id}")]
+    #[patch("/users/{id}")]
+    ChangeUser { id: u64 },
+    #[delete("/users/{name}")]
+    RemoveUser { name: String },
+    #[get("/search?{q}&{page}&{tag}&page-size={size}")]
+    Search { q: String, page: Option<u32>, tag: Vec<String>, size: Option<u8> },
+    #[get("/files/{*path}")]
+    File { path: String },
+    #[get("/files/{id}/raw")]
+    Raw { id: u32 },
+    #[get("/files/")]
+    Files,
+    #[any("/anything")]
+    Anything,
+    #[head("/anything")]
+    HeadOfAnything,
+    #[options("/own")]
+    OwnOptions,
+    #[get("/a b/ü")]
+    Spelt,
+    #[get("/{lang}/about")]
+    About { lang: String },
+    #[get("/type/{type}")]
+    Keyword { r#type: String },
+    #[nest("/admin")]
+    Admin(Admin),
+    #[nest("/teams/{team}")]
+    Team { team: u16, page: Team },
+    #[get("/report")]
+    #[blocks]
+    Report,
+}
+
+#[derive(Routes, Debug, PartialEq, Clone)]
+enum Admin {
+    #[get("/")]
+    Overview,
+    #[post("/users/{id}/ban?{why}")]
+    Ban { id: u64, why: Option<String> },
+}
+
+#[derive(Routes, Debug, PartialEq, Clone)]
+enum Team {
+    #[get("/?{tab}")]
+    Home { tab: Option<String> },
+    #[nest("/deep")]
+    Deep(Admin),
+}
+
+fn site(route: Site, _: &mut Request) -> Result<String> {
+    Ok(format!("{route:?}"))
+}
+
+#[track_caller]
+fn found(request: &str, route: Site) {
+    let (method, target) = request.split_once(' ').unwrap();
+    let mut client = TestClient::new(routes(site));
+    let answer = client.request(method.parse().unwrap(), target).send();
+    assert_eq!((answer.status.as_u16(), answer.text()), (200, &*format!("{route:?}")), "{request}");
+    assert_eq!(Site::from_path(&method.parse().unwrap(), target), Ok(route));
+}
+
+#[track_caller]
+fn refused(request: &str, status: u16, allow: Option<&str>) -> weftwork::TestResponse {
+    let (method, target) = request.split_once(' ').unwrap();
+    let mut client = TestClient::new(routes(site));
+    let answer = client.request(method.parse().unwrap(), target).send();
+    assert_eq!((answer.status.as_u16(), answer.header("allow")), (status, allow), "{request}");
+    answer
+}
+
+#[test]
+fn paths_and_methods_find_their_route() {
+    found("GET /", Site::Home);
+    found("GET /users/7", Site::User { id: 7 });
+    found("GET /users/me", Site::Me);
+    found("GET /users", Site::Users { sort: None });
+    found("GET /people?sort=name", Site::Users { sort: Some("name".into()) });
+    found("POST /users", Site::NewUser);
+    found("PUT /users/7", Site::ChangeUser { id: 7 });
+    found("PATCH /users/8", Site::ChangeUser { id: 8 });
+    found("DELETE /users/me", Site::RemoveUser { name: "me".into() });
+    found("GET /report", Site::Report);
+}
+
+#[test]
+fn the_more_literal_route_wins_and_the_others_are_tried() {
+    found("GET /files/7/raw", Site::Raw { id: 7 });
+    found("GET /files/7/raw/x", Site::File { path: "7/raw/x".into() });
+    found("GET /files/x", Site::File { path: "x".into() });
+    found("GET /files/", Site::Files);
+    found("GET /files//", Site::File { path: "/".into() });
+    found("GET /de/about", Site::About { lang: "de".into() });
+    refused("GET /users/about", 400, None);
+    found("GET /admin/", Site::Admin(Admin::Overview));
+    refused("GET /admin/about", 404, None);
+    refused("GET /files", 404, None);
+    refused("GET /users/", 400, None);
+}
+
+#[test]
+fn parts_are_decoded_once() {
+    found("GET /files/a%2Fb/%2525/%C3%BC", Site::File { path: "a/b/%25/ü".into() });
+    found("GET /search?q=a+b%26c&unknown=1", search("a b&c", None, &[]));
+    found("GET /search?%71=x", search("x", None, &[]));
+    found("GET /search?q=1&q=2&tag=a&tag=&tag=c", search("1", None, &["a", "", "c"]));
+    found("GET /search?q=&page=2", search("", Some(2), &[]));
+    found("GET /search?q=x&page=", search("x", None, &[]));
+    found("GET /a%20b/%C3%BC", Site::Spelt);
+    found("GET /type/x", Site::Keyword { r#type: "x".into() });
+    refused("GET /a%20b/%c3%bc", 404, None);
+    refused("GET /%61dmin", 404, None);
+    refused("GET /Users/7", 404, None);
+}
+
+fn search(q: &str, page: Option<u32>, tag: &[&str]) -> Site {
+    let tag = tag.iter().map(ToString::to_string).collect();
+    Site::Search { q: q.into(), page, tag, size: None }
+}
+
+#[test]
+fn nests_take_what_is_beneath_them() {
+    found("GET /admin", Site::Admin(Admin::Overview));
+    let ban = Admin::Ban { id: 3, why: Some("x y".into()) };
+    found("POST /admin/users/3/ban?why=x%20y", Site::Admin(ban.clone()));
+    found("GET /teams/9", Site::Team { team: 9, page: Team::Home { tab: None } });
+    found("GET /teams/9?tab=x", Site::Team { team: 9, page: Team::Home { tab: Some("x".into()) } });
+    found("POST /teams/9/deep/users/3/ban?why=x%20y", Site::Team { team: 9, page: Team::Deep(ban) });
+    refused("GET /admin/users/3/ban", 405, Some("POST"));
+    refused("GET /adminx", 404, None);
+    refused("GET /teams", 404, None);
+    refused("GET /teams/9/nothing", 404, None);
+}
+
+#[test]
+fn other_methods_are_refused_with_those_that_are_taken() {
+    refused("DELETE /", 405, Some("GET, HEAD"));
+    refused("POST /users/7", 405, Some("GET, HEAD, PUT, DELETE, PATCH"));
+    refused("PURGE /users", 405, Some("GET, HEAD, POST"));
+    assert_eq!(refused("POST /", 405, Some("GET, HEAD")).text(), "/ takes GET, HEAD, not POST\n");
+    assert_eq!(refused("GET /nothing", 404, None).text(), "there is nothing here\n");
+}
+
+#[test]
+fn options_are_answered_where_no_route_takes_them() {
+    assert_eq!(refused("OPTIONS /users", 204, Some("GET, HEAD, POST")).bytes().len(), 0);
+    refused("OPTIONS /nothing", 404, None);
+    found("OPTIONS /own", Site::OwnOptions);
+    let whole = "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, TRACE, CONNECT";
+    refused("OPTIONS *", 204, Some(whole));
+}
+
+#[test]
+fn head_is_answered_by_get() {
+    let mut client = TestClient::new(routes(site));
+    let head = client.head("/users/7").send();
+    assert_eq!((head.status.as_u16(), head.header("content-length")), (200, Some("14")));
+    assert_eq!(head.bytes().len(), 0);
+    refused("HEAD /admin/users/3/ban", 405, Some("POST"));
+    let own = Site::from_path(&Method::HEAD, "/anything");
+    assert_eq!(own, Ok(Site::HeadOfAnything));
+}
+
+#[test]
+fn any_takes_every_other_method() {
+    for method in ["GET", "POST", "OPTIONS", "PURGE"] {
+        found(&format!("{method} /anything"), Site::Anything);
+    }
+}
+
+#[track_caller]
+fn malformed(target: &str, field: &str, detail: &str) {
+    let answer = refused(&format!("GET {target}"), 400, None);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let want = format!(
+        r#"{{"title":"Bad Request","status":400,"detail":{},"field":"{field}"}}"#,
+        serde_json::to_string(detail).unwrap()
+    );
+    assert_eq!(answer.text(), want);
+}
+
+#[test]
+fn what_does_not_parse_is_named() {
+    malformed("/users/seven", "id", "the path parameter `id` is \"seven\": invalid digit found in string");
+    malformed("/search", "q", "the query parameter `q` is missing");
+    malformed(
+        "/search?q=1&page=-1",
+        "page",
+        "the query parameter `page` is \"-1\": invalid digit found in string",
+    );
+    malformed(
+        "/search?q=1&page-size=256",
+        "page-size",
+        "the query parameter `page-size` is \"256\": number too large to fit in target type",
+    );
+    malformed("/files/%FF", "path", "the path parameter `path` is not UTF-8");
+    malformed("/search?q=%FF", "q", "the query parameter `q` is not UTF-8");
+    let long = format!("/users/{}", "x".repeat(1000));
+    let told = format!("the path parameter `id` is \"{}\"...: invalid digit found in string", "x".repeat(40));
+    malformed(&long, "id", &told);
+}
+
+#[test]
+fn links_are_safe_in_html_and_stay_on_this_host() {
+    let link =
+        Site::Search { q: "a&b'\"<".into(), page: Some(1), tag: vec![], size: None }.link("1 < 2 & \"3\"");
+    let href = "/search?q=a%26b%27%22%3C&amp;page=1";
+    assert_eq!(link, format!("<a href=\"{href}\">1 &lt; 2 &amp; &quot;3&quot;</a>"));
+    let elsewhere = Site::About { lang: String::new() };
+    assert_eq!(elsewhere.to_path(), "//about");
+    assert_eq!(elsewhere.href(), "/.//about");
+    let redirect = elsewhere.redirect();
+    assert_eq!(redirect.status(), StatusCode::SEE_OTHER);
+    assert_eq!(redirect.fields()[0].1, "/.//about");
+    let file = Site::File { path: "/evil.example/../x".into() };
+    assert_eq!(file.to_path(), "/files/%2Fevil.example/%2E%2E/x");
+}
+
+#[test]
+fn a_route_knows_its_method_and_a_miss_is_an_error() {
+    assert_eq!(Site::ChangeUser { id: 1 }.method(), Method::PUT);
+    assert_eq!(Site::Admin(Admin::Ban { id: 1, why: None }).method(), Method::POST);
+    assert_eq!(Site::Anything.method(), Method::GET);
+    let miss = Site::from_path(&Method::GET, "nothing").unwrap_err();
+    assert_eq!((miss.clone(), miss.to_string()), (Miss::NotFound, "there is no route with this path".into()));
+    let miss = Site::from_path(&Method::POST, "/").unwrap_err();
+    assert_eq!(miss.to_string(), "the routes with this path take GET, HEAD");
+}
+
+#[test]
+fn routes_are_listed_with_their_prefixes() {
+    let listed = Team::list().to_string();
+    assert_eq!(
+        listed,
+        "GET   /?{tab}                     Home\n\
+         GET   /deep                       Deep::Overview\n\
+         POST  /deep/users/{id}/ban?{why}  Deep::Ban\n"
+    );
+    let all: Vec<[String; 3]> = Site::list().lines().map(|line| line.map(str::to_owned)).collect();
+    for line in [
+        ["GET", "/people?{sort}", "Users"],
+        ["any", "/anything", "Anything"],
+        ["GET", "/teams/{team}?{tab}", "Team::Home"],
+        ["POST", "/teams/{team}/deep/users/{id}/ban?{why}", "Team::Deep::Ban"],
+    ] {
+        assert!(all.contains(&line.map(str::to_owned)), "{line:?} is not in {all:?}");
+    }
+}
+
+#[test]
+fn engines_learn_each_route_by_itself() {
+    let learned = |method: &str, path: &str| Site::habit(Verbs::of(&method.parse().unwrap()), path);
+    let user = learned("GET", "/users/7");
+    assert!(matches!(user, Blocking::Learn { .. }));
+    assert_eq!(learned("GET", "/users/8"), user);
+    for (method, path) in [
+        ("GET", "/users/me"),
+        ("PUT", "/users/7"),
+        ("GET", "/admin"),
+        ("GET", "/teams/1"),
+        ("GET", "/teams/1/deep"),
+    ] {
+        assert_ne!(learned(method, path), user, "{method} {path}");
+    }
+    assert_ne!(learned("GET", "/admin"), learned("GET", "/teams/1/deep"), "one enum, nested twice");
+    assert_eq!(learned("GET", "/report"), Blocking::Always);
+    assert_eq!(learned("GET", "/nothing"), Blocking::Never);
+}

@@ -1,0 +1,49 @@
+//! Do a hundred routes find what matchit finds?
+
+#[path = "../support/hundred.rs"]
+mod site;
+
+use site::Hundred;
+use weftwork::prelude::*;
+
+/// matchit's trees, one for each method, with the place of the route in the enum.
+fn trees() -> Vec<(Method, matchit::Router<&'static str>)> {
+    let mut trees: Vec<(Method, matchit::Router<&'static str>)> = Vec::new();
+    for route in Hundred::ROUTES {
+        let method = route.methods.first();
+        let path = route.pattern.split('?').next().unwrap();
+        if trees.iter().all(|(known, _)| *known != method) {
+            trees.push((method.clone(), matchit::Router::new()));
+        }
+        let (_, tree) = trees.iter_mut().find(|(known, _)| *known == method).unwrap();
+        tree.insert(path, route.name).unwrap();
+    }
+    trees
+}
+
+#[test]
+fn a_hundred_routes_find_what_matchit_finds() {
+    assert_eq!(Hundred::ROUTES.len(), 100);
+    let mut hits = 0;
+    for (method, tree) in trees() {
+        for route in Hundred::ROUTES {
+            let path = route.pattern.split('?').next().unwrap();
+            let path = path.replace("{id}", "7").replace("{note}", "8").replace("{*path}", "css/a.css");
+            for path in
+                [path.clone(), format!("{path}/"), format!("{path}x"), path[..path.len() - 1].to_owned()]
+            {
+                let ours = Hundred::from_path(&method, &path).ok().map(|route| format!("{route:?}"));
+                let name = ours.as_deref().and_then(|name| name.split(' ').next());
+                let theirs = tree.at(&path).ok().map(|found| *found.value);
+                hits += usize::from(name.is_some());
+                // They take no empty capture; an id that is no number is refused by ours.
+                let strange = path.split('/').skip(2).any(|part| part.parse::<u32>().is_err());
+                assert!(
+                    name == theirs || (strange && name.is_none()) || path == "/assets/",
+                    "{method} {path}: {name:?}, {theirs:?}"
+                );
+            }
+        }
+    }
+    assert!(hits > 150, "{hits}");
+}

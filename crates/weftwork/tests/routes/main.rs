@@ -1,0 +1,7 @@
+//! Does `#[derive(Routes)]` keep what it promises: at run time, there and back, and in what it refuses?
+#![cfg(feature = "macros")]
+
+mod answers;
+mod hundred;
+mod round_trip;
+mod ui;

@@ -1,0 +1,13 @@
+//! A name is there twice.
+
+use weftwork::prelude::*;
+
+#[derive(Routes)]
+enum Site {
+    #[get("/users/{id}/friends/{id}")]
+    Friend { id: u64 },
+    #[get("/search?{q}&q={other}")]
+    Search { q: String, other: String },
+}
+
+fn main() {}

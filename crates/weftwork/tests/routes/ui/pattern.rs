@@ -1,0 +1,25 @@
+//! The text of a route is not one.
+
+use weftwork::prelude::*;
+
+#[derive(Routes)]
+enum Site {
+    #[get("users")]
+    Relative,
+    #[get("/files/{name}.json")]
+    Part { name: String },
+    #[get("/{*rest}/end")]
+    Rest { rest: String },
+    #[get("/users/{}")]
+    Nameless,
+    #[get("/search?q")]
+    Query { q: String },
+    #[get(/users)]
+    Unquoted,
+    #[get("/a/../b")]
+    Dots,
+    #[get("/a#b")]
+    Fragment,
+}
+
+fn main() {}
