@@ -62,14 +62,15 @@ impl Conn {
         let asked = self.pace.progress();
         let mut live = Live { conn: self, cx, wait, dates, asked, pending: None, trailers: Vec::new() };
         let begun = live.wait.now();
+        let mut response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
         post.enter(begun, live.head().1);
-        let response = live.respond(handler);
+        live.respond(handler, &mut response);
         post.leave();
         let now = live.wait.now();
         if begun.until(now) >= cx.settings.handler_warn_after {
             live.warn_of_slowness(begun.until(now));
         }
-        live.answer(response, now);
+        live.answer(&mut response, now);
     }
 
     fn held(&mut self) -> &mut Buffers {
@@ -78,18 +79,18 @@ impl Conn {
 }
 
 impl Live<'_> {
-    fn respond(&mut self, handler: &dyn Handler) -> Response {
+    /// The response is laid where it stays until it is written: to hand it on by value, three times, took as long
+    /// as to parse the head.
+    fn respond(&mut self, handler: &dyn Handler, response: &mut Response) {
         let body_bytes_max = self.cx.settings.body_bytes_max.0;
         let mut request = Request::new(self, body_bytes_max);
-        match catch_unwind(AssertUnwindSafe(|| handler.call(&mut request))) {
-            Ok(response) => response,
-            Err(panic) => {
-                drop(request);
-                self.note_panic(panic);
-                Response::text("the handler panicked\n")
-                    .with_status(StatusCode::INTERNAL_SERVER_ERROR)
-                    .with_close()
-            }
+        let called = catch_unwind(AssertUnwindSafe(|| *response = handler.call(&mut request)));
+        if let Err(panic) = called {
+            drop(request);
+            self.note_panic(panic);
+            *response = Response::text("the handler panicked\n")
+                .with_status(StatusCode::INTERNAL_SERVER_ERROR)
+                .with_close();
         }
     }
 
@@ -109,13 +110,16 @@ impl Live<'_> {
     }
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
-    fn answer(&mut self, mut response: Response, now: Tick) {
+    fn answer(&mut self, response: &mut Response, now: Tick) {
         self.conn.pace.resume(now);
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
-        let answered = match std::mem::replace(&mut response.payload, Payload::Empty) {
-            Payload::Stream(write) => self.stream(response, write),
-            Payload::Lasting(lasting) => return self.last(&response, *lasting, now),
-            payload => self.whole(&response, payload, now),
+        let answered = match &response.payload {
+            Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.copied(response, bytes, now),
+            _ => match std::mem::replace(&mut response.payload, Payload::Empty) {
+                Payload::Stream(write) => self.stream(std::mem::take(response), write),
+                Payload::Lasting(lasting) => return self.last(response, *lasting, now),
+                payload => self.whole(response, payload, now),
+            },
         };
         let after = answered.unwrap_or_else(|error| {
             log::info!("a response ended early, and its connection with it: {error}");
@@ -124,11 +128,29 @@ impl Live<'_> {
         self.conn.phase = Phase::Send(after);
     }
 
-    /// A response whose length is known: all of it is handed over at once.
-    fn whole(&mut self, response: &Response, payload: Payload, now: Tick) -> io::Result<After> {
+    /// A response that is copied behind its head, as most are.
+    fn copied(&mut self, response: &Response, bytes: &[u8], now: Tick) -> io::Result<After> {
+        self.give_up_long_body();
+        if let Err(misuse) = self.write_head(response, BodyLength::Exact(bytes.len() as u64), now) {
+            return self.fail(&misuse);
+        }
+        if self.conn.http.sends_body() {
+            self.append(bytes)?;
+        }
+        self.finish()
+    }
+
+    /// What the handler left unread of the request is more than is dropped to keep the connection.
+    fn give_up_long_body(&mut self) {
         if self.conn.http.body_left().is_some_and(|left| left > self.cx.settings.unread_bytes_max.0) {
             self.conn.http.close_after();
         }
+    }
+
+    /// A response whose length is known: all of it is handed over at once.
+    #[inline(never)]
+    fn whole(&mut self, response: &Response, payload: Payload, now: Tick) -> io::Result<After> {
+        self.give_up_long_body();
         let length = match &payload {
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { count, .. } => *count,
@@ -140,7 +162,6 @@ impl Live<'_> {
         }
         if length > 0 && self.conn.http.sends_body() {
             match payload {
-                Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.append(&bytes)?,
                 Payload::Bytes(bytes) => self.bypass(vec![Part::Bytes(bytes)], length)?,
                 Payload::File { file, offset, count } if count <= COPIED_BYTES_MAX as u64 => {
                     self.append_file(&file, offset, count as usize)?

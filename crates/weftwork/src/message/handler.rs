@@ -63,16 +63,25 @@ impl<'a> Asked<'a> {
     ///
     /// Clients choose paths, so they can make routes collide: all that wins them is a hand-off.
     fn route(&self) -> u64 {
-        let rest = self.path.get(1..).unwrap_or_default();
-        let mut bytes = [0; 16];
-        match rest.first_chunk() {
-            Some(whole) => bytes = *whole,
-            None => bytes[..rest.len()].copy_from_slice(rest),
-        }
-        let segment = before_slash(u128::from_le_bytes(bytes));
+        let segment = before_slash(first_sixteen(self.path.get(1..).unwrap_or_default()));
         let method = u64::from(self.method.as_str().as_bytes()[0]) << 56;
         let hash = (segment as u64) ^ ((segment >> 64) as u64).rotate_left(29) ^ method;
         (hash ^ hash >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Up to sixteen bytes as a number. Put together in registers: bytes that go through memory come back late when
+/// they are read at another width than they were written.
+fn first_sixteen(bytes: &[u8]) -> u128 {
+    if let Some(whole) = bytes.first_chunk() {
+        return u128::from_le_bytes(*whole);
+    }
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => {
+            let beyond = u64::from_le_bytes(*last).checked_shr(8 * (16 - bytes.len()) as u32).unwrap_or(0);
+            u128::from(u64::from_le_bytes(*first)) | u128::from(beyond) << 64
+        }
+        _ => bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)).into(),
     }
 }
 
@@ -177,6 +186,15 @@ mod tests {
             path.push_str("/rest");
             assert_eq!(before_slash(padded(&path)), alone, "{path}");
         }
+    }
+
+    #[test]
+    fn up_to_sixteen_bytes_are_a_number() {
+        let text = "0123456789abcdefg";
+        for len in 0..=16 {
+            assert_eq!(first_sixteen(&text.as_bytes()[..len]), padded(&text[..len]), "{len}");
+        }
+        assert_eq!(first_sixteen(text.as_bytes()), padded(text));
     }
 
     fn padded(text: &str) -> u128 {

@@ -240,6 +240,13 @@ impl Response {
     }
 }
 
+impl Default for Response {
+    /// An empty response with 200.
+    fn default() -> Response {
+        Response::new(StatusCode::OK)
+    }
+}
+
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let payload = match &self.payload {
