@@ -46,6 +46,11 @@ pub use app::{
     Event, EventHub, EventWriter, Files, HandlerExt, Middleware, Next, With, embedded, file, files,
     middleware, sse,
 };
+#[cfg(feature = "websocket")]
+pub use app::{
+    Message, SocketEvent, SocketId, WebSocket, WebSocketHub, WebSocketReader, WebSocketWriter, WebSockets,
+    websocket,
+};
 pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
 pub use error::{Blame, Error, Result};
 #[cfg(feature = "json")]

@@ -39,6 +39,8 @@ macro_rules! every_engine {
             mod trailers;
             mod unread;
             mod upgrades;
+            #[cfg(feature = "websocket")]
+            mod websockets;
             mod waiting;
             mod watchdog;
         }

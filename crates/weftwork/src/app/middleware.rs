@@ -7,7 +7,7 @@ mod body_limit;
 mod concurrency_limit;
 mod cors;
 mod csrf;
-mod origin;
+pub(in crate::app) mod origin;
 mod rate_limit;
 mod request_id;
 mod security_fields;

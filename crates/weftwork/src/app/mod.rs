@@ -4,7 +4,14 @@ mod files;
 pub mod middleware;
 pub(crate) mod routes;
 mod sse;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 pub use files::{Files, embedded, file, files};
 pub use middleware::{HandlerExt, Middleware, Next, With};
 pub use sse::{Event, EventHub, EventWriter, sse};
+#[cfg(feature = "websocket")]
+pub use websocket::{
+    Message, SocketEvent, SocketId, WebSocket, WebSocketHub, WebSocketReader, WebSocketWriter, WebSockets,
+    websocket,
+};

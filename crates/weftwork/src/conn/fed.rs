@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -60,7 +61,7 @@ impl Fed {
     /// Passes on what came. Returns how many bytes are done with.
     fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.receive {
-            Some(receive) if !bytes.is_empty() => Ok(receive.receive(bytes)?.min(bytes.len())),
+            Some(receive) if !bytes.is_empty() => Ok(caught(|| receive.receive(bytes))?.min(bytes.len())),
             _ => Ok(0),
         }
     }
@@ -70,7 +71,8 @@ impl Fed {
         if std::mem::replace(&mut self.told, true) {
             return;
         }
-        if !self.receive.as_mut().is_some_and(|receive| receive.stopping()) {
+        let goes_on = |receive: &mut Box<dyn Receive>| caught(|| Ok(receive.stopping())).unwrap_or_default();
+        if !self.receive.as_mut().is_some_and(goes_on) {
             self.farewell = self.feed.finish();
         }
     }
@@ -78,7 +80,7 @@ impl Fed {
     /// Nothing has happened for long.
     fn beat(&mut self) -> io::Result<()> {
         if let Some(receive) = &mut self.receive {
-            receive.idle()?;
+            caught(|| receive.idle())?;
         }
         if self.begun.is_empty()
             && let Some(message) = self.feed.heartbeat()
@@ -86,6 +88,23 @@ impl Fed {
             self.begun = message;
         }
         Ok(())
+    }
+}
+
+/// What is told of a connection's bytes runs on the thread of its loop, which must not go down with it.
+fn caught<T>(told: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(told))
+        .unwrap_or_else(|_| Err(io::Error::other("the receiver of a connection panicked")))
+}
+
+impl Drop for Fed {
+    fn drop(&mut self) {
+        let receive = self.receive.take();
+        // It is gone either way.
+        let _ = caught(|| {
+            drop(receive);
+            Ok(())
+        });
     }
 }
 

@@ -111,4 +111,9 @@ impl Line for Socket {
     fn is_stopping(&self) -> bool {
         self.cx.stage() != Stage::Running
     }
+
+    #[cfg(feature = "websocket")]
+    fn heartbeat(&self) -> Duration {
+        self.cx.settings.heartbeat
+    }
 }

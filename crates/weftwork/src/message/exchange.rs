@@ -61,4 +61,7 @@ pub(crate) trait Line: Send + Sync {
     fn cut(&self);
     /// The server has begun to stop.
     fn is_stopping(&self) -> bool;
+    /// The setting of that name.
+    #[cfg(feature = "websocket")]
+    fn heartbeat(&self) -> Duration;
 }

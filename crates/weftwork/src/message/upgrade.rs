@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(feature = "websocket")]
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, StatusCode, header};
@@ -71,6 +73,12 @@ impl UpgradedReader {
         self.timeout = timeout;
     }
 
+    /// The setting `heartbeat`.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.line.heartbeat()
+    }
+
     /// Whether the server has begun to stop.
     pub fn is_stopping(&self) -> bool {
         self.line.is_stopping()
@@ -91,6 +99,22 @@ impl UpgradedWriter {
     /// Ends this side: the client reads the end of the stream behind what was written.
     pub fn shutdown(&mut self) {
         self.line.shutdown_write();
+    }
+
+    /// Ends this side, and reads on until the client ends its own, for at most `patience`: what was sent last is not
+    /// lost to a reset then (RFC 9112 section 9.6).
+    #[cfg(feature = "websocket")]
+    pub(crate) fn linger(&mut self, patience: Duration) {
+        self.line.shutdown_write();
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // That the server stops is no reason to stop lingering.
+            match self.line.read(&mut [0; 1024], Some(left), &mut true) {
+                Ok(1..) if !left.is_zero() => {}
+                _ => return,
+            }
+        }
     }
 
     /// Ends both directions: whoever reads on another thread sees the end.

@@ -25,7 +25,7 @@ pub(super) fn serialized(text: &str) -> Option<&str> {
 }
 
 /// The host and port of a serialized origin.
-pub(super) fn authority(origin: &str) -> Option<&str> {
+pub(in crate::app) fn authority(origin: &str) -> Option<&str> {
     serialized(origin)?.split_once("://").map(|(_, authority)| authority)
 }
 

@@ -1,0 +1,116 @@
+//! How several writers share one socket, none of them waiting for another with a lock in its hand.
+//!
+//! Whoever finds the socket free writes its own frames and those that are brought meanwhile. A lock held while the
+//! client keeps a writer waiting would stop a thread of fibers for ever.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::frames;
+use crate::message::UpgradedWriter;
+
+/// How long a client gets to take the last frames and end its side, so that they are not lost to a reset.
+const LINGER: Duration = Duration::from_secs(2);
+
+pub(super) struct Outgoing {
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// None: somebody is writing.
+    writer: Option<UpgradedWriter>,
+    brought: Vec<u8>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// A close frame was brought: nothing follows it.
+    Closed,
+    /// A write has failed.
+    Broken,
+}
+
+impl Outgoing {
+    pub(super) fn new(writer: UpgradedWriter, bytes_max: usize) -> Outgoing {
+        let state = State { writer: Some(writer), brought: Vec::new(), stage: Stage::Open };
+        Outgoing { bytes_max, state: Mutex::new(state) }
+    }
+
+    /// Sends a frame, or leaves it to whoever is writing.
+    pub(super) fn send(&self, frame: Vec<u8>) -> io::Result<()> {
+        let state = self.lock();
+        self.bring(state, frame)
+    }
+
+    /// Sends the frame that closes, unless one was sent before.
+    pub(super) fn close(&self, frame: Vec<u8>) -> io::Result<()> {
+        let mut state = self.lock();
+        if state.stage != Stage::Open {
+            return Ok(());
+        }
+        // Whatever waits, a close has room.
+        state.stage = Stage::Closed;
+        state.brought.extend_from_slice(&frame);
+        self.write(state)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().stage == Stage::Open
+    }
+
+    /// The socket is done with: closes it in order, as far as its client goes along.
+    pub(super) fn finish(&self, code: u16) {
+        // A client that is gone needs no farewell.
+        let _ = self.close(frames::close(code, ""));
+        let mut state = self.lock();
+        let Some(mut writer) = state.writer.take() else { return };
+        let broken = state.stage == Stage::Broken;
+        drop(state);
+        if broken {
+            writer.cut();
+        } else {
+            writer.linger(LINGER);
+        }
+    }
+
+    fn bring<'s>(&'s self, mut state: MutexGuard<'s, State>, frame: Vec<u8>) -> io::Result<()> {
+        if state.stage != Stage::Open {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the WebSocket is closed"));
+        }
+        if !state.brought.is_empty() && state.brought.len() + frame.len() > self.bytes_max {
+            state.stage = Stage::Broken;
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the client reads too slowly"));
+        }
+        if state.brought.is_empty() {
+            state.brought = frame;
+        } else {
+            state.brought.extend_from_slice(&frame);
+        }
+        self.write(state)
+    }
+
+    fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> io::Result<()> {
+        let Some(mut writer) = state.writer.take() else { return Ok(()) };
+        let mut written = Ok(());
+        while written.is_ok() && !state.brought.is_empty() {
+            let frames = std::mem::take(&mut state.brought);
+            drop(state);
+            written = writer.write_all(&frames);
+            state = self.lock();
+        }
+        if written.is_err() {
+            state.stage = Stage::Broken;
+            writer.cut();
+        }
+        state.writer = Some(writer);
+        written
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,220 @@
+//! A WebSocket with a thread or a fiber: reading waits, and so does writing to a client that is slow.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::Message;
+use super::frames::{self, Failed, Got, Incoming};
+use super::outgoing::Outgoing;
+use crate::message::{Upgraded, UpgradedReader};
+
+/// Read at once: most messages fit, and a thread or a fiber costs more than this anyway.
+const READ_BYTES: usize = 4 << 10;
+
+/// A WebSocket, as [`WebSockets::accept`](super::WebSockets::accept) gives it.
+///
+/// Pings are answered, and sent when the client is silent for the time of the setting `heartbeat`; one that says
+/// nothing for as long again is gone. When the server stops, the client is told (1001).
+pub struct WebSocket {
+    reader: WebSocketReader,
+    writer: WebSocketWriter,
+}
+
+/// The reading half of a [`WebSocket`]. It also answers pings and closes, so somebody has to read.
+pub struct WebSocketReader {
+    line: UpgradedReader,
+    incoming: Incoming,
+    outgoing: Arc<Outgoing>,
+    protocol: Option<&'static str>,
+    /// A ping was sent, and nothing has come since.
+    asked: bool,
+    /// The client was told that the server stops.
+    told: bool,
+    over: bool,
+}
+
+/// The writing half of a [`WebSocket`]. Clones write to the same socket; messages are never mixed.
+#[derive(Clone)]
+pub struct WebSocketWriter {
+    outgoing: Arc<Outgoing>,
+}
+
+impl WebSocket {
+    pub(super) fn new(
+        line: Upgraded,
+        protocol: Option<&'static str>,
+        message_bytes_max: usize,
+        waiting_bytes_max: usize,
+    ) -> WebSocket {
+        let (mut line, writer) = line.split();
+        line.set_timeout(Some(line.heartbeat()));
+        let outgoing = Arc::new(Outgoing::new(writer, waiting_bytes_max));
+        let incoming = Incoming::new(message_bytes_max, READ_BYTES);
+        let reader = WebSocketReader {
+            line,
+            incoming,
+            outgoing: outgoing.clone(),
+            protocol,
+            asked: false,
+            told: false,
+            over: false,
+        };
+        WebSocket { reader, writer: WebSocketWriter { outgoing } }
+    }
+
+    pub(super) fn outgoing(&self) -> &Arc<Outgoing> {
+        &self.writer.outgoing
+    }
+
+    /// The next message; none: the socket is closed, by either side.
+    ///
+    /// # Errors
+    /// As [`WebSocketReader::read`].
+    pub fn read(&mut self) -> io::Result<Option<Message>> {
+        self.reader.read()
+    }
+
+    /// Sends a message, and waits while the client is slow.
+    ///
+    /// # Errors
+    /// As [`WebSocketWriter::send`].
+    pub fn send(&mut self, message: impl Into<Message>) -> io::Result<()> {
+        self.writer.send(message)
+    }
+
+    /// Closes the socket with a code (1000: all is well) and a reason of up to 123 bytes. Read on until none
+    /// comes: the client may have sent something before it knew.
+    ///
+    /// # Errors
+    /// As [`WebSocketWriter::send`].
+    pub fn close(&mut self, code: u16, reason: &str) -> io::Result<()> {
+        self.writer.close(code, reason)
+    }
+
+    /// Both halves, which may go to different threads or fibers.
+    pub fn split(self) -> (WebSocketReader, WebSocketWriter) {
+        (self.reader, self.writer)
+    }
+
+    /// The sub-protocol that was agreed on.
+    pub fn protocol(&self) -> Option<&'static str> {
+        self.reader.protocol
+    }
+
+    /// The other end of the connection; none on a Unix socket.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.reader.line.peer_addr()
+    }
+}
+
+impl WebSocketReader {
+    /// The next message; none: the socket is closed, by either side.
+    ///
+    /// # Errors
+    /// The client has gone without a word (`UnexpectedEof`, `ConnectionReset`), did not answer a ping (`TimedOut`), or
+    /// broke the protocol (`InvalidData`), which it was told.
+    pub fn read(&mut self) -> io::Result<Option<Message>> {
+        while !self.over {
+            match self.incoming.next(&mut self.line) {
+                Ok(got) => {
+                    self.asked = false;
+                    if let Some(message) = self.answer(got)? {
+                        return Ok(Some(message));
+                    }
+                }
+                Err(failed) => self.bear(failed)?,
+            }
+        }
+        Ok(None)
+    }
+
+    fn answer(&mut self, got: Got) -> io::Result<Option<Message>> {
+        match got {
+            Got::Message(message) => return Ok(Some(message)),
+            Got::Pong => {}
+            // After a close of ours no frame may follow, and a writer that failed has said so already.
+            Got::Ping(bytes) if self.outgoing.is_open() => self.outgoing.send(frames::pong(bytes))?,
+            Got::Ping(_) => {}
+            Got::Close(said) => {
+                self.over = true;
+                self.outgoing.close(frames::close_reply(said.as_ref()))?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn bear(&mut self, failed: Failed) -> io::Result<()> {
+        let error = match failed {
+            Failed::Io(error) if error.kind() == io::ErrorKind::TimedOut && !self.asked => {
+                self.asked = true;
+                if self.outgoing.is_open() {
+                    self.outgoing.send(frames::ping())?;
+                }
+                return Ok(());
+            }
+            // It is said once; then the client has until the drain deadline to close.
+            Failed::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && !self.told => {
+                self.told = true;
+                self.outgoing.close(frames::close(frames::CLOSE_AWAY, "the server is stopping"))?;
+                return Ok(());
+            }
+            Failed::Io(error) => error,
+            Failed::Ended if !self.outgoing.is_open() => {
+                self.over = true;
+                return Ok(());
+            }
+            Failed::Ended => io::Error::new(io::ErrorKind::UnexpectedEof, "the client left without a close"),
+            Failed::Fault(code, why) => {
+                let _ = self.outgoing.close(frames::close(code, &why));
+                io::Error::new(io::ErrorKind::InvalidData, why)
+            }
+        };
+        self.over = true;
+        Err(error)
+    }
+}
+
+impl WebSocketWriter {
+    /// Sends a message. It waits while the client is slow, unless another thread is writing already: then that one
+    /// sends this message too.
+    ///
+    /// # Errors
+    /// The socket is closed (`BrokenPipe`), the client takes nothing for longer than `write_timeout` (`TimedOut`), or
+    /// too much waits for it ([`WebSockets::waiting`](super::WebSockets::waiting)).
+    pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
+        self.outgoing.send(frames::message(&message.into()))
+    }
+
+    /// Closes the socket; see [`WebSocket::close`].
+    ///
+    /// # Errors
+    /// As [`send`](WebSocketWriter::send).
+    pub fn close(&self, code: u16, reason: &str) -> io::Result<()> {
+        self.outgoing.close(frames::close(code, reason))
+    }
+
+    /// Whether a message could still be sent.
+    pub fn is_open(&self) -> bool {
+        self.outgoing.is_open()
+    }
+}
+
+impl fmt::Debug for WebSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocket").field("peer", &self.peer_addr()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WebSocketReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketReader").field("over", &self.over).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WebSocketWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketWriter").field("open", &self.is_open()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,229 @@
+//! Who is let in, what bytes make which messages, and what is said at the end.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+
+use super::frames::{self, Failed, Got, Incoming};
+use super::{Message, WebSocketHub, WebSockets};
+use crate::{Request, TestClient};
+
+/// RFC 6455 section 1.3.
+const KEY: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+const ACCEPT: &str = "sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+const ASK: &str = "Host: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n";
+const VERSION: &str = "Sec-WebSocket-Version: 13\r\n";
+
+#[track_caller]
+fn answer(options: WebSockets, head: &str) -> String {
+    let hub = WebSocketHub::new(options, |_, _, _| {});
+    let mut connection = TestClient::new(move |req: &mut Request| hub.accept(req)).connect();
+    connection.send(format!("{head}\r\n"));
+    String::from_utf8(connection.received()).unwrap()
+}
+
+#[track_caller]
+fn is_let_in(options: WebSockets, fields: &str) -> String {
+    let answer = answer(options, &format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{fields}"));
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    assert!(answer.contains(ACCEPT), "{answer}");
+    assert!(answer.contains("upgrade: websocket\r\n"), "{answer}");
+    assert!(answer.contains("Connection: upgrade\r\n"), "{answer}");
+    answer
+}
+
+#[track_caller]
+fn is_refused(head: &str, status: u16, word: &str) {
+    let answer = answer(WebSockets::new(), head);
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {answer}");
+    assert!(answer.contains(word), "{answer}");
+}
+
+#[test]
+fn a_handshake_is_answered() {
+    is_let_in(WebSockets::new(), "");
+}
+
+#[test]
+fn what_is_none_is_told_how_to_ask() {
+    for head in [
+        format!("GET / HTTP/1.1\r\nHost: a.example\r\n{KEY}{VERSION}"),
+        format!("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: h2c\r\n{KEY}{VERSION}"),
+        format!("GET / HTTP/1.1\r\nHost: a.example\r\nUpgrade: websocket\r\n{KEY}{VERSION}"),
+        format!("POST / HTTP/1.1\r\n{ASK}{KEY}{VERSION}"),
+        format!("GET / HTTP/1.0\r\n{ASK}{KEY}{VERSION}"),
+    ] {
+        is_refused(&head, 426, "upgrade: websocket\r\n");
+    }
+    for version in ["", "Sec-WebSocket-Version: 8\r\n", "Sec-WebSocket-Version: 13, 8\r\n"] {
+        is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{version}"), 426, "sec-websocket-version: 13\r\n");
+    }
+    is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{VERSION}"), 426, "has to be 13");
+}
+
+#[test]
+fn a_key_is_sixteen_bytes_and_there_once() {
+    for key in [
+        "",
+        "Sec-WebSocket-Key:\r\n",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25j\r\n",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ\r\n",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=!\r\n",
+        &KEY.repeat(2),
+    ] {
+        is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{key}{VERSION}"), 400, "Sec-WebSocket-Key");
+    }
+}
+
+#[test]
+fn pages_of_other_origins_stay_outside() {
+    let foreign = "Origin: https://evil.example\r\n";
+    is_let_in(WebSockets::new(), "Origin: https://a.example\r\n");
+    is_let_in(WebSockets::new().allow_any_origin(), foreign);
+    is_let_in(WebSockets::new().allow_origin("https://evil.example"), foreign);
+    for origin in [
+        foreign,
+        "Origin: null\r\n",
+        "Origin: https://a.example.evil.example\r\n",
+        "Origin: https://a.example:8443\r\n",
+        "Origin: https://a.example\r\nOrigin: https://a.example\r\n",
+        "Origin: \u{e9}\r\n",
+    ] {
+        is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{origin}"), 403, "origin");
+    }
+}
+
+#[test]
+fn the_server_chooses_the_sub_protocol() {
+    let options = || WebSockets::new().protocols(&["best", "good"][..]);
+    let chosen = "sec-websocket-protocol: ";
+    assert!(!is_let_in(options(), "").contains(chosen));
+    assert!(!is_let_in(options(), "Sec-WebSocket-Protocol: bad, Best\r\n").contains(chosen));
+    let both = is_let_in(options(), "Sec-WebSocket-Protocol: bad, good\r\nSec-WebSocket-Protocol: best\r\n");
+    assert!(both.contains("sec-websocket-protocol: best\r\n"), "{both}");
+    let one = is_let_in(options(), "Sec-WebSocket-Protocol: good\r\n");
+    assert!(one.contains("sec-websocket-protocol: good\r\n"), "{one}");
+}
+
+/// A client's frame: masked, by a mask that changes something.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mask = [1, 2, 3, 4];
+    let mut bytes = vec![first];
+    match payload.len() {
+        short @ ..126 => bytes.push(0x80 | short as u8),
+        long => {
+            bytes.push(0x80 | 126);
+            bytes.extend_from_slice(&(long as u16).to_be_bytes());
+        }
+    }
+    bytes.extend_from_slice(&mask);
+    bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    bytes
+}
+
+/// Bytes in parts, then nothing for now.
+struct Parts<'b>(Vec<&'b [u8]>);
+
+impl Read for Parts<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(part) = self.0.first_mut() else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let count = part.read(into)?;
+        if part.is_empty() {
+            self.0.remove(0);
+        }
+        Ok(count)
+    }
+}
+
+fn read(parts: Vec<&[u8]>) -> (Vec<Got>, Failed) {
+    let mut incoming = Incoming::new(1000, 16);
+    let mut parts = Parts(parts);
+    let mut all = Vec::new();
+    loop {
+        match incoming.next(&mut parts) {
+            Ok(got) => all.push(got),
+            Err(failed) => return (all, failed),
+        }
+    }
+}
+
+/// The bytes give this, whole, byte by byte, and with half a frame behind.
+#[track_caller]
+fn gives(bytes: &[u8], expected: &[Got]) {
+    let tail = [bytes, &[0x81, 0x85, 1]].concat();
+    for parts in [vec![bytes], bytes.chunks(1).collect(), vec![&tail[..]]] {
+        let (all, failed) = read(parts);
+        assert_eq!(all, expected);
+        assert!(
+            matches!(&failed, Failed::Io(error) if error.kind() == io::ErrorKind::WouldBlock),
+            "{failed:?}"
+        );
+    }
+}
+
+#[track_caller]
+fn fails(bytes: &[u8], expected: u16) {
+    for parts in [vec![bytes], bytes.chunks(1).collect()] {
+        match read(parts).1 {
+            Failed::Fault(code, _) => assert_eq!(code, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn frames_make_messages() {
+    let text = |text: &str| Got::Message(Message::Text(text.to_owned()));
+    gives(&frame(0x81, b"hello"), &[text("hello")]);
+    gives(&frame(0x81, b""), &[text("")]);
+    gives(&frame(0x82, &[0; 300]), &[Got::Message(Message::Binary(Bytes::from(vec![0; 300])))]);
+    gives(&frame(0x89, b"x"), &[Got::Ping(Bytes::from("x"))]);
+    gives(&frame(0x8a, b"x"), &[Got::Pong]);
+    // A ping between the parts of a message, one of which ends within a character.
+    let parts = [frame(0x01, b"h\xc3"), frame(0x89, b""), frame(0x80, b"\xa9")].concat();
+    gives(&parts, &[Got::Ping(Bytes::new()), text("h\u{e9}")]);
+}
+
+#[test]
+fn faults_have_their_codes() {
+    fails(&frame(0x81, b"\xff"), frames::CLOSE_TEXT);
+    fails(&frame(0x82, &[0; 1001]), frames::CLOSE_TOO_LARGE);
+    fails(&[frame(0x02, &[0; 600]), frame(0x80, &[0; 600])].concat(), frames::CLOSE_TOO_LARGE);
+    // Not masked, reserved bits, an unknown opcode, a continuation of nothing, a ping in parts.
+    fails(b"\x81\x01x", frames::CLOSE_PROTOCOL);
+    fails(&frame(0xc1, b"x"), frames::CLOSE_PROTOCOL);
+    fails(&frame(0x83, b"x"), frames::CLOSE_PROTOCOL);
+    fails(&frame(0x80, b"x"), frames::CLOSE_PROTOCOL);
+    fails(&frame(0x09, b"x"), frames::CLOSE_PROTOCOL);
+}
+
+#[test]
+fn a_close_ends_it() {
+    for (payload, said) in [
+        (&b""[..], None),
+        (b"\x03\xe8", Some((1000, String::new()))),
+        (b"\x03\xe9bye", Some((1001, "bye".to_owned()))),
+        // Codes that must not be sent are answered as a fault of the protocol.
+        (b"\x03\xed", Some((1002, "Protocol violation".to_owned()))),
+    ] {
+        let (all, failed) = read(vec![&frame(0x88, payload)]);
+        assert_eq!(all, [Got::Close(said)]);
+        assert!(matches!(failed, Failed::Ended), "{failed:?}");
+    }
+    assert!(matches!(read(vec![b""]).1, Failed::Ended));
+}
+
+#[test]
+fn what_a_server_sends_is_not_masked() {
+    assert_eq!(frames::message(&"hi".into()), b"\x81\x02hi");
+    assert_eq!(frames::message(&Bytes::from("hi").into()), b"\x82\x02hi");
+    let long = frames::message(&Message::Binary(Bytes::from(vec![7; 70_000])));
+    assert_eq!((&long[..10], long.len()), (&[0x82, 127, 0, 0, 0, 0, 0, 1, 0x11, 0x70][..], 70_010));
+    assert_eq!(frames::ping(), b"\x89\x00");
+    assert_eq!(frames::pong(Bytes::from("x")), b"\x8a\x01x");
+    assert_eq!(frames::close(1000, "bye"), b"\x88\x05\x03\xe8bye");
+    assert_eq!(frames::close_reply(None), b"\x88\x00");
+    assert_eq!(frames::close_reply(Some(&(1001, "x".into()))), b"\x88\x02\x03\xe9");
+    // Cut between characters: a control frame has 125 bytes.
+    assert_eq!(frames::close(1000, &"\u{e9}".repeat(100)).len(), 2 + 2 + 122);
+}

@@ -1,0 +1,280 @@
+//! Do messages go both ways with a client that we did not write, and does a socket end as the protocol says?
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tungstenite::client::IntoClientRequest;
+use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::{Error, Message as Sent, WebSocket as Socket};
+use weftwork::{
+    Bytes, FeedLimits, Message, Request, Response, Running, Settings, SocketEvent, WebSocket, WebSocketHub,
+    WebSockets, websocket,
+};
+
+use super::ROOM;
+use crate::support::{Inside, PATIENCE, Promise, eventually, noise};
+
+struct Chat {
+    server: Running,
+    hub: WebSocketHub,
+    inside: Arc<Inside>,
+}
+
+fn start() -> Chat {
+    start_with(|settings| settings)
+}
+
+fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
+    let hub = WebSocketHub::new(WebSockets::new(), |hub, from, event| match event {
+        SocketEvent::Message(Message::Text(text)) if text == "panic" => panic!("as asked"),
+        SocketEvent::Message(Message::Text(text)) if text == "go" => hub.close(from, 4000, "as asked"),
+        SocketEvent::Message(message) => drop(hub.send(&message)),
+        SocketEvent::Joined => assert!(hub.send_to(from, &"welcome".into())),
+        SocketEvent::Left => drop(hub.send(&"one has left".into())),
+    });
+    let inside = Arc::<Inside>::default();
+    let (own, shared) = (hub.clone(), inside.clone());
+    let server = ROOM.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
+        "/echo" => websocket(req, echo),
+        "/split" => websocket(req, split),
+        "/bye" => websocket(req, |mut socket| {
+            socket.send("bye")?;
+            socket.close(4001, "no more")?;
+            assert!(socket.send("late").is_err());
+            while socket.read()?.is_some() {}
+            Ok(())
+        }),
+        "/done" => websocket(req, |_| Ok(())),
+        "/error" => websocket(req, |_| Err(std::io::Error::other("as asked"))),
+        "/few" => WebSockets::new()
+            .message_bytes_max(10)
+            .waiting(FeedLimits { bytes_max: 100, ..FeedLimits::default() })
+            .accept(req, echo),
+        "/ended" => {
+            let inside = shared.clone();
+            websocket(req, move |mut socket| {
+                let error = loop {
+                    match socket.read() {
+                        Ok(Some(_)) => {}
+                        other => break other,
+                    }
+                };
+                inside.gate.open();
+                error.map(drop)
+            })
+        }
+        "/hub" => own.accept(req),
+        _ => Response::text("hello"),
+    });
+    Chat { server: server.unwrap(), hub, inside }
+}
+
+fn echo(mut socket: WebSocket) -> std::io::Result<()> {
+    while let Some(message) = socket.read()? {
+        socket.send(message)?;
+    }
+    Ok(())
+}
+
+/// Reads here; several others write.
+fn split(socket: WebSocket) -> std::io::Result<()> {
+    let (mut reader, writer) = socket.split();
+    while let Some(message) = reader.read()? {
+        let Message::Text(text) = message else { continue };
+        let threads = (0..4).map(|number| {
+            let (writer, text) = (writer.clone(), text.clone());
+            std::thread::spawn(move || (0..50).try_for_each(|_| writer.send(format!("{number}{text}"))))
+        });
+        let threads: Vec<_> = threads.collect();
+        weftwork::blocking(move || threads.into_iter().try_for_each(|thread| thread.join().unwrap()))?;
+    }
+    Ok(())
+}
+
+type Client = Socket<TcpStream>;
+
+impl Chat {
+    #[track_caller]
+    fn open(&self, path: &str) -> Client {
+        let address = self.server.local_addr().unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let request = format!("ws://{address}{path}").into_client_request().unwrap();
+        tungstenite::client(request, stream).expect("a handshake").0
+    }
+
+    /// A member of the hub, who has read the welcome.
+    #[track_caller]
+    fn join(&self) -> Client {
+        let mut client = self.open("/hub");
+        says(&mut client, "welcome");
+        client
+    }
+
+    #[track_caller]
+    fn is_well(&self) {
+        crate::support::Client::connect(&self.server).get("/").is(200, "hello");
+        eventually("every connection ends", || self.server.counts().connections == 0);
+    }
+}
+
+#[track_caller]
+fn says(client: &mut Client, expected: &str) {
+    assert_eq!(client.read().expect("a message"), Sent::text(expected));
+}
+
+#[track_caller]
+fn closes(client: &mut Client, code: u16) {
+    loop {
+        match client.read() {
+            Ok(Sent::Close(Some(close))) => {
+                assert_eq!(u16::from(close.code), code, "{close:?}");
+                break;
+            }
+            Ok(_) => {}
+            Err(error) => panic!("instead of {code}: {error}"),
+        }
+    }
+    assert!(matches!(client.read(), Err(Error::ConnectionClosed)));
+}
+
+#[test]
+fn messages_come_back() {
+    let chat = start();
+    for path in ["/echo", "/hub"] {
+        let mut client = chat.open(path);
+        if path == "/hub" {
+            says(&mut client, "welcome");
+        }
+        for sent in [
+            Sent::text("hello"),
+            Sent::text(""),
+            Sent::text("h\u{e9}".repeat(40_000)),
+            Sent::binary(noise(1 << 20)),
+        ] {
+            client.send(sent.clone()).unwrap();
+            assert!(client.read().unwrap() == sent);
+        }
+        client.send(Sent::Ping(Bytes::from("x"))).unwrap();
+        assert_eq!(client.read().unwrap(), Sent::Pong(Bytes::from("x")));
+        client.close(None).unwrap();
+        assert!(matches!(client.read(), Ok(Sent::Close(None))));
+        assert!(matches!(client.read(), Err(Error::ConnectionClosed)));
+    }
+    chat.is_well();
+}
+
+#[test]
+fn a_message_sent_with_the_handshake_is_not_lost() {
+    let chat = start();
+    let mut client = crate::support::Client::connect(&chat.server);
+    let head = "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    client.send([head.as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
+    assert_eq!(client.answer_head().status, 101);
+    assert_eq!(client.exactly(4), b"\x81\x02hi");
+}
+
+#[test]
+fn many_write_and_no_message_is_mixed() {
+    let chat = start();
+    let mut client = chat.open("/split");
+    client.send(Sent::text("x".repeat(500))).unwrap();
+    for _ in 0..200 {
+        let message = client.read().unwrap().into_text().unwrap();
+        assert!(message.len() == 501 && message.ends_with(&"x".repeat(500)));
+    }
+    drop(client);
+    chat.is_well();
+}
+
+#[test]
+fn a_socket_ends_with_its_code() {
+    let chat = start();
+    for (path, code) in [("/done", 1000), ("/error", 1011)] {
+        closes(&mut chat.open(path), code);
+    }
+    let mut client = chat.open("/bye");
+    says(&mut client, "bye");
+    closes(&mut client, 4001);
+    let mut client = chat.join();
+    client.send(Sent::text("go")).unwrap();
+    closes(&mut client, 4000);
+    chat.is_well();
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let chat = start();
+    let mut client = chat.open("/few");
+    client.send(Sent::text("ten bytes.")).unwrap();
+    says(&mut client, "ten bytes.");
+    client.send(Sent::text("eleven byte")).unwrap();
+    closes(&mut client, CloseCode::Size.into());
+    let mut client = chat.join();
+    client.send(Sent::binary(noise((1 << 20) + 1))).unwrap();
+    closes(&mut client, CloseCode::Size.into());
+    chat.is_well();
+}
+
+#[test]
+fn a_silent_client_is_asked_and_one_that_is_gone_is_noticed() {
+    let beat = Duration::from_millis(100);
+    let chat = start_with(|settings| settings.heartbeat(beat));
+    for path in ["/ended", "/hub"] {
+        let mut client = chat.open(path);
+        if path == "/hub" {
+            says(&mut client, "welcome");
+        }
+        // Answered by reading, which the client does.
+        assert_eq!(client.read().unwrap(), Sent::Ping(Bytes::new()));
+        assert_eq!(client.read().unwrap(), Sent::Ping(Bytes::new()));
+        // From here on it answers nothing.
+        let mut deaf = client.get_ref().try_clone().unwrap();
+        std::io::copy(&mut deaf, &mut std::io::sink()).unwrap();
+    }
+    chat.is_well();
+}
+
+#[test]
+fn a_leaver_without_a_word_is_an_error() {
+    let chat = start();
+    drop(chat.open("/ended"));
+    chat.inside.gate.pass();
+    chat.is_well();
+}
+
+#[test]
+fn a_hub_tells_everybody() {
+    let chat = start();
+    let count = if ROOM.promises(Promise::FeedsWithoutThreads) { 100 } else { 10 };
+    let mut clients: Vec<Client> = (0..count).map(|_| chat.join()).collect();
+    assert_eq!(chat.hub.sockets().len(), count);
+    clients[0].send(Sent::text("from one")).unwrap();
+    clients.iter_mut().for_each(|client| says(client, "from one"));
+    if ROOM.promises(Promise::FeedsWithoutThreads) {
+        eventually("the threads are free", || chat.server.threads() <= 16);
+    }
+    drop(clients.pop());
+    clients.iter_mut().for_each(|client| says(client, "one has left"));
+    // A function that panics costs the socket that it was told of.
+    clients[0].send(Sent::text("panic")).unwrap();
+    assert!(clients.remove(0).read().is_err());
+    clients.iter_mut().for_each(|client| says(client, "one has left"));
+    drop(clients);
+    chat.is_well();
+}
+
+#[test]
+fn the_server_says_that_it_stops() {
+    let chat = start();
+    let mut clients = vec![chat.open("/echo"), chat.open("/split"), chat.join(), chat.join()];
+    let server = chat.server;
+    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    clients.iter_mut().for_each(|client| closes(client, 1001));
+    drop(clients);
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (4, 0, 0), "{report}");
+}
