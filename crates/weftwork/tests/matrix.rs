@@ -34,6 +34,10 @@ macro_rules! every_engine {
             mod persistence;
             mod pipelining;
             mod proxies;
+            mod rfc9110;
+            mod rfc9112_bodies;
+            mod rfc9112_connections;
+            mod rfc9112_requests;
             mod shutdown;
             mod spread;
             mod trailers;

@@ -73,10 +73,13 @@ impl Inside {
     fn answer(self: &Arc<Inside>, req: &mut Request) -> Result<Response> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let path = req.path().to_owned();
-        let (route, argument) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
+        // The path of CONNECT is empty.
+        let path = path.get(1..).unwrap_or_default();
+        let (route, argument) = path.split_once('/').unwrap_or((path, ""));
         let number = argument.parse().unwrap_or(0);
         Ok(match route {
             "" => Response::text("hello"),
+            "seen" => seen(req),
             "echo" => Response::bytes(req.body().bytes()?),
             "echo-any" => Response::bytes(req.body().limit(u64::MAX).bytes()?),
             "echo-stream" => echo_stream(req),
@@ -196,6 +199,14 @@ fn trailers(req: &mut Request) -> Result<Response> {
     let body = req.body().text()?;
     let trailers = req.trailers().iter().map(|(name, value)| format!("|{name}={}", value.to_str().unwrap()));
     Ok(Response::text(body + &trailers.collect::<String>()))
+}
+
+/// What the handler sees of a head: method, host, path and query, and the values of all fields `X`.
+fn seen(req: &Request) -> Response {
+    let x = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("x"));
+    let x: Vec<_> = x.map(|(_, value)| value.escape_ascii().to_string()).collect();
+    let (host, query) = (req.host().unwrap_or("none"), req.query().unwrap_or("none"));
+    Response::text(format!("{} {host} {} {query} {}", req.method(), req.path(), x.join("|")))
 }
 
 /// Says in its body whether its trailers will be sent.

@@ -1,0 +1,225 @@
+//! RFC 9110: what it asks of a server beneath its handlers.
+//!
+//! Each test is named in `docs/conformance.md`, with the sentence that it checks.
+
+use super::ROOM;
+use crate::support::{Client, Site};
+
+fn ask(site: &Site, request: &str) -> Client {
+    let mut client = site.client();
+    client.send(request);
+    client
+}
+
+#[test]
+fn s5_1_names_of_fields_have_no_case() {
+    let site = ROOM.start();
+    let mut client = ask(&site, "POST /echo HTTP/1.1\r\nhOST: a\r\ncONTENT-lENGTH: 4\r\ncONNECTION: CLOSE\r\n\r\nbody");
+    let answer = client.answer();
+    answer.is(200, "body");
+    assert!(answer.closes());
+}
+
+#[test]
+fn s5_3_lines_of_one_name_keep_their_order() {
+    let site = ROOM.start();
+    let mut client = ask(&site, "GET /seen HTTP/1.1\r\nX: 1\r\nHost: a\r\nx: 2, 3\r\nY: 0\r\nX: 4\r\n\r\n");
+    client.answer().is(200, "GET a /seen none 1|2, 3|4");
+}
+
+#[test]
+fn s5_4_fields_that_are_too_large_get_4xx() {
+    let site = ROOM.start();
+    for fields in ["X: y\r\n".repeat(200), format!("X: {}\r\n", "y".repeat(40_000))] {
+        let mut client = ask(&site, &format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        let answer = client.answer();
+        assert!(answer.status == 431 && answer.closes(), "{answer:?}");
+    }
+    assert_eq!(site.calls(), 0);
+}
+
+#[test]
+fn s5_5_cr_lf_and_nul_in_a_value_are_refused() {
+    let site = ROOM.start();
+    for value in ["a\0b", "\0", "a\rb", "a\nb", "a\u{7f}b", "a\x1bb"] {
+        let mut client = ask(&site, &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n"));
+        assert_eq!(client.answer().status, 400, "{value:?}");
+    }
+    assert_eq!(site.calls(), 0);
+}
+
+#[test]
+fn s5_6_1_empty_elements_of_a_list_are_ignored() {
+    let site = ROOM.start();
+    let mut client = ask(&site, "GET / HTTP/1.1\r\nHost: a\r\nConnection: , ,\tclose ,,\r\n\r\n");
+    assert!(client.answer().closes());
+}
+
+#[test]
+fn s6_2_every_answer_has_our_version() {
+    let site = ROOM.start();
+    // The client of these tests accepts nothing else.
+    for version in ["1.0", "1.1"] {
+        ask(&site, &format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n")).answer().is(200, "hello");
+    }
+    assert_eq!(ask(&site, "GET / HTTP/2.0\r\nHost: a\r\n\r\n").answer().status, 505);
+}
+
+/// The client of these tests refuses an answer without Date, or with two.
+#[test]
+fn s6_6_1_every_answer_has_a_date() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    for path in ["/", "/status/304", "/status/204", "/status/404", "/status/301", "/stream/10"] {
+        assert!(client.get(path).field("date").is_some(), "{path}");
+    }
+    assert!(ask(&site, "bad\r\n\r\n").answer().field("date").is_some());
+}
+
+#[test]
+fn s7_6_1_options_of_connection_have_no_case() {
+    let site = ROOM.start();
+    for option in ["close", "Close", "CLOSE"] {
+        let mut client = ask(&site, &format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {option}\r\n\r\n"));
+        assert!(client.answer().closes());
+        client.ends();
+    }
+    let mut client = ask(&site, "GET / HTTP/1.1\r\nHost: a\r\nConnection: a b\r\n\r\n");
+    assert_eq!(client.answer().status, 400);
+}
+
+#[test]
+fn s7_8_an_upgrade_that_nobody_takes_is_ignored() {
+    let site = ROOM.start();
+    for version in ["1.1", "1.0"] {
+        let fields = "Connection: upgrade, keep-alive\r\nUpgrade: websocket, h2c";
+        let mut client = ask(&site, &format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n\r\n"));
+        client.answer().is(200, "hello");
+        client.get("/").is(200, "hello");
+    }
+}
+
+#[test]
+fn s7_8_no_101_without_a_request_for_it() {
+    let site = ROOM.start();
+    let answer = site.client().get("/status/101");
+    assert!(answer.status == 500 && answer.closes(), "{answer:?}");
+}
+
+#[test]
+fn s8_6_no_content_length_with_204_and_1xx() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    assert_eq!(client.get("/status/204").field("content-length"), None);
+    assert_eq!(client.get("/early").field("content-length"), None);
+    client.answer().is(200, "final");
+}
+
+#[test]
+fn s8_6_the_length_for_head_is_that_of_get() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    for path in ["/", "/bytes/12345", "/declared/77", "/status/404"] {
+        let length = client.get(path).body.len().to_string();
+        client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.answer_to_head().field("content-length"), Some(length.as_str()), "{path}");
+    }
+}
+
+#[test]
+fn s8_6_a_length_of_more_than_64_bits_is_refused() {
+    let site = ROOM.start();
+    let of = |length: &str| format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    assert_eq!(ask(&site, &of("18446744073709551616")).answer().status, 400);
+    // 2^64 - 1: too large, and nothing that wraps around.
+    let mut client = ask(&site, &of("18446744073709551615"));
+    client.send(vec![b'x'; 70_000]);
+    assert_eq!(client.answer().status, 413);
+}
+
+/// A handler that declares one length and writes another gets an error, and the client no second message.
+#[test]
+fn s8_6_a_wrong_length_of_ours_never_goes_out_as_whole() {
+    let site = ROOM.start();
+    for path in ["/too-short/100", "/too-long/100"] {
+        let mut client = ask(&site, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let rest = String::from_utf8_lossy(&std::mem::replace(&mut client, site.client()).rest()).into_owned();
+        assert!(!rest.contains("hello"), "{rest}");
+    }
+    assert_eq!(site.calls(), 2);
+}
+
+#[test]
+fn s9_1_unknown_methods_are_for_the_handler_to_judge() {
+    let site = ROOM.start();
+    for method in ["GET", "HEAD", "BREW", "get"] {
+        let mut client = ask(&site, &format!("{method} /seen HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = if method == "HEAD" { client.answer_to_head() } else { client.answer() };
+        assert_eq!(answer.status, 200, "{method}");
+    }
+}
+
+#[test]
+fn s9_3_2_no_content_in_answer_to_head() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    for path in ["/", "/stream/100000", "/bytes/100000", "/status/404", "/too-long/5"] {
+        client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.answer_to_head();
+        client.get("/").is(200, "hello");
+    }
+}
+
+fn expecting(version: &str, expectation: &str) -> String {
+    format!("POST /echo HTTP/{version}\r\nHost: a\r\nContent-Length: 4\r\nExpect: {expectation}\r\n\r\n")
+}
+
+#[test]
+fn s10_1_1_continue_is_said_before_the_body_is_waited_for() {
+    let site = ROOM.start();
+    let mut client = ask(&site, &expecting("1.1", "100-continue"));
+    assert_eq!(client.answer().status, 100);
+    client.send("body");
+    client.answer().is(200, "body");
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn s10_1_1_a_final_answer_instead_closes() {
+    let site = ROOM.start();
+    let mut client = ask(&site, &expecting("1.1", "100-continue").replace("/echo", "/ignore"));
+    let answer = client.answer();
+    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    client.ends();
+}
+
+#[test]
+fn s10_1_1_http_10_expectations_are_ignored() {
+    let site = ROOM.start();
+    let mut client = ask(&site, &(expecting("1.0", "100-continue") + "body"));
+    client.answer().is(200, "body");
+}
+
+#[test]
+fn s10_1_1_other_expectations_get_417() {
+    let site = ROOM.start();
+    for expectation in ["200-ok", "100-continue, x", "100"] {
+        assert_eq!(ask(&site, &expecting("1.1", expectation)).answer().status, 417);
+    }
+    assert_eq!(site.calls(), 0);
+}
+
+#[test]
+fn s15_2_no_interim_answer_to_http_10() {
+    let site = ROOM.start();
+    ask(&site, "GET /early HTTP/1.0\r\n\r\n").answer().is(200, "final");
+}
+
+#[test]
+fn s15_3_6_reset_content_has_none() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    let answer = client.get("/status/205");
+    assert_eq!((answer.field("content-length"), answer.body.len()), (Some("0"), 0));
+    client.get("/").is(200, "hello");
+}

@@ -1,0 +1,66 @@
+//! Does every test that `docs/conformance.md` names exist, run on every engine, and every one of its suites stand there?
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// The suites whose every test is a row of the table.
+const SUITES: [&str; 4] = ["rfc9110", "rfc9112_bodies", "rfc9112_connections", "rfc9112_requests"];
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The tests of one file, in the form `suite::test`.
+fn tests_of(suite: &str) -> BTreeSet<String> {
+    let text = read(&format!("tests/cases/{suite}.rs"));
+    let behind = text.split("#[test]\nfn ").skip(1);
+    behind.map(|rest| format!("{suite}::{}", rest.split('(').next().unwrap_or_default())).collect()
+}
+
+/// Every `suite::test` in the table, by line.
+fn named() -> Vec<(usize, String)> {
+    let table = read("../../docs/conformance.md");
+    let mut all = Vec::new();
+    for (at, line) in table.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+        let quoted = line.split('`').skip(1).step_by(2).filter(|text| text.contains("::"));
+        all.extend(quoted.map(|name| (at + 1, name.to_owned())));
+    }
+    all
+}
+
+#[test]
+fn every_named_test_exists() {
+    for (line, name) in named() {
+        let suite = name.split("::").next().unwrap_or_default();
+        assert!(tests_of(suite).contains(&name), "docs/conformance.md:{line}: there is no test {name}");
+        let is_run = read("tests/matrix.rs").contains(&format!("mod {suite};"));
+        assert!(is_run, "docs/conformance.md:{line}: {suite} is not in tests/matrix.rs");
+    }
+}
+
+#[test]
+fn every_test_of_a_suite_is_named() {
+    let named: BTreeSet<String> = named().into_iter().map(|(_, name)| name).collect();
+    for test in SUITES.iter().flat_map(|suite| tests_of(suite)) {
+        assert!(named.contains(&test), "docs/conformance.md does not name {test}");
+    }
+}
+
+/// A result is claimed for every engine, so no suite may leave one out.
+#[test]
+fn no_suite_is_skipped_on_an_engine() {
+    for suite in SUITES {
+        assert!(!read(&format!("tests/cases/{suite}.rs")).contains("promises("), "{suite} skips engines");
+    }
+    let engines = ["adaptive", "reactor", "workers", "pool", "fibers"];
+    let table = read("../../docs/conformance.md");
+    for engine in engines {
+        assert!(table.contains(&format!("| {engine} ")), "docs/conformance.md has no column for {engine}");
+        assert!(
+            read("tests/matrix.rs").contains(&format!("    {engine}: Engine::")),
+            "{engine} is not in the matrix"
+        );
+    }
+}
