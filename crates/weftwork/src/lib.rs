@@ -42,6 +42,10 @@ mod transport;
 pub use bytes::Bytes;
 pub use http;
 
+#[cfg(feature = "cookies")]
+pub use app::cookies;
+#[cfg(feature = "multipart")]
+pub use app::multipart;
 pub use app::{
     Event, EventHub, EventWriter, Files, HandlerExt, Middleware, Next, With, embedded, file, files,
     middleware, sse,

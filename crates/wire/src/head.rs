@@ -63,7 +63,7 @@ pub struct Field {
 
 /// A parsed head. Reused from request to request: `fields` keeps its capacity. After a fault, and after
 /// [`HeadEvent::NeedMore`], its content means nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Head {
     /// The method; any token, known or not (RFC 9110 §9.1).
     pub method: Method,

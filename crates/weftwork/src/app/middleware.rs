@@ -4,9 +4,13 @@ mod access_log;
 #[cfg(feature = "auth")]
 mod basic_auth;
 mod body_limit;
+#[cfg(feature = "compression")]
+mod compression;
 mod concurrency_limit;
 mod cors;
 mod csrf;
+#[cfg(feature = "compression")]
+mod decompression;
 pub(in crate::app) mod origin;
 mod rate_limit;
 mod request_id;
@@ -20,9 +24,13 @@ pub use access_log::{AccessLog, LogFormat};
 #[cfg(feature = "auth")]
 pub use basic_auth::BasicAuth;
 pub use body_limit::BodyLimit;
+#[cfg(feature = "compression")]
+pub use compression::Compression;
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
 pub use csrf::Csrf;
+#[cfg(feature = "compression")]
+pub use decompression::Decompression;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};
 pub use security_fields::SecurityFields;

@@ -1,7 +1,11 @@
 //! Floor 3: what is built from [`Handler`](crate::Handler) alone, and knows nothing of engines.
 
+#[cfg(feature = "cookies")]
+pub mod cookies;
 mod files;
 pub mod middleware;
+#[cfg(feature = "multipart")]
+pub mod multipart;
 pub(crate) mod routes;
 mod sse;
 #[cfg(feature = "websocket")]

@@ -29,6 +29,27 @@ pub enum BodyError {
     NotUtf8,
     /// [`Body::json`] could not make a value of it: 400, with the place in the text.
     NotJson(String),
+    /// It is not what its `Content-Encoding` says: 400.
+    NotDecodable {
+        /// The coding.
+        coding: &'static str,
+    },
+    /// Its compressed form stands for far more than it is itself (a decompression bomb): 413.
+    Bomb {
+        /// Bytes that one compressed byte may become.
+        ratio_max: u64,
+    },
+    /// Its `Content-Type` is not `multipart/form-data` with a boundary: 415.
+    NotMultipart,
+    /// It is a form that breaks the rules, or ends before it is over: 400, with what is wrong.
+    MultipartMalformed(String),
+    /// A form has more of something than is allowed: 413.
+    PastLimit {
+        /// The knob, a field of `MultipartLimits`.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+    },
     /// The server was told to stop at once: 503.
     ServerStops,
     /// The socket failed: 400, which nobody sees.
@@ -39,13 +60,19 @@ impl BodyError {
     /// The status that tells the client.
     pub fn status(&self) -> StatusCode {
         match self {
-            BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooLarge { .. } | BodyError::Bomb { .. } | BodyError::PastLimit { .. } => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
+            BodyError::NotMultipart => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
             BodyError::ServerStops => StatusCode::SERVICE_UNAVAILABLE,
-            BodyError::Disconnected | BodyError::NotUtf8 | BodyError::NotJson(_) | BodyError::Socket(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            BodyError::Disconnected
+            | BodyError::NotUtf8
+            | BodyError::NotJson(_)
+            | BodyError::NotDecodable { .. }
+            | BodyError::MultipartMalformed(_)
+            | BodyError::Socket(_) => StatusCode::BAD_REQUEST,
         }
     }
 
@@ -67,6 +94,17 @@ impl fmt::Display for BodyError {
             BodyError::Malformed(fault) => write!(f, "the request body is malformed: {fault}"),
             BodyError::NotUtf8 => f.write_str("the request body is not UTF-8 text"),
             BodyError::NotJson(why) => write!(f, "the request body is not the JSON that was expected: {why}"),
+            BodyError::NotDecodable { coding } => write!(f, "the request body is not valid {coding}"),
+            BodyError::Bomb { ratio_max } => {
+                write!(f, "the request body expands more than {ratio_max}-fold (ratio_max)")
+            }
+            BodyError::NotMultipart => {
+                f.write_str("the request body is not multipart/form-data with a boundary")
+            }
+            BodyError::MultipartMalformed(why) => write!(f, "the request body is not a whole form: {why}"),
+            BodyError::PastLimit { limit, value } => {
+                write!(f, "the request body is a form with more than {limit} allows here: {value}")
+            }
             BodyError::ServerStops => f.write_str("the server is stopping"),
             BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),
         }
@@ -78,12 +116,17 @@ impl std::error::Error for BodyError {}
 impl From<BodyError> for io::Error {
     fn from(error: BodyError) -> io::Error {
         let kind = match &error {
-            BodyError::TooLarge { .. } => io::ErrorKind::FileTooLarge,
+            BodyError::TooLarge { .. } | BodyError::Bomb { .. } | BodyError::PastLimit { .. } => {
+                io::ErrorKind::FileTooLarge
+            }
             BodyError::Timeout => io::ErrorKind::TimedOut,
             BodyError::Disconnected => io::ErrorKind::UnexpectedEof,
-            BodyError::Malformed(_) | BodyError::NotUtf8 | BodyError::NotJson(_) => {
-                io::ErrorKind::InvalidData
-            }
+            BodyError::Malformed(_)
+            | BodyError::NotUtf8
+            | BodyError::NotJson(_)
+            | BodyError::NotMultipart
+            | BodyError::MultipartMalformed(_)
+            | BodyError::NotDecodable { .. } => io::ErrorKind::InvalidData,
             BodyError::ServerStops => io::ErrorKind::ConnectionAborted,
             BodyError::Socket(kind) => *kind,
         };
@@ -157,7 +200,7 @@ impl<'r> Body<'r> {
         serde_json::from_slice(&self.bytes()?).map_err(|error| BodyError::NotJson(error.to_string()))
     }
 
-    fn part(&mut self) -> Result<&[u8], BodyError> {
+    pub(crate) fn part(&mut self) -> Result<&[u8], BodyError> {
         let room = self.quota.limit - self.quota.taken.min(self.quota.limit);
         if self.exchange.body_left().is_some_and(|left| left > room) {
             return Err(BodyError::TooLarge { limit: self.quota.limit });

@@ -40,7 +40,13 @@ pub trait StreamFilter: Send + 'static {
 }
 
 impl Response {
-    /// The same, and a streamed body goes through `filter`. Bodies whose bytes are there already do not.
+    /// Whether its body goes through filters.
+    pub(crate) fn is_filtered(&self) -> bool {
+        matches!(self.payload, Payload::Stream(_))
+    }
+
+    /// The same, and a body that the handler's thread [streams](Response::stream) goes through `filter`. Bodies
+    /// whose bytes are there already, and those that other threads feed, do not.
     ///
     /// A filter that changes how many bytes there are has to remove a `Content-Length` field. The filter is
     /// dropped when the body is over, has failed, or was never written (the request was HEAD).
@@ -67,6 +73,38 @@ impl Response {
         }
         self
     }
+}
+
+#[cfg(feature = "compression")]
+impl Response {
+    /// Whether its body can be made to go through filters, or is there whole.
+    pub(crate) fn is_filterable(&self) -> bool {
+        matches!(self.payload, Payload::Bytes(_) | Payload::File { .. } | Payload::Stream(_))
+    }
+
+    /// The same; a file that the engine would send is read and written by the handler's thread instead.
+    pub(crate) fn into_stream(mut self) -> Response {
+        if let Payload::File { file, offset, count } = self.payload {
+            self.payload = Payload::Stream(Box::new(move |out| copy(&file, offset, count, out)));
+        }
+        self
+    }
+}
+
+#[cfg(feature = "compression")]
+fn copy(file: &std::fs::File, mut offset: u64, count: u64, out: &mut BodyWriter<'_>) -> io::Result<()> {
+    let end = offset + count;
+    let mut part = vec![0; 64 << 10];
+    while offset < end {
+        let wanted = part.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
+        let read = std::os::unix::fs::FileExt::read_at(file, &mut part[..wanted], offset)?;
+        if read == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter"));
+        }
+        io::Write::write_all(out, &part[..read])?;
+        offset += read as u64;
+    }
+    Ok(())
 }
 
 /// The exchange that a filtered writer sees.

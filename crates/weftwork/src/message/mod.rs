@@ -2,6 +2,8 @@
 
 mod body;
 pub(crate) mod client;
+#[cfg(feature = "compression")]
+pub(crate) mod decoding;
 pub(crate) mod exchange;
 mod feed;
 mod fields;

@@ -15,11 +15,11 @@ use super::exchange::Exchange;
 
 /// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
 pub struct Request<'c> {
-    exchange: &'c mut dyn Exchange,
+    pub(super) exchange: &'c mut dyn Exchange,
     headers: OnceCell<HeaderMap>,
     extensions: Extensions,
-    quota: Quota,
-    deadline: Option<Instant>,
+    pub(super) quota: Quota,
+    pub(super) deadline: Option<Instant>,
 }
 
 impl<'c> Request<'c> {

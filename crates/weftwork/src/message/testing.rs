@@ -54,6 +54,13 @@ impl Canned {
         Canned::new(&format!("{method} {path} HTTP/1.1\r\nHost: here.example\r\n{fields}\r\n"))
     }
 
+    /// The same, with a body that comes in these parts.
+    #[cfg(any(feature = "compression", feature = "multipart"))]
+    pub(crate) fn carrying(mut self, parts: &[&[u8]]) -> Canned {
+        self.parts = parts.iter().rev().map(|part| Ok(part.to_vec())).collect();
+        self
+    }
+
     /// As if its head had said how long the body is.
     pub(crate) fn promising(self, length: u64) -> Canned {
         Canned { length: Some(length), ..self }
@@ -80,6 +87,15 @@ impl Canned {
             }
             Payload::Lasting(_) => panic!("it needs a connection"),
         }
+    }
+
+    #[cfg(feature = "compression")]
+    /// What a streamed response sends, also when its writer fails.
+    pub(crate) fn sent_by(&mut self, response: Response) -> Vec<u8> {
+        if let Payload::Stream(write) = response.payload {
+            let _ = write(&mut BodyWriter::new(self));
+        }
+        std::mem::take(&mut self.sent)
     }
 
     /// A POST with this body, in these parts.
@@ -141,7 +157,7 @@ impl Exchange for Canned {
 
     fn consume(&mut self, count: usize) {
         self.part.drain(..count);
-        self.length = self.length.map(|length| length - count as u64);
+        self.length = self.length.map(|length| length.saturating_sub(count as u64));
     }
 
     fn body_left(&self) -> Option<u64> {

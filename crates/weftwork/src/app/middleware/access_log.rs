@@ -38,7 +38,7 @@ pub enum LogFormat {
 /// - The client is [`Request::client_addr`]: behind a trusted proxy not the proxy.
 /// - `bytes` are those of the body that the handler produced (before chunking); `seconds` go from the call
 ///   of this middleware to the line. A response that is a whole text or file is sent after that, so a slow
-///   client shows only in streams. A handler that panics is logged with its 500.
+///   client shows only in streams; of one that other threads feed, no bytes are counted. A handler that panics is logged with its 500.
 ///
 /// Add it last, so that it is outermost. Lines that wait when the last clone of it goes are still written,
 /// for a second at most.
@@ -104,7 +104,7 @@ impl Middleware for AccessLog {
         let mut line = Line { entry: Entry::new(self.format, req), sink: self.sink.clone() };
         let response = next.run(req);
         line.entry.answered(req, &response);
-        if response.is_streaming() { response.filter_stream(line) } else { response }
+        response.filter_stream(line)
     }
 }
 

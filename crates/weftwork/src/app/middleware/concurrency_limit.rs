@@ -13,7 +13,7 @@ use crate::message::{BodyWriter, Request, Response, StreamFilter};
 /// at once, and cost no more than that.
 ///
 /// For what has few seats: a pool of database connections, a model that computes. A streamed response keeps
-/// its seat until it has been written; one that is whole gives it back when the handler returns.
+/// its seat until it has been written; one that is whole, or fed by other threads, gives it back when the handler returns.
 ///
 /// ```
 /// use weftwork::middleware::ConcurrencyLimit;

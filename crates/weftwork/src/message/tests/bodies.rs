@@ -83,6 +83,11 @@ fn every_error() -> Vec<BodyError> {
         BodyError::Malformed(fault),
         BodyError::NotUtf8,
         BodyError::NotJson("why".into()),
+        BodyError::NotDecodable { coding: "gzip" },
+        BodyError::Bomb { ratio_max: 7 },
+        BodyError::NotMultipart,
+        BodyError::MultipartMalformed("why".into()),
+        BodyError::PastLimit { limit: "parts_max", value: 7 },
         BodyError::ServerStops,
         BodyError::Socket(std::io::ErrorKind::BrokenPipe),
     ];
@@ -94,6 +99,11 @@ fn every_error() -> Vec<BodyError> {
             | BodyError::Malformed(_)
             | BodyError::NotUtf8
             | BodyError::NotJson(_)
+            | BodyError::NotDecodable { .. }
+            | BodyError::Bomb { .. }
+            | BodyError::NotMultipart
+            | BodyError::MultipartMalformed(_)
+            | BodyError::PastLimit { .. }
             | BodyError::ServerStops
             | BodyError::Socket(_) => {}
         }
@@ -104,7 +114,7 @@ fn every_error() -> Vec<BodyError> {
 #[test]
 fn every_error_has_its_status() {
     let statuses: Vec<u16> = every_error().iter().map(|error| error.status().as_u16()).collect();
-    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 503, 400]);
+    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 503, 400]);
     for fault in Fault::ALL {
         assert_eq!(BodyError::Malformed(*fault).status(), fault.status());
     }

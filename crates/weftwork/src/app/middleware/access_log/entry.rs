@@ -64,7 +64,7 @@ impl Entry {
         let has_none = matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         if self.method != Method::HEAD && !has_none {
             self.bytes = response.body_bytes().unwrap_or(0);
-            self.whole = !response.is_streaming();
+            self.whole = !response.is_filtered();
         }
     }
 

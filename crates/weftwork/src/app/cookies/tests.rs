@@ -1,0 +1,154 @@
+//! Are cookies read as browsers mean them, and can nobody slip one in or out?
+
+use super::*;
+use crate::message::testing::Canned;
+
+fn sent(lines: &[&str]) -> CookieJar {
+    let fields: Vec<_> = lines.iter().map(|line| ("Cookie", *line)).collect();
+    let mut canned = Canned::asking("GET", "/", &fields);
+    Request::new(&mut canned, 0).cookies()
+}
+
+#[track_caller]
+fn check(lines: &[&str], expected: &[(&str, &str)]) {
+    let jar = sent(lines);
+    let mut found: Vec<_> = jar.iter().map(|cookie| (cookie.name(), cookie.value())).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected, "{lines:?}");
+}
+
+#[test]
+fn what_browsers_send() {
+    check(&[], &[]);
+    check(&["a=1"], &[("a", "1")]);
+    check(&["a=1; b=2;c=3 ;  d = 4"], &[("a", "1"), ("b", "2"), ("c", "3")]);
+    check(&["a=1", "b=2"], &[("a", "1"), ("b", "2")]);
+    check(&["a=", "b=x=y"], &[("a", ""), ("b", "x=y")]);
+    check(&["a=%C3%BC%20%3B"], &[("a", "\u{fc} ;")]);
+    check(&["a=50%"], &[("a", "50%")]);
+    check(&["a=\"quoted\""], &[("a", "\"quoted\"")]);
+    check(&["a", "=b", "", ";;", "a b=1", "\u{fc}=1", "b=\u{fc}"], &[("b", "\u{fc}")]);
+    check(&["a=%ff"], &[]);
+}
+
+/// A neighbour's cookie beside ours: nobody can tell which is which.
+#[test]
+fn a_name_that_came_twice_is_left_out() {
+    check(&["session=ours; session=theirs; other=1"], &[("other", "1")]);
+    check(&["session=ours", "session=theirs"], &[]);
+    check(&["session=same; session=same"], &[("session", "same")]);
+    check(&["session=ours; Session=theirs"], &[("Session", "theirs"), ("session", "ours")]);
+    check(&["session=a; session=%61"], &[("session", "a")]);
+}
+
+/// Ways in which a name that a page may set was turned into one that it may not.
+#[test]
+fn no_name_is_read_as_another() {
+    for name in [
+        "__%48ost-a",
+        "\u{2000}__Host-a",
+        "\u{a0}__Host-a",
+        "__Host-a\u{3000}",
+        "\u{85}__Host-a",
+        "__Host-a[",
+        "$Version",
+    ] {
+        let jar = sent(&[&format!("{name}=1")]);
+        assert_eq!(jar.get("__Host-a"), None, "{name:?}");
+    }
+    check(
+        &["$Version=1; a=\"x; __Host-b=1; c=y\""],
+        &[("$Version", "1"), ("__Host-b", "1"), ("a", "\"x"), ("c", "y\"")],
+    );
+}
+
+#[test]
+fn a_thousand_cookies_are_not_looked_at() {
+    let many: String = (0..1000).map(|number| format!("n{number}={number}; ")).collect();
+    assert_eq!(sent(&[&many]).iter().count(), COOKIES_MAX);
+}
+
+fn set(cookie: impl Into<Cookie<'static>>) -> Result<String> {
+    let response = Response::text("x").with_cookie(cookie)?;
+    Ok(response.field(&header::SET_COOKIE).unwrap().to_str().unwrap().to_owned())
+}
+
+#[test]
+fn cookies_are_set_as_they_are_built() {
+    assert_eq!(set(("a", "1")).unwrap(), "a=1");
+    assert_eq!(set(("a", "\u{fc}; b=\r\n")).unwrap(), "a=%C3%BC%3B%20b%3D%0D%0A");
+    let session =
+        Cookie::build(("__Host-id", "7")).path("/").secure(true).http_only(true).same_site(SameSite::Lax);
+    assert_eq!(set(session).unwrap(), "__Host-id=7; HttpOnly; SameSite=Lax; Secure; Path=/");
+}
+
+#[test]
+fn every_value_comes_back() {
+    for value in ["", "plain", "50%", "a;b", "a,b", "\"q\"", " x ", "\u{1f980}", "%41", "a=b", "\0\r\n\x7f"] {
+        let line = set(("a", value)).unwrap();
+        assert_eq!(sent(&[&line]).get("a").unwrap().value(), value);
+    }
+}
+
+#[test]
+fn what_would_not_do_what_it_says_is_refused() {
+    let refused = |cookie: Cookie<'static>| {
+        let error = set(cookie.clone()).unwrap_err();
+        assert!(error.message().contains("cannot be set"), "{cookie:?}: {error}");
+    };
+    for name in ["", "a b", "a=b", "a;b", "a\r\nSet-Cookie: b", "\u{fc}", "a%41", "a,b", "a\"b"] {
+        refused(Cookie::new(name, "1"));
+    }
+    for attribute in ["/; Domain=evil.example", "/\r\nX: y", "/\u{fc}", "/ ", &"x".repeat(1025)] {
+        refused(Cookie::build(("a", "1")).path(attribute.to_owned()).build());
+        refused(Cookie::build(("a", "1")).domain(attribute.to_owned()).build());
+    }
+    refused(Cookie::new("a", "x".repeat(4095)));
+    assert!(set(Cookie::new("a", "x".repeat(4094))).is_ok());
+    refused(Cookie::build(("a", "1")).same_site(SameSite::None).build());
+    refused(Cookie::new("__Secure-a", "1"));
+    refused(Cookie::build(("__Host-a", "1")).path("/").build());
+    refused(Cookie::build(("__host-a", "1")).secure(true).build());
+    refused(Cookie::build(("__Host-a", "1")).path("/").secure(true).domain("a.example").build());
+}
+
+#[test]
+fn a_jar_sends_what_changed() {
+    let mut jar = sent(&["old=1; stays=2"]);
+    jar.add(("new", "3"));
+    jar.remove(Cookie::build("old").path("/"));
+    let response = Response::text("x").with_cookies(&jar).unwrap();
+    let mut lines: Vec<_> =
+        response.field_values(&header::SET_COOKIE).map(|value| value.to_str().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0], "new=3");
+    assert!(lines[1].starts_with("old=; Path=/; Max-Age=0; Expires="), "{}", lines[1]);
+}
+
+/// What the crate guarantees holds over the whole way, with our encoding in between.
+#[test]
+fn signed_and_encrypted_cookies_survive_the_way_and_nothing_else() {
+    let (key, other) = (Key::derive_from(&[7; 32]), Key::derive_from(&[8; 32]));
+    let mut jar = CookieJar::new();
+    jar.signed_mut(&key).add(("signed", "text; \u{fc}"));
+    jar.private_mut(&key).add(("private", "secret"));
+    let response = Response::text("x").with_cookies(&jar).unwrap();
+    let lines: Vec<_> =
+        response.field_values(&header::SET_COOKIE).map(|value| value.to_str().unwrap()).collect();
+    assert!(!lines.concat().contains("secret"));
+    let back = sent(&lines);
+    assert_eq!(back.signed(&key).get("signed").unwrap().value(), "text; \u{fc}");
+    assert_eq!(back.private(&key).get("private").unwrap().value(), "secret");
+    assert_eq!(back.signed(&other).get("signed"), None);
+    assert_eq!(back.private(&other).get("private"), None);
+    let forged: Vec<_> = lines.iter().map(|line| line.replace("text", "test")).collect();
+    let forged = sent(&forged.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(forged.signed(&key).get("signed"), None);
+    let renamed = sent(&[&lines
+        .iter()
+        .find(|line| line.starts_with("private"))
+        .unwrap()
+        .replacen("private", "admin", 1)]);
+    assert_eq!(renamed.private(&key).get("admin"), None, "a value belongs to its name");
+}

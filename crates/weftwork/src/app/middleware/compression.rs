@@ -1,0 +1,157 @@
+//! Which responses travel compressed, and how?
+
+mod coding;
+mod eligible;
+mod encoder;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+
+use super::{Middleware, Next, vary};
+use crate::message::{BodyWriter, Request, Response, StreamFilter};
+pub(super) use coding::Coding;
+use encoder::Encoder;
+
+/// Compresses responses with Zstandard, Brotli or gzip, whichever the client likes best; with equal wishes in
+/// that order (feature `compression`).
+///
+/// What is **not** touched, because it would gain nothing or break:
+///
+/// - event streams, whose events have to arrive one by one, and types that are compressed already (pictures,
+///   films, archives): only text, JSON, XML, scripts, SVG, WebAssembly and fonts without compression are;
+/// - bodies of less than [`bytes_min`](Compression::bytes_min), 256 by default;
+/// - parts of a representation (206, or a `Content-Range`), and responses without a body;
+/// - what has a `Content-Encoding`, a digest of its content, or `Cache-Control: no-transform`.
+///
+/// A streamed body stays one: when its writer flushes, or waits for the client, all that it wrote is sent. A file
+/// is compressed while it is sent, by the thread of its handler; files that are asked for often are better
+/// compressed once, beside the original. The response gets `Vary: Accept-Encoding`, and a strong `ETag` becomes
+/// a weak one, since it no longer stands for these bytes (RFC 9110 §8.8.3.3).
+///
+/// Do not compress pages that show a secret next to what an attacker can choose: the length tells (BREACH).
+///
+/// ```
+/// use weftwork::middleware::Compression;
+/// use weftwork::prelude::*;
+///
+/// fn takes(_: impl Handler) {}
+/// takes((|_: &mut Request| "words, words, words\n".repeat(100)).with(Compression::new()));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Compression {
+    bytes_min: u64,
+}
+
+/// The head of a response is about as large: below, the fields that say it is compressed eat up the gain.
+const BYTES_MIN: u64 = 256;
+
+impl Default for Compression {
+    fn default() -> Compression {
+        Compression::new()
+    }
+}
+
+impl Compression {
+    /// All three codings, at levels that cost a few milliseconds a megabyte: zstd 3, Brotli 4, gzip 6.
+    pub fn new() -> Compression {
+        Compression { bytes_min: BYTES_MIN }
+    }
+
+    /// Bodies of less stay as they are. The default is 256 bytes. A stream without a declared length counts
+    /// as long.
+    #[must_use]
+    pub fn bytes_min(self, bytes: u64) -> Compression {
+        Compression { bytes_min: bytes }
+    }
+}
+
+impl Middleware for Compression {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        let coding = Coding::wanted_by(req);
+        let raw = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
+        let mut response = next.run(req);
+        if response.status() == StatusCode::NOT_MODIFIED {
+            // What it stands for was, or would have been, compressed (RFC 9110 §15.4.5).
+            vary(&mut response, header::ACCEPT_ENCODING);
+            if coding.is_some() {
+                weaken(&mut response);
+            }
+            return response;
+        }
+        if !eligible::is_eligible(&response, self.bytes_min) {
+            return response;
+        }
+        vary(&mut response, header::ACCEPT_ENCODING);
+        match coding.filter(|_| !raw) {
+            Some(coding) => compress(response, coding),
+            None => response,
+        }
+    }
+}
+
+fn compress(mut response: Response, coding: Coding) -> Response {
+    let made = match response.body() {
+        Some(body) => whole(body, coding),
+        None => Encoder::new(coding).map(Made::Stream),
+    };
+    match made {
+        Ok(Made::Whole(bytes)) => response = response.with_body(bytes),
+        Ok(Made::Stream(encoder)) => {
+            response.remove_field(&header::CONTENT_LENGTH);
+            response = response.into_stream().filter_stream(encoder);
+        }
+        Ok(Made::Nothing) => return response,
+        Err(error) => {
+            log::error!("a response is sent as it is, {} failed: {error}", coding.name());
+            return response;
+        }
+    }
+    response.set_field(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    // Ranges would be of the compressed bytes, which nobody can make twice alike.
+    response.remove_field(&header::ACCEPT_RANGES);
+    weaken(&mut response);
+    response
+}
+
+enum Made {
+    Whole(Bytes),
+    Stream(Encoder),
+    /// It did not get smaller.
+    Nothing,
+}
+
+fn whole(body: &Bytes, coding: Coding) -> io::Result<Made> {
+    let mut encoder = Encoder::new(coding)?;
+    encoder.push(body)?;
+    let bytes = encoder.end()?;
+    Ok(if bytes.len() < body.len() { Made::Whole(bytes.into()) } else { Made::Nothing })
+}
+
+fn weaken(response: &mut Response) {
+    let strong = response.field(&header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
+    let weak = strong.map(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()));
+    if let Some(Ok(weak)) = weak {
+        response.set_field(header::ETAG, weak);
+    }
+}
+
+impl StreamFilter for Encoder {
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+        self.push(data)?;
+        out.write_all(&self.take())
+    }
+
+    fn sync(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        self.flush()?;
+        out.write_all(&self.take())
+    }
+
+    fn finish(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        let rest = self.end()?;
+        out.write_all(&rest)
+    }
+}

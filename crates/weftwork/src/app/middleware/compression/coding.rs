@@ -1,0 +1,94 @@
+//! Which content coding does the client want (RFC 9110 section 12.5.3)?
+
+use weftwork_wire::fields::quality;
+
+use crate::message::Request;
+
+/// A content coding that we can make and undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Zstd,
+    Brotli,
+    Gzip,
+}
+
+impl Coding {
+    /// Those that a client likes equally are taken in this order: by what they cost for what they save.
+    pub(crate) const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Coding::Zstd => "zstd",
+            Coding::Brotli => "br",
+            Coding::Gzip => "gzip",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Coding> {
+        // RFC 9110 section 8.4.1.3
+        let name = if name.eq_ignore_ascii_case("x-gzip") { "gzip" } else { name };
+        Coding::ALL.into_iter().find(|coding| coding.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The one that is wanted most; none where the client rather has the bytes as they are.
+    pub(super) fn wanted_by(req: &Request<'_>) -> Option<Coding> {
+        let lines = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("accept-encoding"));
+        Coding::wanted_in(&lines.map(|(_, value)| value).collect::<Vec<_>>())
+    }
+
+    fn wanted_in(lines: &[&[u8]]) -> Option<Coding> {
+        let wanted = |coding: Coding| quality(lines, coding.name());
+        // Of equals the first one: `max_by_key` takes the last.
+        let best = Coding::ALL.into_iter().rev().max_by_key(|&coding| wanted(coding))?;
+        (wanted(best) > 0 && wanted(best) >= quality(lines, "identity")).then_some(best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! One line for each way in which clients say it.
+
+    use super::*;
+
+    #[track_caller]
+    fn check(lines: &[&str], wanted: Option<Coding>) {
+        let bytes: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+        assert_eq!(Coding::wanted_in(&bytes), wanted, "{lines:?}");
+    }
+
+    #[test]
+    fn what_clients_say() {
+        use Coding::{Brotli, Gzip, Zstd};
+        check(&[], None);
+        check(&[""], None);
+        check(&["gzip"], Some(Gzip));
+        check(&["GZip"], Some(Gzip));
+        check(&["x-gzip"], Some(Gzip));
+        check(&["gzip, deflate, br, zstd"], Some(Zstd));
+        check(&["gzip, deflate, br"], Some(Brotli));
+        check(&["gzip", "br"], Some(Brotli));
+        check(&["gzip;q=1.0, br;q=0.9"], Some(Gzip));
+        check(&["br;q=0.5,gzip;q=0.5"], Some(Brotli));
+        check(&["br ; q=0.1 , gzip ; Q=0.123"], Some(Gzip));
+        check(&["*"], Some(Zstd));
+        check(&["*, zstd;q=0, br;q=0"], Some(Gzip));
+        check(&["*;q=0"], None);
+        check(&["gzip;q=0"], None);
+        check(&["gzip;q=0.000"], None);
+        check(&["identity"], None);
+        check(&["identity, gzip;q=0.5"], None);
+        check(&["identity;q=0.5, gzip;q=0.5"], Some(Gzip));
+        check(&["identity;q=0, gzip;q=0.001"], Some(Gzip));
+        check(&["deflate, compress, foo"], None);
+    }
+
+    /// A weight that is none cannot mean "yes, please".
+    #[test]
+    fn broken_weights_refuse() {
+        for weight in ["2", "1.5", "-1", "", "0.1234", "x", "0,5x", "+1", "1.001", "NaN", "0.5.5"] {
+            check(&[&format!("gzip;q={weight}")], None);
+        }
+        check(&["gzip;level=9"], None);
+        check(&["gzip;"], None);
+    }
+}

@@ -1,0 +1,106 @@
+//! Can this response be compressed, and is it worth it?
+
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use crate::message::Response;
+
+/// What would no longer be true of the compressed bytes, or says that they are not to be touched.
+const FORBIDS: [HeaderName; 5] = [
+    header::CONTENT_ENCODING,
+    header::CONTENT_RANGE,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+];
+
+pub(super) fn is_eligible(response: &Response, bytes_min: u64) -> bool {
+    let status = response.status();
+    let has_content = !status.is_informational()
+        && !matches!(
+            status,
+            StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT
+        );
+    has_content
+        && response.is_filterable()
+        && bytes(response).is_none_or(|bytes| bytes > 0 && bytes >= bytes_min)
+        && response.content_type().is_some_and(is_compressible)
+        && !FORBIDS.iter().any(|name| response.field(name).is_some())
+        && !response.field_values(&header::CACHE_CONTROL).any(is_no_transform)
+}
+
+fn bytes(response: &Response) -> Option<u64> {
+    let declared = || response.field(&header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    response.body_bytes().or_else(declared)
+}
+
+/// RFC 9111 section 5.2.2.6
+pub(super) fn is_no_transform(value: &HeaderValue) -> bool {
+    let directives = value.to_str().unwrap_or_default().split(',');
+    directives.into_iter().any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
+}
+
+fn is_compressible(content_type: &HeaderValue) -> bool {
+    let text = content_type.to_str().unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.split_once('/') {
+        Some(("text", "event-stream")) => false,
+        Some(("text", _)) => true,
+        Some(("application", kind)) => {
+            matches!(
+                kind,
+                "javascript" | "json" | "xml" | "wasm" | "x-ndjson" | "sql" | "rtf" | "x-javascript"
+            ) || kind.ends_with("+json")
+                || kind.ends_with("+xml")
+        }
+        Some(("image", kind)) => matches!(kind, "svg+xml" | "bmp" | "x-icon" | "vnd.microsoft.icon"),
+        Some(("font", kind)) => matches!(kind, "ttf" | "otf" | "collection"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! One line for each kind.
+
+    use super::*;
+
+    #[test]
+    fn types() {
+        for (content_type, yes) in [
+            ("text/plain; charset=utf-8", true),
+            ("text/html", true),
+            ("TEXT/CSS", true),
+            ("application/json", true),
+            ("application/problem+json", true),
+            ("image/svg+xml", true),
+            ("application/wasm", true),
+            ("font/ttf", true),
+            ("application/x-ndjson", true),
+            ("text/event-stream", false),
+            ("Text/Event-Stream; charset=utf-8", false),
+            ("image/png", false),
+            ("video/mp4", false),
+            ("application/zip", false),
+            ("font/woff2", false),
+            ("application/octet-stream", false),
+            ("application/grpc", false),
+            ("multipart/byteranges", false),
+            ("", false),
+            ("text", false),
+        ] {
+            assert_eq!(is_compressible(&HeaderValue::from_static(content_type)), yes, "{content_type}");
+        }
+    }
+
+    #[test]
+    fn no_transform_is_found_among_others() {
+        for (value, yes) in [
+            ("no-transform", true),
+            ("public, No-Transform ,max-age=1", true),
+            ("no-transformers", false),
+            ("", false),
+        ] {
+            assert_eq!(is_no_transform(&HeaderValue::from_static(value)), yes, "{value}");
+        }
+    }
+}

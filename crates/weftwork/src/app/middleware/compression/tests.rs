@@ -1,0 +1,231 @@
+//! Does what was compressed come out as it went in, and is what must not be touched left alone?
+
+use std::fs::File;
+use std::io::Read;
+
+use http::HeaderName;
+
+use super::*;
+use crate::app::middleware::HandlerExt;
+use crate::message::testing::Canned;
+
+const ALL: &str = "gzip, br, zstd";
+
+fn words() -> String {
+    (0..500).map(|number| format!("line {number} of a text\n")).collect()
+}
+
+fn undo(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    match coding {
+        "zstd" => zstd::stream::read::Decoder::new(bytes).unwrap().read_to_end(&mut all).unwrap(),
+        "br" => brotli::Decompressor::new(bytes, 4096).read_to_end(&mut all).unwrap(),
+        "gzip" => flate2::read::MultiGzDecoder::new(bytes).read_to_end(&mut all).unwrap(),
+        other => panic!("{other}"),
+    };
+    all
+}
+
+/// The coding of the answer, its fields, and its decoded body.
+fn ask(method: &str, accept: &str, handler: impl crate::Handler) -> (Option<String>, Response, Vec<u8>) {
+    let site = handler.with(Compression::new());
+    let mut canned = Canned::asking(method, "/", &[("Accept-Encoding", accept)]);
+    let response = canned.call(&site);
+    let coding = response.field(&header::CONTENT_ENCODING).map(|value| value.to_str().unwrap().to_owned());
+    let mut fields = Response::new(response.status());
+    fields.fields = response.fields().to_vec();
+    fields.content_type = response.content_type().cloned();
+    let sent = if method == "HEAD" { Vec::new() } else { canned.body_of(response) };
+    let body = match &coding {
+        Some(coding) if method != "HEAD" => undo(coding, &sent),
+        _ => sent,
+    };
+    (coding, fields, body)
+}
+
+fn page(_: &mut Request<'_>) -> Response {
+    Response::text(words()).with_header(header::ETAG, HeaderValue::from_static("\"1\""))
+}
+
+#[test]
+fn a_text_in_every_coding() {
+    for coding in ["zstd", "br", "gzip"] {
+        let (chosen, fields, body) = ask("GET", coding, page);
+        assert_eq!(chosen.as_deref(), Some(coding));
+        assert_eq!(body, words().as_bytes());
+        assert_eq!(fields.field(&header::VARY).unwrap(), "accept-encoding");
+        assert_eq!(fields.field(&header::ETAG).unwrap(), "W/\"1\"");
+    }
+    assert_eq!(ask("GET", ALL, page).0.as_deref(), Some("zstd"));
+}
+
+#[test]
+fn who_wants_none_gets_none_but_is_told_that_it_varies() {
+    for accept in ["", "identity", "*;q=0", "deflate"] {
+        let (coding, fields, body) = ask("GET", accept, page);
+        assert_eq!((coding, body.as_slice()), (None, words().as_bytes()));
+        assert_eq!(fields.field(&header::VARY).unwrap(), "accept-encoding");
+        assert_eq!(fields.field(&header::ETAG).unwrap(), "\"1\"");
+    }
+}
+
+#[track_caller]
+fn untouched(response: impl Fn() -> Response + Send + Sync + 'static) {
+    let before = Canned::asking("GET", "/", &[]).body_of(response());
+    let (expected, tag) = (response().fields().len(), response().field(&header::ETAG).cloned());
+    let (coding, fields, body) = ask("GET", ALL, move |_: &mut Request<'_>| response());
+    assert_eq!(coding, None, "{fields:?}");
+    assert_eq!((body == before, fields.fields().len()), (true, expected), "{fields:?}");
+    assert_eq!(fields.field(&header::ETAG), tag.as_ref());
+}
+
+fn with(name: HeaderName, value: &'static str) -> Response {
+    Response::text(words()).with_header(name, HeaderValue::from_static(value))
+}
+
+#[test]
+fn what_must_stay_as_it_is() {
+    untouched(|| Response::text("short"));
+    untouched(|| Response::text("x".repeat(255)));
+    untouched(|| Response::new(StatusCode::NO_CONTENT));
+    untouched(|| Response::bytes(words()));
+    untouched(|| Response::text(words()).with_content_type(HeaderValue::from_static("image/png")));
+    untouched(|| Response::text(words()).with_content_type(HeaderValue::from_static("text/event-stream")));
+    untouched(|| Response::text(words()).with_status(StatusCode::PARTIAL_CONTENT));
+    untouched(|| with(header::CONTENT_RANGE, "bytes 0-1/2"));
+    untouched(|| with(header::CACHE_CONTROL, "public, no-transform"));
+    untouched(|| with(HeaderName::from_static("repr-digest"), "sha-256=:AAAA:"));
+    untouched(|| {
+        Response::stream(|out| out.write_all(b"data: now\n\n"))
+            .with_content_type(HeaderValue::from_static("text/event-stream; charset=utf-8"))
+    });
+}
+
+#[test]
+fn what_is_encoded_already_is_not_encoded_again() {
+    let encoded = |_: &mut Request<'_>| with(header::CONTENT_ENCODING, "gzip");
+    let response =
+        Canned::asking("GET", "/", &[("Accept-Encoding", ALL)]).call(&encoded.with(Compression::new()));
+    assert_eq!(response.body().unwrap(), words().as_bytes());
+    assert_eq!(response.field_values(&header::CONTENT_ENCODING).collect::<Vec<_>>(), ["gzip"]);
+}
+
+#[test]
+fn the_client_may_forbid_it() {
+    let fields = [("Accept-Encoding", ALL), ("Cache-Control", "no-transform")];
+    let response = Canned::asking("GET", "/", &fields).call(&page.with(Compression::new()));
+    assert_eq!(response.field(&header::CONTENT_ENCODING), None);
+}
+
+/// Bytes without a pattern only get longer.
+#[test]
+fn what_does_not_shrink_is_sent_as_it_is() {
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(4096)
+    .collect();
+    let sent = noise.clone();
+    let (coding, fields, body) = ask("GET", "gzip", move |_: &mut Request<'_>| Response::text(sent.clone()));
+    assert_eq!((coding, body), (None, noise));
+    assert_eq!(fields.field(&header::VARY).unwrap(), "accept-encoding");
+}
+
+#[test]
+fn small_bodies_may_be_compressed_where_that_is_wished() {
+    let site = (|_: &mut Request<'_>| "a".repeat(100)).with(Compression::new().bytes_min(0));
+    let response = Canned::asking("GET", "/", &[("Accept-Encoding", "gzip")]).call(&site);
+    assert_eq!(response.field(&header::CONTENT_ENCODING).unwrap(), "gzip");
+}
+
+#[test]
+fn a_stream_is_compressed_on_its_way() {
+    let stream = |_: &mut Request<'_>| {
+        let length = HeaderValue::from(words().len());
+        let write = |out: &mut BodyWriter<'_>| words().lines().try_for_each(|line| writeln!(out, "{line}"));
+        Response::stream(write)
+            .with_content_type(HeaderValue::from_static("text/plain"))
+            .with_header(header::CONTENT_LENGTH, length)
+    };
+    for coding in ["zstd", "br", "gzip"] {
+        let (chosen, fields, body) = ask("GET", coding, stream);
+        assert_eq!((chosen.as_deref(), body.as_slice()), (Some(coding), words().as_bytes()));
+        assert_eq!(fields.field(&header::CONTENT_LENGTH), None);
+    }
+}
+
+/// What was written before a flush can be read before anything else is written.
+#[test]
+fn a_flush_brings_everything_to_the_client() {
+    for coding in ["zstd", "br", "gzip"] {
+        let stream = |_: &mut Request<'_>| {
+            Response::stream(|out| {
+                out.write_all(b"first")?;
+                out.flush()?;
+                Err(io::Error::other("the test looks at what was sent until here"))
+            })
+            .with_content_type(HeaderValue::from_static("text/plain"))
+        };
+        let mut canned = Canned::asking("GET", "/", &[("Accept-Encoding", coding)]);
+        let response = canned.call(&stream.with(Compression::new()));
+        let sent = canned.sent_by(response);
+        let mut first = [0; 5];
+        match coding {
+            "zstd" => zstd::stream::read::Decoder::new(&sent[..]).unwrap().read_exact(&mut first).unwrap(),
+            "br" => brotli::Decompressor::new(&sent[..], 4096).read_exact(&mut first).unwrap(),
+            _ => flate2::read::GzDecoder::new(&sent[..]).read_exact(&mut first).unwrap(),
+        }
+        assert_eq!(&first, b"first", "{coding}");
+    }
+}
+
+#[test]
+fn a_file_is_compressed_while_it_is_sent() {
+    let path = std::env::temp_dir().join(format!("weftwork-compression-{}", std::process::id()));
+    std::fs::write(&path, words().repeat(20)).unwrap();
+    let opened = path.clone();
+    let file = move |_: &mut Request<'_>| {
+        let ranges = HeaderValue::from_static("bytes");
+        let file =
+            Response::file(File::open(&opened).unwrap()).unwrap().with_header(header::ACCEPT_RANGES, ranges);
+        file.with_content_type(HeaderValue::from_static("text/plain"))
+    };
+    let (coding, fields, body) = ask("GET", "br", file.clone());
+    assert_eq!((coding.as_deref(), body), (Some("br"), words().repeat(20).into_bytes()));
+    assert_eq!(fields.field(&header::ACCEPT_RANGES), None);
+    let (coding, fields, body) = ask("GET", "", file);
+    assert_eq!((coding, body.len()), (None, words().len() * 20));
+    assert!(fields.field(&header::ACCEPT_RANGES).is_some());
+    std::fs::remove_file(path).unwrap();
+}
+
+/// RFC 9110 section 9.3.2: the fields that GET would have given.
+#[test]
+fn head_tells_what_get_would() {
+    let (coding, fields, _) = ask("HEAD", "gzip", page);
+    assert_eq!(coding.as_deref(), Some("gzip"));
+    assert_eq!(fields.field(&header::ETAG).unwrap(), "W/\"1\"");
+}
+
+#[test]
+fn a_304_has_the_tag_of_what_it_stands_for() {
+    let fresh = |_: &mut Request<'_>| {
+        Response::new(StatusCode::NOT_MODIFIED).with_header(header::ETAG, HeaderValue::from_static("\"1\""))
+    };
+    let (_, fields, _) = ask("GET", "gzip", fresh);
+    assert_eq!(fields.field(&header::ETAG).unwrap(), "W/\"1\"");
+    assert_eq!(fields.field(&header::VARY).unwrap(), "accept-encoding");
+    assert_eq!(ask("GET", "identity", fresh).1.field(&header::ETAG).unwrap(), "\"1\"");
+}
+
+#[test]
+fn vary_is_said_once() {
+    for (given, expected) in [("accept-encoding", 1), ("Origin, Accept-Encoding", 1), ("*", 1), ("Origin", 2)]
+    {
+        let varying = move |_: &mut Request<'_>| with(header::VARY, given);
+        let (_, fields, _) = ask("GET", "gzip", varying);
+        assert_eq!(fields.field_values(&header::VARY).count(), expected, "{given}");
+    }
+}

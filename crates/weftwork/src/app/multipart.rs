@@ -1,0 +1,174 @@
+//! How is a form with files read, so that no file has to fit in memory?
+//!
+//! [`Request::multipart`] gives the parts of a form one by one, or all of it: [`Multipart::form`].
+
+mod feed;
+mod form;
+mod part;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::message::{Body, BodyError, Request};
+use feed::Feed;
+
+pub use form::{Form, Upload};
+pub use part::Part;
+
+/// RFC 2046 section 5.1.1
+const BOUNDARY_BYTES_MAX: usize = 70;
+
+/// What a form may have at most. That of the whole body is the limit on bodies, 2 MiB if nobody raises it:
+/// `body_bytes_max`, [`BodyLimit`](crate::middleware::BodyLimit), [`Request::set_body_bytes_max`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MultipartLimits {
+    /// Parts; past it the answer is 413. Default 100: a form that a person fills in has a dozen, and each costs
+    /// work however small it is.
+    pub parts_max: usize,
+    /// Bytes before the data of each part: its boundary and its fields. Default 8 KiB; browsers send about 200.
+    pub part_head_bytes_max: usize,
+    /// Bytes of a part that is read into memory ([`Part::bytes`], [`Part::text`]). Default 64 KiB.
+    pub field_bytes_max: u64,
+    /// Bytes of all fields that a [`Form`] holds in memory. Default 1 MiB.
+    pub fields_bytes_max: u64,
+    /// Bytes of a part that is saved in a file. Default `u64::MAX`: the limit on the body holds anyhow.
+    pub file_bytes_max: u64,
+}
+
+impl Default for MultipartLimits {
+    fn default() -> MultipartLimits {
+        MultipartLimits {
+            parts_max: 100,
+            part_head_bytes_max: 8 << 10,
+            field_bytes_max: 64 << 10,
+            fields_bytes_max: 1 << 20,
+            file_bytes_max: u64::MAX,
+        }
+    }
+}
+
+/// The parts of a `multipart/form-data` body (RFC 7578), one after the other; made by [`Request::multipart`].
+pub struct Multipart<'r> {
+    parser: multer::Multipart<'static>,
+    /// The part that was given out last; what its reader left is skipped.
+    current: Option<multer::Field<'static>>,
+    feed: Feed<'r>,
+    limits: MultipartLimits,
+    parts: usize,
+    /// After an error nothing of the rest is believed.
+    failed: Option<BodyError>,
+}
+
+/// Forms with files (feature `multipart`).
+impl Request<'_> {
+    /// The parts of a form, as they arrive: a part can be read like any [`Read`](std::io::Read), or saved in a
+    /// file. [`Multipart::form`] takes all of them at once.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn upload(req: &mut Request) -> Result<String> {
+    ///     req.set_body_bytes_max(1 << 30);
+    ///     let mut saved = String::new();
+    ///     let mut form = req.multipart()?;
+    ///     while let Some(mut part) = form.next_part()? {
+    ///         if let Some(name) = part.safe_file_name() {
+    ///             let upload = part.save()?; // in a temporary file, removed when it is dropped
+    ///             saved += &format!("{name}: {} bytes\n", upload.bytes());
+    ///             upload.persist(std::env::temp_dir().join("last-upload"))?;
+    ///         }
+    ///     }
+    ///     Ok(saved)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`BodyError::NotMultipart`], which is 415: the `Content-Type` is another one, or has no boundary.
+    pub fn multipart(&mut self) -> Result<Multipart<'_>, BodyError> {
+        let content_type = self.header("content-type").ok_or(BodyError::NotMultipart)?;
+        let boundary = multer::parse_boundary(content_type).map_err(|_| BodyError::NotMultipart)?;
+        if !(1..=BOUNDARY_BYTES_MAX).contains(&boundary.len()) {
+            return Err(BodyError::NotMultipart);
+        }
+        Ok(Multipart::new(self.body(), boundary))
+    }
+}
+
+impl<'r> Multipart<'r> {
+    fn new(body: Body<'r>, boundary: String) -> Multipart<'r> {
+        let feed = Feed::new(body);
+        let parser = multer::Multipart::new(feed.stream(), boundary);
+        Multipart { parser, current: None, feed, limits: MultipartLimits::default(), parts: 0, failed: None }
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn limits(self, limits: MultipartLimits) -> Multipart<'r> {
+        Multipart { limits, ..self }
+    }
+
+    /// The next part, after what is left of the last one has been skipped. `None` only where the form says that
+    /// it is over.
+    ///
+    /// # Errors
+    /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] (413); and [`BodyError::MultipartMalformed`] (400),
+    /// also for a form that ends before it is over. After an error there are no more parts.
+    pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {
+        while self.chunk()?.is_some() {}
+        self.current = None;
+        let head_bytes_max = self.limits.part_head_bytes_max;
+        let mut poll = |cx: &mut std::task::Context<'_>| self.parser.poll_next_field(cx);
+        let field = self.feed.drive(&mut poll, Some(head_bytes_max)).and_then(|field| {
+            let field = field.map_err(|error| malformed(&error))?;
+            self.parts += usize::from(field.is_some());
+            if self.parts > self.limits.parts_max {
+                return Err(BodyError::PastLimit { limit: "parts_max", value: self.limits.parts_max as u64 });
+            }
+            Ok(field)
+        });
+        match field {
+            Ok(None) => Ok(None),
+            Ok(Some(field)) => {
+                self.current = Some(field);
+                Ok(Some(Part::new(self)))
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Data of the current part; `None` where it is over.
+    fn chunk(&mut self) -> Result<Option<bytes::Bytes>, BodyError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let Some(field) = &mut self.current else { return Ok(None) };
+        let mut poll = |cx: &mut std::task::Context<'_>| {
+            futures_core::Stream::poll_next(std::pin::Pin::new(&mut *field), cx)
+        };
+        let chunk = self.feed.drive(&mut poll, None);
+        match chunk.and_then(|chunk| chunk.transpose().map_err(|error| malformed(&error))) {
+            Ok(chunk) => Ok(chunk),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    fn fail(&mut self, error: BodyError) -> BodyError {
+        self.failed = Some(error.clone());
+        error
+    }
+}
+
+fn malformed(error: &multer::Error) -> BodyError {
+    BodyError::MultipartMalformed(error.to_string())
+}
+
+impl fmt::Debug for Multipart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Multipart")
+            .field("parts", &self.parts)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! How a parser that is written for async reads from a body that blocks.
+//!
+//! The parser gets a stream that holds one piece at most. When it says "pending", the stream is empty, and
+//! nothing else can be meant: then the next piece is read, as long as that takes, and the parser is asked again.
+//! No runtime, no thread, and no more in memory than the parser keeps.
+
+use std::io::BufRead;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use crate::message::{Body, BodyError};
+
+/// Pieces of the body are this large at most.
+const PIECE_BYTES: usize = 16 << 10;
+
+#[derive(Clone, Default)]
+pub(super) struct Pieces(Arc<Mutex<Held>>);
+
+#[derive(Default)]
+struct Held {
+    piece: Option<Bytes>,
+    over: bool,
+}
+
+impl Pieces {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream for Pieces {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut held = self.held();
+        match held.piece.take() {
+            Some(piece) => Poll::Ready(Some(Ok(piece))),
+            None if held.over => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// The body, and the stream that it is fed into.
+pub(super) struct Feed<'r> {
+    body: Body<'r>,
+    pieces: Pieces,
+}
+
+impl<'r> Feed<'r> {
+    pub(super) fn new(body: Body<'r>) -> Feed<'r> {
+        Feed { body, pieces: Pieces::default() }
+    }
+
+    pub(super) fn stream(&self) -> Pieces {
+        self.pieces.clone()
+    }
+
+    /// Polls until there is an answer, and reads meanwhile; at most some `bytes_max`, past which the answer
+    /// is not worth waiting for.
+    pub(super) fn drive<T>(
+        &mut self,
+        poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<T>,
+        bytes_max: Option<usize>,
+    ) -> Result<T, BodyError> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut fed = 0;
+        loop {
+            if let Poll::Ready(answer) = poll(&mut context) {
+                return Ok(answer);
+            }
+            if bytes_max.is_some_and(|max| fed >= max) {
+                let value = bytes_max.unwrap_or_default() as u64;
+                return Err(BodyError::PastLimit { limit: "part_head_bytes_max", value });
+            }
+            fed += self.read(bytes_max.map_or(PIECE_BYTES, |max| max - fed))?;
+        }
+    }
+
+    fn read(&mut self, bytes_max: usize) -> Result<usize, BodyError> {
+        let piece = self.body.part()?;
+        let count = piece.len().min(PIECE_BYTES).min(bytes_max);
+        let piece = Bytes::copy_from_slice(&piece[..count]);
+        self.body.consume(count);
+        let mut held = self.pieces.held();
+        if held.over {
+            // It has been told that there is no more, and still wants some.
+            return Err(BodyError::MultipartMalformed("the form is not whole".into()));
+        }
+        held.over = count == 0;
+        held.piece = Some(piece).filter(|piece| !piece.is_empty());
+        Ok(count)
+    }
+}

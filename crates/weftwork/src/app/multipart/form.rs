@@ -1,0 +1,135 @@
+//! A whole form: its fields in memory, its files on disk.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::{Multipart, part};
+use crate::error::{Error, Result};
+use crate::message::BodyError;
+
+/// A form that was read to its end; made by [`Multipart::form`].
+#[derive(Debug, Default)]
+pub struct Form {
+    fields: Vec<(String, String)>,
+    uploads: Vec<Upload>,
+}
+
+impl Form {
+    /// The first value of the field `name`.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every field that is no file, in order: name and value.
+    pub fn fields(&self) -> &[(String, String)] {
+        &self.fields
+    }
+
+    /// The files, in order.
+    pub fn uploads(&self) -> &[Upload] {
+        &self.uploads
+    }
+
+    /// The files, to be kept.
+    pub fn into_uploads(self) -> Vec<Upload> {
+        self.uploads
+    }
+}
+
+impl Multipart<'_> {
+    /// Reads the whole form: parts with a file name into temporary files, others into memory.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn upload(req: &mut Request) -> Result<String> {
+    ///     let form = req.multipart()?.form()?;
+    ///     let bytes: u64 = form.uploads().iter().map(|upload| upload.bytes()).sum();
+    ///     Ok(format!("{}: {bytes} bytes\n", form.value("title").unwrap_or("untitled")))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`next_part`](Multipart::next_part) and [`Part::save`](super::Part::save);
+    /// [`fields_bytes_max`](super::MultipartLimits::fields_bytes_max); text that is not UTF-8. There is no half
+    /// form: its files are gone.
+    pub fn form(mut self) -> Result<Form> {
+        let max = self.limits.fields_bytes_max;
+        let (mut form, mut held) = (Form::default(), 0);
+        while let Some(mut part) = self.next_part()? {
+            if part.file_name().is_some() {
+                form.uploads.push(part.save()?);
+                continue;
+            }
+            let (name, value) = (part.name().unwrap_or_default().to_owned(), part.text()?);
+            held += (name.len() + value.len()) as u64;
+            if held > max {
+                return Err(BodyError::PastLimit { limit: "fields_bytes_max", value: max }.into());
+            }
+            form.fields.push((name, value));
+        }
+        Ok(form)
+    }
+}
+
+/// A file of a form, in a temporary file that is removed when this is dropped.
+#[derive(Debug)]
+pub struct Upload {
+    pub(super) name: String,
+    pub(super) file_name: Option<String>,
+    pub(super) content_type: Option<String>,
+    pub(super) bytes: u64,
+    pub(super) file: tempfile::NamedTempFile,
+}
+
+impl Upload {
+    /// The name of the form's field.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of the file as it was sent: text from the client.
+    pub fn file_name(&self) -> Option<&str> {
+        self.file_name.as_deref()
+    }
+
+    /// As [`Part::safe_file_name`](super::Part::safe_file_name).
+    pub fn safe_file_name(&self) -> Option<String> {
+        part::safe(self.file_name.as_deref()?)
+    }
+
+    /// Its `Content-Type`, as the client says.
+    pub fn content_type(&self) -> Option<&str> {
+        self.content_type.as_deref()
+    }
+
+    /// How large it is.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where it is now.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The file, opened again at its beginning.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(&self) -> Result<File> {
+        Ok(self.file.reopen()?)
+    }
+
+    /// Keeps it as `path`, in the place of what may be there. Only its owner may read it, as with all temporary
+    /// files.
+    ///
+    /// # Errors
+    /// It cannot be moved there; across file systems nothing can: see
+    /// [`Part::save_in`](super::Part::save_in).
+    pub fn persist(self, path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        let kept = self.file.persist(path);
+        kept.map_err(|error| Error::io(format!("cannot keep an upload as {}", path.display()), error.error))
+    }
+}

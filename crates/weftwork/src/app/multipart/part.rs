@@ -1,0 +1,147 @@
+//! One part of a form: what it is called, and its data as it arrives.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use bytes::{Buf, Bytes};
+
+use super::{Multipart, Upload};
+use crate::error::Result;
+use crate::message::BodyError;
+
+/// What file systems take.
+const FILE_NAME_BYTES_MAX: usize = 255;
+
+/// A part of a form, which implements [`Read`]; made by [`Multipart::next_part`].
+pub struct Part<'m, 'r> {
+    form: &'m mut Multipart<'r>,
+    rest: Bytes,
+}
+
+impl<'m, 'r> Part<'m, 'r> {
+    pub(super) fn new(form: &'m mut Multipart<'r>) -> Part<'m, 'r> {
+        Part { form, rest: Bytes::new() }
+    }
+
+    fn field(&self) -> Option<&multer::Field<'static>> {
+        self.form.current.as_ref()
+    }
+
+    /// The name of the form's field.
+    pub fn name(&self) -> Option<&str> {
+        self.field()?.name()
+    }
+
+    /// The name of the file as it was sent: **text from the client**, which may be `../../etc/passwd`.
+    pub fn file_name(&self) -> Option<&str> {
+        self.field()?.file_name()
+    }
+
+    /// The last segment of the file's name, without control characters and leading dots, 255 bytes at most: it
+    /// names a file in a directory and nothing else, and does not hide it. None where nothing is left of it.
+    pub fn safe_file_name(&self) -> Option<String> {
+        safe(self.file_name()?)
+    }
+
+    /// The part's `Content-Type`, as the client says.
+    pub fn content_type(&self) -> Option<&str> {
+        self.field()?.content_type().map(AsRef::as_ref)
+    }
+
+    /// Its data.
+    ///
+    /// # Errors
+    /// [`BodyError::PastLimit`] after [`field_bytes_max`](super::MultipartLimits::field_bytes_max) bytes, and
+    /// as [`next_part`](Multipart::next_part).
+    pub fn bytes(&mut self) -> Result<Vec<u8>, BodyError> {
+        let max = self.form.limits.field_bytes_max;
+        let mut all = Vec::new();
+        while let Some(chunk) = self.chunk()? {
+            all.extend_from_slice(&chunk);
+            if all.len() as u64 > max {
+                return Err(BodyError::PastLimit { limit: "field_bytes_max", value: max });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Its data as text, which has to be UTF-8.
+    ///
+    /// # Errors
+    /// As [`bytes`](Part::bytes), and [`BodyError::NotUtf8`].
+    pub fn text(&mut self) -> Result<String, BodyError> {
+        String::from_utf8(self.bytes()?).map_err(|_| BodyError::NotUtf8)
+    }
+
+    /// Writes its data to a temporary file in the system's directory for such.
+    ///
+    /// # Errors
+    /// The file cannot be made or written; [`BodyError::PastLimit`] after
+    /// [`file_bytes_max`](super::MultipartLimits::file_bytes_max) bytes; and as [`next_part`](Multipart::next_part).
+    /// What was written until then is removed.
+    pub fn save(&mut self) -> Result<Upload> {
+        self.save_in(std::env::temp_dir())
+    }
+
+    /// As [`save`](Part::save), in `dir`: on the same file system as where it will be kept.
+    ///
+    /// # Errors
+    /// As [`save`](Part::save).
+    pub fn save_in(&mut self, dir: impl AsRef<Path>) -> Result<Upload> {
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        let max = self.form.limits.file_bytes_max;
+        let mut bytes = 0;
+        while let Some(chunk) = self.chunk()? {
+            bytes += chunk.len() as u64;
+            if bytes > max {
+                return Err(BodyError::PastLimit { limit: "file_bytes_max", value: max }.into());
+            }
+            file.write_all(&chunk)?;
+        }
+        let name = self.name().unwrap_or_default().to_owned();
+        let content_type = self.content_type().map(str::to_owned);
+        Ok(Upload { name, file_name: self.file_name().map(str::to_owned), content_type, bytes, file })
+    }
+
+    fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if self.rest.has_remaining() {
+            return Ok(Some(std::mem::take(&mut self.rest)));
+        }
+        self.form.chunk()
+    }
+}
+
+impl Read for Part<'_, '_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while !self.rest.has_remaining() {
+            match self.form.chunk()? {
+                Some(chunk) => self.rest = chunk,
+                None => return Ok(0),
+            }
+        }
+        let count = self.rest.len().min(into.len());
+        self.rest.copy_to_slice(&mut into[..count]);
+        Ok(count)
+    }
+}
+
+pub(super) fn safe(name: &str) -> Option<String> {
+    // Some browsers sent whole paths of Windows.
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let plain: String = last.chars().filter(|c| !c.is_control()).collect();
+    let mut kept = plain.trim().trim_start_matches('.').trim_start().to_owned();
+    while kept.len() > FILE_NAME_BYTES_MAX {
+        kept.pop();
+    }
+    (!kept.is_empty()).then_some(kept)
+}
+
+impl fmt::Debug for Part<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("name", &self.name())
+            .field("file_name", &self.file_name())
+            .finish_non_exhaustive()
+    }
+}

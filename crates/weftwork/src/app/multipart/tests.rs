@@ -1,0 +1,233 @@
+//! Are forms read as browsers send them, in any pieces, and is one that is not whole an error?
+
+use std::io::Read;
+
+use http::StatusCode;
+
+use super::*;
+use crate::message::testing::Canned;
+use crate::{Response, Result};
+
+const FORM: &str = "--x\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nA title\r\n\
+    --x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\n\
+    line one\r\n--not a boundary\r\n-\r\n\r\n--x\r\n\
+    Content-Disposition: form-data; name=\"empty\"\r\n\r\n\r\n--x--\r\n";
+const FILE: &str = "line one\r\n--not a boundary\r\n-\r\n";
+
+fn canned(parts: &[&[u8]]) -> Canned {
+    Canned::asking("POST", "/", &[("Content-Type", "multipart/form-data; boundary=x")]).carrying(parts)
+}
+
+/// What `read` makes of a form that comes in these pieces.
+fn read<T>(parts: &[&[u8]], read: impl FnOnce(Multipart<'_>) -> Result<T>) -> Result<T> {
+    let mut canned = canned(parts);
+    let mut request = Request::new(&mut canned, 2 << 20);
+    read(request.multipart()?)
+}
+
+fn whole(parts: &[&[u8]]) -> Result<Vec<(String, String)>> {
+    read(parts, |form| {
+        let form = form.form()?;
+        let mut all = form.fields().to_vec();
+        for upload in form.uploads() {
+            let mut text = String::new();
+            upload.open()?.read_to_string(&mut text)?;
+            assert_eq!(text.len() as u64, upload.bytes());
+            all.push((format!("{}/{}", upload.name(), upload.file_name().unwrap()), text));
+        }
+        Ok(all)
+    })
+}
+
+fn refusal(parts: &[&[u8]]) -> StatusCode {
+    whole(parts).unwrap_err().status()
+}
+
+fn expected() -> Vec<(String, String)> {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    vec![pair("title", "A title"), pair("empty", ""), pair("file/a.txt", FILE)]
+}
+
+#[test]
+fn a_form_whole_byte_by_byte_and_cut_anywhere() {
+    let bytes = FORM.as_bytes();
+    assert_eq!(whole(&[bytes]).unwrap(), expected());
+    assert_eq!(whole(&bytes.chunks(1).collect::<Vec<_>>()).unwrap(), expected());
+    for at in 1..bytes.len() {
+        assert_eq!(whole(&[&bytes[..at], &bytes[at..]]).unwrap(), expected(), "cut at {at}");
+    }
+    let padded = [b"a preamble\r\n", bytes, b"and an epilogue"].concat();
+    assert_eq!(whole(&[&padded]).unwrap(), expected());
+}
+
+/// A client that went away must not leave half a file that looks like one.
+#[test]
+fn a_form_that_is_not_whole_is_an_error_wherever_it_ends() {
+    let end = FORM.len() - "\r\n".len();
+    for at in 0..end {
+        let error = whole(&[&FORM.as_bytes()[..at]]).unwrap_err();
+        assert_eq!(error.status(), StatusCode::BAD_REQUEST, "ends at {at}: {error}");
+    }
+    assert!(whole(&[&FORM.as_bytes()[..end]]).is_ok(), "the line end behind it is not needed");
+}
+
+#[test]
+fn a_body_that_fails_keeps_its_error() {
+    let mut canned = canned(&[&FORM.as_bytes()[..150]]);
+    canned.parts.insert(0, Err(BodyError::Disconnected));
+    let mut request = Request::new(&mut canned, 2 << 20);
+    let mut form = request.multipart().unwrap();
+    let mut last = Ok(());
+    while last.is_ok() {
+        last = form.next_part().map(|part| assert!(part.is_some()));
+    }
+    assert_eq!(last, Err(BodyError::Disconnected));
+    assert_eq!(form.next_part().map(|_| ()), Err(BodyError::Disconnected), "and goes on to");
+}
+
+#[test]
+fn parts_are_read_or_skipped() {
+    let names = read(&[FORM.as_bytes()], |mut form| {
+        let mut names = Vec::new();
+        while let Some(mut part) = form.next_part()? {
+            names.push(part.name().unwrap().to_owned());
+            if part.file_name().is_some() {
+                assert_eq!(part.content_type(), Some("text/plain"));
+                let mut start = [0; 4];
+                part.read_exact(&mut start).unwrap();
+                assert_eq!(&start, b"line");
+            }
+        }
+        assert!(form.next_part()?.is_none(), "still over");
+        Ok(names)
+    });
+    assert_eq!(names.unwrap(), ["title", "file", "empty"]);
+    let rest = read(&[FORM.as_bytes()], |mut form| {
+        form.next_part()?;
+        let mut part = form.next_part()?.unwrap();
+        part.read_exact(&mut [0; 4])?;
+        Ok(part.text()?)
+    });
+    assert_eq!(rest.unwrap(), &FILE[4..]);
+}
+
+/// CVE-2022-41725, CVE-2023-24536, CVE-2023-30798 and their kin.
+#[test]
+fn bombs_meet_their_limits() {
+    let part = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
+    let ends = |text: String| format!("{text}--x--\r\n");
+    assert_eq!(whole(&[ends(part.repeat(100)).as_bytes()]).unwrap().len(), 100);
+    let past = |text: String, knob: &str| {
+        let error = whole(&[text.as_bytes()]).unwrap_err();
+        assert_eq!(error.status(), StatusCode::PAYLOAD_TOO_LARGE, "{error}");
+        assert!(error.message().contains(knob), "{error}");
+    };
+    past(ends(part.repeat(101)), "parts_max");
+    let long_field =
+        format!("--x\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n1\r\n", "n".repeat(20_000));
+    past(ends(long_field), "part_head_bytes_max");
+    past("a preamble without end ".repeat(2000), "part_head_bytes_max");
+    past(format!("--x{}", " ".repeat(20_000)), "part_head_bytes_max");
+    past(ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(65_537)))), "field_bytes_max");
+    past(ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(65_536))).repeat(17)), "fields_bytes_max");
+    past(ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(3 << 20)))), "body_bytes_max");
+    let many_fields = format!("--x\r\n{}\r\n1\r\n", "X: y\r\n".repeat(33));
+    assert_eq!(refusal(&[ends(many_fields).as_bytes()]), StatusCode::BAD_REQUEST);
+}
+
+#[test]
+fn files_have_a_limit_too() {
+    let result = read(&[FORM.as_bytes()], |form| {
+        form.limits(MultipartLimits { file_bytes_max: 5, ..Default::default() }).form().map(|_| ())
+    });
+    assert!(result.unwrap_err().message().contains("file_bytes_max"));
+}
+
+#[test]
+fn what_is_no_form_is_415() {
+    for content_type in [
+        "",
+        "text/plain",
+        "multipart/form-data",
+        "multipart/form-data; boundary=",
+        "multipart/mixed; boundary=x",
+        "multipart/form-data; boundary=\"\"",
+        &format!("multipart/form-data; boundary={}", "x".repeat(71)),
+    ] {
+        let mut canned =
+            Canned::asking("POST", "/", &[("Content-Type", content_type)]).carrying(&[b"--x--\r\n"]);
+        let mut request = Request::new(&mut canned, 100);
+        assert_eq!(request.multipart().unwrap_err(), BodyError::NotMultipart, "{content_type}");
+    }
+    let mut canned = Canned::with_body(&["--x--\r\n"]);
+    let answer = canned.call(&|req: &mut Request<'_>| -> Result<Response> {
+        req.multipart()?;
+        Ok(Response::text("read"))
+    });
+    assert_eq!(answer.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+}
+
+#[test]
+fn garbage_is_400() {
+    for garbage in [
+        "",
+        "no boundary at all",
+        "--y\r\n\r\n1\r\n--y--\r\n",
+        "--x\r\nno colon\r\n\r\n1\r\n--x--\r\n",
+        "--xyz\r\n\r\n",
+    ] {
+        assert_eq!(refusal(&[garbage.as_bytes()]), StatusCode::BAD_REQUEST, "{garbage:?}");
+    }
+    let latin = b"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\xfc\r\n--x--\r\n";
+    assert_eq!(refusal(&[latin]), StatusCode::BAD_REQUEST, "not UTF-8");
+    assert_eq!(whole(&[b"--x--\r\n"]).unwrap(), [], "a form without parts is one");
+}
+
+/// Files are gone with what held them, on every way out; only what was kept stays.
+#[test]
+fn temporary_files_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = || std::fs::read_dir(dir.path()).unwrap().count();
+    let file_of = |bytes: &[u8], keep: bool| {
+        read(&[bytes], |mut form| {
+            form.next_part()?;
+            let upload = form.next_part()?.unwrap().save_in(dir.path())?;
+            assert_eq!((left(), upload.path().parent()), (1, Some(dir.path())));
+            if keep {
+                upload.persist(dir.path().join(upload_name()))?;
+            }
+            Ok(())
+        })
+    };
+    file_of(FORM.as_bytes(), false).unwrap();
+    assert_eq!(left(), 0, "dropped");
+    assert!(file_of(&FORM.as_bytes()[..FORM.find("boundary").unwrap()], false).is_err());
+    assert_eq!(left(), 0, "failed");
+    file_of(FORM.as_bytes(), true).unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join(upload_name())).unwrap(), FILE);
+}
+
+fn upload_name() -> &'static str {
+    "kept.txt"
+}
+
+#[test]
+fn names_of_files_are_made_harmless() {
+    for (name, safe_name) in [
+        ("a.txt", Some("a.txt")),
+        ("../../etc/passwd", Some("passwd")),
+        ("C:\\dir\\a b.txt", Some("a b.txt")),
+        ("/", None),
+        ("..", None),
+        (".", None),
+        ("", None),
+        (".htaccess", Some("htaccess")),
+        ("a\0b\r\n.txt", Some("ab.txt")),
+        ("..\\..\\x", Some("x")),
+        (" .. hidden ", Some("hidden")),
+        ("\u{fc}.png", Some("\u{fc}.png")),
+    ] {
+        assert_eq!(part::safe(name).as_deref(), safe_name, "{name:?}");
+    }
+    assert_eq!(part::safe(&"\u{fc}".repeat(200)).unwrap().len(), 254);
+}
