@@ -9,15 +9,17 @@ use crate::failure::{Failure, Result};
 use crate::floors::{Floor, FloorOptions};
 use crate::instructions::InstructionOptions;
 use crate::procs::pin::Cores;
-use crate::subject::Subject;
-use crate::workloads::{self, Workload};
+use crate::subject::{self, Subject};
+use crate::workloads::{self, GRID, QUICK, Workload};
 
 mod help;
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Help(&'static str),
-    Quick(QuickOptions),
+    Quick(GridOptions),
+    Full(FullOptions),
+    Report { results: PathBuf, html: Option<PathBuf>, markdown: Option<PathBuf> },
     Floor(FloorOptions),
     Instructions(InstructionOptions),
 }
@@ -30,7 +32,7 @@ pub(crate) enum LoadKind {
 }
 
 #[derive(Debug)]
-pub(crate) struct QuickOptions {
+pub(crate) struct GridOptions {
     pub(crate) rounds: usize,
     pub(crate) time: Duration,
     pub(crate) workloads: Vec<&'static Workload>,
@@ -46,13 +48,24 @@ pub(crate) struct QuickOptions {
     pub(crate) json: bool,
 }
 
-impl Default for QuickOptions {
+#[derive(Debug)]
+pub(crate) struct FullOptions {
+    pub(crate) grid: GridOptions,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) html: Option<PathBuf>,
+    pub(crate) markdown: Option<PathBuf>,
+}
+
+/// Measured time of each cell of `full`: there are many.
+const FULL_TIME: Duration = Duration::from_millis(600);
+
+impl Default for GridOptions {
     fn default() -> Self {
-        QuickOptions {
+        GridOptions {
             rounds: 3,
             time: Duration::from_secs(2),
-            workloads: workloads::ALL.iter().collect(),
-            subjects: vec![Subject::Floor, Subject::Nginx, Subject::Weft { engine: None }],
+            workloads: QUICK.iter().collect(),
+            subjects: ["floor", "nginx", "weft"].into_iter().filter_map(|name| name.parse().ok()).collect(),
             cores: Cores { server: 0, load: 1 },
             load: LoadKind::Own,
             idle: 15_000,
@@ -68,38 +81,109 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
         None | Some(Arg::Short('h') | Arg::Long("help")) => Ok(Command::Help(help::ROOT)),
         Some(Arg::Value(name)) => match name.to_str() {
             Some("quick") => quick(&mut parser),
+            Some("full") => full(&mut parser),
+            Some("report") => report(&mut parser),
             Some("floor") => floor(&mut parser),
             Some("instructions") => instructions(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
-            _ => Err(Failure::Usage(format!("unknown command {name:?}: quick, instructions or floor"))),
+            _ => Err(Failure::Usage(format!(
+                "unknown command {name:?}: quick, full, report, instructions or floor"
+            ))),
         },
         Some(other) => Err(other.unexpected().into()),
     }
 }
 
 fn quick(parser: &mut Parser) -> Result<Command> {
-    let mut options = QuickOptions::default();
+    let mut options = GridOptions::default();
     while let Some(arg) = parser.next()? {
         match arg {
-            Arg::Long("rounds") => options.rounds = parser.value()?.parse()?,
-            Arg::Long("seconds") => options.time = parser.value()?.parse_with(seconds)?,
-            Arg::Long("only") => options.workloads = list(&parser.value()?.string()?, workloads_named)?,
-            Arg::Long("subjects") => {
-                options.subjects = list(&parser.value()?.string()?, |name| Ok(vec![name.parse()?]))?;
-            }
-            Arg::Long("cores") => options.cores = parser.value()?.parse_with(cores)?,
-            Arg::Long("load") => options.load = parser.value()?.parse_with(load_kind)?,
-            Arg::Long("idle") => options.idle = parser.value()?.parse()?,
-            Arg::Long("engine") => options.engine = Some(parser.value()?.string()?),
-            Arg::Long("weft") => options.weft = Some(parser.value()?.into()),
             Arg::Long("json") => options.json = true,
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::QUICK)),
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                grid(&name, parser, &QUICK, &mut options)?;
+            }
             _ => return Err(arg.unexpected().into()),
         }
     }
-    within("--rounds", options.rounds, 1, 100)?;
-    within("--idle", options.idle, 1, 1_000_000)?;
+    options.check()?;
     Ok(Command::Quick(options))
+}
+
+fn full(parser: &mut Parser) -> Result<Command> {
+    let mut options = FullOptions {
+        grid: GridOptions {
+            time: FULL_TIME,
+            workloads: GRID.iter().collect(),
+            subjects: subject::all(),
+            ..GridOptions::default()
+        },
+        json: None,
+        html: None,
+        markdown: None,
+    };
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("json") => options.json = Some(parser.value()?.into()),
+            Arg::Long("html") => options.html = Some(parser.value()?.into()),
+            Arg::Long("markdown") => options.markdown = Some(parser.value()?.into()),
+            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::FULL)),
+            Arg::Long(name) => {
+                let name = name.to_owned();
+                grid(&name, parser, &GRID, &mut options.grid)?;
+            }
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    options.grid.check()?;
+    Ok(Command::Full(options))
+}
+
+/// An option that `quick` and `full` share.
+fn grid(
+    name: &str,
+    parser: &mut Parser,
+    table: &'static [Workload],
+    options: &mut GridOptions,
+) -> Result<()> {
+    match name {
+        "rounds" => options.rounds = parser.value()?.parse()?,
+        "seconds" => options.time = parser.value()?.parse_with(seconds)?,
+        "only" => options.workloads = list(&parser.value()?.string()?, |name| workloads_named(table, name))?,
+        "subjects" => {
+            options.subjects = list(&parser.value()?.string()?, |name| Ok(vec![name.parse()?]))?;
+        }
+        "cores" => options.cores = parser.value()?.parse_with(cores)?,
+        "load" => options.load = parser.value()?.parse_with(load_kind)?,
+        "idle" => options.idle = parser.value()?.parse()?,
+        "engine" => options.engine = Some(parser.value()?.string()?),
+        "weft" => options.weft = Some(parser.value()?.into()),
+        _ => return Err(Arg::Long(name).unexpected().into()),
+    }
+    Ok(())
+}
+
+impl GridOptions {
+    fn check(&self) -> Result<()> {
+        within("--rounds", self.rounds, 1, 100)?;
+        within("--idle", self.idle, 1, 1_000_000)
+    }
+}
+
+fn report(parser: &mut Parser) -> Result<Command> {
+    let (mut results, mut html, mut markdown) = (None, None, None);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Value(path) if results.is_none() => results = Some(path.into()),
+            Arg::Long("html") => html = Some(parser.value()?.into()),
+            Arg::Long("markdown") => markdown = Some(parser.value()?.into()),
+            Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::REPORT)),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    let results = results.ok_or_else(|| Failure::Usage("report needs the JSON of a run".to_owned()))?;
+    Ok(Command::Report { results, html, markdown })
 }
 
 fn floor(parser: &mut Parser) -> Result<Command> {
@@ -175,10 +259,13 @@ fn list<T: PartialEq>(
     Ok(all)
 }
 
-fn workloads_named(name: &str) -> std::result::Result<Vec<&'static Workload>, String> {
-    let found = workloads::named(name);
+fn workloads_named(
+    table: &'static [Workload],
+    name: &str,
+) -> std::result::Result<Vec<&'static Workload>, String> {
+    let found = workloads::named(table, name);
     if found.is_empty() {
-        let names: Vec<_> = workloads::ALL.iter().map(|workload| workload.name).collect();
+        let names: Vec<_> = table.iter().map(|workload| workload.name.as_str()).collect();
         return Err(format!("unknown workload '{name}': {}", names.join(", ")));
     }
     Ok(found)

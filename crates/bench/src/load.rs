@@ -3,9 +3,13 @@
 pub(crate) mod connection;
 pub(crate) mod generator;
 pub(crate) mod idle;
+mod paced;
+pub(crate) mod probe;
 pub(crate) mod response;
 pub(crate) mod tally;
 pub(crate) mod wrk;
+
+use crate::browser;
 
 /// Connections that all ask for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +20,51 @@ pub(crate) struct Group {
     pub(crate) depth: u32,
     /// Ask for `Connection: close`, and open a new connection for each request.
     pub(crate) close: bool,
+    /// POST so many bytes; 0: GET.
+    pub(crate) body_bytes: usize,
+    /// Send what a browser sends, twenty fields in all.
+    pub(crate) browser: bool,
+    /// Lots after which a connection asks to be closed, and another one is opened; 0: never.
+    pub(crate) lots_max: u32,
 }
 
 impl Group {
+    /// GET, keep-alive, one request at a time.
+    pub(crate) const fn get(path: &'static str, connections: usize) -> Self {
+        Group { path, connections, depth: 1, close: false, body_bytes: 0, browser: false, lots_max: 0 }
+    }
+
     /// One request, as sent.
-    pub(crate) fn request(&self, port: u16) -> String {
-        let close = if self.close { "Connection: close\r\n" } else { "" };
-        format!("GET {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{close}\r\n", self.path)
+    pub(crate) fn request(&self, port: u16) -> Vec<u8> {
+        self.ask(port, self.close)
+    }
+
+    /// The request after which the connection is to end.
+    pub(crate) fn last_request(&self, port: u16) -> Vec<u8> {
+        self.ask(port, true)
+    }
+
+    fn ask(&self, port: u16, close: bool) -> Vec<u8> {
+        let method = if self.body_bytes > 0 { "POST" } else { "GET" };
+        let mut head = format!("{method} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.path);
+        if self.browser {
+            head.push_str(browser::FIELDS);
+        }
+        if close {
+            head.push_str("Connection: close\r\n");
+        }
+        if self.body_bytes > 0 {
+            head.push_str(&format!("Content-Type: text/plain\r\nContent-Length: {}\r\n", self.body_bytes));
+        }
+        head.push_str("\r\n");
+        [head.into_bytes(), self.body()].concat()
+    }
+
+    /// The body that is sent, and must come back from /echo: no two of its lines are alike.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let mut body: Vec<u8> =
+            (0..self.body_bytes.div_ceil(16)).flat_map(|line| format!("{line:015}\n").into_bytes()).collect();
+        body.truncate(self.body_bytes);
+        body
     }
 }

@@ -1,18 +1,22 @@
-//! How near does weft come to a server that does nothing but answer? This binary measures it: `quick`
-//! runs every comparison in turn on this machine, `floor` is the hand-written servers it compares with.
+//! How near does weft come to a server that does nothing but answer, and how do others? This binary measures
+//! it: `quick` and `full` run every comparison in turn on this machine, `floor` is the hand-written servers.
 
 mod args;
 mod browser;
 mod failure;
 mod floors;
+mod full;
+mod grid;
+mod honesty;
 mod instructions;
 mod interrupt;
 mod load;
 mod measure;
+mod page;
 mod peers;
 mod procs;
-mod quick;
 mod report;
+mod results;
 mod subject;
 mod workloads;
 
@@ -45,7 +49,11 @@ fn run() -> Result<()> {
             print!("{text}");
             Ok(())
         }
-        Command::Quick(options) => quick::run(&options),
+        Command::Quick(options) => grid::quick(&options),
+        Command::Full(options) => full::run(&options),
+        Command::Report { results, html, markdown } => {
+            full::pages(&results::Results::read(&results)?, html.as_deref(), markdown.as_deref())
+        }
         Command::Floor(options) => floors::run(&options),
         Command::Instructions(options) => instructions::run(&options),
     }

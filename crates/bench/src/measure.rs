@@ -1,10 +1,12 @@
 //! What does one server reach at one workload, once?
 
+mod answer;
 mod meter;
+mod metric;
 
 use std::time::Duration;
 
-use crate::args::{LoadKind, QuickOptions};
+use crate::args::{GridOptions, LoadKind};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::load::generator::Generator;
@@ -16,142 +18,121 @@ use crate::procs::usage::resident_bytes;
 use crate::subject::Subject;
 use crate::workloads::{HEALTH, Kind, Workload};
 use meter::Meter;
+pub(crate) use metric::{Metric, Sample};
 
 /// Before each measured time: caches fill, threads start.
-const WARM_UP: Duration = Duration::from_millis(400);
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Eight blockers of 100 ms, one after the other, are answered once in that time at least.
+const MIXED_TIME_MIN: Duration = Duration::from_millis(1200);
 /// How long idle connections are watched.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// One number of a sample; the name is also its key in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Metric {
-    /// Good answers a second.
-    Rate,
-    P50Ms,
-    P99Ms,
-    Errors,
-    /// CPU of the server's process tree, microseconds a request.
-    CpuUs,
-    /// Context switches a request, of the threads that live.
-    Switches,
-    /// CPU of the server's process tree, percent of one core.
-    Busy,
-    /// CPU of all processes but these on the cores used here, percent of one core: high means that rates and
-    /// latencies say little.
-    Others,
-    /// p99 of the quick requests while nothing blocks.
-    AloneP99Ms,
-    /// p99 of the quick requests beside the blockers, over that alone.
-    P99OverAlone,
-    Connections,
-    /// Resident bytes a connection.
-    BytesEach,
-    /// CPU used in [`IDLE_TIME`].
-    IdleCpuMs,
-}
-
-impl Metric {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Metric::Rate => "requests_per_s",
-            Metric::P50Ms => "p50_ms",
-            Metric::P99Ms => "p99_ms",
-            Metric::Errors => "errors",
-            Metric::CpuUs => "cpu_us_per_request",
-            Metric::Switches => "context_switches_per_request",
-            Metric::Busy => "server_cpu_percent",
-            Metric::Others => "others_cpu_percent",
-            Metric::AloneP99Ms => "p99_alone_ms",
-            Metric::P99OverAlone => "p99_over_alone",
-            Metric::Connections => "connections",
-            Metric::BytesEach => "bytes_per_connection",
-            Metric::IdleCpuMs => "idle_cpu_ms",
-        }
-    }
-}
-
-/// What one measurement gave; not every workload has every metric.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Sample(pub(crate) Vec<(Metric, f64)>);
-
-impl Sample {
-    pub(crate) fn get(&self, metric: Metric) -> Option<f64> {
-        self.0.iter().find(|(of, _)| *of == metric).map(|(_, value)| *value)
-    }
-}
-
-/// Starts a fresh server, measures it, and stops it.
+/// Starts a fresh server, sees that it answers right, measures it, and stops it.
 pub(crate) fn measure(
     peers: &mut Peers,
-    options: &QuickOptions,
+    options: &GridOptions,
     subject: &Subject,
     workload: &Workload,
 ) -> Result<Sample> {
     let mut server = peers.start(subject, workload)?;
+    let expected = answer::expected(&server, subject, workload)?;
+    let bench = Bench { server: &server, options, expected: &expected };
     let sample = match (&workload.kind, options.load) {
-        (Kind::Requests(group), LoadKind::Own) => requests(&server, group, options)?,
-        (Kind::Requests(group), LoadKind::Wrk) => requests_of_wrk(&server, group, options, peers)?,
-        (Kind::Mixed { quick, blockers }, _) => mixed(&server, quick, blockers, options)?,
+        (Kind::Requests(group), LoadKind::Own) => bench.requests(group)?,
+        (Kind::Requests(group), LoadKind::Wrk) => bench.requests_of_wrk(group, peers)?,
+        (Kind::Paced { group, per_s }, _) => bench.paced(group, *per_s)?,
+        (Kind::Mixed { quick, blockers }, _) => bench.mixed(quick, blockers)?,
         (Kind::Idle, _) => idle_connections(&server, options)?,
     };
     server.check()?;
     Ok(sample)
 }
 
-fn requests(server: &Server, group: &Group, options: &QuickOptions) -> Result<Sample> {
-    let mut generator = Generator::open(server.port, std::slice::from_ref(group))?;
-    generator.drive(WARM_UP)?;
-    let meter = Meter::start(server.pid(), options.cores);
-    let tallies = generator.drive(options.time)?;
-    let Some(tally) = tallies.first() else { return Ok(Sample::default()) };
+/// One server under one load.
+struct Bench<'a> {
+    server: &'a Server,
+    options: &'a GridOptions,
+    /// The body of the answer.
+    expected: &'a [u8],
+}
+
+impl Bench<'_> {
+    fn requests(&self, group: &Group) -> Result<Sample> {
+        let groups = std::slice::from_ref(group);
+        let mut generator = Generator::expecting(self.server.port, groups, Some(self.expected), false)?;
+        generator.drive(WARM_UP)?;
+        let meter = Meter::start(self.server.pid(), self.options.cores);
+        let tallies = generator.drive(self.options.time)?;
+        Ok(tallies.first().map(|tally| with_costs(tally, &meter)).unwrap_or_default())
+    }
+
+    fn paced(&self, group: &Group, per_s: u32) -> Result<Sample> {
+        let groups = std::slice::from_ref(group);
+        let mut generator = Generator::expecting(self.server.port, groups, Some(self.expected), true)?;
+        generator.drive_at(f64::from(per_s), WARM_UP)?;
+        let meter = Meter::start(self.server.pid(), self.options.cores);
+        let tally = generator.drive_at(f64::from(per_s), self.options.time)?;
+        let mut sample = with_costs(&tally, &meter);
+        sample.0.push((Metric::Unanswered, tally.unanswered as f64));
+        Ok(sample)
+    }
+
+    fn requests_of_wrk(&self, group: &Group, peers: &Peers) -> Result<Sample> {
+        let port = self.server.port;
+        Generator::open(port, std::slice::from_ref(group))?.drive(WARM_UP)?;
+        let meter = Meter::start(self.server.pid(), self.options.cores);
+        let report = wrk::run(group, port, self.options.time, peers.scratch.path())?;
+        interrupt::check()?;
+        let used = [
+            (Metric::Rate, report.rate),
+            (Metric::P50Ms, report.p50_ms),
+            (Metric::P99Ms, report.p99_ms),
+            (Metric::Errors, report.errors),
+        ];
+        Ok(Sample([used.as_slice(), &meter.costs(report.requests)].concat()))
+    }
+
+    fn mixed(&self, quick: &Group, blockers: &Group) -> Result<Sample> {
+        let meter = Meter::start(self.server.pid(), self.options.cores);
+        let time = self.options.time.max(MIXED_TIME_MIN);
+        let alone = drive(self.server, std::slice::from_ref(quick), time)?;
+        let beside = drive(self.server, &[quick.clone(), blockers.clone()], time)?;
+        let others = meter.others();
+        let [alone, beside, blocking] =
+            [alone.first(), beside.first(), beside.get(1)].map(Option::<&Tally>::cloned);
+        let (Some(alone), Some(beside), Some(blocking)) = (alone, beside, blocking) else {
+            return Ok(Sample::default());
+        };
+        // Blockers that are not answered would make it easy.
+        if blocking.ok == 0 {
+            return Err(Failure::Run(format!(
+                "{}: none of the blocking requests was answered",
+                blockers.path
+            )));
+        }
+        let (p99, p99_alone) = (beside.latency_ms(0.99), alone.latency_ms(0.99));
+        Ok(Sample(vec![
+            (Metric::Rate, beside.rate()),
+            (Metric::P50Ms, beside.latency_ms(0.50)),
+            (Metric::P99Ms, p99),
+            (Metric::P999Ms, beside.latency_ms(0.999)),
+            (Metric::AloneP99Ms, p99_alone),
+            (Metric::P99OverAlone, p99 / p99_alone),
+            (Metric::Others, others),
+            (Metric::Errors, (alone.errors() + beside.errors() + blocking.errors()) as f64),
+        ]))
+    }
+}
+
+fn with_costs(tally: &Tally, meter: &Meter) -> Sample {
     let used = [
         (Metric::Rate, tally.rate()),
         (Metric::P50Ms, tally.latency_ms(0.50)),
         (Metric::P99Ms, tally.latency_ms(0.99)),
+        (Metric::P999Ms, tally.latency_ms(0.999)),
         (Metric::Errors, tally.errors() as f64),
     ];
-    let costs = meter.costs((tally.ok + tally.non_2xx) as f64);
-    Ok(Sample([used.as_slice(), &costs].concat()))
-}
-
-fn requests_of_wrk(server: &Server, group: &Group, options: &QuickOptions, peers: &Peers) -> Result<Sample> {
-    Generator::open(server.port, std::slice::from_ref(group))?.drive(WARM_UP)?;
-    let meter = Meter::start(server.pid(), options.cores);
-    let report = wrk::run(group, server.port, options.time, peers.scratch.path())?;
-    interrupt::check()?;
-    let used = [
-        (Metric::Rate, report.rate),
-        (Metric::P50Ms, report.p50_ms),
-        (Metric::P99Ms, report.p99_ms),
-        (Metric::Errors, report.errors),
-    ];
-    Ok(Sample([used.as_slice(), &meter.costs(report.requests)].concat()))
-}
-
-fn mixed(server: &Server, quick: &Group, blockers: &Group, options: &QuickOptions) -> Result<Sample> {
-    let meter = Meter::start(server.pid(), options.cores);
-    let alone = drive(server, std::slice::from_ref(quick), options.time)?;
-    let beside = drive(server, &[quick.clone(), blockers.clone()], options.time)?;
-    let others = meter.others();
-    let [alone, beside, blocking] =
-        [alone.first(), beside.first(), beside.get(1)].map(Option::<&Tally>::cloned);
-    let (Some(alone), Some(beside), Some(blocking)) = (alone, beside, blocking) else {
-        return Ok(Sample::default());
-    };
-    // Blockers that are not answered would make it easy.
-    if blocking.ok == 0 {
-        return Err(Failure::Run(format!("{}: none of the blocking requests was answered", blockers.path)));
-    }
-    let (p99, p99_alone) = (beside.latency_ms(0.99), alone.latency_ms(0.99));
-    Ok(Sample(vec![
-        (Metric::Rate, beside.rate()),
-        (Metric::P50Ms, beside.latency_ms(0.50)),
-        (Metric::P99Ms, p99),
-        (Metric::AloneP99Ms, p99_alone),
-        (Metric::P99OverAlone, p99 / p99_alone),
-        (Metric::Others, others),
-        (Metric::Errors, (alone.errors() + beside.errors() + blocking.errors()) as f64),
-    ]))
+    Sample([used.as_slice(), &meter.costs(tally.answers() as f64)].concat())
 }
 
 fn drive(server: &Server, groups: &[Group], time: Duration) -> Result<Vec<Tally>> {
@@ -160,7 +141,7 @@ fn drive(server: &Server, groups: &[Group], time: Duration) -> Result<Vec<Tally>
     generator.drive(time)
 }
 
-fn idle_connections(server: &Server, options: &QuickOptions) -> Result<Sample> {
+fn idle_connections(server: &Server, options: &GridOptions) -> Result<Sample> {
     // What the server touches for the first time anyway is not a cost of the connections.
     drive(server, &[HEALTH], WARM_UP)?;
     let before = settled_bytes(server.pid())?;
@@ -168,12 +149,14 @@ fn idle_connections(server: &Server, options: &QuickOptions) -> Result<Sample> {
     let after = settled_bytes(server.pid())?;
     let meter = Meter::start(server.pid(), options.cores);
     interrupt::sleep(IDLE_TIME)?;
-    let cpu_ms = meter.server_us() / 1e3;
+    let (cpu_us, switches) = meter.server_used();
+    let (cpu_ms, per_s) = (cpu_us / 1e3, switches / IDLE_TIME.as_secs_f64());
     let connections = held.connections.len() as f64;
     Ok(Sample(vec![
         (Metric::Connections, connections),
         (Metric::BytesEach, after.saturating_sub(before) as f64 / connections.max(1.0)),
         (Metric::IdleCpuMs, cpu_ms),
+        (Metric::IdleSwitches, per_s),
         (Metric::Errors, held.failed as f64),
     ]))
 }

@@ -1,8 +1,7 @@
 //! What do the samples say? Medians over rounds, ratios within rounds, and verdicts against the targets.
 
-pub(crate) mod json;
 pub(crate) mod table;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::time::Duration;
 
@@ -25,35 +24,42 @@ pub(crate) struct Row {
     pub(crate) workload: &'static Workload,
     pub(crate) subject: Subject,
     pub(crate) samples: Vec<Option<Sample>>,
+    /// Why a round failed last, or why there are none.
+    pub(crate) why: Option<String>,
 }
 
 impl Run {
     /// The rows of each workload.
-    fn workloads(&self) -> impl Iterator<Item = &[Row]> {
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = &[Row]> {
         self.rows.chunk_by(|one, other| one.workload.name == other.workload.name)
     }
 }
 
 impl Row {
-    fn values(&self, metric: Metric) -> Vec<f64> {
+    /// It was known from the start that it cannot take part.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.samples.is_empty() && self.why.is_some()
+    }
+
+    pub(crate) fn values(&self, metric: Metric) -> Vec<f64> {
         self.samples.iter().flatten().filter_map(|sample| sample.get(metric)).collect()
     }
 
-    fn median(&self, metric: Metric) -> Option<f64> {
+    pub(crate) fn median(&self, metric: Metric) -> Option<f64> {
         median(self.values(metric))
     }
 
     /// Errors are rare: their sum says more than their median.
-    fn errors(&self) -> Option<f64> {
+    pub(crate) fn errors(&self) -> Option<f64> {
         self.values(Metric::Errors).into_iter().reduce(|sum, errors| sum + errors)
     }
 
-    fn failures(&self) -> usize {
+    pub(crate) fn failures(&self) -> usize {
         self.samples.iter().filter(|sample| sample.is_none()).count()
     }
 
     /// The median of the ratios to `other`, taken round by round.
-    fn over(&self, other: &Row, metric: Metric) -> Option<f64> {
+    pub(crate) fn over(&self, other: &Row, metric: Metric) -> Option<f64> {
         let pairs = self.samples.iter().zip(&other.samples);
         let ratios = pairs.filter_map(|(mine, theirs)| {
             let (mine, theirs) = (mine.as_ref()?.get(metric)?, theirs.as_ref()?.get(metric)?);
@@ -72,7 +78,7 @@ impl Row {
     }
 }
 
-fn of_subject<'a>(rows: &'a [Row], subject: &Subject) -> Option<&'a Row> {
+pub(crate) fn of_subject<'a>(rows: &'a [Row], subject: &Subject) -> Option<&'a Row> {
     rows.iter().find(|row| row.subject == *subject)
 }
 

@@ -1,5 +1,10 @@
-//! What is measured, on whom, and what must weft reach? One table; everything else reads it.
+//! What is measured, and what must weft reach? Two tables: the short one of `quick`, and the whole grid of
+//! `full`; everything else reads them.
 
+mod grid;
+mod quick;
+
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::floors::Floor;
@@ -7,15 +12,17 @@ use crate::load::Group;
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Workload {
-    pub(crate) name: &'static str,
-    pub(crate) title: &'static str,
+    pub(crate) name: String,
+    pub(crate) title: String,
     pub(crate) kind: Kind,
+    /// What a subject must be able to do to take part.
+    pub(crate) ask: Ask,
     /// The floor that suits it.
     pub(crate) floor: Floor,
     /// How long the floor sleeps before the answer to `/slow`.
     pub(crate) sleep: Duration,
-    /// nginx has nothing that blocks: it takes part only where no handler does.
-    pub(crate) nginx: bool,
+    /// Rounds at most: what hardly changes from one to the next need not be repeated as often.
+    pub(crate) rounds_max: usize,
     pub(crate) targets: &'static [Target],
 }
 
@@ -23,10 +30,29 @@ pub(crate) struct Workload {
 pub(crate) enum Kind {
     /// One group asks as fast as it is answered.
     Requests(Group),
+    /// One group asks so many times a second, whatever comes back.
+    Paced { group: Group, per_s: u32 },
     /// Quick requests alone, and again while others block.
     Mixed { quick: Group, blockers: Group },
     /// Connections that wait.
     Idle,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// `OK`, from memory.
+    Health,
+    /// A value, serialized for each request where there is code.
+    Json,
+    /// The body, sent back.
+    Echo,
+    /// A handler that blocks its thread.
+    Slow,
+    /// A handler that waits without blocking a thread.
+    Wait,
+    /// A file from a directory.
+    File,
 }
 
 /// What weft must reach; medians over the rounds.
@@ -40,79 +66,56 @@ pub(crate) enum Target {
     BytesEachMax(f64),
 }
 
-use Target::*;
+pub(crate) const HEALTH: Group = Group::get("/health", 64);
+/// Files of the file workloads: name, length.
+pub(crate) const FILES: &[(&str, usize)] =
+    &[("1k.bin", 1 << 10), ("64k.bin", 64 << 10), ("1m.bin", 1 << 20), ("10m.bin", 10 << 20)];
+/// Requests a second of the paced workloads.
+pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_000];
 
-const MS: Duration = Duration::from_millis(1);
-
-pub(crate) const HEALTH: Group = Group { path: "/health", connections: 64, depth: 1, close: false };
-const SLOW: Group = Group { path: "/slow?ms=1", connections: 100, depth: 1, close: false };
-const BLOCKERS: Group = Group { path: "/slow?ms=100", connections: 8, depth: 1, close: false };
-
-const fn quick(
-    name: &'static str,
-    title: &'static str,
-    group: Group,
-    targets: &'static [Target],
-) -> Workload {
-    let kind = Kind::Requests(group);
-    Workload { name, title, kind, floor: Floor::Epoll, sleep: Duration::ZERO, nginx: true, targets }
-}
-
-const fn slow(name: &'static str, title: &'static str, connections: usize, close: bool) -> Workload {
-    let kind = Kind::Requests(Group { connections, close, ..SLOW });
-    let targets = &[RateOverFloorMin(0.95), NoErrors];
-    Workload { name, title, kind, floor: Floor::Threads, sleep: MS, nginx: false, targets }
-}
-
-pub(crate) const ALL: &[Workload] = &[
-    quick(
-        "keepalive",
-        "/health, keep-alive, 64 connections",
-        HEALTH,
-        &[CpuOverFloorMax(1.10), CpuBelowNginx, NoErrors],
-    ),
-    quick(
-        "close",
-        "/health, Connection: close, 64 at a time",
-        Group { close: true, ..HEALTH },
-        &[CpuOverFloorMax(1.15), NoErrors],
-    ),
-    quick(
-        "pipelined",
-        "/health, keep-alive, 16 pipelined, 64 connections",
-        Group { depth: 16, ..HEALTH },
-        &[RateOverFloorMin(0.80), NoErrors],
-    ),
-    slow("slow-100", "1 ms blocking handler, keep-alive, 100 connections", 100, false),
-    slow("slow-400", "1 ms blocking handler, keep-alive, 400 connections", 400, false),
-    slow("slow-close-100", "1 ms blocking handler, Connection: close, 100 at a time", 100, true),
-    slow("slow-close-400", "1 ms blocking handler, Connection: close, 400 at a time", 400, true),
-    Workload {
-        name: "mixed",
-        title: "64 quick keep-alive connections, alone and while 8 others block 100 ms a request",
-        kind: Kind::Mixed { quick: HEALTH, blockers: BLOCKERS },
-        floor: Floor::Threads,
-        sleep: Duration::from_millis(100),
-        nginx: false,
-        targets: &[P99OverAloneMax(1.5), NoErrors],
-    },
-    Workload {
-        name: "idle",
-        title: "idle keep-alive connections, each after one request",
-        kind: Kind::Idle,
-        floor: Floor::Epoll,
-        sleep: Duration::ZERO,
-        nginx: true,
-        targets: &[BytesEachMax(400.0), NoErrors],
-    },
-];
+pub(crate) static QUICK: LazyLock<Vec<Workload>> = LazyLock::new(quick::table);
+pub(crate) static GRID: LazyLock<Vec<Workload>> = LazyLock::new(grid::table);
 
 /// The workloads of a name; `slow` means all that begin with `slow-`.
-pub(crate) fn named(name: &str) -> Vec<&'static Workload> {
+pub(crate) fn named(table: &'static [Workload], name: &str) -> Vec<&'static Workload> {
     let of_family =
         |workload: &&Workload| workload.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
-    match ALL.iter().find(|workload| workload.name == name) {
-        Some(workload) => vec![workload],
-        None => ALL.iter().filter(of_family).collect(),
+    let exact = table.iter().filter(|workload| workload.name == name);
+    exact.chain(table.iter().filter(of_family)).collect()
+}
+
+impl Workload {
+    /// The group that the server is asked by first, to see that it answers right.
+    pub(crate) fn group(&self) -> &Group {
+        match &self.kind {
+            Kind::Requests(group) | Kind::Paced { group, .. } => group,
+            Kind::Mixed { quick, .. } => quick,
+            Kind::Idle => &HEALTH,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Names are names: no two alike, and a family is found by its own.
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        for table in [&*QUICK, &*GRID] {
+            for (at, workload) in table.iter().enumerate() {
+                assert!(table[..at].iter().all(|other| other.name != workload.name), "{}", workload.name);
+            }
+        }
+    }
+
+    #[test]
+    fn families_are_found() {
+        let names = |name| -> Vec<&str> { named(&QUICK, name).iter().map(|one| one.name.as_str()).collect() };
+        assert_eq!(names("slow"), ["slow-100", "slow-400", "slow-close-100", "slow-close-400"]);
+        assert_eq!(names("slow-100"), ["slow-100"]);
+        assert_eq!(names("slo"), [""; 0]);
+        assert_eq!(named(&GRID, "rate").len(), RATES.len());
     }
 }

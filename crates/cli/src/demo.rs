@@ -11,7 +11,7 @@ use weftwork::{Error, Handler, IntoResponse, Request, Response};
 
 use crate::serving::Window;
 
-/// The longest that `/slow` may take.
+/// The longest that `/slow` and `/wait` may take.
 const SLOW_MS_MAX: u64 = 60_000;
 const SLOW_MS: u64 = 100;
 /// How much of a body `/echo` holds at once.
@@ -26,7 +26,7 @@ struct Route {
 
 const GET: &str = "GET, HEAD";
 
-const ROUTES: [Route; 7] = [
+const ROUTES: [Route; 8] = [
     Route { path: "/", allow: GET, about: "this page" },
     Route { path: "/health", allow: GET, about: "OK, as cheap as an answer can be" },
     Route { path: "/json", allow: GET, about: "a value, serialized for each request" },
@@ -37,6 +37,7 @@ const ROUTES: [Route; 7] = [
         allow: GET,
         about: "a handler that blocks its thread for ?ms=100; nobody else waits",
     },
+    Route { path: "/wait", allow: GET, about: "a handler that waits ?ms=100 by weftwork::sleep" },
     Route {
         path: "/echo",
         allow: "POST",
@@ -64,7 +65,8 @@ impl Handler for Demo {
             "/echo" if *req.method() == Method::POST => echo(req),
             "/headers" if get => headers(req),
             "/nocontent" if get => Response::new(StatusCode::NO_CONTENT),
-            "/slow" if get => slow(req),
+            "/slow" if get => pause(req, "blocked", std::thread::sleep),
+            "/wait" if get => pause(req, "waited", weftwork::sleep),
             "/" if get => page::page(&self.window),
             path => refusal(req.method(), path),
         }
@@ -115,7 +117,7 @@ fn headers(req: &Request<'_>) -> Response {
     Response::text(text)
 }
 
-fn slow(req: &Request<'_>) -> Response {
+fn pause(req: &Request<'_>, did: &str, pause: fn(Duration)) -> Response {
     let ms = match req.query_value("ms") {
         None => SLOW_MS,
         Some(text) => match text.parse::<u64>() {
@@ -128,8 +130,8 @@ fn slow(req: &Request<'_>) -> Response {
             }
         },
     };
-    std::thread::sleep(Duration::from_millis(ms));
-    Response::text(format!("blocked for {ms} ms\n"))
+    pause(Duration::from_millis(ms));
+    Response::text(format!("{did} for {ms} ms\n"))
 }
 
 fn refusal(method: &Method, path: &str) -> Response {

@@ -11,6 +11,9 @@ const TEST_FUNCTION_LINES_MAX: usize = 120;
 /// Kept byte for byte: samples for the fuzzer, and logs of measurements.
 const VERBATIM: &[&str] = &["fuzz/seeds/", ".log"];
 
+/// gofmt indents with tabs, and nobody argues with it.
+const TABBED: &str = ".go";
+
 /// Words that put work off.
 const DEFERRALS: &[&str] = &["TODO", "FIXME", "XXX"];
 const DEFERRING_CODE: &[&str] = &["todo!", "unimplemented!", "#[ignore"];
@@ -33,7 +36,7 @@ pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
     for (line, text) in file.text.split('\n').enumerate() {
         if text.ends_with(char::is_whitespace) {
             say(line, "white space at the end of the line; remove it".into());
-        } else if text.contains('\t') {
+        } else if text.contains('\t') && !file.path.ends_with(TABBED) {
             say(line, "tab; indent with spaces, or write \\t".into());
         }
         for folder in MACHINE_FOLDERS.iter().map(|parts| parts.concat()) {

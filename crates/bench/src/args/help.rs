@@ -1,12 +1,14 @@
 //! What does `--help` say?
 
 pub(super) const ROOT: &str = "\
-Measures weft beside hand-written floors and nginx, in one run on this machine.
+Measures weft beside hand-written floors and the servers of others, in one run on this machine.
 
 Usage: weftwork-bench <COMMAND>
 
 Commands:
-  quick          every comparison in turn, a table at the end
+  quick          weft beside the floors and nginx, in four minutes
+  full           the whole grid: every engine, every peer, every workload
+  report         pages from the JSON of a run
   instructions   what the pure parts cost, counted by callgrind
   floor          one of the floors alone, until killed
 
@@ -23,7 +25,7 @@ Options:
   --seconds S            measured time of each cell, after a short warm-up [2]
   --only A,B,..          workloads: keepalive, close, pipelined, slow-100, slow-400,
                          slow-close-100, slow-close-400 (slow: all four), mixed, idle [all]
-  --subjects A,B,..      floor, floor:spawn, nginx, weft, weft:ENGINE [floor,nginx,weft]
+  --subjects A,B,..      floor, floor:spawn, nginx, weft, weft:ENGINE, or a peer of 'full' [floor,nginx,weft]
                          (floor:spawn: a new thread for each connection, where handlers block)
   --engine ENGINE        engine of the plain subject weft [its own default]
   --weft PATH            measure this binary instead of building weftwork-cli
@@ -37,6 +39,38 @@ Ratios to the floor are taken within each round, so that slow drifts of the mach
 'busy' is the server's share of its core, 'others' what strangers took of both: where that is high, only
 CPU a request and ratios mean something. 'spread' is how far the rounds lie apart.
 Exit code: 0 measured (won or lost), 1 could not measure, 2 wrong arguments, 130 interrupted.
+";
+
+pub(super) const FULL: &str = "\
+The whole grid: every engine of weft, the floors, and every server of others that is installed.
+
+Usage: weftwork-bench full [OPTIONS]
+
+Options:
+  --rounds N             rounds of the columns that bear a number of connections; two at most of the others, one
+                         of idle; medians over them are shown [3]
+  --seconds S            measured time of each cell, after a short warm-up [0.6]
+  --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,
+                         pipelined, browser, churn, json, echo, mixed, idle, file, rate [all]
+  --subjects A,B,..      floor, floor:spawn, weft:ENGINE, nginx, h2o, lighttpd, hyper, axum, axum-blocking,
+                         actix-web, ntex, may_minihttp, tiny_http, astra, go-nethttp, go-fasthttp, hunchentoot
+                         [all but floor:spawn]
+  --json PATH            everything that was measured
+  --html PATH            one page with charts
+  --markdown PATH        the page of docs/benchmarks.md
+  --engine, --weft, --cores, --load, --idle: as in quick
+  -h, --help             this text
+
+Who is not installed is named and left out; scripts/install-peers installs what Debian has. The Rust peers are
+built from crates/bench/peers the first time; WEFTWORK_BENCH_PEERS=PATH takes a binary that you have.
+Before the race each server is asked to keep nine rules of HTTP/1.1; who ignores Connection: close takes no part
+where connections are closed.
+";
+
+pub(super) const REPORT: &str = "\
+Makes the pages of a run again, from its JSON.
+
+Usage: weftwork-bench report RUN.json [--html PATH] [--markdown PATH]
 ";
 
 pub(super) const FLOOR: &str = "\

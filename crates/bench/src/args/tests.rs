@@ -6,15 +6,15 @@ fn parse_words(line: &str) -> Result<Command> {
     parse(Parser::from_args(line.split_whitespace()))
 }
 
-fn quick_options(line: &str) -> QuickOptions {
+fn quick_options(line: &str) -> GridOptions {
     match parse_words(line) {
         Ok(Command::Quick(options)) => options,
         other => panic!("{line}: {other:?}"),
     }
 }
 
-fn names(options: &QuickOptions) -> Vec<&str> {
-    options.workloads.iter().map(|workload| workload.name).collect()
+fn names(options: &GridOptions) -> Vec<&str> {
+    options.workloads.iter().map(|workload| workload.name.as_str()).collect()
 }
 
 fn check_refused(line: &str, reason: &str) {
@@ -29,7 +29,7 @@ fn quick_defaults() {
     let options = quick_options("quick");
     assert_eq!((options.rounds, options.time, options.idle), (3, Duration::from_secs(2), 15_000));
     assert_eq!(options.cores, Cores { server: 0, load: 1 });
-    assert_eq!(options.workloads.len(), workloads::ALL.len());
+    assert_eq!(options.workloads.len(), QUICK.len());
     assert_eq!(options.subjects.len(), 3);
 }
 
@@ -44,6 +44,29 @@ fn quick_choices() {
     assert_eq!(names(&quick_options("quick --only close")), ["close"]);
     assert_eq!(quick_options("quick --seconds 0.5").time, Duration::from_millis(500));
     assert_eq!(quick_options("quick --load wrk").load, LoadKind::Wrk);
+}
+
+#[test]
+fn full_takes_the_whole_grid_or_what_is_named() {
+    let full = |line| match parse_words(line) {
+        Ok(Command::Full(options)) => options,
+        other => panic!("{line}: {other:?}"),
+    };
+    let all = full("full");
+    assert_eq!(all.grid.workloads.len(), GRID.len());
+    assert!(all.grid.subjects.len() > 15 && all.json.is_none() && all.html.is_none());
+    let some =
+        full("full --only slow,json-64 --subjects hyper,weft:pool --rounds 1 --json a --html b --markdown c");
+    assert_eq!(names(&some.grid).len(), 7);
+    assert_eq!(some.grid.subjects.len(), 2);
+    assert_eq!([some.json, some.html, some.markdown], ["a", "b", "c"].map(|path| Some(path.into())));
+}
+
+#[test]
+fn reports_need_results() {
+    let line = "report run.json --html a --markdown b";
+    assert!(matches!(parse_words(line), Ok(Command::Report { html: Some(_), markdown: Some(_), .. })));
+    check_refused("report --html a", "JSON of a run");
 }
 
 #[test]
@@ -69,7 +92,7 @@ fn floors() {
 
 #[test]
 fn wrong_arguments() {
-    check_refused("fast", "quick, instructions or floor");
+    check_refused("fast", "quick, full, report, instructions or floor");
     check_refused("--version", "--version");
     check_refused("quick --rounds 0", "--rounds must be from 1");
     check_refused("quick --rounds many", "many");
@@ -87,7 +110,9 @@ fn wrong_arguments() {
 
 #[test]
 fn help_is_there_for_each_command() {
-    for line in ["", "--help", "help", "quick --help", "floor -h", "instructions -h"] {
+    for line in
+        ["", "--help", "help", "quick --help", "floor -h", "instructions -h", "full -h", "report --help"]
+    {
         assert!(matches!(parse_words(line), Ok(Command::Help(text)) if text.contains("Usage:")), "{line}");
     }
 }

@@ -12,7 +12,7 @@ fn check(close: bool, answer_bytes: usize) {
     let answer = canned_answer(&options(close, answer_bytes)).unwrap();
     assert_eq!(answer.len(), answer_bytes);
     let parsed = ResponseParser::default().feed(&answer).unwrap();
-    assert_eq!(parsed, (answer_bytes, Some(Answer { status: 200, close })));
+    assert_eq!(parsed, (answer_bytes, Some(Answer { status: 200, close, right: true })));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! their answers, and in closing groups waits for the server's end, so that TIME_WAIT lands on the server.
 
 use std::net::SocketAddrV4;
+use std::rc::Rc;
 use std::time::Instant;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -17,15 +18,30 @@ use super::tally::Tally;
 pub(super) struct Asking {
     /// As many requests as are sent at once.
     pub(super) requests: Vec<u8>,
+    /// The same, and the connection is to end after them.
+    pub(super) last: Vec<u8>,
     pub(super) depth: u32,
-    pub(super) close: bool,
+    /// Lots after which it is.
+    pub(super) lots_max: u32,
+    /// Requests are sent when they are due, rather than when the last ones are answered.
+    pub(super) paced: bool,
+    /// The body of every answer, where it is known.
+    pub(super) expected: Option<Rc<[u8]>>,
     pub(super) tally: Tally,
+}
+
+impl Asking {
+    fn lot(&self, is_last: bool) -> &[u8] {
+        if is_last { &self.last } else { &self.requests }
+    }
 }
 
 /// What a connection wants of the generator after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Wait,
+    /// All is answered: it may be asked again. Paced groups only.
+    Free,
     /// It came to its proper end: open the next one.
     Reopen,
     /// It broke: count that, and open the next one.
@@ -39,6 +55,10 @@ pub(super) struct Connection {
     parser: ResponseParser,
     /// Bytes of the requests that are sent.
     sent: usize,
+    /// Lots that were asked for, this one too.
+    lots: u32,
+    /// The connection is to end after this lot.
+    is_last: bool,
     /// Answers still to come.
     awaited: u32,
     /// All is answered; only the server's end is missing.
@@ -49,7 +69,17 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(group: usize, now: Instant) -> Self {
         let parser = ResponseParser::default();
-        Connection { group, socket: None, parser, sent: 0, awaited: 0, ending: false, since: now }
+        Connection {
+            group,
+            socket: None,
+            parser,
+            sent: 0,
+            lots: 0,
+            is_last: false,
+            awaited: 0,
+            ending: false,
+            since: now,
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -64,7 +94,12 @@ impl Connection {
         self.socket = None;
     }
 
-    /// Connects, sends, and asks `epoll` for what comes back.
+    /// Waits for an answer, or for the server's end.
+    pub(super) fn is_busy(&self) -> bool {
+        self.awaited > 0 || self.ending
+    }
+
+    /// Connects, sends unless the group is paced, and asks `epoll` for what comes back.
     pub(super) fn open(
         &mut self,
         epoll: BorrowedFd<'_>,
@@ -73,27 +108,46 @@ impl Connection {
         asking: &Asking,
     ) -> io::Result<()> {
         *self = Connection::new(self.group, Instant::now());
+        self.parser = ResponseParser::expecting(asking.expected.clone());
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
         match net::connect(&socket, &to) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
         }
-        self.awaited = asking.depth;
         // On loopback the handshake is mostly over by now: sending before registering saves an event.
-        let whole = self.send(socket.as_fd(), asking)?;
+        let whole = asking.paced || self.ask(socket.as_fd(), asking, self.since)?;
         let mut flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         // Always, once a send can fall short later: a lot of requests may outgrow the send buffer.
-        flags.set(EventFlags::OUT, !whole || !asking.close);
+        flags.set(EventFlags::OUT, !whole || !self.is_last);
         epoll::add(epoll, &socket, EventData::new_u64(at as u64), flags)?;
         self.socket = Some(socket);
         Ok(())
     }
 
+    /// Sends a lot that was due at `since`, on a connection that is not busy.
+    pub(super) fn ask_now(&mut self, asking: &Asking, since: Instant) -> io::Result<()> {
+        let Some(socket) = self.socket.take() else { return Err(Errno::NOTCONN) };
+        let sent = self.ask(socket.as_fd(), asking, since);
+        self.socket = Some(socket);
+        sent.map(drop)
+    }
+
+    /// Sends the next lot; whether all of it went out.
+    fn ask(&mut self, socket: BorrowedFd<'_>, asking: &Asking, since: Instant) -> io::Result<bool> {
+        self.lots += 1;
+        self.is_last = self.lots == asking.lots_max;
+        self.awaited = asking.depth;
+        self.sent = 0;
+        self.since = since;
+        self.send(socket, asking)
+    }
+
     /// Sends what is left of the requests; whether that was all.
     fn send(&mut self, socket: BorrowedFd<'_>, asking: &Asking) -> io::Result<bool> {
-        while self.sent < asking.requests.len() {
-            match net::send(socket, &asking.requests[self.sent..], SendFlags::NOSIGNAL) {
+        let lot = asking.lot(self.is_last);
+        while self.sent < lot.len() {
+            match net::send(socket, &lot[self.sent..], SendFlags::NOSIGNAL) {
                 Ok(sent) => self.sent += sent,
                 Err(Errno::AGAIN | Errno::NOTCONN) => return Ok(false),
                 Err(Errno::INTR) => {}
@@ -117,7 +171,8 @@ impl Connection {
         asking: &mut Asking,
         input: &mut [u8],
     ) -> Next {
-        if self.sent < asking.requests.len() && self.send(socket, asking).is_err() {
+        let is_sending = self.lots > 0 && self.sent < asking.lot(self.is_last).len();
+        if is_sending && self.send(socket, asking).is_err() {
             return Next::Broken;
         }
         let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -138,8 +193,13 @@ impl Connection {
             if self.ending && ended && received < input.len() {
                 return Next::Reopen;
             }
-            if self.awaited == 0 && !self.ending && self.ask_again(socket, asking).is_err() {
-                return Next::Broken;
+            if self.awaited == 0 && !self.ending {
+                if asking.paced {
+                    return Next::Free;
+                }
+                if self.ask(socket, asking, Instant::now()).is_err() {
+                    return Next::Broken;
+                }
             }
             // A short read means empty (epoll(7)), except for an end that may stand behind it.
             if received < input.len() && !ended {
@@ -156,8 +216,8 @@ impl Connection {
             let Some(answer) = answer else { continue };
             // More answers than questions are no answers.
             self.awaited = self.awaited.checked_sub(1).ok_or(())?;
-            asking.tally.answered(answer.status, now - self.since);
-            self.ending = self.awaited == 0 && (answer.close || asking.close);
+            asking.tally.answered(answer, now.saturating_duration_since(self.since));
+            self.ending = self.awaited == 0 && (answer.close || self.is_last);
             if answer.close && self.awaited > 0 {
                 return Err(());
             }
@@ -165,17 +225,10 @@ impl Connection {
         Ok(())
     }
 
-    fn ask_again(&mut self, socket: BorrowedFd<'_>, asking: &Asking) -> io::Result<()> {
-        self.since = Instant::now();
-        self.awaited = asking.depth;
-        self.sent = 0;
-        self.send(socket, asking).map(drop)
-    }
-
     /// The server's end: proper only when nothing more was to come.
     fn end(&mut self, asking: &mut Asking) -> Next {
         if let Some(answer) = self.parser.end() {
-            asking.tally.answered(answer.status, self.since.elapsed());
+            asking.tally.answered(answer, self.since.elapsed());
             self.awaited = self.awaited.saturating_sub(1);
             self.ending = self.awaited == 0;
         }

@@ -1,7 +1,9 @@
 //! How is a server kept busy from one thread, and what did it answer? One epoll over all connections of all
 //! groups; bounded in time, in connections, and in how long an answer is waited for.
 
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -20,8 +22,8 @@ use crate::interrupt;
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often late answers, failed connects and interrupts are looked for.
-const SWEEP: Duration = Duration::from_millis(50);
-const EVENTS_MAX: usize = 256;
+pub(super) const SWEEP: Duration = Duration::from_millis(50);
+pub(super) const EVENTS_MAX: usize = 256;
 const READ_BYTES: usize = 64 * 1024;
 
 /// Open connections that ask while [`Generator::drive`] runs.
@@ -29,8 +31,10 @@ const READ_BYTES: usize = 64 * 1024;
 pub(crate) struct Generator {
     epoll: OwnedFd,
     to: SocketAddrV4,
-    askings: Vec<Asking>,
-    connections: Vec<Connection>,
+    pub(super) askings: Vec<Asking>,
+    pub(super) connections: Vec<Connection>,
+    /// Connections of a paced load that may be asked.
+    pub(super) free: VecDeque<usize>,
     input: Vec<u8>,
     timeout: Duration,
 }
@@ -38,18 +42,39 @@ pub(crate) struct Generator {
 impl Generator {
     /// Opens every connection of every group to a port on loopback.
     pub(crate) fn open(port: u16, groups: &[Group]) -> Result<Self> {
+        Generator::expecting(port, groups, None, false)
+    }
+
+    /// As [`Generator::open`]; compares each body with `expected`, and leaves it to [`Generator::drive_at`] to ask
+    /// if `paced`.
+    pub(crate) fn expecting(
+        port: u16,
+        groups: &[Group],
+        expected: Option<&[u8]>,
+        paced: bool,
+    ) -> Result<Self> {
         let mut generator = Generator {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             to: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
             askings: Vec::new(),
             connections: Vec::new(),
+            free: VecDeque::new(),
             input: vec![0; READ_BYTES],
             timeout: TIMEOUT,
         };
         let now = Instant::now();
         for (at, group) in groups.iter().enumerate() {
-            let requests = group.request(port).repeat(group.depth as usize).into_bytes();
-            let asking = Asking { requests, depth: group.depth, close: group.close, tally: Tally::new()? };
+            let depth = group.depth;
+            let request = group.request(port);
+            let asking = Asking {
+                requests: request.repeat(depth as usize),
+                last: [request.repeat(depth as usize - 1), group.last_request(port)].concat(),
+                depth,
+                lots_max: if group.close { 1 } else { group.lots_max },
+                paced,
+                expected: expected.map(Rc::from),
+                tally: Tally::new()?,
+            };
             generator.askings.push(asking);
             generator.connections.extend((0..group.connections).map(|_| Connection::new(at, now)));
         }
@@ -76,6 +101,10 @@ impl Generator {
             }
         }
         let elapsed = now - start;
+        // A connection that got no answer in all that time is late, though the time may be shorter than TIMEOUT.
+        for connection in self.connections.iter().filter(|one| one.is_busy() && one.since() < start) {
+            self.askings[connection.group].tally.timeouts += 1;
+        }
         self.askings.iter_mut().for_each(|asking| asking.tally.elapsed = elapsed);
         Ok(self.askings.iter().map(|asking| asking.tally.clone()).collect())
     }
@@ -83,7 +112,7 @@ impl Generator {
     /// The load never sleeps, it has a core of its own. Whichever side is faster by a hair waits for the other,
     /// and the slower one then pays for waking it at every send: 4.2 or 6.2 us a request for one and the same
     /// server. Where nobody has to be woken, a request costs what it costs.
-    fn turn(&mut self, events: &mut Vec<Event>) -> Result<()> {
+    pub(super) fn turn(&mut self, events: &mut Vec<Event>) -> Result<()> {
         events.clear();
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&NO_WAIT)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -100,6 +129,7 @@ impl Generator {
         let asking = &mut self.askings[connection.group];
         match connection.event(flags, asking, &mut self.input) {
             Next::Wait => {}
+            Next::Free => self.free.push_back(at),
             Next::Reopen => self.reopen(at),
             Next::Broken => {
                 asking.tally.socket_errors += 1;
@@ -109,12 +139,14 @@ impl Generator {
     }
 
     /// A connect that fails is counted, and tried again at the next sweep.
-    fn reopen(&mut self, at: usize) {
+    pub(super) fn reopen(&mut self, at: usize) {
         let connection = &mut self.connections[at];
         let asking = &mut self.askings[connection.group];
         connection.discard();
-        if connection.open(self.epoll.as_fd(), at, self.to, asking).is_err() {
-            asking.tally.socket_errors += 1;
+        match connection.open(self.epoll.as_fd(), at, self.to, asking) {
+            Ok(()) if asking.paced => self.free.push_back(at),
+            Ok(()) => {}
+            Err(_) => asking.tally.socket_errors += 1,
         }
     }
 

@@ -1,12 +1,10 @@
 //! What does a connection cost that only waits? Opens many, one request each, and holds them.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
-use std::time::Duration;
-
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 
 use super::Group;
+use super::probe::connect;
 use super::response::ResponseParser;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
@@ -15,7 +13,6 @@ use crate::interrupt;
 const BATCH: usize = 64;
 /// Below the 28,000 ports that Linux has for one source address by default.
 const PER_SOURCE: usize = 20_000;
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections that have been answered once, and those that have not.
 #[derive(Debug, Default)]
@@ -34,7 +31,7 @@ pub(crate) fn open(port: u16, count: usize, group: &Group) -> Result<Idle> {
         for at in first..count.min(first + BATCH) {
             let mut stream = connect(port, source(at))
                 .map_err(|error| Failure::step(format!("idle connection {at} of {count}"), error))?;
-            match stream.write_all(request.as_bytes()) {
+            match stream.write_all(&request) {
                 Ok(()) => batch.push(stream),
                 Err(_) => idle.failed += 1,
             }
@@ -49,39 +46,8 @@ pub(crate) fn open(port: u16, count: usize, group: &Group) -> Result<Idle> {
     Ok(idle)
 }
 
-/// The status of one answer, and its length on the wire.
-pub(crate) fn probe(port: u16, group: &Group) -> Result<(u16, usize)> {
-    let mut stream = connect(port, Ipv4Addr::LOCALHOST)?;
-    stream.write_all(group.request(port).as_bytes())?;
-    let mut parser = ResponseParser::default();
-    let mut length = 0;
-    let mut input = [0; 4096];
-    loop {
-        let received = stream.read(&mut input)?;
-        if received == 0 {
-            return Err(Failure::Run(format!("{}: closed without an answer", group.path)));
-        }
-        match parser.feed(&input[..received]) {
-            Ok((used, Some(answer))) => return Ok((answer.status, length + used)),
-            Ok((used, None)) => length += used,
-            Err(_) => return Err(Failure::Run(format!("{}: the answer is not HTTP", group.path))),
-        }
-    }
-}
-
 fn source(at: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, u8::try_from(1 + at / PER_SOURCE).unwrap_or(u8::MAX))
-}
-
-fn connect(port: u16, source: Ipv4Addr) -> io::Result<TcpStream> {
-    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    if source != Ipv4Addr::LOCALHOST {
-        net::bind(&socket, &SocketAddrV4::new(source, 0))?;
-    }
-    net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    Ok(stream)
 }
 
 /// Whether a whole answer came that is good and leaves the connection open.

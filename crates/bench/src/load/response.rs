@@ -1,5 +1,7 @@
 //! Where does a response end? Enough of RFC 9112 §6.3 to tell: status, Content-Length, chunked, or until
-//! the connection closes. The requests are all GET, so nothing else can matter.
+//! the connection closes. No request is a HEAD, so nothing else can matter. And is its body the right one?
+
+use std::rc::Rc;
 
 use memchr::memchr;
 
@@ -14,6 +16,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The server will close the connection after it.
     pub(crate) close: bool,
+    /// Its body is the one that was expected, or none was.
+    pub(crate) right: bool,
 }
 
 /// The bytes are no HTTP/1.1 response.
@@ -31,6 +35,15 @@ enum State {
     Trailers,
 }
 
+/// What happens to the bytes of a body.
+#[derive(Debug, Default)]
+enum Bodies {
+    #[default]
+    Skip,
+    Compare(Rc<[u8]>),
+    Keep(Vec<u8>),
+}
+
 /// Finds the ends of the responses on one connection, in whatever pieces they come.
 #[derive(Debug)]
 pub(crate) struct ResponseParser {
@@ -38,16 +51,38 @@ pub(crate) struct ResponseParser {
     answer: Answer,
     /// The part of a head or line that came without its end.
     partial: Vec<u8>,
+    bodies: Bodies,
+    /// Bytes of the body so far.
+    body_bytes: usize,
 }
 
 impl Default for ResponseParser {
     fn default() -> Self {
-        let answer = Answer { status: 0, close: false };
-        ResponseParser { state: State::Head, answer, partial: Vec::new() }
+        ResponseParser::with(Bodies::Skip)
     }
 }
 
 impl ResponseParser {
+    /// A parser that compares each body with `expected`.
+    pub(crate) fn expecting(expected: Option<Rc<[u8]>>) -> Self {
+        ResponseParser::with(expected.map_or(Bodies::Skip, Bodies::Compare))
+    }
+
+    /// A parser that keeps the body of the last answer.
+    pub(crate) fn keeping() -> Self {
+        ResponseParser::with(Bodies::Keep(Vec::new()))
+    }
+
+    fn with(bodies: Bodies) -> Self {
+        let answer = Answer { status: 0, close: false, right: true };
+        ResponseParser { state: State::Head, answer, partial: Vec::new(), bodies, body_bytes: 0 }
+    }
+
+    /// The last answer's body, where it was kept.
+    pub(crate) fn into_body(self) -> Vec<u8> {
+        if let Bodies::Keep(body) = self.bodies { body } else { Vec::new() }
+    }
+
     /// Takes bytes up to the end of one response: how many, and the response if it ended.
     pub(crate) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Answer>), Malformed> {
         let mut used = 0;
@@ -55,16 +90,21 @@ impl ResponseParser {
             let rest = &input[used..];
             match self.state {
                 State::Body(0) => return Ok((used, Some(self.finish()))),
-                State::UntilClose => return Ok((input.len(), None)),
+                State::UntilClose => {
+                    self.take(rest);
+                    return Ok((input.len(), None));
+                }
                 _ if rest.is_empty() => return Ok((used, None)),
                 State::Head => used += self.head(rest)?,
                 State::Body(left) => {
                     let taken = left.min(rest.len() as u64);
+                    self.take(&rest[..taken as usize]);
                     self.state = State::Body(left - taken);
                     used += taken as usize;
                 }
                 State::Chunk(left) => {
                     let taken = left.min(rest.len() as u64);
+                    self.take(&rest[..taken as usize]);
                     self.state = if taken == left { State::ChunkEnd } else { State::Chunk(left - taken) };
                     used += taken as usize;
                 }
@@ -78,8 +118,23 @@ impl ResponseParser {
         (self.state == State::UntilClose).then(|| self.finish())
     }
 
+    fn take(&mut self, part: &[u8]) {
+        let from = self.body_bytes;
+        self.body_bytes += part.len();
+        match &mut self.bodies {
+            Bodies::Skip => {}
+            Bodies::Compare(expected) => {
+                self.answer.right &= expected.get(from..self.body_bytes) == Some(part);
+            }
+            Bodies::Keep(body) => body.extend_from_slice(part),
+        }
+    }
+
     fn finish(&mut self) -> Answer {
         self.state = State::Head;
+        if let Bodies::Compare(expected) = &self.bodies {
+            self.answer.right &= expected.len() == self.body_bytes;
+        }
         self.answer
     }
 
@@ -103,7 +158,11 @@ impl ResponseParser {
     }
 
     fn enter(&mut self, head: Head) {
-        self.answer = Answer { status: head.status, close: head.close };
+        self.answer = Answer { status: head.status, close: head.close, right: true };
+        self.body_bytes = 0;
+        if let Bodies::Keep(body) = &mut self.bodies {
+            body.clear();
+        }
         self.state = match head {
             // An interim response: the real one follows.
             Head { status: 100..=199, .. } => State::Head,

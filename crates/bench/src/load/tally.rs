@@ -1,23 +1,29 @@
 //! What was counted while a group was asking?
 
+use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::response::Answer;
 use crate::failure::{Failure, Result};
 
 /// Highest latency kept apart, in nanoseconds; what is slower counts as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Tally {
     pub(crate) ok: u64,
     /// Answers whose status is not 2xx.
     pub(crate) non_2xx: u64,
+    /// Answers of status 2xx with another body than the right one.
+    pub(crate) wrong: u64,
     /// Connections that failed, broke off, or sent what is no answer.
     pub(crate) socket_errors: u64,
     /// Answers, or ends of connections, that did not come in time.
     pub(crate) timeouts: u64,
+    /// Requests of a paced load that were due, and had no answer when the time was over.
+    pub(crate) unanswered: u64,
     pub(crate) elapsed: Duration,
     latency_ns: Histogram<u64>,
 }
@@ -26,24 +32,44 @@ impl Tally {
     pub(crate) fn new() -> Result<Self> {
         let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
             .map_err(|error| Failure::step("latency histogram", error))?;
-        Ok(Tally { ok: 0, non_2xx: 0, socket_errors: 0, timeouts: 0, elapsed: Duration::ZERO, latency_ns })
+        Ok(Tally {
+            ok: 0,
+            non_2xx: 0,
+            wrong: 0,
+            socket_errors: 0,
+            timeouts: 0,
+            unanswered: 0,
+            elapsed: Duration::ZERO,
+            latency_ns,
+        })
     }
 
     pub(crate) fn clear(&mut self) {
         self.latency_ns.reset();
-        (self.ok, self.non_2xx, self.socket_errors, self.timeouts) = (0, 0, 0, 0);
+        (self.ok, self.non_2xx, self.wrong) = (0, 0, 0);
+        (self.socket_errors, self.timeouts, self.unanswered) = (0, 0, 0);
     }
 
-    pub(crate) fn answered(&mut self, status: u16, latency: Duration) {
-        match status {
-            200..=299 => self.ok += 1,
-            _ => self.non_2xx += 1,
+    pub(crate) fn answered(&mut self, answer: Answer, latency: Duration) {
+        match answer {
+            Answer { status: 200..=299, right: true, .. } => self.ok += 1,
+            Answer { status: 200..=299, .. } => self.wrong += 1,
+            Answer { .. } => self.non_2xx += 1,
         }
+        self.waited(latency);
+    }
+
+    pub(crate) fn waited(&mut self, latency: Duration) {
         self.latency_ns.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX));
     }
 
     pub(crate) fn errors(&self) -> u64 {
-        self.non_2xx + self.socket_errors + self.timeouts
+        self.non_2xx + self.wrong + self.socket_errors + self.timeouts
+    }
+
+    /// Answers, good or not.
+    pub(crate) fn answers(&self) -> u64 {
+        self.ok + self.non_2xx + self.wrong
     }
 
     /// Good answers a second.
@@ -54,5 +80,18 @@ impl Tally {
     /// Latency in milliseconds at a quantile from 0 to 1.
     pub(crate) fn latency_ms(&self, quantile: f64) -> f64 {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1e6
+    }
+}
+
+impl fmt::Debug for Tally {
+    /// Without the histogram: thousands of numbers say less than three.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { ok, non_2xx, wrong, socket_errors, timeouts, unanswered, elapsed, .. } = self;
+        let [p50, p99, most] = [0.5, 0.99, 1.0].map(|quantile| self.latency_ms(quantile));
+        write!(
+            out,
+            "{ok} ok, {non_2xx} non-2xx, {wrong} wrong, {socket_errors} broken, {timeouts} late, {unanswered} \
+             unanswered in {elapsed:?}; ms: p50 {p50}, p99 {p99}, most {most}"
+        )
     }
 }

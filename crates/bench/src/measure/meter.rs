@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Metric;
 use crate::procs::pin::Cores;
-use crate::procs::usage::{Usage, core_busy_ticks, ticks_us};
+use crate::procs::usage::{Peak, Usage, core_busy_ticks, ticks_us};
 
 /// The state of all counters when the measured time began.
 #[derive(Debug)]
@@ -23,17 +23,19 @@ impl Meter {
         Meter { pid, cores, start: Instant::now(), server: Usage::of(pid), strangers }
     }
 
-    /// CPU of the server since the start, in microseconds.
-    pub(super) fn server_us(&self) -> f64 {
-        Usage::of(self.pid).cpu_us_since(&self.server)
+    /// CPU of the server since the start, in microseconds, and its context switches.
+    pub(super) fn server_used(&self) -> (f64, f64) {
+        let now = Usage::of(self.pid);
+        (now.cpu_us_since(&self.server), now.switches.saturating_sub(self.server.switches) as f64)
     }
 
     /// What the server used for `requests`, and what strangers did meanwhile.
-    pub(super) fn costs(&self, requests: f64) -> [(Metric, f64); 4] {
+    pub(super) fn costs(&self, requests: f64) -> [(Metric, f64); 6] {
         let elapsed = self.start.elapsed();
         let now = Usage::of(self.pid);
         let cpu_us = now.cpu_us_since(&self.server);
         let switches = now.switches.saturating_sub(self.server.switches) as f64;
+        let peak = Peak::of(self.pid);
         // A server that answers nothing has no cost a request, rather than an endless one.
         let requests = requests.max(1.0);
         [
@@ -41,6 +43,8 @@ impl Meter {
             (Metric::Switches, switches / requests),
             (Metric::Busy, percent(cpu_us, elapsed)),
             (Metric::Others, self.others_over(elapsed)),
+            (Metric::PeakBytes, peak.bytes as f64),
+            (Metric::Threads, peak.threads as f64),
         ]
     }
 

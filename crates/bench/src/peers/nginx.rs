@@ -1,9 +1,11 @@
-//! How is nginx set up to be at its best at answering /health? One worker, no logs, nothing read from disk.
+//! How is nginx set up to be at its best at answering? One worker, no logs, open files kept.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use super::table::Peer;
+use super::{Setup, version_of};
 use crate::failure::{Failure, Result};
 
 /// Room beside the connections for the log, the listener and the like.
@@ -11,23 +13,22 @@ const OTHER_FILES: u64 = 100;
 /// nginx sets aside memory for each when it starts: enough for the idle workload, and no more.
 const CONNECTIONS_MAX: u64 = 65_536;
 
-pub(super) fn is_installed() -> bool {
-    let version = Command::new("nginx").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    version.is_ok_and(|status| status.success())
+pub(super) fn prepare(_: &Peer, _: &Path) -> Result<(PathBuf, String)> {
+    Ok(("nginx".into(), version_of("nginx", &["-v"])?.trim_start_matches("nginx version: ").to_owned()))
 }
 
-pub(super) fn command(port: u16, scratch: &Path, files_max: u64) -> Result<Command> {
-    let path = scratch.join("nginx.conf");
-    fs::write(&path, configuration(port, scratch, files_max))
-        .map_err(|error| Failure::step(path.display(), error))?;
-    let mut command = Command::new("nginx");
+pub(super) fn command(_: &Peer, setup: &Setup<'_>) -> Result<Command> {
+    let path = setup.scratch.join("nginx.conf");
+    fs::write(&path, configuration(setup)).map_err(|error| Failure::step(path.display(), error))?;
+    let mut command = Command::new(setup.program);
     // -e: else it first opens the log that it was compiled with.
-    command.arg("-p").arg(scratch).arg("-c").arg(path).args(["-e", "stderr"]);
+    command.arg("-p").arg(setup.scratch).arg("-c").arg(path).args(["-e", "stderr"]);
     Ok(command)
 }
 
-fn configuration(port: u16, scratch: &Path, files_max: u64) -> String {
-    let scratch = scratch.display();
+fn configuration(setup: &Setup<'_>) -> String {
+    let Setup { port, files_max, .. } = *setup;
+    let (scratch, files) = (setup.scratch.display(), setup.files.display());
     let connections = files_max.saturating_sub(OTHER_FILES).min(CONNECTIONS_MAX);
     format!(
         "daemon off;
@@ -53,6 +54,16 @@ http {{
         location = /health {{
             default_type text/plain;
             return 200 \"OK\";
+        }}
+        location = /json {{
+            default_type application/json;
+            return 200 '{{\"message\":\"Hello, World!\"}}';
+        }}
+        location / {{
+            root {files};
+            sendfile on;
+            tcp_nopush on;
+            open_file_cache max=100 inactive=1h;
         }}
     }}
 }}

@@ -30,20 +30,29 @@ pub(super) fn build() -> Result<PathBuf> {
             "weftwork-cli does not build; --weft PATH measures a binary you have".to_owned(),
         ));
     }
-    let executable = String::from_utf8_lossy(&output.stdout).lines().find_map(executable);
-    executable.ok_or_else(|| Failure::Run("cargo build named no binary called weft".to_owned()))
+    built(&output.stdout, "weft")
+        .ok_or_else(|| Failure::Run("cargo build named no binary called weft".to_owned()))
 }
 
-/// The path in cargo's message about the binary.
-fn executable(line: &str) -> Option<PathBuf> {
+/// The path in cargo's messages about the binary of a name.
+pub(super) fn built(messages: &[u8], name: &str) -> Option<PathBuf> {
+    String::from_utf8_lossy(messages).lines().find_map(|line| executable(line, name))
+}
+
+fn executable(line: &str, name: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(line).ok()?;
     let path = Path::new(message["executable"].as_str()?);
-    (path.file_stem()? == "weft").then(|| path.to_owned())
+    (path.file_stem()? == name).then(|| path.to_owned())
 }
 
-pub(super) fn command(weft: &Path, port: u16, engine: Option<&String>) -> Command {
+/// The demo; or the files of a directory, where files are asked for.
+pub(super) fn command(weft: &Path, port: u16, engine: Option<&String>, files: Option<&Path>) -> Command {
     let mut command = Command::new(weft);
-    command.args(["demo", "--host", "127.0.0.1", "--port", &port.to_string()]);
+    match files {
+        Some(files) => command.arg("serve").arg(files),
+        None => command.arg("demo"),
+    };
+    command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
     if let Some(engine) = engine {
         command.args(["--engine", engine]);
     }
@@ -57,12 +66,12 @@ mod tests {
     #[test]
     fn the_binary_is_found_among_the_messages() {
         let line = r#"{"reason":"compiler-artifact","executable":"/target/release/weft"}"#;
-        assert_eq!(executable(line), Some(PathBuf::from("/target/release/weft")));
+        assert_eq!(executable(line, "weft"), Some(PathBuf::from("/target/release/weft")));
         assert_eq!(
-            executable(r#"{"reason":"compiler-artifact","executable":"/target/release/other"}"#),
+            executable(r#"{"reason":"compiler-artifact","executable":"/target/release/other"}"#, "weft"),
             None
         );
-        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
-        assert_eq!(executable("warning: no JSON"), None);
+        assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#, "weft"), None);
+        assert_eq!(executable("warning: no JSON", "weft"), None);
     }
 }

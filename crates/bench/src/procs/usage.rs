@@ -77,6 +77,27 @@ pub(crate) fn resident_bytes(root: u32) -> u64 {
         .sum()
 }
 
+/// How large a process tree is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peak {
+    /// Resident bytes of each process at their highest, in sum.
+    pub(crate) bytes: u64,
+    /// Threads now.
+    pub(crate) threads: u64,
+}
+
+impl Peak {
+    pub(crate) fn of(root: u32) -> Self {
+        tree(root).into_iter().fold(Peak::default(), |sum, pid| {
+            let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            Peak {
+                bytes: sum.bytes + field(&text, "VmHWM:").unwrap_or(0) * 1024,
+                threads: sum.threads + field(&text, "Threads:").unwrap_or(0),
+            }
+        })
+    }
+}
+
 fn pids(directory: &str) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

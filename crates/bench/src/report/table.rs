@@ -30,12 +30,27 @@ const REQUESTS: &[Column] = &[
     OverFloor(Metric::Rate),
     Median("p50 ms", Metric::P50Ms, 3),
     Median("p99 ms", Metric::P99Ms, 3),
+    Median("p99.9 ms", Metric::P999Ms, 3),
     Errors,
     Median("CPU us/req", Metric::CpuUs, 2),
     OverFloor(Metric::CpuUs),
     Spread(Metric::CpuUs),
     Median("switches/req", Metric::Switches, 3),
     Median("busy %", Metric::Busy, 0),
+    Median("others %", Metric::Others, 0),
+    Median("peak KiB", Metric::PeakBytes, 0),
+    Median("threads", Metric::Threads, 0),
+];
+
+const PACED: &[Column] = &[
+    Name,
+    Median("req/s", Metric::Rate, 0),
+    Median("p50 ms", Metric::P50Ms, 3),
+    Median("p99 ms", Metric::P99Ms, 3),
+    Median("p99.9 ms", Metric::P999Ms, 3),
+    Median("unanswered", Metric::Unanswered, 0),
+    Errors,
+    Median("CPU us/req", Metric::CpuUs, 2),
     Median("others %", Metric::Others, 0),
 ];
 
@@ -57,6 +72,7 @@ const IDLE: &[Column] = &[
     Median("bytes each", Metric::BytesEach, 0),
     Spread(Metric::BytesEach),
     Median("CPU ms in 5 s", Metric::IdleCpuMs, 0),
+    Median("switches/s", Metric::IdleSwitches, 1),
     Errors,
 ];
 
@@ -68,6 +84,7 @@ pub(crate) fn tables(run: &Run) -> String {
         let Some(first) = rows.first() else { continue };
         let columns = match first.workload.kind {
             Kind::Requests(_) => REQUESTS,
+            Kind::Paced { .. } => PACED,
             Kind::Mixed { .. } => MIXED,
             Kind::Idle => IDLE,
         };
@@ -76,6 +93,9 @@ pub(crate) fn tables(run: &Run) -> String {
         let _ = writeln!(text, "{}: {}  (floor: {floor})", first.workload.name, first.workload.title);
         text.push_str(&aligned(&cells(columns, rows)));
         for row in rows {
+            if let Some(why) = &row.why {
+                let _ = writeln!(text, "  note  {}: {}", row.subject, why.lines().next().unwrap_or_default());
+            }
             for verdict in verdicts(row, rows) {
                 let word = if verdict.met { "met " } else { "LOST" };
                 let _ = writeln!(text, "  {word}  {}: {}", row.subject, verdict.says);
@@ -112,6 +132,9 @@ impl Column {
 
     fn cell(self, row: &Row, floor: Option<&Row>) -> String {
         let cell = match self {
+            Median(_, Metric::PeakBytes, decimals) => {
+                row.median(Metric::PeakBytes).map(|bytes| number(bytes / 1024.0, decimals))
+            }
             Name => Some(row.subject.to_string()),
             Median(_, metric, decimals) => row.median(metric).map(|value| number(value, decimals)),
             OverFloor(metric) => {
@@ -125,7 +148,7 @@ impl Column {
 }
 
 /// Thousands are set apart: 150,210.
-pub(super) fn number(value: f64, decimals: usize) -> String {
+pub(crate) fn number(value: f64, decimals: usize) -> String {
     let plain = format!("{value:.decimals$}");
     let digits = plain.find('.').unwrap_or(plain.len());
     let mut text = String::new();

@@ -8,13 +8,13 @@ use super::{Row, of_subject};
 
 /// One target, what was reached, and whether that is enough.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
-    pub(super) met: bool,
-    pub(super) says: String,
+pub(crate) struct Verdict {
+    pub(crate) met: bool,
+    pub(crate) says: String,
 }
 
 /// The verdicts on a row of weft; none on others, nor where the row to compare with is missing.
-pub(super) fn verdicts(row: &Row, rows: &[Row]) -> Vec<Verdict> {
+pub(crate) fn verdicts(row: &Row, rows: &[Row]) -> Vec<Verdict> {
     if !matches!(row.subject, Subject::Weft { .. }) {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ fn judge(target: Target, row: &Row, rows: &[Row]) -> Option<Verdict> {
         }
         Target::CpuOverFloorMax(max) => at_most("CPU over floor", over(&Subject::Floor, Metric::CpuUs)?, max),
         Target::CpuBelowNginx => {
-            let ratio = over(&Subject::Nginx, Metric::CpuUs)?;
+            let ratio = over(&"nginx".parse().ok()?, Metric::CpuUs)?;
             Verdict { met: ratio < 1.0, says: format!("CPU over nginx {ratio:.2}, must be below 1") }
         }
         Target::RateOverFloorMin(min) => {

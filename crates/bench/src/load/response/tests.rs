@@ -17,7 +17,7 @@ fn drive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Answer>, 
 }
 
 fn check(bytes: &[u8], want: &[(u16, bool)]) {
-    let want: Vec<_> = want.iter().map(|&(status, close)| Answer { status, close }).collect();
+    let want: Vec<_> = want.iter().map(|&(status, close)| Answer { status, close, right: true }).collect();
     assert_eq!(drive([bytes]).as_ref(), Ok(&want), "whole");
     for size in 1..bytes.len() {
         assert_eq!(drive(bytes.chunks(size)).as_ref(), Ok(&want), "in pieces of {size}");
@@ -29,7 +29,7 @@ fn check_tail(bytes: &[u8], status: u16, close: bool) {
     check(bytes, &[(status, close)]);
     let tail = [bytes, b"HTTP/1.1 200"].concat();
     let fed = ResponseParser::default().feed(&tail);
-    assert_eq!(fed, Ok((bytes.len(), Some(Answer { status, close }))), "with a tail");
+    assert_eq!(fed, Ok((bytes.len(), Some(Answer { status, close, right: true }))), "with a tail");
 }
 
 fn check_malformed(bytes: &[u8]) {
@@ -97,4 +97,34 @@ fn malformed() {
     check_malformed(b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n");
     check_malformed(b"HTTP/1.1 200 OK\r\ncontent-length:\r\n\r\n");
     check_malformed(&[b"HTTP/1.1 200 OK\r\nx: ".as_slice(), &[b'x'; HEAD_BYTES_MAX]].concat());
+}
+
+#[test]
+fn bodies_are_compared() {
+    let right = |bytes: &[u8], size: usize| {
+        let mut parser = ResponseParser::expecting(Some((*b"hello").into()));
+        let mut right = Vec::new();
+        for mut piece in bytes.chunks(size) {
+            while !piece.is_empty() {
+                let (used, answer) = parser.feed(piece).unwrap();
+                right.extend(answer.map(|answer| answer.right));
+                piece = &piece[used..];
+            }
+        }
+        right.extend(parser.end().map(|answer| answer.right));
+        right
+    };
+    const HEAD: &str = "HTTP/1.1 200 OK\r\n";
+    for size in [1, 2, 7, 4096] {
+        let two = format!("{HEAD}content-length: 5\r\n\r\nhello{HEAD}content-length: 5\r\n\r\nhullo");
+        assert_eq!(right(two.as_bytes(), size), [true, false]);
+        let short = format!("{HEAD}content-length: 4\r\n\r\nhell{HEAD}content-length: 0\r\n\r\n");
+        assert_eq!(right(short.as_bytes(), size), [false, false]);
+        let long = format!("{HEAD}content-length: 6\r\n\r\nhello!{HEAD}content-length: 5\r\n\r\nhello");
+        assert_eq!(right(long.as_bytes(), size), [false, true]);
+        let chunked = format!("{HEAD}transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n");
+        assert_eq!(right(chunked.as_bytes(), size), [true]);
+        assert_eq!(right(format!("{HEAD}\r\nhello").as_bytes(), size), [true]);
+        assert_eq!(right(format!("{HEAD}\r\nhell").as_bytes(), size), [false]);
+    }
 }

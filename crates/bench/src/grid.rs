@@ -4,39 +4,52 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-use crate::args::{LoadKind, QuickOptions};
+use crate::args::{GridOptions, LoadKind};
 use crate::failure::{Failure, Result};
-use crate::floors::Floor;
+use crate::full;
+use crate::honesty::IGNORES_CLOSE;
 use crate::interrupt;
 use crate::measure::{Metric, Sample, measure};
 use crate::peers::Peers;
 use crate::procs::{limits, pin};
-use crate::report::{self, Row, Run};
+use crate::report::{Row, Run, table};
+use crate::results::Contestant;
 use crate::subject::Subject;
 use crate::workloads::{Kind, Workload};
 
 /// Descriptors that the generator needs beside the idle connections, and the server beside its own.
 const OTHER_FILES: u64 = 200;
 
-pub(crate) fn run(options: &QuickOptions) -> Result<()> {
+pub(crate) fn quick(options: &GridOptions) -> Result<()> {
+    let mut peers = prepare(options)?;
+    let run = measure_all(options, &mut peers, &[])?;
+    let text = if options.json { full::quick_json(&run, options, &peers)? } else { table::tables(&run) };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// Builds what takes part; from here on this thread is the load's.
+pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
     interrupt::install()?;
     options.cores.check()?;
     let files_max = limits::raise_files()?;
     check_idle(options, files_max)?;
     // Before pinning: a build may use all cores.
-    let mut peers = Peers::new(options, files_max)?;
+    let peers = Peers::new(options, files_max)?;
     pin::pin(options.cores.load)?;
-    let start = Instant::now();
-    let mut rows = empty_rows(options, &peers.subjects);
-    for round in 0..options.rounds {
-        run_round(options, &mut peers, round, &mut rows)?;
-    }
-    let run = Run { rows, rounds: options.rounds, time: options.time, took: start.elapsed() };
-    let text = if options.json { report::json::document(&run, options) } else { report::table::tables(&run) };
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    Ok(peers)
 }
 
-fn check_idle(options: &QuickOptions, files_max: u64) -> Result<()> {
+/// Every round of every workload. Who is known to break a rule that a workload is about is left out of it.
+pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Contestant]) -> Result<Run> {
+    let start = Instant::now();
+    let mut rows = empty_rows(options, &peers.subjects, known);
+    for round in 0..options.rounds {
+        run_round(options, peers, round, &mut rows)?;
+    }
+    Ok(Run { rows, rounds: options.rounds, time: options.time, took: start.elapsed() })
+}
+
+fn check_idle(options: &GridOptions, files_max: u64) -> Result<()> {
     let wanted = options.idle as u64 + OTHER_FILES;
     let takes_part = options.workloads.iter().any(|workload| workload.kind == Kind::Idle);
     if takes_part && wanted > files_max {
@@ -48,39 +61,54 @@ fn check_idle(options: &QuickOptions, files_max: u64) -> Result<()> {
     Ok(())
 }
 
-fn takes_part(options: &QuickOptions, subject: &Subject, workload: &Workload) -> bool {
+fn takes_part(options: &GridOptions, subject: &Subject, workload: &Workload) -> bool {
     let own_load_only = !matches!(workload.kind, Kind::Requests(_));
     if options.load == LoadKind::Wrk && own_load_only {
         return false;
     }
-    match subject {
-        Subject::Nginx => workload.nginx,
-        Subject::FloorSpawn => workload.floor == Floor::Threads,
-        Subject::Floor | Subject::Weft { .. } => true,
-    }
+    subject.can(workload.ask)
 }
 
-fn empty_rows(options: &QuickOptions, subjects: &[Subject]) -> Vec<Row> {
+fn empty_rows(options: &GridOptions, subjects: &[Subject], known: &[Contestant]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &workload in &options.workloads {
         for subject in subjects.iter().filter(|subject| takes_part(options, subject, workload)) {
-            rows.push(Row { workload, subject: subject.clone(), samples: Vec::new() });
+            let why = left_out(subject, workload, known);
+            rows.push(Row { workload, subject: subject.clone(), samples: Vec::new(), why });
         }
     }
     rows
 }
 
+/// Where every connection is to be closed, who does not close them is only waited for.
+fn left_out(subject: &Subject, workload: &Workload, known: &[Contestant]) -> Option<String> {
+    let group = workload.group();
+    let closes = group.close || group.lots_max > 0;
+    let name = subject.to_string();
+    let ignores = |one: &Contestant| one.name == name && one.broken.iter().any(|rule| rule == IGNORES_CLOSE);
+    // The floors read nothing: whether they close is said on their command line, once for all.
+    let is_out = match subject.is_floor() {
+        true => group.lots_max > 0,
+        false => closes && known.iter().any(ignores),
+    };
+    is_out.then(|| IGNORES_CLOSE.to_owned())
+}
+
 /// Measures every row once more. A subject that fails is marked, and the others go on.
-fn run_round(options: &QuickOptions, peers: &mut Peers, round: usize, rows: &mut [Row]) -> Result<()> {
+fn run_round(options: &GridOptions, peers: &mut Peers, round: usize, rows: &mut [Row]) -> Result<()> {
     for same in rows.chunk_by_mut(|one, other| one.workload.name == other.workload.name) {
         // Each round begins with another subject, so that none always follows the same one.
         let count = same.len();
         for at in (round..round + count).map(|at| at % count) {
             let row = &mut same[at];
+            if row.is_left_out() || round >= row.workload.rounds_max {
+                continue;
+            }
             let sample = match measure(peers, options, &row.subject, row.workload) {
                 Ok(sample) => Some(sample),
                 Err(Failure::Run(message)) => {
                     eprintln!("{} {}: {message}", row.workload.name, row.subject);
+                    row.why = Some(message);
                     None
                 }
                 Err(other) => return Err(other),
@@ -92,7 +120,7 @@ fn run_round(options: &QuickOptions, peers: &mut Peers, round: usize, rows: &mut
     Ok(())
 }
 
-fn progress(options: &QuickOptions, round: usize, row: &Row, sample: Option<&Sample>) {
+fn progress(options: &GridOptions, round: usize, row: &Row, sample: Option<&Sample>) {
     let says = match sample {
         None => "failed".to_owned(),
         Some(sample) => {
@@ -107,7 +135,7 @@ fn progress(options: &QuickOptions, round: usize, row: &Row, sample: Option<&Sam
         }
     };
     eprintln!(
-        "round {}/{}  {:<15} {:<16} {says}",
+        "round {}/{}  {:<15} {:<17} {says}",
         round + 1,
         options.rounds,
         row.workload.name,

@@ -1,0 +1,3 @@
+module weftwork.example/go-nethttp
+
+go 1.22

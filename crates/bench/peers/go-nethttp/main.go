@@ -1,0 +1,42 @@
+// What does Go's own server reach? The routes of the bench on net/http.
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+type message struct {
+	Message string `json:"message"`
+}
+
+func main() {
+	http.HandleFunc("GET /health", func(out http.ResponseWriter, _ *http.Request) { io.WriteString(out, "OK") })
+	http.HandleFunc("GET /json", func(out http.ResponseWriter, _ *http.Request) {
+		body, _ := json.Marshal(message{"Hello, World!"})
+		out.Header().Set("Content-Type", "application/json")
+		out.Write(body)
+	})
+	http.HandleFunc("POST /echo", func(out http.ResponseWriter, request *http.Request) {
+		// Whole before the answer: net/http stops reading once it writes.
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			out.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		out.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		out.Write(body)
+	})
+	pause := func(out http.ResponseWriter, request *http.Request) {
+		ms, _ := strconv.Atoi(request.URL.Query().Get("ms"))
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+		io.WriteString(out, "slept\n")
+	}
+	http.HandleFunc("GET /slow", pause)
+	http.HandleFunc("GET /wait", pause)
+	panic(http.ListenAndServe("127.0.0.1:"+os.Args[1], nil))
+}

@@ -1,0 +1,38 @@
+//! actix-web: one worker, `web::block` for what blocks.
+
+use std::net::Ipv4Addr;
+
+use actix_web::{App, HttpRequest, HttpServer, Responder, rt, web};
+use bytes::Bytes;
+
+use crate::routes;
+
+pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let app = || {
+        App::new()
+            .app_data(web::PayloadConfig::new(routes::ECHO_BYTES_MAX))
+            .route("/health", web::get().to(async || routes::HEALTH))
+            .route("/json", web::get().to(async || web::Json(routes::MESSAGE)))
+            .route("/echo", web::post().to(async |body: Bytes| body))
+            .route("/slow", web::get().to(slow))
+            .route("/wait", web::get().to(wait))
+    };
+    let server = HttpServer::new(app)
+        .workers(1)
+        .worker_max_blocking_threads(routes::BLOCKING_THREADS)
+        .tcp_nodelay(true)
+        .backlog(4096)
+        .max_connections(100_000)
+        .bind((Ipv4Addr::LOCALHOST, port))?;
+    Ok(rt::System::new().block_on(server.run())?)
+}
+
+async fn slow(request: HttpRequest) -> impl Responder {
+    let time = routes::time(Some(request.query_string()));
+    web::block(move || routes::block(time)).await.unwrap_or("failed\n")
+}
+
+async fn wait(request: HttpRequest) -> impl Responder {
+    rt::time::sleep(routes::time(Some(request.query_string()))).await;
+    "waited\n"
+}

@@ -1,0 +1,49 @@
+//! axum twice: with the blocking call where the documentation puts it, in `spawn_blocking`, and with the
+//! blocking call in the handler itself, which is what happens when somebody forgets.
+
+use ::axum::extract::{DefaultBodyLimit, RawQuery};
+use ::axum::routing::{get, post};
+use ::axum::serve::ListenerExt;
+use ::axum::{Json, Router};
+use ::tokio::{task, time};
+use bytes::Bytes;
+
+use crate::routes;
+use crate::tokio::{listen, run};
+
+type Result = std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+pub fn serve_asynchronous(port: u16) -> Result {
+    serve(port, Router::new().route("/slow", get(block_in_place)))
+}
+
+pub fn serve_blocking(port: u16) -> Result {
+    serve(port, Router::new().route("/slow", get(block_elsewhere)))
+}
+
+fn serve(port: u16, router: Router) -> Result {
+    let router = router
+        .route("/health", get(async || routes::HEALTH))
+        .route("/json", get(async || Json(routes::MESSAGE)))
+        .route("/echo", post(async |body: Bytes| body))
+        .route("/wait", get(wait))
+        .layer(DefaultBodyLimit::max(routes::ECHO_BYTES_MAX));
+    run(async move {
+        let listener = listen(port)?.tap_io(|stream| drop(stream.set_nodelay(true)));
+        Ok(::axum::serve(listener, router).await?)
+    })?
+}
+
+async fn block_in_place(RawQuery(query): RawQuery) -> &'static str {
+    routes::block(routes::time(query.as_deref()))
+}
+
+async fn block_elsewhere(RawQuery(query): RawQuery) -> &'static str {
+    let time = routes::time(query.as_deref());
+    task::spawn_blocking(move || routes::block(time)).await.unwrap_or("failed\n")
+}
+
+async fn wait(RawQuery(query): RawQuery) -> &'static str {
+    time::sleep(routes::time(query.as_deref())).await;
+    "waited\n"
+}

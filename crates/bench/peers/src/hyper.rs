@@ -1,0 +1,69 @@
+//! hyper by itself: no router, one task a connection, `spawn_blocking` for what blocks.
+
+use std::convert::Infallible;
+
+use ::hyper::body::{Body, Incoming};
+use ::hyper::header::CONTENT_TYPE;
+use ::hyper::server::conn::http1;
+use ::hyper::service::service_fn;
+use ::hyper::{Request, Response, StatusCode};
+use ::tokio::{task, time};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+
+use crate::routes;
+use crate::tokio::{listen, run};
+
+pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    run(async move {
+        let listener = listen(port)?;
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            task::spawn(
+                http1::Builder::new()
+                    .pipeline_flush(true)
+                    .serve_connection(TokioIo::new(stream), service_fn(answer)),
+            );
+        }
+    })?
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let time = routes::time(request.uri().query());
+    Ok(match request.uri().path() {
+        "/health" => text(routes::HEALTH),
+        "/json" => typed(routes::JSON, serde_json::to_vec(&routes::MESSAGE).unwrap_or_default()),
+        "/echo" if request.body().size_hint().lower() <= routes::ECHO_BYTES_MAX as u64 => {
+            match request.into_body().collect().await {
+                Ok(body) => typed(routes::TEXT, body.to_bytes()),
+                Err(_) => status(StatusCode::BAD_REQUEST),
+            }
+        }
+        "/slow" => match task::spawn_blocking(move || routes::block(time)).await {
+            Ok(said) => text(said),
+            Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
+        },
+        "/wait" => {
+            time::sleep(time).await;
+            text("waited\n")
+        }
+        _ => status(StatusCode::NOT_FOUND),
+    })
+}
+
+fn text(body: &'static str) -> Response<Full<Bytes>> {
+    typed(routes::TEXT, body)
+}
+
+fn typed(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    response.headers_mut().insert(CONTENT_TYPE, ::hyper::header::HeaderValue::from_static(content_type));
+    response
+}
+
+fn status(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,47 @@
+//! Which server runs on which port? `weftwork-bench-peers NAME PORT`, on 127.0.0.1, until killed.
+
+mod actix;
+mod astra;
+mod axum;
+mod hyper;
+mod may;
+mod ntex;
+mod routes;
+mod tiny;
+mod tokio;
+
+use std::env;
+use std::process::ExitCode;
+
+type Serve = fn(u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+const SERVERS: &[(&str, Serve)] = &[
+    ("hyper", hyper::serve),
+    ("axum", axum::serve_asynchronous),
+    ("axum-blocking", axum::serve_blocking),
+    ("actix-web", actix::serve),
+    ("ntex", ntex::serve),
+    ("may_minihttp", may::serve),
+    ("tiny_http", tiny::serve),
+    ("astra", astra::serve),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let [name, port] = words.as_slice() else { return usage() };
+    let server = SERVERS.iter().find(|(known, _)| known == name);
+    let (Some((_, serve)), Ok(port)) = (server, port.parse()) else { return usage() };
+    match serve(port) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    let names: Vec<&str> = SERVERS.iter().map(|(name, _)| *name).collect();
+    eprintln!("Usage: weftwork-bench-peers <{}> PORT", names.join("|"));
+    ExitCode::from(2)
+}

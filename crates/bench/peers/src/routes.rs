@@ -1,0 +1,33 @@
+//! What do all peers answer? The same bytes on the same routes: /health, /json, /echo, /slow, /wait.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub const HEALTH: &str = "OK";
+pub const TEXT: &str = "text/plain; charset=utf-8";
+pub const JSON: &str = "application/json";
+/// Threads for calls that block: as many as weft and the floor may have.
+pub const BLOCKING_THREADS: usize = 512;
+/// The largest body that /echo takes.
+pub const ECHO_BYTES_MAX: usize = 16 << 20;
+
+/// Serialized for each request.
+#[derive(Serialize)]
+pub struct Message {
+    pub message: &'static str,
+}
+
+pub const MESSAGE: Message = Message { message: "Hello, World!" };
+
+/// The time of `?ms=`.
+pub fn time(query: Option<&str>) -> Duration {
+    let ms = query.and_then(|query| query.strip_prefix("ms=")).and_then(|ms| ms.parse().ok());
+    Duration::from_millis(ms.unwrap_or(1))
+}
+
+/// What /slow does: block the thread.
+pub fn block(time: Duration) -> &'static str {
+    std::thread::sleep(time);
+    "blocked\n"
+}

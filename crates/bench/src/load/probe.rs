@@ -1,0 +1,88 @@
+//! What does a server say to a single request, or to bytes that are none?
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
+use super::Group;
+use super::response::ResponseParser;
+use crate::failure::{Failure, Result};
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One answer, whole.
+#[derive(Debug)]
+pub(crate) struct Probed {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    /// Head and body, as they came.
+    pub(crate) wire_bytes: usize,
+    pub(crate) took: Duration,
+}
+
+/// Asks once, on a connection of its own.
+pub(crate) fn probe(port: u16, group: &Group) -> Result<Probed> {
+    let mut stream = connect(port, Ipv4Addr::LOCALHOST)?;
+    let start = Instant::now();
+    let request = group.request(port);
+    // Large bodies are sent and received at once: whoever echoes need not hold them.
+    let mut writer = stream.try_clone()?;
+    let asking = std::thread::spawn(move || writer.write_all(&request));
+    let mut parser = ResponseParser::keeping();
+    let mut wire_bytes = 0;
+    let mut input = vec![0; 64 * 1024];
+    let status = loop {
+        let received = stream.read(&mut input).map_err(|error| Failure::step(group.path, error))?;
+        let fed = parser.feed(&input[..received]);
+        match fed {
+            Ok((used, Some(answer))) => {
+                wire_bytes += used;
+                break answer.status;
+            }
+            Ok((used, None)) if received > 0 => wire_bytes += used,
+            Ok(_) => match parser.end() {
+                Some(answer) => break answer.status,
+                None => return Err(Failure::Run(format!("{}: closed without an answer", group.path))),
+            },
+            Err(_) => return Err(Failure::Run(format!("{}: the answer is not HTTP", group.path))),
+        }
+    };
+    let took = start.elapsed();
+    // Its outcome is in the answer.
+    let _ = asking.join();
+    Ok(Probed { status, body: parser.into_body(), wire_bytes, took })
+}
+
+/// All that comes back for `bytes` until the server ends the connection, or says nothing for `patience`; and
+/// whether it ended it.
+pub(crate) fn talk(port: u16, bytes: &[u8], patience: Duration) -> Result<(Vec<u8>, bool)> {
+    let mut stream = connect(port, Ipv4Addr::LOCALHOST)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(bytes)?;
+    let mut said = Vec::new();
+    let mut input = [0; 4096];
+    loop {
+        match stream.read(&mut input) {
+            Ok(0) => return Ok((said, true)),
+            Ok(received) => said.extend_from_slice(&input[..received]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok((said, false));
+            }
+            // Reset: ended, and rudely.
+            Err(_) => return Ok((said, true)),
+        }
+    }
+}
+
+pub(super) fn connect(port: u16, source: Ipv4Addr) -> io::Result<TcpStream> {
+    let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if source != Ipv4Addr::LOCALHOST {
+        net::bind(&socket, &SocketAddrV4::new(source, 0))?;
+    }
+    net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    Ok(stream)
+}

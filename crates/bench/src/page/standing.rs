@@ -1,0 +1,116 @@
+//! Who is first at what? By CPU a request where handlers do not block, by requests/s where they do; and only
+//! who makes no errors can be first.
+
+use crate::results::{Cell, Column, Results};
+
+/// A figure of a column that decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Measure {
+    pub(super) key: &'static str,
+    pub(super) title: &'static str,
+    pub(super) more_is_better: bool,
+}
+
+pub(super) const RATE: Measure = Measure { key: "requests_per_s", title: "requests/s", more_is_better: true };
+pub(super) const CPU: Measure =
+    Measure { key: "cpu_us_per_request", title: "CPU us a request", more_is_better: false };
+const P99_OVER_ALONE: Measure =
+    Measure { key: "p99_over_alone", title: "p99 beside blockers over p99 alone", more_is_better: false };
+const BYTES_EACH: Measure =
+    Measure { key: "bytes_per_connection", title: "bytes a connection", more_is_better: false };
+
+/// Within this of the first counts as first: machines are not more exact.
+const TIE: f64 = 1.03;
+
+const OURS: [&str; 2] = ["weft:adaptive", "weft"];
+
+/// What decides a column.
+pub(super) fn decides(column: &Column) -> Measure {
+    match column.name.split('-').next() {
+        Some("slow" | "wait") => RATE,
+        Some("mixed") => P99_OVER_ALONE,
+        Some("idle") => BYTES_EACH,
+        _ => CPU,
+    }
+}
+
+/// The cell's figure, if it may be compared: no round failed, nothing was answered wrong.
+pub(super) fn counts(results: &Results, cell: &Cell, measure: Measure) -> Option<f64> {
+    let is_fair = cell.errors == 0.0 && cell.failed_rounds == 0 && results.is_honest(&cell.subject);
+    let is_floor = cell.subject.starts_with("floor");
+    // Nobody is judged by what was not measured: a server that used less than a tick.
+    cell.median(measure.key).filter(|value| is_fair && !is_floor && *value > 0.0)
+}
+
+/// The best of a column: the subject and its figure.
+pub(super) fn first<'r>(results: &Results, column: &'r Column, measure: Measure) -> Option<(&'r str, f64)> {
+    let counted =
+        column.cells.iter().filter_map(|cell| Some((cell.subject.as_str(), counts(results, cell, measure)?)));
+    counted.reduce(|best, next| if better(measure, next.1, best.1) { next } else { best })
+}
+
+fn better(measure: Measure, one: f64, other: f64) -> bool {
+    if measure.more_is_better { one > other } else { one < other }
+}
+
+/// How the default engine stands in one column.
+#[derive(Debug, PartialEq)]
+pub(super) struct Standing {
+    pub(super) is_won: bool,
+    pub(super) says: String,
+}
+
+pub(super) fn standings(results: &Results) -> Vec<Standing> {
+    results.workloads.iter().filter_map(|column| standing(results, column)).collect()
+}
+
+/// Where none of ours took part there is none; where ours made errors, it is lost. That another of our
+/// engines is first is no loss: it is the same library.
+fn standing(results: &Results, column: &Column) -> Option<Standing> {
+    // At a fixed rate servers rest, and what a rest costs is not the server's.
+    if column.name.starts_with("rate-") {
+        return None;
+    }
+    let measure = decides(column);
+    let ours = OURS.iter().find_map(|name| column.cell(name))?;
+    let theirs = |cell: &&Cell| !cell.subject.starts_with("weft") || cell.subject == ours.subject;
+    let others = Column { cells: column.cells.iter().filter(theirs).cloned().collect(), ..column.clone() };
+    let Some(mine) = counts(results, ours, measure) else {
+        let says = format!("{}: {} errors, {} failed rounds", column.name, ours.errors, ours.failed_rounds);
+        return Some(Standing { is_won: false, says });
+    };
+    let (name, best) = first(results, &others, measure)?;
+    let behind = if measure.more_is_better { best / mine } else { mine / best };
+    let percent = (behind - 1.0) * 100.0;
+    let says = format!(
+        "{} ({}): {} {}, {name} {}: {percent:.0} % behind",
+        column.name,
+        column.title,
+        super::svg::short(mine),
+        measure.title,
+        super::svg::short(best)
+    );
+    Some(Standing { is_won: behind <= TIE, says })
+}
+
+/// When, on what, and how it was measured.
+pub(super) fn how(results: &Results) -> String {
+    let machine = &results.machine;
+    format!(
+        "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on core {}, load ({}) on core {}. {} rounds of \
+         {} s a cell, in turn; medians; {} minutes in all.",
+        results.when,
+        results.commit,
+        machine.cpu,
+        machine.cores,
+        machine.memory_gib,
+        machine.kernel,
+        machine.rustc,
+        results.server_core,
+        results.load,
+        results.load_core,
+        results.rounds,
+        results.seconds,
+        results.took_s.div_ceil(60),
+    )
+}

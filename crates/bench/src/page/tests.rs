@@ -1,0 +1,102 @@
+//! Do the pages show who is first, who is out, and where we are behind? And are they well-formed?
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::results::{Contestant, Figure};
+use standing::standings;
+
+fn cell(subject: &str, rate: f64, cpu: f64, errors: f64) -> Cell {
+    let figure = |value| Figure { median: value, low: value * 0.9, high: value * 1.1 };
+    let figures = [("requests_per_s", rate), ("cpu_us_per_request", cpu), ("p50_ms", 0.1), ("p99_ms", 0.9)];
+    Cell {
+        subject: subject.to_owned(),
+        figures: figures.into_iter().map(|(key, value)| (key.to_owned(), figure(value))).collect(),
+        ratios: BTreeMap::new(),
+        errors,
+        ..Cell::default()
+    }
+}
+
+fn column(name: &str, cells: Vec<Cell>) -> Column {
+    Column { name: name.to_owned(), title: format!("title of <{name}>"), floor: "epoll".to_owned(), cells }
+}
+
+fn results(workloads: Vec<Column>) -> Results {
+    let subject = |name: &str| Contestant { name: name.to_owned(), ..Contestant::default() };
+    let mut subjects: Vec<Contestant> = ["floor", "weft:adaptive", "nginx", "cheat"].map(subject).into();
+    subjects[3].broken.push(crate::honesty::IGNORES_CLOSE.to_owned());
+    Results { subjects, workloads, ..Results::default() }
+}
+
+fn check_standing(name: &str, others: Vec<Cell>, ours: Cell, is_won: bool, says: &str) {
+    let cells = [others, vec![ours]].concat();
+    let standings = standings(&results(vec![column(name, cells)]));
+    assert_eq!(standings[0].is_won, is_won, "{standings:?}");
+    assert!(standings[0].says.contains(says), "{standings:?}");
+}
+
+#[test]
+fn cpu_decides_where_nothing_blocks_and_rate_where_something_does() {
+    let nginx = || vec![cell("nginx", 100_000.0, 5.0, 0.0)];
+    check_standing("health-100", nginx(), cell("weft:adaptive", 1.0, 5.1, 0.0), true, "health-100");
+    check_standing(
+        "health-100",
+        nginx(),
+        cell("weft:adaptive", 1e6, 5.5, 0.0),
+        false,
+        "nginx 5.00: 10 % behind",
+    );
+    check_standing("slow-100", nginx(), cell("weft:adaptive", 99_000.0, 50.0, 0.0), true, "");
+    check_standing("slow-100", nginx(), cell("weft:adaptive", 50_000.0, 1.0, 0.0), false, "100 % behind");
+}
+
+#[test]
+fn floors_cheats_and_who_errs_cannot_be_first() {
+    let others =
+        vec![cell("floor", 1e6, 1.0, 0.0), cell("cheat", 1e6, 1.0, 0.0), cell("nginx", 1e6, 1.0, 3.0)];
+    check_standing("health-100", others.clone(), cell("weft:adaptive", 1.0, 5.0, 0.0), true, "");
+    check_standing("health-100", others, cell("weft:adaptive", 1.0, 0.5, 1.0), false, "1 errors");
+}
+
+#[test]
+fn pages_hold_every_column_and_are_well_formed() {
+    let cells = || {
+        vec![
+            cell("floor", 2e5, 4.0, 0.0),
+            cell("weft:adaptive", 1.5e5, 5.0, 0.0),
+            cell("nginx", 1e5, 4.5, 0.0),
+            cell("cheat", 2e5, 1.0, 0.0),
+        ]
+    };
+    let names = ["health-100", "slow-close-10", "json-64", "rate-5000", "rate-20000"];
+    let results = results(names.map(|name| column(name, cells())).into());
+    let charts = charts(&results);
+    let files: Vec<&str> = charts.iter().map(|chart| chart.file.as_str()).collect();
+    let latencies = ["latency-p50.svg", "latency-p99.svg", "latency-p999.svg"];
+    let bars = ["health-100.svg", "slow-close-10.svg", "json-64.svg"];
+    assert_eq!(files, [["grid-rate.svg", "grid-cpu.svg"].as_slice(), &latencies, &bars].concat());
+    for chart in &charts {
+        let svg = &chart.svg;
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && !svg.contains("NaN"), "{svg}");
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+    }
+    let html = html(&results);
+    assert!(html.contains("title of &lt;json-64&gt;") && !html.contains("title of <"), "escaped");
+    let text = markdown(&results);
+    assert!(text.contains("| nginx | **4.50** |"), "{text}");
+    assert!(text.contains("| cheat | 1.00 ! |"), "{text}");
+    assert!(
+        text.contains("- health-100 (title of <health-100>): 5.00 CPU us a request, nginx 4.50: 11 % behind"),
+        "{text}"
+    );
+}
+
+#[test]
+fn numbers_are_short() {
+    for (value, want) in
+        [(151_234.0, "151k"), (15_123.0, "15.1k"), (1512.0, "1.51k"), (873.4, "873"), (4.456, "4.46")]
+    {
+        assert_eq!(svg::short(value), want);
+    }
+}

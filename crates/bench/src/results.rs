@@ -1,0 +1,121 @@
+//! What was measured, on what, and how does a program read it? One document, from which every page is made.
+
+mod collect;
+mod machine;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
+
+pub(crate) use collect::collect;
+pub(crate) use machine::Machine;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Results {
+    /// When the run ended, UTC.
+    pub(crate) when: String,
+    pub(crate) commit: String,
+    pub(crate) command: String,
+    pub(crate) machine: Machine,
+    pub(crate) rounds: usize,
+    /// Measured time of each cell.
+    pub(crate) seconds: f64,
+    pub(crate) took_s: u64,
+    pub(crate) server_core: usize,
+    pub(crate) load_core: usize,
+    pub(crate) load: String,
+    pub(crate) subjects: Vec<Contestant>,
+    pub(crate) workloads: Vec<Column>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Contestant {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// How it was set up.
+    pub(crate) about: String,
+    /// The rules of HTTP/1.1 that it breaks.
+    pub(crate) broken: Vec<String>,
+}
+
+/// One workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) floor: String,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// One subject at one workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) subject: String,
+    pub(crate) figures: BTreeMap<String, Figure>,
+    /// Ratios, taken round by round: `requests_per_s_over_floor`, `cpu_over_nginx` and the like.
+    pub(crate) ratios: BTreeMap<String, f64>,
+    /// In all rounds.
+    pub(crate) errors: f64,
+    pub(crate) failed_rounds: usize,
+    /// Why a round failed, or the cell was left out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) why: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) targets: Vec<Reached>,
+}
+
+/// One number over the rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// A target of weft.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reached {
+    pub(crate) met: bool,
+    pub(crate) says: String,
+}
+
+impl Results {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|error| Failure::step(path.display(), error))?;
+        serde_json::from_str(&text).map_err(|error| Failure::step(path.display(), error))
+    }
+
+    pub(crate) fn json(&self) -> Result<String> {
+        let text = serde_json::to_string_pretty(self).map_err(|error| Failure::step("JSON", error))?;
+        Ok(text + "\n")
+    }
+
+    pub(crate) fn column(&self, name: &str) -> Option<&Column> {
+        self.workloads.iter().find(|column| column.name == name)
+    }
+
+    /// The subject ignores a rule that makes its figure mean nothing: it is shown, and never wins.
+    pub(crate) fn is_honest(&self, subject: &str) -> bool {
+        let broken = self.subjects.iter().find(|known| known.name == subject).map(|known| &known.broken);
+        !broken.is_some_and(|broken| broken.iter().any(|rule| rule == crate::honesty::IGNORES_CLOSE))
+    }
+}
+
+impl Column {
+    pub(crate) fn cell(&self, subject: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.subject == subject)
+    }
+}
+
+impl Cell {
+    pub(crate) fn median(&self, metric: &str) -> Option<f64> {
+        self.figures.get(metric).map(|figure| figure.median)
+    }
+}
+
+#[cfg(test)]
+mod tests;

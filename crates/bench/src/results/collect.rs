@@ -1,0 +1,82 @@
+//! How do the samples of a run become the document?
+
+use std::collections::BTreeMap;
+use std::env;
+
+use super::machine::{self, Machine};
+use super::{Cell, Column, Contestant, Figure, Reached, Results};
+use crate::args::{GridOptions, LoadKind};
+use crate::measure::Metric;
+use crate::report::verdict::verdicts;
+use crate::report::{Row, Run, of_subject};
+use crate::subject::Subject;
+
+pub(crate) fn collect(run: &Run, options: &GridOptions, subjects: Vec<Contestant>) -> Results {
+    let load = match options.load {
+        LoadKind::Own => "own",
+        LoadKind::Wrk => "wrk",
+    };
+    Results {
+        when: machine::now(),
+        commit: machine::commit(),
+        command: env::args().skip(1).collect::<Vec<_>>().join(" "),
+        machine: Machine::here(),
+        rounds: run.rounds,
+        seconds: run.time.as_secs_f64(),
+        took_s: run.took.as_secs(),
+        server_core: options.cores.server,
+        load_core: options.cores.load,
+        load: load.to_owned(),
+        subjects,
+        workloads: run.workloads().filter_map(column).collect(),
+    }
+}
+
+fn column(rows: &[Row]) -> Option<Column> {
+    let workload = rows.first()?.workload;
+    Some(Column {
+        name: workload.name.clone(),
+        title: workload.title.clone(),
+        floor: workload.floor.name().to_owned(),
+        cells: rows.iter().map(|row| cell(row, rows)).collect(),
+    })
+}
+
+fn cell(row: &Row, rows: &[Row]) -> Cell {
+    let reached = verdicts(row, rows).into_iter();
+    Cell {
+        subject: row.subject.to_string(),
+        figures: figures(row),
+        ratios: ratios(row, rows),
+        errors: row.errors().unwrap_or(0.0),
+        failed_rounds: row.failures(),
+        why: row.why.clone(),
+        targets: reached.map(|verdict| Reached { met: verdict.met, says: verdict.says }).collect(),
+    }
+}
+
+fn figures(row: &Row) -> BTreeMap<String, Figure> {
+    let Some(sample) = row.samples.iter().flatten().next() else { return BTreeMap::new() };
+    let figures = sample.0.iter().filter_map(|(metric, _)| {
+        let values = row.values(*metric);
+        let low = values.iter().copied().reduce(f64::min)?;
+        let high = values.iter().copied().reduce(f64::max)?;
+        Some((metric.name().to_owned(), Figure { median: row.median(*metric)?, low, high }))
+    });
+    figures.collect()
+}
+
+fn ratios(row: &Row, rows: &[Row]) -> BTreeMap<String, f64> {
+    let nginx: Option<Subject> = "nginx".parse().ok();
+    let others = [("floor", Some(Subject::Floor)), ("nginx", nginx)];
+    let mut ratios = BTreeMap::new();
+    for (name, other) in others {
+        let Some(other) = other.and_then(|other| of_subject(rows, &other)) else { continue };
+        for (what, metric) in [("requests_per_s", Metric::Rate), ("cpu", Metric::CpuUs)] {
+            if let Some(ratio) = row.over(other, metric) {
+                ratios.insert(format!("{what}_over_{name}"), ratio);
+            }
+        }
+    }
+    ratios
+}

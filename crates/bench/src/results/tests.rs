@@ -1,0 +1,39 @@
+//! Does the document hold what the samples say, and come back as it went?
+
+use std::time::Duration;
+
+use super::*;
+use crate::args::GridOptions;
+use crate::measure::{Metric, Sample};
+use crate::report::{Row, Run};
+use crate::workloads::{self, QUICK};
+
+fn row(subject: &str, samples: &[Option<(f64, f64)>]) -> Row {
+    let sample =
+        |(rate, cpu)| Sample(vec![(Metric::Rate, rate), (Metric::CpuUs, cpu), (Metric::Errors, 1.0)]);
+    Row {
+        workload: workloads::named(&QUICK, "close")[0],
+        subject: subject.parse().unwrap(),
+        samples: samples.iter().map(|one| one.map(sample)).collect(),
+        why: None,
+    }
+}
+
+#[test]
+fn medians_spreads_and_ratios() {
+    let rows = vec![
+        row("floor", &[Some((1000.0, 4.0)), None]),
+        row("weft", &[Some((900.0, 8.0)), Some((800.0, 9.0))]),
+    ];
+    let run = Run { rows, rounds: 2, time: Duration::from_secs(2), took: Duration::from_secs(9) };
+    let results = collect(&run, &GridOptions::default(), Vec::new());
+    let back: Results = serde_json::from_str(&results.json().unwrap()).unwrap();
+    assert_eq!(back, results);
+    let column = back.column("close").unwrap();
+    let weft = column.cell("weft").unwrap();
+    assert_eq!(weft.figures["requests_per_s"], Figure { median: 850.0, low: 800.0, high: 900.0 });
+    assert_eq!((weft.ratios["cpu_over_floor"], weft.ratios["requests_per_s_over_floor"]), (2.0, 0.9));
+    assert_eq!((weft.errors, weft.ratios.get("cpu_over_nginx")), (2.0, None));
+    assert!(!weft.targets[0].met);
+    assert_eq!(column.cell("floor").unwrap().failed_rounds, 1);
+}

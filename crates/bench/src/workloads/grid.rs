@@ -1,0 +1,102 @@
+//! What does `full` measure? The columns of the servers that Weftwork replaces (handler none, 0 ms, 1 ms; kept
+//! or closed; 10, 100, 400 connections), and what they left out.
+
+use std::time::Duration;
+
+use super::{Ask, FILES, HEALTH, Kind, RATES, Workload, quick};
+use crate::floors::Floor;
+use crate::load::Group;
+
+pub(super) fn table() -> Vec<Workload> {
+    let mut table = Vec::new();
+    for connections in [10, 64, 100, 400, 512, 2000] {
+        table.push(health(&format!("health-{connections}"), Group::get("/health", connections)));
+    }
+    for connections in [10, 64, 100, 400] {
+        let group = Group { close: true, ..Group::get("/health", connections) };
+        table.push(health(&format!("close-{connections}"), group));
+    }
+    for (name, path, ms) in [("zero", "/slow?ms=0", 0), ("slow", "/slow?ms=1", 1)] {
+        for (kind, close) in [("", false), ("-close", true)] {
+            for connections in [10, 100, 400] {
+                let group = Group { close, ..Group::get(path, connections) };
+                table.push(slow(&format!("{name}{kind}-{connections}"), group, ms));
+            }
+        }
+    }
+    let columns = table.len();
+    table.extend([100, 400].map(|connections| wait(&format!("wait-{connections}"), connections)));
+    table.push(health("pipelined-64", Group { depth: 16, ..HEALTH }));
+    table.push(health("browser-64", Group { browser: true, ..HEALTH }));
+    table.push(health("churn-64", Group { lots_max: 10, ..HEALTH }));
+    table.push(of(Ask::Json, "json-64", Group::get("/json", 64)));
+    table.push(echo("echo-64", 64, 64));
+    table.push(echo("echo-64k", 16, 64 << 10));
+    table.push(echo("echo-1m", 8, 1 << 20));
+    table.push(quick::mixed(&[]));
+    table.push(quick::idle(&[]));
+    for &(name, _) in FILES {
+        let connections = if name.starts_with("10m") { 8 } else { 64 };
+        let path = ["/", name].concat().leak();
+        table.push(of(
+            Ask::File,
+            &format!("file-{}", name.trim_end_matches(".bin")),
+            Group::get(path, connections),
+        ));
+    }
+    table.extend(RATES.iter().map(|per_s| paced(*per_s)));
+    for workload in &mut table[columns..] {
+        workload.rounds_max = if workload.kind == Kind::Idle { 1 } else { 2 };
+    }
+    table
+}
+
+fn of(ask: Ask, name: &str, group: Group) -> Workload {
+    let title = title(&group);
+    let (kind, floor) = (Kind::Requests(group), Floor::Epoll);
+    let (sleep, rounds_max) = (Duration::ZERO, usize::MAX);
+    Workload { name: name.to_owned(), title, kind, ask, floor, sleep, rounds_max, targets: &[] }
+}
+
+fn health(name: &str, group: Group) -> Workload {
+    of(Ask::Health, name, group)
+}
+
+fn slow(name: &str, group: Group, ms: u64) -> Workload {
+    let sleep = Duration::from_millis(ms);
+    Workload { floor: Floor::Threads, sleep, ..of(Ask::Slow, name, group) }
+}
+
+fn wait(name: &str, connections: usize) -> Workload {
+    let sleep = Duration::from_millis(1);
+    Workload { floor: Floor::Threads, sleep, ..of(Ask::Wait, name, Group::get("/wait?ms=1", connections)) }
+}
+
+fn echo(name: &str, connections: usize, body_bytes: usize) -> Workload {
+    of(Ask::Echo, name, Group { body_bytes, ..Group::get("/echo", connections) })
+}
+
+fn paced(per_s: u32) -> Workload {
+    let title = format!("/health, {per_s} requests a second, whatever comes back, over 64 connections");
+    let kind = Kind::Paced { group: HEALTH, per_s };
+    Workload { kind, title, ..health(&format!("rate-{per_s}"), HEALTH) }
+}
+
+/// A group in words.
+fn title(group: &Group) -> String {
+    let what = match group.path {
+        "/slow?ms=0" => "handler sleeps 0 ms",
+        "/slow?ms=1" => "handler blocks 1 ms",
+        "/wait?ms=1" => "handler waits 1 ms without blocking",
+        path => path,
+    };
+    let kept = match group {
+        Group { close: true, .. } => ", Connection: close".to_owned(),
+        Group { lots_max: lots_max @ 1.., .. } => format!(", a new connection after {lots_max} requests"),
+        Group { .. } => ", keep-alive".to_owned(),
+    };
+    let depth = if group.depth > 1 { format!(", {} pipelined", group.depth) } else { String::new() };
+    let fields = if group.browser { ", 20 fields as a browser sends" } else { "" };
+    let body = if group.body_bytes > 0 { format!(", {} bytes", group.body_bytes) } else { String::new() };
+    format!("{what}{body}{kept}{depth}{fields}, {} connections", group.connections)
+}
