@@ -11,8 +11,8 @@ const TEST_FUNCTION_LINES_MAX: usize = 120;
 /// Kept byte for byte: samples for the fuzzer, and logs of measurements.
 const VERBATIM: &[&str] = &["fuzz/seeds/", ".log"];
 
-/// gofmt indents with tabs, and nobody argues with it.
-const TABBED: &str = ".go";
+/// gofmt indents with tabs, and nobody argues with it; nor with `go mod`.
+const TABBED: &[&str] = &[".go", "go.mod"];
 
 /// Words that put work off.
 const DEFERRALS: &[&str] = &["TODO", "FIXME", "XXX"];
@@ -36,7 +36,7 @@ pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
     for (line, text) in file.text.split('\n').enumerate() {
         if text.ends_with(char::is_whitespace) {
             say(line, "white space at the end of the line; remove it".into());
-        } else if text.contains('\t') && !file.path.ends_with(TABBED) {
+        } else if text.contains('\t') && !TABBED.iter().any(|end| file.path.ends_with(end)) {
             say(line, "tab; indent with spaces, or write \\t".into());
         }
         for folder in MACHINE_FOLDERS.iter().map(|parts| parts.concat()) {
