@@ -136,6 +136,19 @@ faults! {
         "A trailer has a name that frames, routes, authenticates or describes the message."
 }
 
+impl Fault {
+    /// The limit that was passed, if it was one.
+    pub fn knob(self) -> Option<&'static str> {
+        match self {
+            Fault::TargetTooLong => Some("request_line_bytes_max"),
+            Fault::HeadTooLong | Fault::TrailersTooLong => Some("head_bytes_max"),
+            Fault::TooManyFields | Fault::TooManyTrailers => Some("fields_max"),
+            Fault::ChunkExtensionsTooLong => Some("chunk_extension_bytes_max"),
+            _ => None,
+        }
+    }
+}
+
 impl Display for Fault {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str(self.text())

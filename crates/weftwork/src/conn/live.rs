@@ -350,7 +350,11 @@ impl Live<'_> {
         }
         let until = self.conn.deadline(self.cx);
         self.wait.readable(self.conn.stream.as_fd(), until).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => BodyError::Timeout,
+            io::ErrorKind::TimedOut => {
+                let knobs = self.cx.settings.show(Timeout::Body.knobs());
+                log::info!("a request body came too slowly ({knobs}) at {}", self.conn.asked());
+                BodyError::Timeout
+            }
             io::ErrorKind::ConnectionAborted => BodyError::ServerStops,
             kind => BodyError::Socket(kind),
         })

@@ -1,6 +1,6 @@
 //! The answers that the connection gives by itself: to malformed requests, late ones, and too many.
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
 use super::{Conn, Phase};
@@ -16,87 +16,83 @@ impl Conn {
     #[cold]
     pub(super) fn refuse_fault(&mut self, fault: Fault, cx: &Context) {
         Counters::count(&cx.counters.faults);
-        let text = format!("{fault} ({})\n", fault.rule());
-        log::info!("refused a request of {}: {}", Peer(self), text.trim_end());
-        self.refuse(fault.status(), &text, &[], cx);
+        let mut text = format!("{fault} ({}", fault.rule());
+        if let Some(knob) = fault.knob() {
+            text = format!("{text}; {}", cx.settings.show(&[knob]));
+        }
+        self.refuse(fault.status(), &format!("{text})"), cx);
     }
 
     #[cold]
     pub(super) fn refuse_proxy_header(&mut self, fault: ProxyFault, cx: &Context) {
         Counters::count(&cx.counters.faults);
-        let limit = cx.settings.proxy_header_bytes_max;
-        let text = match fault {
-            ProxyFault::TooLong => format!("{fault} ({limit})\n"),
-            _ => format!("{fault} (proxy_protocol)\n"),
-        };
-        log::info!("refused a connection of {}: {}", Peer(self), text.trim_end());
-        self.refuse(StatusCode::BAD_REQUEST, &text, &[], cx);
+        let knob = if fault == ProxyFault::TooLong { "proxy_header_bytes_max" } else { "proxy_protocol" };
+        self.refuse(StatusCode::BAD_REQUEST, &format!("{fault} ({})", cx.settings.show(&[knob])), cx);
     }
 
     /// It came to a listener that expects the PROXY protocol, and is not one of those who may speak it.
     #[cold]
     pub(super) fn refuse_stranger(&mut self, cx: &Context) {
         Counters::count(&cx.counters.faults);
+        // Whom we trust is nothing to tell a stranger.
         let trusted = &cx.settings.trusted_proxies;
-        log::info!("refused a connection of {}: it is not in trusted_proxies ({trusted})", Peer(self));
-        let text = "only proxies may connect here, and this is none of them (trusted_proxies)\n";
-        self.refuse(StatusCode::FORBIDDEN, text, &[], cx);
+        log::info!("{} is not in trusted_proxies, which is {trusted}", Peer(self));
+        let text = "only proxies may connect here, and this is none of them (trusted_proxies)";
+        self.refuse(StatusCode::FORBIDDEN, text, cx);
     }
 
     #[cold]
     pub(super) fn refuse_timeout(&mut self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
-        let text = format!("the request did not come in time ({})\n", self.pace.what.knob());
-        log::info!("gave up on a request of {}: {}", Peer(self), text.trim_end());
-        self.refuse(StatusCode::REQUEST_TIMEOUT, &text, &[], cx);
+        let knobs = cx.settings.show(self.pace.what.knobs());
+        self.refuse(StatusCode::REQUEST_TIMEOUT, &format!("the request did not come in time ({knobs})"), cx);
     }
 
     /// Instead of a call of the handler: every thread is in use and the queue is full.
     #[cold]
     pub(crate) fn refuse_overload(&mut self, cx: &Context) {
-        Counters::count(&cx.counters.shed);
         if self.is_taken_over() {
             // It has its answer already.
+            Counters::count(&cx.counters.shed);
             self.phase = Phase::Done;
             return;
         }
-        let text = "all threads are busy and too many requests wait for one (threads_max, queue_max)\n";
-        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
+        self.shed(
+            "all threads are busy and too many requests wait for one",
+            &["threads_max", "queue_max"],
+            cx,
+        );
     }
 
     /// Instead of a call of the handler: it waited for a thread until nobody waited for it.
     #[cold]
     pub(super) fn refuse_abandoned(&mut self, is_late: bool, cx: &Context) {
         Counters::count(&cx.counters.abandoned);
-        let text = match is_late {
-            true => format!(
-                "the request waited for a thread for too long (request_timeout: {:?})\n",
-                cx.settings.request_timeout
-            ),
-            false => "the client had ended its side before there was a thread for its request\n".to_owned(),
+        let late = || {
+            let knob = cx.settings.show(&["request_timeout"]);
+            format!("the request waited for a thread for too long ({knob})")
         };
-        log::info!("did not start a request of {}: {}", Peer(self), text.trim_end());
-        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, &text, &fields, cx);
+        let left = || "the client had ended its side before there was a thread for its request".to_owned();
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, &if is_late { late() } else { left() }, cx);
     }
 
     /// Instead of reading anything: too many connections are accepted already.
+    #[cold]
     pub(crate) fn refuse_at_door(&mut self, cx: &Context) {
-        Counters::count(&cx.counters.shed);
-        let text = "too many connections are being served (accepted_max)\n";
-        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
+        self.shed("too many connections are being served", &["accepted_max"], cx);
     }
 
     /// Instead of reading anything: there is no descriptor for it, but the one that was kept for this.
     #[cold]
     pub(crate) fn refuse_for_want(&mut self, cx: &Context) {
+        let text = "the server has no descriptors left (RLIMIT_NOFILE)";
+        self.shed(text, &["connections_max"], cx);
+    }
+
+    fn shed(&mut self, why: &str, knobs: &[&str], cx: &Context) {
         Counters::count(&cx.counters.shed);
-        let text =
-            "the server has no descriptors left (RLIMIT_NOFILE bounds them, connections_max their use)\n";
-        let fields = [(header::RETRY_AFTER, RETRY_AFTER)];
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, text, &fields, cx);
+        let text = format!("{why} ({})", cx.settings.show(knobs));
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, &text, cx);
     }
 
     /// Sends a refusal as far as it can be sent at once, and ends: there is nobody to wait for the peer. What has
@@ -110,11 +106,14 @@ impl Conn {
     }
 
     /// Whatever the peer still sends is never read as a request.
-    fn refuse(&mut self, status: StatusCode, text: &str, fields: &[(HeaderName, HeaderValue)], cx: &Context) {
+    fn refuse(&mut self, status: StatusCode, why: &str, cx: &Context) {
+        log::info!("{} gets {}: {why}", Peer(self), status.as_u16());
+        let text = format!("{why}\n");
+        let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
         let head = ResponseHead {
             status,
             content_type: Some(&TEXT),
-            fields,
+            fields: if status == StatusCode::SERVICE_UNAVAILABLE { &retry } else { &[] },
             length: BodyLength::Exact(text.len() as u64),
             close: true,
         };

@@ -202,14 +202,17 @@ impl<'r> Body<'r> {
 
     pub(crate) fn part(&mut self) -> Result<&[u8], BodyError> {
         let room = self.quota.limit - self.quota.taken.min(self.quota.limit);
+        let limit = self.quota.limit;
+        let refused = || {
+            let error = BodyError::TooLarge { limit };
+            log::info!("{error}");
+            error
+        };
         if self.exchange.body_left().is_some_and(|left| left > room) {
-            return Err(BodyError::TooLarge { limit: self.quota.limit });
+            return Err(refused());
         }
         let part = self.exchange.fill()?;
-        if part.len() as u64 > room {
-            return Err(BodyError::TooLarge { limit: self.quota.limit });
-        }
-        Ok(part)
+        if part.len() as u64 > room { Err(refused()) } else { Ok(part) }
     }
 
     fn used(&mut self, count: usize) {

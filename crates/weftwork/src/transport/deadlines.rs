@@ -32,17 +32,17 @@ pub(crate) enum Timeout {
 }
 
 impl Timeout {
-    /// The setting that a user turns to change it.
-    pub(crate) fn knob(self) -> &'static str {
+    /// The settings that a user turns to change it.
+    pub(crate) fn knobs(self) -> &'static [&'static str] {
         match self {
-            Timeout::ProxyHeader => "proxy_header_timeout",
-            Timeout::Idle => "idle_timeout",
-            Timeout::Head => "head_timeout",
-            Timeout::Body => "body_idle_timeout or rate_bytes_min",
-            Timeout::Write => "write_timeout or rate_bytes_min",
-            Timeout::Drain => "unread_timeout",
-            Timeout::Linger => "linger_timeout",
-            Timeout::Silence => "heartbeat",
+            Timeout::ProxyHeader => &["proxy_header_timeout"],
+            Timeout::Idle => &["idle_timeout"],
+            Timeout::Head => &["head_timeout", "rate_bytes_min"],
+            Timeout::Body => &["body_idle_timeout", "rate_bytes_min"],
+            Timeout::Write => &["write_timeout", "rate_bytes_min"],
+            Timeout::Drain => &["unread_timeout"],
+            Timeout::Linger => &["linger_timeout"],
+            Timeout::Silence => &["heartbeat"],
         }
     }
 }

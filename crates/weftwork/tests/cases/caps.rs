@@ -42,7 +42,7 @@ fn accepted_connections() {
         let answer = excess.answer();
         assert!(answer.status == 503 && answer.closes(), "{answer:?}");
         assert_eq!(answer.field("retry-after"), Some("1"));
-        assert!(answer.text().contains("accepted_max"), "{answer:?}");
+        assert!(answer.text().contains("accepted_max is 4"), "{answer:?}");
         excess.ends();
     }
     assert_eq!((site.calls(), site.running.counts().shed), (4, 4));
@@ -81,7 +81,8 @@ fn threads_and_the_queue() {
         let answer = client.answer();
         assert!(answer.status == 503 && answer.closes(), "{answer:?}");
         assert_eq!(answer.field("retry-after"), Some("1"));
-        assert!(answer.text().contains("threads_max") && answer.text().contains("queue_max"), "{answer:?}");
+        assert!(answer.text().contains("queue_max is 2"), "{answer:?}");
+        assert!(answer.text().contains(&site.setting("threads_max")), "{answer:?}");
         client.ends();
     }
     assert_eq!(site.running.counts().shed, 4);

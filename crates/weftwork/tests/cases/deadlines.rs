@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::ROOM;
-use crate::support::{PATIENCE, Site, eventually};
+use crate::support::{PATIENCE, Site, eventually, is_logged, keep_log};
 
 /// What the lowered deadlines are set to. Timers may be some 130 ms late, a busy machine makes them later.
 const SHORT: Duration = Duration::from_millis(250);
@@ -20,11 +20,13 @@ fn was_in_time(begun: Instant) {
 fn is_408(site: &Site, sent: &[u8], knob: &str) {
     let begun = Instant::now();
     let mut client = site.client();
+    let client_name = client.name();
     client.send(sent);
     let answer = client.answer();
     was_in_time(begun);
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
-    assert!(answer.text().contains(knob), "{answer:?}");
+    assert!(answer.text().contains(&site.setting(knob)), "{answer:?}");
+    is_logged(&[&client_name, &site.setting(knob)]);
     client.ends();
     eventually("it is counted", || site.running.counts().timeouts == 1);
     assert_eq!(site.calls(), 0);
@@ -33,11 +35,13 @@ fn is_408(site: &Site, sent: &[u8], knob: &str) {
 
 #[test]
 fn half_a_head_gets_408() {
+    keep_log();
     is_408(&ROOM.start_with(|s| s.head_timeout(SHORT)), b"GET / HTTP/1.1\r\nHo", "head_timeout");
 }
 
 #[test]
 fn half_a_body_gets_408() {
+    keep_log();
     let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
     is_408(&site, b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1234", "body_idle_timeout");
     let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));

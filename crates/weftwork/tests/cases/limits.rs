@@ -3,12 +3,15 @@
 use weftwork::{ByteCount, Settings};
 
 use super::ROOM;
+use crate::support::{eventually, is_logged, keep_log};
 
 /// `fits` is answered 200 and goes on, `passes` is refused with `status` and ends, and the answer has `name`.
 #[track_caller]
 fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status: u16, name: &str) {
+    keep_log();
     let site = ROOM.start_with(change);
     let mut client = site.client();
+    let client_name = client.name();
     client.send(fits);
     let answer = client.answer();
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -16,7 +19,12 @@ fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status:
     client.send(passes);
     let answer = client.answer();
     assert!(answer.status == status && answer.closes(), "{answer:?}");
-    assert!(answer.text().contains(name), "{answer:?}");
+    // The one that a handler runs into says it in its own words.
+    let named = if name == "body_bytes_max" { name.to_owned() } else { site.setting(name) };
+    assert!(answer.text().contains(&named), "{answer:?}");
+    if name != "body_bytes_max" {
+        is_logged(&[&client_name, &named]);
+    }
     client.ends();
     assert_eq!(site.calls(), if status == 413 && name == "body_bytes_max" { 3 } else { 2 });
 }
@@ -127,4 +135,60 @@ fn read_ahead_bounds_nothing_but_memory() {
         client.answer().is(200, "x".repeat(300_000));
         client.get("/").is(200, "hello");
     }
+}
+
+/// `POST /ignore` with a body of this many bytes; its handler reads none of it.
+fn unread(bytes: usize) -> String {
+    format!("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes))
+}
+
+#[test]
+fn unread_body() {
+    let site = ROOM.start_with(|s| s.unread_bytes_max(ByteCount(1000)).body_ahead_bytes_max(ByteCount(0)));
+    let mut client = site.client();
+    // The answer comes before the body: none of that has been read.
+    client.send(&unread(1000)[..unread(0).len() + 3]);
+    let answer = client.answer();
+    assert!(answer.status == 200 && !answer.closes(), "{answer:?}");
+    client.send("x".repeat(1000));
+    client.send(&unread(1001)[..unread(0).len() + 3]);
+    let answer = client.answer();
+    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    client.ends();
+}
+
+/// Within the limit the client's bytes are dropped for as long as it sends; past it the connection is.
+#[test]
+fn linger() {
+    let long = std::time::Duration::from_secs(60);
+    let site = ROOM.start_with(|s| s.linger_bytes_max(ByteCount(50_000)).linger_timeout(long));
+    let refused = || {
+        let mut client = site.client();
+        client.send("bad\r\n\r\n");
+        assert_eq!(client.answer().status, 400);
+        client
+    };
+    let mut within = refused();
+    within.send(vec![b'x'; 49_000]);
+    within.half_close();
+    within.ends();
+    let mut beyond = refused();
+    eventually("it is cut", || {
+        let _ = beyond.try_send([b'x'; 1000]);
+        site.running.counts().connections == 0
+    });
+}
+
+/// Other limits: of PROXY headers in `proxies.rs`, of time in `deadlines.rs`, of connections, threads and queues
+/// in `caps.rs`.
+#[test]
+fn a_limit_that_a_handler_meets_has_its_value() {
+    keep_log();
+    let site = ROOM.start_with(|s| s.body_bytes_max(ByteCount(777)));
+    let mut client = site.client();
+    client.send(unread(778).replace("/ignore", "/echo"));
+    let answer = client.answer();
+    let named = "body_bytes_max allows here: 777 bytes";
+    assert!(answer.status == 413 && answer.text().contains(named), "{answer:?}");
+    is_logged(&[named]);
 }

@@ -47,6 +47,12 @@ impl Client {
         Client { socket, got: Vec::new() }
     }
 
+    /// How the server's log names this client.
+    pub(crate) fn name(&self) -> String {
+        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
+        stream.local_addr().unwrap().to_string()
+    }
+
     #[track_caller]
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("the server takes bytes");

@@ -42,6 +42,13 @@ impl Site {
         Client::connect(&self.running)
     }
 
+    /// A setting as answers and log lines name it: `head_timeout is 10s`.
+    pub(crate) fn setting(&self, name: &str) -> String {
+        let all = self.running.settings().list();
+        let setting = all.iter().find(|setting| setting.name == name).expect("a setting");
+        format!("{name} is {}", setting.value)
+    }
+
     /// How often a handler was called.
     pub(crate) fn calls(&self) -> usize {
         self.inside.calls.load(Ordering::SeqCst)
