@@ -47,7 +47,7 @@ pub use app::cookies;
 #[cfg(feature = "multipart")]
 pub use app::multipart;
 pub use app::{
-    Event, EventHub, EventWriter, Files, HandlerExt, Middleware, Next, With, embedded, file, files,
+    Event, EventHub, EventWriter, Files, HandlerExt, Middleware, Next, Proxy, With, embedded, file, files,
     middleware, sse,
 };
 #[cfg(feature = "websocket")]

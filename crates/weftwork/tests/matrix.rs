@@ -38,6 +38,7 @@ macro_rules! every_engine {
             mod rfc9112_bodies;
             mod rfc9112_connections;
             mod rfc9112_requests;
+            mod proxy;
             mod shutdown;
             mod spread;
             mod trailers;

@@ -47,6 +47,7 @@ mod head;
 mod http1;
 mod limits;
 mod proxy;
+mod response;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -60,4 +61,5 @@ pub use head::{Field, Head, HeadEvent, Span, Version};
 pub use http1::Http1;
 pub use limits::Limits;
 pub use proxy::{Proxied, ProxyEvent, ProxyFault, read_proxy_header};
+pub use response::{Received, ResponseFault, ResponseReader};
 pub use state::{After, WriteEvent, Writing};

@@ -6,6 +6,7 @@ mod files;
 pub mod middleware;
 #[cfg(feature = "multipart")]
 pub mod multipart;
+mod proxy;
 pub(crate) mod routes;
 mod sse;
 #[cfg(feature = "websocket")]
@@ -13,6 +14,7 @@ mod websocket;
 
 pub use files::{Files, embedded, file, files};
 pub use middleware::{HandlerExt, Middleware, Next, With};
+pub use proxy::Proxy;
 pub use sse::{Event, EventHub, EventWriter, sse};
 #[cfg(feature = "websocket")]
 pub use websocket::{

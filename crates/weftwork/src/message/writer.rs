@@ -48,6 +48,11 @@ impl BodyWriter<'_> {
         self.exchange.pause(duration)
     }
 
+    /// Whether the client has gone, as far as that is known without waiting.
+    pub fn client_gone(&mut self) -> bool {
+        self.exchange.client_gone()
+    }
+
     /// The setting `heartbeat`.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.exchange.heartbeat()

@@ -1,0 +1,244 @@
+//! A reverse proxy: a handler that has another server answer.
+//!
+//! ```text
+//! client --request--> forward.rs --head, then body as it comes--> upstream.rs (kept connections)
+//!        <--streamed, nothing gathered-- answer.rs <--status, fields, body as it comes--+
+//!                       101: tunnel.rs, bytes both ways
+//! ```
+
+mod answer;
+mod forward;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+mod upstream;
+
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use http::{Method, StatusCode};
+use weftwork_wire::{Limits, ResponseFault};
+
+use self::answer::Turn;
+use self::upstream::{Link, Upstream};
+use crate::error::{Error, Result};
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
+
+/// A handler that passes requests on to one server, and its answers back.
+///
+/// Bodies are streamed in both directions and nothing is gathered: tokens of a language model, or events, come through
+/// as they are sent. Connections to the server are kept and used again. Fields that are for one connection alone stay
+/// behind (RFC 9110 section 7.6.1); `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked
+/// whom, and what a client said in them is not believed (see [`Request::client_addr`]). An upgrade, WebSocket say, goes
+/// through as a tunnel. A client that leaves ends its request there too.
+///
+/// The server is fixed: nothing in a request chooses where it goes. It answers 502 when that server cannot be reached
+/// or does not speak HTTP/1, and 504 when it is late.
+///
+/// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber.
+///
+/// ```no_run
+/// use weftwork::{Proxy, Server};
+/// use std::time::Duration;
+///
+/// let models = Proxy::to("http://127.0.0.1:11434")?.response_timeout(Duration::from_secs(300));
+/// Server::bind("127.0.0.1:8080")?.run(models)
+/// # ; weftwork::Result::<()>::Ok(())
+/// ```
+pub struct Proxy {
+    upstream: Upstream,
+    options: Options,
+}
+
+#[derive(Clone, Debug)]
+struct Options {
+    strip: String,
+    keep_host: bool,
+    response_timeout: Duration,
+    idle_timeout: Duration,
+    limits: Limits,
+}
+
+impl Proxy {
+    /// A proxy to the server at `url`: `http://host:port`, perhaps with a path that is put before every other. Its
+    /// name is looked up now, and again when no address of it answers.
+    ///
+    /// # Errors
+    /// It is no such URL, or the name is not known.
+    pub fn to(url: &str) -> Result<Proxy> {
+        let upstream = Upstream::new(url)?;
+        let options = Options {
+            strip: String::new(),
+            keep_host: false,
+            response_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
+            limits: Limits::default(),
+        };
+        Ok(Proxy { upstream, options })
+    }
+
+    /// Leaves `prefix` out of the path that is passed on; requests without it get 404. Default: none.
+    #[must_use]
+    pub fn strip_prefix(mut self, prefix: &str) -> Proxy {
+        self.options.strip = prefix.trim_end_matches('/').to_owned();
+        self
+    }
+
+    /// Passes on the `Host` that the client asked for, and not that of the URL.
+    #[must_use]
+    pub fn keep_host(mut self) -> Proxy {
+        self.options.keep_host = true;
+        self
+    }
+
+    /// How long a connection to the server may take: 504 after that. Default 5 s.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Proxy {
+        self.upstream.connect_timeout = timeout;
+        self
+    }
+
+    /// How long the server may think before its answer begins: 504 after that. Default 60 s.
+    #[must_use]
+    pub fn response_timeout(mut self, timeout: Duration) -> Proxy {
+        self.options.response_timeout = timeout;
+        self
+    }
+
+    /// How long the server may pause within an answer, or take nothing of a request: it is broken off after that.
+    /// Default 60 s.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Proxy {
+        self.options.idle_timeout = timeout;
+        self
+    }
+
+    /// How many connections to the server are kept when nobody needs them. Default 32.
+    #[must_use]
+    pub fn idle_connections_max(mut self, connections: usize) -> Proxy {
+        self.upstream.kept_max = connections;
+        self
+    }
+
+    fn pass(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
+        let head = forward::head(req, &self.upstream, &self.options)?;
+        loop {
+            let (link, is_kept) = self.upstream.link()?;
+            match self.pass_by(req, &head, link) {
+                // The server has closed the kept connection before it saw the request.
+                Err(Failure::Ended { untouched: true }) if is_kept && may_repeat(req) => {}
+                passed => return passed,
+            }
+        }
+    }
+
+    fn pass_by(&self, req: &mut Request<'_>, head: &[u8], mut link: Link) -> Result<Response, Failure> {
+        let in_chunks = req.body_left().is_none();
+        let is_sent = forward::send(req, head, in_chunks, &mut link, &self.options)?;
+        let until = Instant::now() + self.options.response_timeout;
+        let turn =
+            Turn { link, options: self.options.clone(), in_chunks, is_sent, keep: self.upstream.keeper() };
+        turn.answer(req, until)
+    }
+}
+
+/// It can be sent again: it changes nothing, and nothing of it was used up.
+fn may_repeat(req: &Request<'_>) -> bool {
+    let idempotent = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    idempotent && req.body_left() == Some(0)
+}
+
+impl Handler for Proxy {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        self.pass(req).unwrap_or_else(|failure| {
+            if let Some(why) = failure.for_log() {
+                log::warn!("the proxy to {}: {why}", self.upstream.authority());
+            }
+            failure.into_response()
+        })
+    }
+
+    fn blocking(&self, _: &Asked<'_>) -> Blocking {
+        Blocking::Always
+    }
+}
+
+/// Why a request was not passed on, or came to nothing.
+enum Failure {
+    /// The request is not for this proxy.
+    Request(StatusCode, &'static str),
+    /// The client's body could not be read.
+    Client(Error),
+    Unreachable(io::Error),
+    /// The server ended the connection; `untouched`: before it said anything.
+    Ended {
+        untouched: bool,
+    },
+    Late,
+    Socket(io::Error),
+    Malformed(ResponseFault),
+    /// It switched to a protocol that nobody asked for.
+    Switched,
+}
+
+impl Failure {
+    /// From an error of the connection to the server.
+    fn of(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Failure::Late,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Ended { untouched: true },
+            _ => Failure::Socket(error),
+        }
+    }
+
+    fn for_log(&self) -> Option<String> {
+        match self {
+            Failure::Request(..) | Failure::Client(_) => None,
+            Failure::Unreachable(error) => Some(format!("it cannot be reached: {error}")),
+            Failure::Ended { .. } => Some("it ended the connection without an answer".to_owned()),
+            Failure::Late => Some("it did not answer in time (response_timeout)".to_owned()),
+            Failure::Socket(error) => Some(error.to_string()),
+            Failure::Malformed(fault) => Some(fault.to_string()),
+            Failure::Switched => Some("it switched to a protocol that nobody asked for".to_owned()),
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    /// What a client learns is that it was the other server, and no more of it.
+    fn into_response(self) -> Response {
+        let bad =
+            (StatusCode::BAD_GATEWAY, "the server behind this one gave no answer that can be passed on");
+        let (status, detail) = match self {
+            Failure::Client(error) => return error.into_response(),
+            Failure::Request(status, why) => (status, why),
+            Failure::Late => {
+                (StatusCode::GATEWAY_TIMEOUT, "the server behind this one did not answer in time")
+            }
+            Failure::Unreachable(error) if error.kind() == io::ErrorKind::TimedOut => {
+                (StatusCode::GATEWAY_TIMEOUT, "the server behind this one could not be reached in time")
+            }
+            Failure::Unreachable(_) => {
+                (StatusCode::BAD_GATEWAY, "the server behind this one could not be reached")
+            }
+            Failure::Ended { .. } | Failure::Socket(_) | Failure::Malformed(_) | Failure::Switched => bad,
+        };
+        Problem::new(status).detail(detail).into_response()
+    }
+}
+
+impl From<ResponseFault> for Failure {
+    fn from(fault: ResponseFault) -> Failure {
+        Failure::Malformed(fault)
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy")
+            .field("to", &self.upstream.authority())
+            .field("options", &self.options)
+            .finish()
+    }
+}

@@ -1,0 +1,230 @@
+//! The way back: the server's head becomes a response, and its body is passed on as it comes.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use weftwork_wire::{BodyEvent, Received, ResponseFault};
+
+use super::upstream::{Keeper, Link};
+use super::{Failure, Options, forward, tunnel};
+use crate::message::{BodyWriter, Request, Response};
+
+/// While the server is silent, this often somebody looks whether the client is still there.
+const LOOK: Duration = Duration::from_secs(1);
+/// What is read of a request at a time when the server answers before it has all of it.
+const PART_BYTES: usize = 8 << 10;
+
+/// A request that is on its way, and its answer.
+pub(super) struct Turn {
+    pub(super) link: Link,
+    pub(super) options: Options,
+    /// How the server gets the body.
+    pub(super) in_chunks: bool,
+    /// The whole request is sent.
+    pub(super) is_sent: bool,
+    pub(super) keep: Keeper,
+}
+
+impl Turn {
+    /// Reads the head, and gives the response that passes on what follows it.
+    pub(super) fn answer(mut self, req: &mut Request<'_>, until: Instant) -> Result<Response, Failure> {
+        let received = loop {
+            let received = self.head(req, until)?;
+            match received.status {
+                StatusCode::SWITCHING_PROTOCOLS => return self.switch(req, received),
+                // Ours is sent when the body is read.
+                StatusCode::CONTINUE => {}
+                status if status.is_informational() => {
+                    // A client that has gone is noticed soon enough.
+                    let _ = req.interim(status, &passed_on(received.fields));
+                }
+                _ => break received,
+            }
+        };
+        let Received { status, fields, length, keep_alive } = received;
+        let response = Response::new(status);
+        let is_head = *req.method() == Method::HEAD;
+        if is_head || length == Some(0) {
+            let response = if is_head { with_length(response, &fields) } else { response };
+            if keep_alive && self.is_sent {
+                self.keep.keep(self.link);
+            }
+            return Ok(with_fields(response, fields));
+        }
+        // An early refusal is no reason to take the rest of the body.
+        let wants_rest = !self.is_sent && status.as_u16() < 400;
+        let mut streamed = Response::stream(move |out| {
+            if wants_rest {
+                self.exchange(out)?;
+            }
+            self.stream(out, keep_alive)
+        })
+        .with_status(status);
+        streamed.remove_field(&header::CONTENT_TYPE);
+        let streamed = match length {
+            Some(length) => streamed.with_header(header::CONTENT_LENGTH, HeaderValue::from(length)),
+            None => streamed,
+        };
+        Ok(with_fields(streamed, fields))
+    }
+
+    fn head(&mut self, req: &Request<'_>, until: Instant) -> Result<Received, Failure> {
+        loop {
+            let link = &mut self.link;
+            let given = &link.input[link.at..];
+            if let Some((used, received)) =
+                link.reader.read_head(given, req.method(), &self.options.limits)?
+            {
+                link.at += used;
+                return Ok(received);
+            }
+            let untouched = given.is_empty();
+            match link.fill(until.min(Instant::now() + LOOK)) {
+                Ok(0) => return Err(Failure::Ended { untouched }),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
+                    if req.client_gone() {
+                        return Err(Failure::Request(StatusCode::BAD_REQUEST, "the client has gone"));
+                    }
+                }
+                Err(error) => return Err(Failure::of(error)),
+            }
+        }
+    }
+
+    /// The server answers while the client still sends: each is given what the other says.
+    fn exchange(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        let mut part = [0; PART_BYTES];
+        while !self.is_sent {
+            if self.pass_what_is_there(out)? {
+                return Ok(());
+            }
+            if !self.link.push(self.options.idle_timeout)? {
+                continue;
+            }
+            let count = out.read_request(&mut part)?;
+            forward::put(&mut self.link, &part[..count], self.in_chunks);
+            while count == 0 && !self.is_sent {
+                self.is_sent = self.link.push(self.options.idle_timeout)?;
+                if self.pass_what_is_there(out)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on what has come already. True: the body is over.
+    fn pass_what_is_there(&mut self, out: &mut BodyWriter<'_>) -> io::Result<bool> {
+        while self.link.has_more()? {
+            match self.step(out, Instant::now()) {
+                Ok(false) => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                over => return over,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Passes on what is left of the answer.
+    fn stream(mut self, out: &mut BodyWriter<'_>, keep_alive: bool) -> io::Result<()> {
+        let mut until = Instant::now() + self.options.idle_timeout;
+        loop {
+            let soon = Instant::now() + LOOK;
+            match self.step(out, soon.min(until)) {
+                Ok(true) => break,
+                Ok(false) => until = Instant::now() + self.options.idle_timeout,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
+                    if out.client_gone() {
+                        return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone"));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let trailers = self.link.reader.trailers();
+        if !trailers.is_empty() {
+            // Those that may not be sent on are left out.
+            let _ = out.trailers(trailers);
+        }
+        if keep_alive && self.is_sent {
+            self.keep.keep(self.link);
+        }
+        Ok(())
+    }
+
+    /// Passes on what is there; reads once, until then at the latest, if nothing is. True: the body is over.
+    fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
+        let (link, limits) = (&mut self.link, &self.options.limits);
+        loop {
+            let (used, event) =
+                link.reader.read_body(&link.input[link.at..], limits).map_err(io::Error::other)?;
+            if let BodyEvent::Data { start, len } = event {
+                out.write_all(&link.input[link.at + start..][..len])?;
+            }
+            link.at += used;
+            match event {
+                BodyEvent::Data { .. } => {}
+                BodyEvent::End => return Ok(true),
+                BodyEvent::NeedMore => break,
+            }
+        }
+        // What came with one read goes out with one write, and nothing waits for more of it.
+        out.flush()?;
+        if link.fill(until)? == 0 {
+            link.reader
+                .end()
+                .map_err(|fault: ResponseFault| io::Error::new(io::ErrorKind::UnexpectedEof, fault))?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The server speaks another protocol from here on, and so do we.
+    fn switch(self, req: &Request<'_>, received: Received) -> Result<Response, Failure> {
+        let asked = forward::asks_for(req).is_some();
+        let protocol = received.fields.iter().find(|(name, _)| name == header::UPGRADE);
+        let Some((_, protocol)) = protocol.filter(|_| asked && self.is_sent).cloned() else {
+            return Err(Failure::Switched);
+        };
+        let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.link));
+        Ok(with_fields(response, received.fields))
+    }
+}
+
+fn with_fields(mut response: Response, fields: Vec<(HeaderName, HeaderValue)>) -> Response {
+    for (name, value) in passed_on(fields) {
+        response.append_field(name, value);
+    }
+    response
+}
+
+/// The length that GET would have given.
+fn with_length(response: Response, fields: &[(HeaderName, HeaderValue)]) -> Response {
+    match fields.iter().find(|(name, _)| name == header::CONTENT_LENGTH) {
+        Some((name, value)) => response.with_header(name.clone(), value.clone()),
+        None => response,
+    }
+}
+
+/// What is for the client, and not for this connection alone. How it is framed is ours to say.
+fn passed_on(fields: Vec<(HeaderName, HeaderValue)>) -> Vec<(HeaderName, HeaderValue)> {
+    const STAY: [&str; 7] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+    ];
+    let named: Vec<Vec<u8>> = (fields.iter().filter(|(name, _)| name == header::CONNECTION))
+        .flat_map(|(_, value)| value.as_bytes().split(|&byte| byte == b','))
+        .map(|option| option.trim_ascii().to_ascii_lowercase())
+        .collect();
+    let stays = |name: &HeaderName| {
+        STAY.contains(&name.as_str()) || named.iter().any(|option| option == name.as_str().as_bytes())
+    };
+    fields.into_iter().filter(|(name, _)| !stays(name)).collect()
+}

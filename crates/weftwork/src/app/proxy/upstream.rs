@@ -1,0 +1,301 @@
+//! Connections to the one server of a proxy: made, kept, and used again.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
+use weftwork_wire::ResponseReader;
+
+use super::Failure;
+use crate::error::{Error, Result};
+
+/// A kept connection is not used after this: many servers close theirs after five seconds.
+const KEPT: Duration = Duration::from_secs(4);
+const READ_BYTES: usize = 16 << 10;
+
+/// The server, and the connections to it that nobody uses now.
+pub(super) struct Upstream {
+    authority: String,
+    base: String,
+    addresses: Mutex<Vec<SocketAddr>>,
+    pub(super) connect_timeout: Duration,
+    pub(super) kept_max: usize,
+    kept: Kept,
+}
+
+/// Last in, first out: those that are not needed grow old.
+type Kept = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
+
+impl Upstream {
+    pub(super) fn new(url: &str) -> Result<Upstream> {
+        let wanted =
+            || Error::usage(format!("{url:?} is no server to pass requests to: write http://host:port"));
+        let rest = url.strip_prefix("http://").ok_or_else(wanted)?;
+        let (host, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let plain = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
+        let base_is_plain = base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#');
+        if !plain || !base_is_plain {
+            return Err(wanted());
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let named = if has_port { host.to_owned() } else { format!("{host}:80") };
+        let upstream = Upstream {
+            authority: host.to_owned(),
+            base: base.trim_end_matches('/').to_owned(),
+            addresses: Mutex::default(),
+            connect_timeout: Duration::from_secs(5),
+            kept_max: 32,
+            kept: Kept::default(),
+        };
+        let addresses = look_up(&named)
+            .map_err(|error| Error::usage(format!("the server {named} is not known: {error}")))?;
+        *upstream.lock_addresses() = addresses;
+        Ok(upstream)
+    }
+
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// The path of the URL, without a slash at its end.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// A connection, and whether it was used before.
+    pub(super) fn link(&self) -> Result<(Link, bool), Failure> {
+        while let Some((stream, since)) = lock(&self.kept).pop() {
+            // What comes without being asked for, the end included, makes it useless.
+            if since.elapsed() < KEPT && is_silent(&stream) {
+                return Ok((Link::new(stream), true));
+            }
+        }
+        Ok((Link::new(self.connect().map_err(Failure::Unreachable)?), false))
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let until = Instant::now() + self.connect_timeout;
+        let known = self.lock_addresses().clone();
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the server has no address");
+        for address in &known {
+            match connect(*address, until) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
+        }
+        // It may have moved: the next request knows.
+        let named = if self.authority.contains(':') {
+            self.authority.clone()
+        } else {
+            format!("{}:80", self.authority)
+        };
+        if failed.kind() != io::ErrorKind::TimedOut
+            && let Ok(found) = look_up(&named)
+            && found != known
+        {
+            *self.lock_addresses() = found;
+        }
+        Err(failed)
+    }
+
+    /// Where connections are put that can be used again.
+    pub(super) fn keeper(&self) -> Keeper {
+        Keeper { kept: self.kept.clone(), kept_max: self.kept_max }
+    }
+
+    fn lock_addresses(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Keeper {
+    kept: Kept,
+    kept_max: usize,
+}
+
+impl Keeper {
+    /// Keeps a connection whose last response was read to its end.
+    pub(super) fn keep(self, link: Link) {
+        let mut kept = lock(&self.kept);
+        if link.at == link.input.len() && link.is_sent() && kept.len() < self.kept_max {
+            kept.push((link.stream, Instant::now()));
+        }
+    }
+}
+
+fn lock(kept: &Kept) -> MutexGuard<'_, Vec<(TcpStream, Instant)>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn look_up(named: &str) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = named.to_socket_addrs()?.collect();
+    if addresses.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(addresses) }
+}
+
+fn is_silent(stream: &TcpStream) -> bool {
+    let peeked = stream.peek(&mut [0]);
+    peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Without blocking the thread where a fiber can wait.
+fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match net::connect(&socket, &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    wait_writable(&socket, until)?;
+    sockopt::socket_error(&socket)??;
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// One connection in use.
+pub(super) struct Link {
+    stream: TcpStream,
+    /// Came, and not yet used from `at` on.
+    pub(super) input: Vec<u8>,
+    pub(super) at: usize,
+    pub(super) reader: ResponseReader,
+    /// To be sent, from `sent` on.
+    output: Vec<u8>,
+    sent: usize,
+}
+
+impl Link {
+    fn new(stream: TcpStream) -> Link {
+        let (input, output) = (Vec::new(), Vec::new());
+        Link { stream, input, at: 0, reader: ResponseReader::new(), output, sent: 0 }
+    }
+
+    /// What has come and is not used.
+    pub(super) fn unused(&self) -> &[u8] {
+        &self.input[self.at..]
+    }
+
+    /// Adds to what is to be sent.
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        if self.is_sent() {
+            self.output.clear();
+            self.sent = 0;
+        }
+        self.output.extend_from_slice(bytes);
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.sent == self.output.len()
+    }
+
+    /// Sends what is to be sent. False: the server takes no more, and has said something.
+    pub(super) fn push(&mut self, patience: Duration) -> io::Result<bool> {
+        let mut until = Instant::now() + patience;
+        while !self.is_sent() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(count) => {
+                    self.sent += count;
+                    until = Instant::now() + patience;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    // A server that has answered and closed is not an error yet.
+                    return if self.has_more()? { Ok(false) } else { Err(error) };
+                }
+                Err(_) if self.has_more()? => return Ok(false),
+                Err(_) => self.wait_a_moment(until)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// For room, but not for long: the server may rather want to say something.
+    fn wait_a_moment(&self, until: Instant) -> io::Result<()> {
+        const MOMENT: Duration = Duration::from_millis(20);
+        let soon = Instant::now() + MOMENT;
+        match wait_writable(&self.stream, soon.min(until)) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => Ok(()),
+            waited => waited,
+        }
+    }
+
+    /// Something is there to read, or was read before. No wait.
+    pub(super) fn has_more(&self) -> io::Result<bool> {
+        if self.at < self.input.len() {
+            return Ok(true);
+        }
+        match net::recv(&self.stream, &mut [0], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok(_) => Ok(true),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads once more, after a wait if need be. 0: the server has ended its side.
+    pub(super) fn fill(&mut self, until: Instant) -> io::Result<usize> {
+        if self.at > 0 {
+            self.input.drain(..self.at);
+            self.at = 0;
+        }
+        let held = self.input.len();
+        self.input.resize(held + READ_BYTES, 0);
+        let read = loop {
+            match self.stream.read(&mut self.input[held..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Err(error) = wait_readable(&self.stream, until) {
+                        break Err(error);
+                    }
+                }
+                read => break read,
+            }
+        };
+        self.input.truncate(held + *read.as_ref().unwrap_or(&0));
+        read
+    }
+
+    pub(super) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        let rest = self.unused().to_vec();
+        (self.stream, rest)
+    }
+}
+
+/// Suspends a fiber, where this runs on one; else blocks the thread.
+#[cfg(feature = "fibers")]
+pub(super) fn wait_readable(socket: &impl AsFd, until: Instant) -> io::Result<()> {
+    weftwork_fiber::wait_readable(socket.as_fd(), Some(until))
+}
+
+#[cfg(feature = "fibers")]
+pub(super) fn wait_writable(socket: &impl AsFd, until: Instant) -> io::Result<()> {
+    weftwork_fiber::wait_writable(socket.as_fd(), Some(until))
+}
+
+#[cfg(not(feature = "fibers"))]
+pub(super) fn wait_readable(socket: &impl AsFd, until: Instant) -> io::Result<()> {
+    wait(socket, rustix::event::PollFlags::IN, until)
+}
+
+#[cfg(not(feature = "fibers"))]
+pub(super) fn wait_writable(socket: &impl AsFd, until: Instant) -> io::Result<()> {
+    wait(socket, rustix::event::PollFlags::OUT, until)
+}
+
+#[cfg(not(feature = "fibers"))]
+fn wait(socket: &impl AsFd, event: rustix::event::PollFlags, until: Instant) -> io::Result<()> {
+    use rustix::event::{PollFd, Timespec, poll};
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::from_borrowed_fd(socket.as_fd(), event)], timeout.as_ref()) {
+            Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

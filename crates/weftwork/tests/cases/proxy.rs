@@ -1,0 +1,315 @@
+//! Does what goes through a proxy come out as it went in, at once, and with the right blame when it does not?
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weftwork::http::{HeaderValue, StatusCode};
+use weftwork::{Event, EventHub, Proxy, Request, Response, Running};
+
+use super::ROOM;
+use crate::support::{Client, PATIENCE, Site, chunks, eventually, noise};
+
+/// A server behind a proxy, both on the engine that is tested.
+struct Pair {
+    behind: Site,
+    proxy: Running,
+}
+
+fn pair() -> Pair {
+    let behind = ROOM.start();
+    let proxy = before(&behind.running, |proxy| proxy);
+    Pair { behind, proxy }
+}
+
+fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> Running {
+    before_address(&server.local_addr().unwrap().to_string(), change)
+}
+
+fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy) -> Running {
+    let proxy = change(Proxy::to(&format!("http://{address}")).unwrap());
+    ROOM.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(64 << 20))).start(proxy).unwrap()
+}
+
+impl Pair {
+    fn client(&self) -> Client {
+        Client::connect(&self.proxy)
+    }
+
+    #[track_caller]
+    fn ends_well(self) {
+        self.client().get("/").is(200, "hello");
+        eventually("every client's connection ends", || self.proxy.counts().connections == 0);
+        drop(self.proxy);
+        eventually("every connection behind ends", || self.behind.running.counts().connections == 0);
+    }
+}
+
+/// A server that reads one head from each connection and says `answer`, and no more.
+fn says(answer: &'static str) -> (String, JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let thread = std::thread::spawn(move || {
+        let mut served = 0;
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            if !read_head(&mut stream).starts_with("GET /") {
+                return served;
+            }
+            stream.write_all(answer.as_bytes()).unwrap();
+            served += 1;
+        }
+    });
+    (address, thread)
+}
+
+fn read_head(stream: &mut TcpStream) -> String {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Ends [`says`]; returns how many connections it answered on.
+fn stop(address: &str, thread: JoinHandle<usize>) -> usize {
+    drop(TcpStream::connect(address).unwrap());
+    thread.join().unwrap()
+}
+
+#[test]
+fn requests_and_answers_come_through() {
+    let pair = pair();
+    let mut client = pair.client();
+    for _ in 0..3 {
+        client.get("/").is(200, "hello");
+    }
+    client.get("/status/404").is(404, "text");
+    assert_eq!(client.get("/bytes/3000000").body, noise(3_000_000));
+    assert_eq!(client.get("/stream/300000").body, noise(300_000));
+    let sent = noise(100_000);
+    client.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", sent.len()));
+    client.send(&sent);
+    client.answer().is(200, &sent);
+    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(chunks(&sent, 999));
+    client.send("0\r\n\r\n");
+    client.answer().is(200, &sent);
+    client.send("HEAD /bytes/7 HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = client.answer_to_head();
+    assert_eq!((answer.status, answer.field("content-length")), (200, Some("7")));
+    assert_eq!(client.get("/status/204").status, 204);
+    client.get("/").is(200, "hello");
+    assert_eq!(pair.behind.running.counts().accepted, 1, "the connection is kept");
+    drop(client);
+    pair.ends_well();
+}
+
+#[test]
+fn a_large_body_goes_both_ways_at_once() {
+    let pair = pair();
+    let mut client = pair.client();
+    let sent = noise(8 << 20);
+    client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut framed = chunks(&sent, 100_000);
+    framed.extend_from_slice(b"0\r\n\r\n");
+    let aside = client.send_aside(framed);
+    assert!(client.answer().body == sent);
+    aside.join().unwrap().unwrap();
+    drop(client);
+    pair.ends_well();
+}
+
+#[test]
+fn nothing_is_gathered_on_the_way() {
+    let pair = pair();
+    let mut client = pair.client();
+    client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.answer_head().status, 200);
+    assert_eq!(client.chunk(), b"before ");
+    pair.behind.inside.gate.open();
+    assert_eq!(client.chunk(), b"after");
+    assert_eq!(client.chunk(), b"");
+    drop(client);
+    pair.ends_well();
+}
+
+#[test]
+fn events_come_through_and_leavers_are_told_of() {
+    let hub = EventHub::default();
+    let own = hub.clone();
+    let behind = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| own.subscribe(req)).unwrap();
+    let proxy = before(&behind, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.answer_head().field("content-type"), Some("text/event-stream"));
+    for word in ["one", "two"] {
+        assert_eq!(hub.send(&Event::new(word)), 1);
+        assert_eq!(client.chunk(), format!("data: {word}\n\n").as_bytes());
+    }
+    drop(client);
+    eventually("the server behind notices", || hub.clients() == 0);
+}
+
+#[test]
+fn fields_are_told_and_kept_back() {
+    let behind = ROOM.bind("127.0.0.1:0").start(|req: &mut Request| {
+        let mut text = String::new();
+        for (name, value) in req.fields() {
+            text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
+        }
+        Response::text(text)
+            .with_header(weftwork::http::header::CONNECTION, HeaderValue::from_static("x-hop"))
+            .with_header("x-hop".parse().unwrap(), HeaderValue::from_static("1"))
+            .with_header("x-end".parse().unwrap(), HeaderValue::from_static("1"))
+    });
+    let behind = behind.unwrap();
+    let proxy = before(&behind, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 6.6.6.6\r\nX-One: 1\r\n\r\n");
+    let answer = client.answer();
+    let host = behind.local_addr().unwrap();
+    let expected = format!(
+        "Host: {host}\nX-One: 1\nX-Forwarded-For: 127.0.0.1\nX-Forwarded-Host: a.example\n\
+         X-Forwarded-Proto: http\nVia: 1.1 weftwork\n"
+    );
+    answer.is(200, expected);
+    assert_eq!((answer.field("x-hop"), answer.field("x-end")), (None, Some("1")));
+}
+
+#[test]
+fn an_upgrade_is_a_tunnel() {
+    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+        Response::upgrade(HeaderValue::from_static("echo"), |mut line| {
+            line.write_all(b"welcome ")?;
+            let mut bytes = [0; 1000];
+            loop {
+                let count = line.read(&mut bytes)?;
+                if count == 0 {
+                    return line.write_all(b" bye");
+                }
+                line.write_all(&bytes[..count])?;
+            }
+        })
+    });
+    let behind = behind.unwrap();
+    let proxy = before(&behind, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly ");
+    let answer = client.answer_head();
+    assert_eq!((answer.status, answer.field("upgrade")), (101, Some("echo")));
+    assert_eq!(client.exactly(14), b"welcome early ");
+    let sent = noise(1 << 20);
+    let aside = client.send_aside(sent.clone());
+    assert!(client.exactly(sent.len()) == sent);
+    aside.join().unwrap().unwrap();
+    client.half_close();
+    assert_eq!(client.rest(), b" bye");
+    // Who goes without a word leaves nothing behind, and a proxy that stops ends its tunnels.
+    let mut other = Client::connect(&proxy);
+    other.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert_eq!(other.answer_head().status, 101);
+    assert_eq!(other.exactly(8), b"welcome ");
+    let report = proxy.shutdown(PATIENCE);
+    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+    eventually("every connection behind ends", || behind.counts().connections == 0);
+}
+
+#[test]
+fn a_server_that_cannot_answer_is_a_bad_gateway() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let proxy = before_address(&free, |proxy| proxy);
+    assert_eq!(Client::connect(&proxy).get("/").status, 502);
+    for answer in [
+        "",
+        "HTTP/1.1 200",
+        "no HTTP at all\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+    ] {
+        let (address, thread) = says(answer);
+        let proxy = before_address(&address, |proxy| proxy);
+        assert_eq!(Client::connect(&proxy).get("/").status, 502, "{answer:?}");
+        drop(proxy);
+        stop(&address, thread);
+    }
+}
+
+#[test]
+fn a_server_that_is_late_is_a_gateway_timeout() {
+    let behind = ROOM.start();
+    let proxy = before(&behind.running, |proxy| proxy.response_timeout(Duration::from_millis(50)));
+    let mut client = Client::connect(&proxy);
+    assert_eq!(client.get("/gate").status, 504);
+    behind.inside.gate.open();
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_seen_to() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nthe begi",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nthe begi\r\n",
+    ] {
+        let (address, thread) = says(answer);
+        let proxy = before_address(&address, |proxy| proxy);
+        let mut client = Client::connect(&proxy);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let got = String::from_utf8(client.rest()).unwrap();
+        assert!(got.starts_with("HTTP/1.1 200 OK\r\n"), "{got}");
+        assert!(!got.ends_with("0\r\n\r\n") && !got.ends_with("the begin"), "{got}");
+        drop(proxy);
+        stop(&address, thread);
+    }
+}
+
+#[test]
+fn a_body_until_the_end_is_whole() {
+    let (address, thread) = says("HTTP/1.0 200 OK\r\n\r\nuntil the end");
+    let proxy = before_address(&address, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.get("/").is(200, "until the end");
+    client.get("/").is(200, "until the end");
+    drop(proxy);
+    assert_eq!(stop(&address, thread), 2);
+}
+
+#[test]
+fn a_kept_connection_that_was_closed_costs_nothing() {
+    let (address, thread) = says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let proxy = before_address(&address, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    for _ in 0..5 {
+        client.get("/").is(200, "ok");
+    }
+    drop(proxy);
+    assert_eq!(stop(&address, thread), 5);
+}
+
+#[test]
+fn an_early_refusal_comes_through() {
+    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+        Response::text("too much").with_status(StatusCode::PAYLOAD_TOO_LARGE)
+    });
+    let behind = behind.unwrap();
+    let proxy = before(&behind, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
+    let aside = client.send_aside(noise(30_000_000));
+    client.answer().is(413, "too much");
+    drop(client);
+    let _ = aside.join().unwrap();
+}
+
+#[test]
+fn who_talks_in_turns_is_heard_in_turns() {
+    let pair = pair();
+    let mut client = pair.client();
+    client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+    // The answer to the first word is not there before the second was asked for.
+    client.send("3\r\ntwo\r\n0\r\n\r\n");
+    client.answer().is(200, "onetwo");
+    drop(client);
+    pair.ends_well();
+}
