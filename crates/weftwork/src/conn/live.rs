@@ -62,7 +62,7 @@ impl Conn {
         let asked = self.pace.progress();
         let mut live = Live { conn: self, cx, wait, dates, asked, pending: None, trailers: Vec::new() };
         let begun = live.wait.now();
-        let mut response = Response::new(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = None;
         post.enter(begun, live.head().1);
         live.respond(handler, &mut response);
         post.leave();
@@ -70,7 +70,9 @@ impl Conn {
         if begun.until(now) >= cx.settings.handler_warn_after {
             live.warn_of_slowness(begun.until(now));
         }
-        live.answer(&mut response, now);
+        if let Some(response) = &mut response {
+            live.answer(response, now);
+        }
     }
 
     fn held(&mut self) -> &mut Buffers {
@@ -81,16 +83,15 @@ impl Conn {
 impl Live<'_> {
     /// The response is laid where it stays until it is written: to hand it on by value, three times, took as long
     /// as to parse the head.
-    fn respond(&mut self, handler: &dyn Handler, response: &mut Response) {
+    fn respond(&mut self, handler: &dyn Handler, response: &mut Option<Response>) {
         let body_bytes_max = self.cx.settings.body_bytes_max.0;
         let mut request = Request::new(self, body_bytes_max);
-        let called = catch_unwind(AssertUnwindSafe(|| *response = handler.call(&mut request)));
+        let called = catch_unwind(AssertUnwindSafe(|| *response = Some(handler.call(&mut request))));
         if let Err(panic) = called {
             drop(request);
             self.note_panic(panic);
-            *response = Response::text("the handler panicked\n")
-                .with_status(StatusCode::INTERNAL_SERVER_ERROR)
-                .with_close();
+            let said = Response::text("the handler panicked\n");
+            *response = Some(said.with_status(StatusCode::INTERNAL_SERVER_ERROR).with_close());
         }
     }
 
