@@ -1,52 +1,67 @@
-//! Where a loop lays its requests down for the fibers of its thread, and finds them again.
+//! Where a thread's loop lies for its fibers: a fiber that has answered a request goes on with the next one by
+//! itself. Nobody has to be switched to while handlers are quick.
 
-use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
-use weftwork_fiber::{Runtime, Signal, in_fiber, is_interruption, wait_readable, wait_writable};
+use weftwork_fiber::Runtime;
 
-use crate::conn::{Call, Conn, Wait};
-use crate::engine::blocking::{Ground, Work};
-use crate::engine::patience::{self, OnThisThread};
-use crate::engine::turn::Errand;
-use crate::message::Handler;
-use crate::transport::context::{Context, Stage};
-use crate::transport::{DateCache, Post, Tick};
+use super::Fibers;
+use super::waits::{OnAnyFiber, OnFiber};
+use crate::conn::{Call, Conn};
+use crate::engine::turn::{Errand, Loop};
+use crate::transport::{DateCache, Post};
 
-/// What the fibers of one thread share with its loop.
+/// A fiber that has answered so many requests lets those run whose wait is over.
+const CALLS_A_FIBER: u32 = 64;
+
+/// What the fibers of one thread share.
 pub(super) struct Desk {
-    cx: Arc<Context>,
-    handler: Arc<dyn Handler>,
-    /// Each fiber takes a copy: it may be suspended with it.
+    room: Arc<Fibers>,
+    /// None while somebody works with it. No handler ever runs meanwhile; if the loop's own work suspends a fiber
+    /// all the same (a logger that does), the others wait for the loop to come back.
+    lp: Cell<Option<Box<Loop>>>,
+    /// Each request takes a copy: its fiber may be suspended with it.
     dates: RefCell<DateCache>,
     /// Free ones: a fiber that runs or is suspended has its own.
     posts: RefCell<Vec<Arc<Post>>>,
+    /// Requests that another fiber is to run.
+    waiting: RefCell<VecDeque<Errand>>,
+    /// Connections whose handlers have run while the loop was away.
     done: RefCell<VecDeque<Errand>>,
+    /// Requests for which there was no memory for a stack.
     refused: RefCell<Vec<Errand>>,
 }
 
 impl Desk {
-    pub(super) fn new(cx: Arc<Context>, handler: Arc<dyn Handler>, now: Tick) -> Desk {
-        let dates = RefCell::new(DateCache::new(now));
+    pub(super) fn new(room: Arc<Fibers>, lp: Box<Loop>) -> Desk {
         Desk {
-            cx,
-            handler,
-            dates,
+            room,
+            dates: RefCell::new(DateCache::new(lp.now())),
+            lp: Cell::new(Some(lp)),
             posts: RefCell::default(),
+            waiting: RefCell::default(),
             done: RefCell::default(),
             refused: RefCell::default(),
         }
     }
 
-    /// Runs a request on a fiber until it is done or has to wait, and others that can go on with it.
-    pub(super) fn take(desk: &Rc<Desk>, errand: Errand, runtime: &Runtime) {
+    pub(super) fn has_loop(&self) -> bool {
+        self.with_loop(|_| ()).is_some()
+    }
+
+    /// Does something with the loop; none if it is away.
+    pub(super) fn with_loop<T>(&self, act: impl FnOnce(&mut Loop) -> T) -> Option<T> {
+        let mut lp = self.lp.take()?;
+        let result = act(&mut lp);
+        self.lp.set(Some(lp));
+        Some(result)
+    }
+
+    /// Runs a request on a fiber until it has to wait or has no more to do, and others that can go on with it.
+    pub(super) fn run(desk: &Rc<Desk>, errand: Errand, runtime: &Runtime) {
         let mut job = Job { errand: Some(errand), desk: desk.clone() };
         // Nobody joins it: what it leaves on the desk is the sign.
         drop(runtime.spawn(move || job.run()));
@@ -55,9 +70,14 @@ impl Desk {
 
     /// Runs what takes a connection over on a fiber, which is gone with it.
     pub(super) fn let_go(&self, conn: Box<Conn>, runtime: &Runtime) {
-        let cx = self.cx.clone();
+        let cx = self.room.cx.clone();
         drop(runtime.spawn(move || conn.take_over(&cx, Arc::new(OnAnyFiber(cx.clone())))));
         runtime.run_ready();
+    }
+
+    /// The request that has waited for longest for a fiber.
+    pub(super) fn next_waiting(&self) -> Option<Errand> {
+        self.waiting.borrow_mut().pop_front()
     }
 
     /// The connection whose handler has been done for longest.
@@ -72,12 +92,24 @@ impl Desk {
 
     fn serve(&self, errand: &mut Errand) {
         let mut dates = self.dates.borrow().clone();
-        let wait = OnFiber { cx: &self.cx };
-        let post = self.posts.borrow_mut().pop().unwrap_or_else(|| self.cx.watchdog.post());
-        let (cx, handler) = (&*self.cx, &*self.handler);
+        let (cx, handler) = (&*self.room.cx, &*self.room.handler);
+        let wait = OnFiber { cx };
+        let post = self.posts.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.post());
         errand.conn.run(Call { cx, handler, wait: &wait, dates: &mut dates, post: &post });
         self.posts.borrow_mut().push(post);
         self.dates.replace(dates);
+    }
+
+    /// Goes on with a connection whose handler has run, and with whatever else can go on; gives the next request.
+    fn go_on(&self, errand: Errand) -> Option<Errand> {
+        let Some(mut lp) = self.lp.take() else {
+            self.done.borrow_mut().push_back(errand);
+            return None;
+        };
+        let (hub, cx) = (&self.room.hub, &self.room.cx);
+        let next = lp.settle(errand, cx).or_else(|| lp.next_here(hub, cx));
+        self.lp.set(Some(lp));
+        next
     }
 }
 
@@ -90,9 +122,15 @@ struct Job {
 impl Job {
     /// A fiber that is cancelled unwinds from here, and its connection ends with it.
     fn run(&mut self) {
-        if let Some(mut errand) = self.errand.take() {
+        let mut calls = 0;
+        while let Some(mut errand) = self.errand.take() {
             self.desk.serve(&mut errand);
-            self.desk.done.borrow_mut().push_back(errand);
+            calls += 1;
+            match self.desk.go_on(errand) {
+                Some(next) if calls < CALLS_A_FIBER && !next.conn.is_taken_over() => self.errand = Some(next),
+                Some(next) => self.desk.waiting.borrow_mut().push_back(next),
+                None => {}
+            }
         }
     }
 }
@@ -103,116 +141,5 @@ impl Drop for Job {
         if let Some(errand) = self.errand.take() {
             self.desk.refused.borrow_mut().push(errand);
         }
-    }
-}
-
-/// Waits for a client by suspending the fiber.
-struct OnFiber<'a> {
-    cx: &'a Context,
-}
-
-impl OnFiber<'_> {
-    fn wait(
-        &self,
-        fd: BorrowedFd<'_>,
-        event: PollFlags,
-        until: Tick,
-        suspend: fn(BorrowedFd<'_>, Option<Instant>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        // A fiber that unwinds cannot be suspended; then it must not miss the end of the server.
-        if std::thread::panicking() || self.cx.stage() == Stage::Closing {
-            return patience::wait(self.cx, fd, event, until);
-        }
-        // A deadline that no clock can reach is no deadline.
-        suspend(fd, Instant::now().checked_add(self.cx.clock.now().until(until)))
-    }
-}
-
-impl Wait for OnFiber<'_> {
-    fn now(&self) -> Tick {
-        self.cx.clock.now()
-    }
-
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.wait(fd, PollFlags::IN, until, wait_readable)
-    }
-
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
-        if stage != Stage::Running {
-            return self.readable(fd, until);
-        }
-        let waited = self.wait(fd, PollFlags::IN, until, |fd, until| {
-            DRAINING.with(|draining| draining.wait_readable(fd, until))
-        });
-        waited.map_err(|error| match error.kind() {
-            io::ErrorKind::Interrupted => io::ErrorKind::ConnectionAborted.into(),
-            _ => error,
-        })
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.wait(fd, PollFlags::OUT, until, wait_writable)
-    }
-
-    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
-        is_interruption(panic)
-    }
-}
-
-/// Waits by suspending the fiber it is called on, or by blocking where there is none: a connection that was taken
-/// over may be used anywhere.
-struct OnAnyFiber(Arc<Context>);
-
-impl OnAnyFiber {
-    fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
-        match in_fiber() {
-            true => wait(&OnFiber { cx: &self.0 }),
-            false => wait(&OnThisThread { cx: &self.0 }),
-        }
-    }
-}
-
-impl Wait for OnAnyFiber {
-    fn now(&self) -> Tick {
-        self.0.clock.now()
-    }
-
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.here(|wait| wait.readable(fd, until))
-    }
-
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
-        self.here(|wait| wait.readable_in(fd, until, stage))
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.here(|wait| wait.writable(fd, until))
-    }
-
-    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
-        is_interruption(panic)
-    }
-}
-
-thread_local! {
-    /// Ends the waits of this thread's fibers that have to know that the server drains.
-    static DRAINING: Signal = const { Signal::new() };
-}
-
-/// The server drains: fibers of this thread that wait for a client of another protocol look up.
-pub(super) fn tell_of_drain() {
-    DRAINING.with(Signal::give);
-}
-
-/// Work that waits suspends the fiber, and runs on a thread of the fibers' pool.
-pub(super) struct Suspending;
-
-impl Ground for Suspending {
-    fn blocking(&self, work: Work) {
-        weftwork_fiber::blocking(work);
-    }
-
-    fn sleep(&self, duration: Duration) {
-        weftwork_fiber::sleep(duration);
     }
 }

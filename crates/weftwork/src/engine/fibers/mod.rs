@@ -6,10 +6,12 @@
 //!              +------------------------------------------------+ its stack stays, the loop goes on
 //! ```
 //!
-//! A connection that waits has no stack. A handler that is quick costs its loop two switches; one that waits by
-//! the library's means costs its stack meanwhile; one that blocks the thread stops its loop.
+//! A connection that waits has no stack. A fiber goes on with request after request while handlers are quick, and so
+//! costs no switch; a handler that waits by the library's means costs its stack meanwhile; one that blocks the
+//! thread stops its loop.
 
 mod desk;
+mod waits;
 
 use std::io;
 use std::rc::Rc;
@@ -21,7 +23,8 @@ use std::time::Duration;
 use mio::Poll;
 use weftwork_fiber::{Config, Runtime};
 
-use self::desk::{Desk, Suspending};
+use self::desk::Desk;
+use self::waits::Suspending;
 use super::Room;
 use super::shared::Hub;
 use super::turn::{Errand, Loop};
@@ -68,7 +71,7 @@ impl Fibers {
     }
 
     /// A thread's life.
-    fn open(&self, lp: Loop, opened: Sender<io::Result<()>>) {
+    fn open(self: &Arc<Fibers>, lp: Loop, opened: Sender<io::Result<()>>) {
         let stack_bytes = usize::try_from(self.cx.settings.fiber_stack_bytes.0).unwrap_or(usize::MAX);
         let runtime = Runtime::with_config(&Config::new().stack_bytes(stack_bytes));
         let runtime = runtime.and_then(|runtime| lp.watch_guest(&runtime).map(|()| runtime));
@@ -80,9 +83,9 @@ impl Fibers {
         let _ = opened.send(result);
         drop(opened);
         if let Some(runtime) = runtime {
-            let desk = Desk::new(self.cx.clone(), self.handler.clone(), lp.now());
+            let desk = Rc::new(Desk::new(self.clone(), Box::new(lp)));
             let _ground = super::blocking::enter(Rc::new(Suspending));
-            Thread { room: self, lp, runtime, desk: Rc::new(desk) }.run();
+            Thread { room: self.clone(), runtime, desk }.run();
         }
     }
 
@@ -92,71 +95,94 @@ impl Fibers {
 }
 
 /// One thread with its loop and its fibers.
-struct Thread<'a> {
-    room: &'a Fibers,
+struct Thread {
+    room: Arc<Fibers>,
     /// Dropped first: that unwinds every fiber, and their destructors may look at what is below.
     runtime: Runtime,
-    lp: Loop,
     desk: Rc<Desk>,
 }
 
-impl Thread<'_> {
-    fn run(mut self) {
-        let (hub, cx) = (&self.room.hub, &*self.room.cx);
-        loop {
-            while let Some(errand) = self.lp.next_here(hub, cx) {
-                self.call(errand);
-            }
-            if self.lp.is_over(cx) {
+impl Thread {
+    /// Until the server has stopped, or the loop is lost.
+    fn run(self) {
+        let room = &*self.room;
+        while self.work().is_some() {
+            let patience = self.runtime.patience();
+            let over = self.lead(|lp| {
+                let over = lp.is_over(&room.cx);
+                if !over {
+                    lp.wait(&room.hub, &room.cx, patience);
+                }
+                over
+            });
+            if over != Some(false) {
                 return;
             }
-            self.lp.wait(hub, cx, self.runtime.patience());
-            if cx.stage() != Stage::Running {
-                desk::tell_of_drain();
+            if room.cx.stage() != Stage::Running {
+                waits::tell_of_drain();
             }
             self.resume();
         }
     }
 
     /// Runs the fibers whose wait is over.
-    fn resume(&mut self) {
-        if self.lp.take_guest() {
-            if let Err(error) = self.runtime.turn(Some(Duration::ZERO), &mut Vec::new()) {
-                log::error!("the fibers' poller failed: {error}");
-            }
+    fn resume(&self) {
+        if self.lead(Loop::take_guest) == Some(true) {
+            self.turn(Some(Duration::ZERO));
         } else {
             self.runtime.run_ready();
         }
-        self.settle();
     }
 
-    /// Runs the handler on a fiber, until it is done or has to wait.
-    fn call(&mut self, errand: Errand) {
-        self.take(errand);
-        self.settle();
-    }
-
-    fn take(&mut self, errand: Errand) {
-        if errand.conn.is_taken_over() {
-            self.desk.let_go(self.lp.detach(errand), &self.runtime);
-        } else {
-            Desk::take(&self.desk, errand, &self.runtime);
+    /// Does what can be done without waiting.
+    fn work(&self) -> Option<()> {
+        let room = &*self.room;
+        loop {
+            while let Some(errand) = self.desk.next_done() {
+                if let Some(next) = self.lead(|lp| lp.settle(errand, &room.cx))? {
+                    self.run_on_a_fiber(next)?;
+                }
+            }
+            while let Some(errand) = self.desk.next_refused() {
+                self.lead(|lp| lp.shed(errand, &room.cx))?;
+            }
+            let next = match self.desk.next_waiting() {
+                Some(errand) => Some(errand),
+                None => self.lead(|lp| lp.next_here(&room.hub, &room.cx))?,
+            };
+            match next {
+                Some(errand) => self.run_on_a_fiber(errand)?,
+                None => return Some(()),
+            }
         }
     }
 
-    /// Goes on with the connections whose handlers have run.
-    fn settle(&mut self) {
-        let cx = &*self.room.cx;
-        loop {
-            if let Some(errand) = self.desk.next_done() {
-                if let Some(next) = self.lp.settle(errand, cx) {
-                    self.take(next);
-                }
-            } else if let Some(errand) = self.desk.next_refused() {
-                self.lp.shed(errand, cx);
-            } else {
-                return;
+    fn run_on_a_fiber(&self, errand: Errand) -> Option<()> {
+        if errand.conn.is_taken_over() {
+            let conn = self.lead(|lp| lp.detach(errand))?;
+            self.desk.let_go(conn, &self.runtime);
+        } else {
+            Desk::run(&self.desk, errand, &self.runtime);
+        }
+        Some(())
+    }
+
+    /// Does something with the loop, which a suspended fiber may have to bring back first. None: it was lost, to a
+    /// panic of our own on a fiber.
+    fn lead<T>(&self, act: impl FnOnce(&mut Loop) -> T) -> Option<T> {
+        while !self.desk.has_loop() {
+            if self.runtime.fibers() == 0 {
+                log::error!("a loop was lost to a panic in Weftwork, and its connections with it");
+                return None;
             }
+            self.turn(None);
+        }
+        self.desk.with_loop(act)
+    }
+
+    fn turn(&self, patience: Option<Duration>) {
+        if let Err(error) = self.runtime.turn(patience, &mut Vec::new()) {
+            log::error!("the fibers' poller failed: {error}");
         }
     }
 }

@@ -1,0 +1,127 @@
+//! How what runs on a fiber waits: the fiber is suspended, and its thread goes on.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use weftwork_fiber::{Signal, in_fiber, is_interruption, wait_readable, wait_writable};
+
+use crate::conn::Wait;
+use crate::engine::blocking::{Ground, Work};
+use crate::engine::patience::{self, OnThisThread};
+use crate::transport::Tick;
+use crate::transport::context::{Context, Stage};
+
+/// Waits for a client by suspending the fiber.
+pub(super) struct OnFiber<'a> {
+    pub(super) cx: &'a Context,
+}
+
+impl OnFiber<'_> {
+    fn wait(
+        &self,
+        fd: BorrowedFd<'_>,
+        event: PollFlags,
+        until: Tick,
+        suspend: fn(BorrowedFd<'_>, Option<Instant>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        // A fiber that unwinds cannot be suspended; then it must not miss the end of the server.
+        if std::thread::panicking() || self.cx.stage() == Stage::Closing {
+            return patience::wait(self.cx, fd, event, until);
+        }
+        // A deadline that no clock can reach is no deadline.
+        suspend(fd, Instant::now().checked_add(self.cx.clock.now().until(until)))
+    }
+}
+
+impl Wait for OnFiber<'_> {
+    fn now(&self) -> Tick {
+        self.cx.clock.now()
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.wait(fd, PollFlags::IN, until, wait_readable)
+    }
+
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        if stage != Stage::Running {
+            return self.readable(fd, until);
+        }
+        let waited = self.wait(fd, PollFlags::IN, until, |fd, until| {
+            DRAINING.with(|draining| draining.wait_readable(fd, until))
+        });
+        waited.map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => io::ErrorKind::ConnectionAborted.into(),
+            _ => error,
+        })
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.wait(fd, PollFlags::OUT, until, wait_writable)
+    }
+
+    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
+        is_interruption(panic)
+    }
+}
+
+/// Waits by suspending the fiber it is called on, or by blocking where there is none: a connection that was taken
+/// over may be used anywhere.
+pub(super) struct OnAnyFiber(pub(super) Arc<Context>);
+
+impl OnAnyFiber {
+    fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
+        match in_fiber() {
+            true => wait(&OnFiber { cx: &self.0 }),
+            false => wait(&OnThisThread { cx: &self.0 }),
+        }
+    }
+}
+
+impl Wait for OnAnyFiber {
+    fn now(&self) -> Tick {
+        self.0.clock.now()
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.here(|wait| wait.readable(fd, until))
+    }
+
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here(|wait| wait.readable_in(fd, until, stage))
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.here(|wait| wait.writable(fd, until))
+    }
+
+    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
+        is_interruption(panic)
+    }
+}
+
+thread_local! {
+    /// Ends the waits of this thread's fibers that have to know that the server drains.
+    static DRAINING: Signal = const { Signal::new() };
+}
+
+/// The server drains: fibers of this thread that wait for a client of another protocol look up.
+pub(super) fn tell_of_drain() {
+    DRAINING.with(Signal::give);
+}
+
+/// Work that waits suspends the fiber, and runs on a thread of the fibers' pool.
+pub(super) struct Suspending;
+
+impl Ground for Suspending {
+    fn blocking(&self, work: Work) {
+        weftwork_fiber::blocking(work);
+    }
+
+    fn sleep(&self, duration: Duration) {
+        weftwork_fiber::sleep(duration);
+    }
+}
