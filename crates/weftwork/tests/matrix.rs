@@ -28,6 +28,7 @@ macro_rules! every_engine {
             mod expect;
             mod faults;
             mod feeds;
+            mod files;
             mod limits;
             mod panics;
             mod peers;

@@ -6,6 +6,7 @@ mod gate;
 mod logged;
 mod room;
 mod site;
+mod tree;
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ pub(crate) use logged::{is_logged, keep_log, logged};
 pub(crate) use room::{Promise, Room};
 #[allow(unused_imports)]
 pub(crate) use site::{Inside, Site};
+#[allow(unused_imports)]
+pub(crate) use tree::{CHANGED, Tree};
 
 /// No wait of a test is longer: what takes more than this hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

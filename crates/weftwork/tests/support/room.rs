@@ -13,7 +13,7 @@ pub(crate) enum Promise {
     QueueForThreads,
     /// Connections are spread evenly over the loops.
     EvenLoops,
-    /// A response that others bring holds no thread while nothing is brought.
+    /// A response that others bring holds no thread while nothing is brought, nor does one whose client is slow.
     FeedsWithoutThreads,
     /// The port is free after a stop, though a handler never returns.
     PortFreeBesideStuck,

@@ -30,10 +30,10 @@ impl Representation<'_> {
         let now = SystemTime::now();
         let modified = self.content.modified;
         let weak = modified.is_some_and(|at| at.checked_add(SETTLED).is_none_or(|settled| settled > now));
-        let tag = self.opaque_tag();
+        let tag = Tag::of(&self.content, self.coding, weak);
         // RFC 9110 section 8.8.2.1: never later than the answer itself.
         let modified = modified.map(|at| at.min(now));
-        let state = Validators { tag: Some(EntityTag { weak, opaque: tag.as_bytes() }), modified };
+        let state = Validators { tag: Some(EntityTag { weak, opaque: tag.opaque() }), modified };
         let conditions = Conditions::of(req.fields());
         let mut response = match conditions.precondition(true, &state) {
             Precondition::Failed => {
@@ -48,25 +48,16 @@ impl Representation<'_> {
                 Ranges::Unsatisfiable => return self.unsatisfiable(),
             },
         };
-        self.describe(&mut response, &tag, weak, modified);
+        self.describe(&mut response, &tag, modified);
         response
     }
 
-    fn opaque_tag(&self) -> String {
-        let Content { length, state, .. } = self.content;
-        match self.coding {
-            None => format!("{state:x}-{length:x}"),
-            Some(coding) => format!("{state:x}-{length:x}-{coding}"),
-        }
-    }
-
     /// RFC 9110 section 15.4.5: a 304 has them too.
-    fn describe(&self, response: &mut Response, tag: &str, weak: bool, modified: Option<SystemTime>) {
+    fn describe(&self, response: &mut Response, tag: &Tag, modified: Option<SystemTime>) {
         let fields = &mut response.fields;
         fields.reserve(7);
-        let quoted = if weak { format!("W/\"{tag}\"") } else { format!("\"{tag}\"") };
-        // Neither can fail: both are made of ASCII.
-        fields.extend(HeaderValue::try_from(quoted).ok().map(|tag| (header::ETAG, tag)));
+        // Neither of the two can fail: they are made of ASCII.
+        fields.extend(HeaderValue::from_bytes(tag.quoted()).ok().map(|tag| (header::ETAG, tag)));
         let date = modified.and_then(|at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok());
         fields.extend(date.map(|date| (header::LAST_MODIFIED, date)));
         if self.varies {
@@ -129,6 +120,55 @@ impl Representation<'_> {
         match HeaderValue::try_from(format!("bytes */{}", self.content.length)) {
             Ok(length) => response.with_header(header::CONTENT_RANGE, length),
             Err(_) => response,
+        }
+    }
+}
+
+/// An entity tag as it is written. Made for each answer, so without allocating.
+struct Tag {
+    bytes: [u8; Tag::BYTES_MAX],
+    end: usize,
+    weak: bool,
+}
+
+impl Tag {
+    /// Twice sixteen digits, the longest coding, and what is between and around them.
+    const BYTES_MAX: usize = 48;
+    /// Before what is between the quotes.
+    const START: &[u8] = b"W/\"";
+
+    fn of(content: &Content, coding: Option<&'static str>, weak: bool) -> Tag {
+        let mut tag = Tag { bytes: [0; Tag::BYTES_MAX], end: 0, weak };
+        tag.push(Tag::START);
+        tag.push_hex(content.state);
+        tag.push(b"-");
+        tag.push_hex(content.length);
+        if let Some(coding) = coding {
+            tag.push(b"-");
+            tag.push(coding.as_bytes());
+        }
+        tag.push(b"\"");
+        tag
+    }
+
+    fn quoted(&self) -> &[u8] {
+        let start = if self.weak { 0 } else { Tag::START.len() - 1 };
+        &self.bytes[start..self.end]
+    }
+
+    fn opaque(&self) -> &[u8] {
+        &self.bytes[Tag::START.len()..self.end - 1]
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        self.bytes[self.end..][..part.len()].copy_from_slice(part);
+        self.end += part.len();
+    }
+
+    fn push_hex(&mut self, value: u64) {
+        let digits = (u64::BITS - value.leading_zeros()).div_ceil(4).max(1);
+        for digit in (0..digits).rev() {
+            self.push(&[b"0123456789abcdef"[(value >> (4 * digit) & 0xf) as usize]]);
         }
     }
 }

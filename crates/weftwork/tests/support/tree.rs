@@ -1,0 +1,42 @@
+//! A directory of its own for each test, removed with all that is in it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// When its files were last changed.
+pub(crate) const CHANGED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+pub(crate) struct Tree(PathBuf);
+
+impl Tree {
+    pub(crate) fn new() -> Tree {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weftwork-tree-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Tree(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file that was changed at [`CHANGED`], and makes the directories that it is in.
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        File::options().write(true).open(&path).unwrap().set_modified(changed).unwrap();
+        path
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // What a failed test leaves behind is not worth a second failure.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
