@@ -1,12 +1,12 @@
 //! What the command line says, before anything of it is done.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
 
 use lexopt::{Arg, Parser, ValueExt};
 use log::LevelFilter;
 use weftwork::{Engine, Settings};
 
+use crate::folder::{FOLDER_OPTIONS, Folder};
 use crate::nearest::nearest;
 
 /// The options that are not settings.
@@ -19,7 +19,7 @@ pub(crate) enum Command {
     /// Which engines there are.
     Engines,
     Demo(Options),
-    Serve(Options, PathBuf),
+    Serve(Options, Folder),
     Help(Topic),
     Version,
 }
@@ -65,6 +65,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     let args: Vec<OsString> = args.into_iter().collect();
     let mut parser = Parser::from_args(args);
     let mut options = Options::default();
+    let mut folder = Folder::default();
     let mut words: Vec<OsString> = Vec::new();
     let mut help = false;
     while let Some(arg) = parser.next()? {
@@ -73,7 +74,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
             Arg::Short('V') | Arg::Long("version") => return Ok(Command::Version),
             Arg::Long(name) => {
                 let name = name.to_owned();
-                options.read(&name, &mut parser)?;
+                if !folder.read(&name, &mut parser)? {
+                    options.read(&name, &mut parser)?;
+                }
             }
             Arg::Short(letter) => {
                 return Err(Usage(format!("there is no option -{letter} (weft help lists them)")));
@@ -81,12 +84,15 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
             Arg::Value(word) => words.push(word),
         }
     }
-    command(words, options, help)
+    command(words, options, folder, help)
 }
 
-fn command(words: Vec<OsString>, options: Options, help: bool) -> Result<Command, Usage> {
+fn command(words: Vec<OsString>, options: Options, folder: Folder, help: bool) -> Result<Command, Usage> {
     let mut words = words.into_iter();
     let name = words.next();
+    if !help && name.as_deref() != Some(OsStr::new("serve")) {
+        folder.check_unused()?;
+    }
     let command = match name.as_deref().map(|name| name.to_string_lossy()).as_deref() {
         None if help => Command::Help(Topic::All),
         None => Command::Demo(options),
@@ -94,7 +100,7 @@ fn command(words: Vec<OsString>, options: Options, help: bool) -> Result<Command
         Some("demo") => Command::Demo(options),
         Some("serve") if help => return Ok(Command::Help(Topic::Serve)),
         Some("serve") => match words.next() {
-            Some(dir) => Command::Serve(options, dir.into()),
+            Some(path) => Command::Serve(options, folder.at(path)),
             None => return Err(Usage("serve needs a directory: weft serve DIR".into())),
         },
         Some("engines") => Command::Engines,
@@ -176,7 +182,7 @@ fn check_setting(name: &str, value: &str) -> Result<(), Usage> {
 
 fn unknown_option(name: &str) -> Usage {
     let settings: Vec<String> = Settings::default().list().iter().map(|setting| flag(setting.name)).collect();
-    let known = OPTIONS.into_iter().chain(settings.iter().map(String::as_str));
+    let known = OPTIONS.into_iter().chain(FOLDER_OPTIONS).chain(settings.iter().map(String::as_str));
     let meant = match nearest(name, known) {
         Some(known) => format!("did you mean --{known}?"),
         None => "weft demo --help lists them".to_owned(),

@@ -10,7 +10,7 @@ const ALL: &str = "\
 weft: an HTTP server for plain blocking handlers
 
   weft [demo]       a page that shows what runs, and routes to try and to measure
-  weft serve DIR    the files of a directory
+  weft serve DIR    the files of a directory, or one file
   weft engines      how connections can meet threads, and what each way is for
   weft help [COMMAND]
   weft --version
@@ -25,9 +25,18 @@ weft [demo] [OPTIONS]: a page at / that shows what runs, and routes to try and t
 ";
 
 const SERVE: &str = "\
-weft serve DIR [OPTIONS]: the files of a directory
+weft serve DIR [OPTIONS]: the files of a directory; or one file, with its name in place of DIR
 
-Hidden files and symbolic links are not served. A directory is its index.html, else a list.
+A directory is its index.html, else a list. Files are sent with types, tags and dates; downloads can be
+resumed. Where FILE.br, FILE.zst or FILE.gz stands beside FILE, clients that take it are sent that.
+
+Files:
+  --no-listing           directories without an index are not found
+  --hidden               also names that begin with a dot; without it only .well-known
+  --symlinks             follow symbolic links, as far as they stay in DIR
+  --index NAME           what a directory stands for                            [index.html]
+  --spa FILE             the page for paths that name no file, as applications with routes of their own need
+  --cache-control VALUE  as in \"max-age=3600\": how long browsers need not ask  [none: they ask]
 ";
 
 const OPTIONS: &str = "

@@ -2,6 +2,7 @@
 
 mod args;
 mod demo;
+mod folder;
 mod help;
 mod logger;
 mod nearest;
@@ -35,10 +36,9 @@ fn run() -> Result<(), Usage> {
             let (demo, window) = demo::demo();
             serving::serve("demo", &options, demo, window)?;
         }
-        Command::Serve(options, dir) => {
-            let files = weftwork::files(&dir)?.listing(true);
-            let title = format!("serve {}", dir.display());
-            serving::serve(&title, &options, files, serving::Window::default())?;
+        Command::Serve(options, folder) => {
+            let title = format!("serve {}", folder.path.display());
+            serving::serve(&title, &options, folder.files()?, serving::Window::default())?;
         }
     }
     Ok(())

@@ -17,7 +17,9 @@ fn commands() {
     let check = |line: &str, want: Command| assert_eq!(read(line), Ok(want), "{line}");
     check("", Command::Demo(Options::default()));
     check("demo", Command::Demo(Options::default()));
-    check("serve public", Command::Serve(Options::default(), "public".into()));
+    check("serve public", Command::Serve(Options::default(), Folder::default().at("public")));
+    let Ok(Command::Serve(_, read)) = read("serve public --hidden --index a.htm") else { panic!("serve") };
+    assert_eq!((read.hidden, read.index, read.path), (true, Some("a.htm".into()), "public".into()));
     check("help", Command::Help(Topic::All));
     check("-h", Command::Help(Topic::All));
     check("--help", Command::Help(Topic::All));
@@ -27,7 +29,7 @@ fn commands() {
     check("serve -h", Command::Help(Topic::Serve));
     check("--version", Command::Version);
     check("-V", Command::Version);
-    check("serve -- -dir", Command::Serve(Options::default(), "-dir".into()));
+    check("serve -- -dir", Command::Serve(Options::default(), Folder::default().at("-dir")));
 }
 
 #[test]
@@ -70,6 +72,10 @@ fn mistakes() {
     fails("dmeo", "there is no command \"dmeo\"; did you mean demo?");
     fails("frobnicate", "there is no command \"frobnicate\"; the commands: demo, serve, engines, help");
     fails("help frobnicate", "there is no command \"frobnicate\"; the commands: demo, serve, engines, help");
+    fails("--hidden", "--hidden goes with weft serve DIR");
+    fails("demo --spa a.html", "--spa goes with weft serve DIR");
+    fails("serve . --hiden", "there is no option --hiden; did you mean --hidden?");
+    fails("serve . --spa", "missing argument for option '--spa'");
     fails("serve", "serve needs a directory: weft serve DIR");
     fails("demo twice", "\"twice\" is one word too many (weft help says what is taken)");
     fails("serve a b", "\"b\" is one word too many (weft help says what is taken)");

@@ -1,17 +1,40 @@
-//! `weft serve DIR` over a real connection. What is served and what not is tested with the library.
+//! `weft serve` over real connections, and with the clients that people use. What is served and what not is tested
+//! with the library.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::process::Weft;
+use crate::process::{Weft, output};
+
+/// A folder of its own for each test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weft-{name}-{}", std::process::id()));
+        fs::create_dir_all(path.join("sub")).unwrap();
+        fs::write(path.join("hello.txt"), "hello").unwrap();
+        fs::write(path.join(".secret"), "secret").unwrap();
+        Folder(path)
+    }
+
+    fn path(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
 
 #[test]
 fn files_are_served() {
-    let dir = std::env::temp_dir().join(format!("weft-serve-{}", std::process::id()));
-    fs::create_dir_all(dir.join("sub")).unwrap();
-    fs::write(dir.join("hello.txt"), "hello").unwrap();
-    fs::write(dir.join(".secret"), "secret").unwrap();
-    let weft = Weft::start(&format!("serve {} --port 0", dir.display()));
-    assert_eq!(weft.lines[0], format!("weft {} serve {}", env!("CARGO_PKG_VERSION"), dir.display()));
+    let folder = Folder::new("serve");
+    let weft = Weft::start(&format!("serve {} --port 0", folder.path()));
+    assert_eq!(weft.lines[0], format!("weft {} serve {}", env!("CARGO_PKG_VERSION"), folder.path()));
     let mut client = weft.connect();
     let file = client.ask("GET /hello.txt");
     assert_eq!((file.status, file.text()), (200, "hello"));
@@ -20,5 +43,107 @@ fn files_are_served() {
     for path in ["/.secret", "/missing", "/%2e%2e/", "/../"] {
         assert_eq!(client.ask(&format!("GET {path}")).status, 404, "{path}");
     }
-    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn flags() {
+    let folder = Folder::new("flags");
+    fs::write(folder.0.join("app.html"), "the page").unwrap();
+    fs::write(folder.0.join("sub/home.htm"), "the index").unwrap();
+    std::os::unix::fs::symlink("hello.txt", folder.0.join("link")).unwrap();
+    let flags = "--no-listing --hidden --symlinks --index home.htm --spa app.html --cache-control max-age=60";
+    let weft = Weft::start(&format!("serve {} --port 0 {flags}", folder.path()));
+    let mut client = weft.connect();
+    for (path, text) in [
+        ("/.secret", "secret"),
+        ("/link", "hello"),
+        ("/sub/", "the index"),
+        ("/", "the page"),
+        ("/users/7", "the page"),
+    ] {
+        let answer = client.ask(&format!("GET {path}"));
+        assert_eq!((answer.status, answer.text()), (200, text), "{path}");
+    }
+    assert_eq!(client.ask("GET /hello.txt").field("cache-control"), Some("max-age=60"));
+    assert_eq!(client.ask("GET /lost.js").status, 404);
+
+    let weft = Weft::start(&format!("serve {}/hello.txt --port 0", folder.path()));
+    assert_eq!(weft.connect().ask("GET /any").text(), "hello");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let folder = Folder::new("mistakes");
+    for (line, said) in [
+        ("serve missing-folder", "cannot serve files from missing-folder: No such file"),
+        (&format!("serve {} --spa lost.html", folder.path()), "--spa is \"lost.html\", but"),
+    ] {
+        let output = output(&format!("{line} --port 0"), &[]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains(said), "{line}: {text}");
+    }
+}
+
+/// Where curl is installed, it gets files, resumes them, and asks whether they have changed.
+#[test]
+fn curl_resumes_a_download() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("not checked: curl is not installed");
+        return;
+    }
+    let folder = Folder::new("curl");
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    fs::write(folder.0.join("large.bin"), &bytes).unwrap();
+    let weft = Weft::start(&format!("serve {} --port 0", folder.path()));
+    let url = format!("http://{}/large.bin", weft.address());
+    let into = folder.0.join("got.bin");
+    fs::write(&into, &bytes[..1_000_000]).unwrap();
+    let curl = |args: &[&str]| {
+        let into = into.to_string_lossy().into_owned();
+        let output = Command::new("curl")
+            .args(["-sS", "-m", "20", "-o", &into, "-w", "%{http_code} %{size_download}"])
+            .args(args)
+            .arg(&url)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(curl(&["-C", "-"]), "206 2000000");
+    assert!(fs::read(&into).unwrap() == bytes, "the two halves make the file");
+    assert_eq!(curl(&["-C", "-"]).split(' ').next(), Some("416"), "nothing is left to get");
+    assert!(fs::read(&into).unwrap() == bytes, "and nothing was added");
+    assert_eq!(curl(&["-z", &http_date(&folder.0.join("large.bin"))]), "304 0");
+    assert_eq!(curl(&["-r", "0-9,2999990-"]).split(' ').next(), Some("206"));
+    assert_eq!(curl(&[]), "200 3000000");
+}
+
+/// As curl takes it: the time of a file that was changed long enough ago.
+fn http_date(path: &Path) -> String {
+    let changed = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
+    fs::File::options().write(true).open(path).unwrap().set_modified(changed).unwrap();
+    "Sun, 06 Nov 1994 08:49:37 GMT".to_owned()
+}
+
+/// What a browser sends beside the path, and what it makes of the answer: a page, its script compressed, and a
+/// second visit that costs no body.
+#[test]
+fn a_browser_visits_twice() {
+    let folder = Folder::new("browser");
+    fs::write(folder.0.join("index.html"), "<script src=app.js></script>").unwrap();
+    fs::write(folder.0.join("app.js"), "plain").unwrap();
+    fs::write(folder.0.join("app.js.br"), "as br").unwrap();
+    let weft = Weft::start(&format!("serve {} --port 0", folder.path()));
+    let mut client = weft.connect();
+    let common = "User-Agent: Mozilla/5.0\nAccept-Language: en\nAccept-Encoding: gzip, deflate, br, zstd";
+    let page = client.ask(&format!("GET /\nAccept: text/html,application/xhtml+xml,*/*;q=0.8\n{common}"));
+    assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    let script = client.ask(&format!("GET /app.js\nAccept: */*\nSec-Fetch-Dest: script\n{common}"));
+    assert_eq!((script.text(), script.field("content-encoding")), ("as br", Some("br")));
+    for (path, first) in [("/", &page), ("/app.js", &script)] {
+        let (tag, date) = (first.field("etag").unwrap(), first.field("last-modified").unwrap());
+        let again = format!("GET {path}\n{common}\nIf-None-Match: {tag}\nIf-Modified-Since: {date}");
+        assert_eq!(client.ask(&again).status, 304, "{path}");
+    }
+    assert_eq!(client.ask(&format!("GET /favicon.ico\n{common}")).status, 404);
 }

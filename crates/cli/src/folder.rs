@@ -1,0 +1,85 @@
+//! What `weft serve` serves, and how: its flags, and the files that they make.
+
+use std::path::PathBuf;
+
+use lexopt::{Parser, ValueExt};
+use weftwork::Files;
+use weftwork::http::HeaderValue;
+
+use crate::args::Usage;
+
+/// Flags of `weft serve` alone.
+pub(crate) const FOLDER_OPTIONS: [&str; 6] =
+    ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control"];
+
+/// A directory, or one file.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    pub(crate) no_listing: bool,
+    pub(crate) hidden: bool,
+    pub(crate) symlinks: bool,
+    pub(crate) index: Option<String>,
+    pub(crate) single_page: Option<String>,
+    pub(crate) cache_control: Option<HeaderValue>,
+    /// The first flag that was given: other commands have none of them.
+    given: Option<String>,
+}
+
+impl Folder {
+    /// The same flags, for what is at `path`.
+    pub(crate) fn at(self, path: impl Into<PathBuf>) -> Folder {
+        Folder { path: path.into(), ..self }
+    }
+
+    /// Takes the flag `name`, if it is one of these.
+    pub(crate) fn read(&mut self, name: &str, parser: &mut Parser) -> Result<bool, Usage> {
+        match name {
+            "no-listing" => self.no_listing = true,
+            "hidden" => self.hidden = true,
+            "symlinks" => self.symlinks = true,
+            "index" => self.index = Some(parser.value()?.string()?),
+            "spa" => self.single_page = Some(parser.value()?.string()?),
+            "cache-control" => self.cache_control = Some(cache_control(&parser.value()?.string()?)?),
+            _ => return Ok(false),
+        }
+        self.given.get_or_insert_with(|| name.to_owned());
+        Ok(true)
+    }
+
+    /// For commands that serve no files.
+    pub(crate) fn check_unused(&self) -> Result<(), Usage> {
+        match &self.given {
+            None => Ok(()),
+            Some(name) => Err(Usage(format!("--{name} goes with weft serve DIR"))),
+        }
+    }
+
+    pub(crate) fn files(&self) -> Result<Files, Usage> {
+        let one = self.path.is_file();
+        let files = if one { weftwork::file(&self.path)? } else { weftwork::files(&self.path)? };
+        let mut files = files.listing(!self.no_listing).hidden(self.hidden).symlinks(self.symlinks);
+        if let Some(name) = &self.index {
+            files = files.index(name);
+        }
+        if let Some(name) = &self.single_page {
+            if !one && !self.path.join(name).is_file() {
+                return Err(Usage(format!(
+                    "--spa is {name:?}, but {} has no such file",
+                    self.path.display()
+                )));
+            }
+            files = files.single_page(name);
+        }
+        if let Some(value) = &self.cache_control {
+            files = files.cache_control(value.clone());
+        }
+        Ok(files)
+    }
+}
+
+fn cache_control(text: &str) -> Result<HeaderValue, Usage> {
+    let wanted = "what a field may hold, such as \"max-age=3600\"";
+    HeaderValue::try_from(text)
+        .map_err(|_| Usage(format!("--cache-control is {text:?}, but has to be {wanted}")))
+}
