@@ -1,5 +1,6 @@
 //! The routes of the demo: something to look at, to try, and to measure.
 
+mod live;
 mod page;
 
 use std::io::{BufRead, Write};
@@ -9,6 +10,7 @@ use serde::Serialize;
 use weftwork::http::{HeaderValue, Method, StatusCode, header};
 use weftwork::{Error, Handler, IntoResponse, Request, Response};
 
+use self::live::Live;
 use crate::serving::Window;
 
 /// The longest that `/slow` and `/wait` may take.
@@ -26,7 +28,7 @@ struct Route {
 
 const GET: &str = "GET, HEAD";
 
-const ROUTES: [Route; 8] = [
+const ROUTES: [Route; 12] = [
     Route { path: "/", allow: GET, about: "this page" },
     Route { path: "/health", allow: GET, about: "OK, as cheap as an answer can be" },
     Route { path: "/json", allow: GET, about: "a value, serialized for each request" },
@@ -43,17 +45,26 @@ const ROUTES: [Route; 8] = [
         allow: "POST",
         about: "the body of your request, sent back while it comes, whatever its size",
     },
+    Route {
+        path: "/events",
+        allow: GET,
+        about: "a clock, as server-sent events: one thread for all who look",
+    },
+    Route { path: "/ws/echo", allow: "GET", about: "a WebSocket that sends back what it gets" },
+    Route { path: "/upload", allow: "POST", about: "a form with files, or any body: counted as it comes" },
+    Route { path: "/files/", allow: GET, about: "samples, with tags, conditions and ranges" },
 ];
 
 /// Answers the demo's requests.
 pub(crate) struct Demo {
     window: Window,
+    live: Live,
 }
 
 /// The demo, and the window through which it will look at its server.
 pub(crate) fn demo() -> (Demo, Window) {
     let window = Window::default();
-    (Demo { window: window.clone() }, window)
+    (Demo { window: window.clone(), live: Live::new() }, window)
 }
 
 impl Handler for Demo {
@@ -67,6 +78,10 @@ impl Handler for Demo {
             "/nocontent" if get => Response::new(StatusCode::NO_CONTENT),
             "/slow" if get => pause(req, "blocked", std::thread::sleep),
             "/wait" if get => pause(req, "waited", weftwork::sleep),
+            "/events" if get => self.live.events(req),
+            "/ws/echo" if get => live::socket(req),
+            "/upload" if *req.method() == Method::POST => live::upload(req),
+            path if path.starts_with("/files/") => self.live.files(req),
             "/" if get => page::page(&self.window),
             path => refusal(req.method(), path),
         }

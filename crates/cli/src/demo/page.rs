@@ -8,6 +8,10 @@ use super::ROUTES;
 use crate::serving::Window;
 
 const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("live.js");
+
+/// What the script fills in: each result is `ok` once it has been seen to work.
+const LIVE: &str = include_str!("live.html");
 
 /// The page, from the server as it is now. Before the start there is less to show.
 pub(super) fn page(window: &Window) -> Response {
@@ -30,11 +34,11 @@ fn write_page(out: &mut String, running: Option<&View>) -> fmt::Result {
         None => out.push_str("<p>The server is starting, or stopping.\n"),
     }
     write_routes(out)?;
+    out.push_str(LIVE);
     if let Some(running) = running {
         write_limits(out, running)?;
     }
-    out.push_str("</main>\n</html>\n");
-    Ok(())
+    writeln!(out, "</main>\n<script>\n{SCRIPT}</script>\n</html>")
 }
 
 fn write_now(out: &mut String, running: &View) -> fmt::Result {

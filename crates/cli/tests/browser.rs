@@ -1,0 +1,212 @@
+//! Does the demo's page work in a real browser? Chromium, driven over its own protocol.
+//!
+//! It needs chromium, and so a feature: `cargo test -p weftwork-cli --features browser --test browser`, as `.ci/run`
+//! does. `WEFT_CHROMIUM` names another binary.
+
+#[path = "weft/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[path = "weft/process.rs"]
+#[allow(dead_code)]
+mod process;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tungstenite::{Message, WebSocket};
+
+use crate::process::Weft;
+
+/// A browser on a machine that is busy with other tests takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+const RESULTS: [&str; 4] = ["ws-result", "events-result", "upload-result", "download-result"];
+
+/// Ends the browser however the test goes.
+struct Browser {
+    process: Child,
+    port: u16,
+    _profile: Profile,
+}
+
+struct Profile(std::path::PathBuf);
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Browser {
+    fn start() -> Browser {
+        let chromium = std::env::var_os("WEFT_CHROMIUM").unwrap_or_else(|| "chromium".into());
+        let profile = std::env::temp_dir().join(format!("weft-browser-{}", std::process::id()));
+        let mut process = Command::new(&chromium)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+            ])
+            .args(["--remote-debugging-port=0", "--window-size=1000,1600", "about:blank"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", chromium.display()));
+        let profile = Profile(profile);
+        let mut said = BufReader::new(process.stderr.take().unwrap());
+        let port = loop {
+            let mut line = String::new();
+            assert!(said.read_line(&mut line).unwrap() > 0, "chromium ended before it listened");
+            if let Some((_, address)) = line.split_once("DevTools listening on ws://127.0.0.1:") {
+                break address.split('/').next().unwrap().parse().unwrap();
+            }
+        };
+        // It goes on complaining; nobody may let it wait for a reader.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        Browser { process, port, _profile: profile }
+    }
+
+    /// What it has open.
+    fn list(&self) -> Value {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("GET /json/list HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", self.port);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            assert!(stream.read_line(&mut line).unwrap() > 0, "the browser ends the connection");
+            if line == "\r\n" {
+                break;
+            }
+            if let Some((_, value)) = line.split_once(':').filter(|(name, _)| *name == "Content-Length") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// The page that it has open.
+    fn page(&self) -> Page {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let list = self.list();
+            let page = list.as_array().unwrap().iter().find(|target| target["type"] == "page");
+            if let Some(url) = page.and_then(|page| page["webSocketDebuggerUrl"].as_str()) {
+                let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let (socket, _) = tungstenite::client(url, stream).unwrap();
+                return Page { socket, asked: 0 };
+            }
+            assert!(Instant::now() < until, "no page: {list}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+struct Page {
+    socket: WebSocket<TcpStream>,
+    asked: u64,
+}
+
+impl Page {
+    /// Asks the browser something, and waits for its answer.
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.asked += 1;
+        let question = json!({ "id": self.asked, "method": method, "params": params });
+        self.socket.send(Message::text(question.to_string())).unwrap();
+        loop {
+            let Message::Text(text) = self.socket.read().unwrap() else { continue };
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            if answer["id"] == self.asked {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    /// The value of an expression of the page.
+    fn value(&mut self, expression: &str) -> Value {
+        let answer = self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
+        answer["result"]["value"].clone()
+    }
+
+    fn text(&mut self, id: &str) -> String {
+        let found = self.value(&format!("document.getElementById('{id}')?.textContent"));
+        found.as_str().unwrap_or_default().to_owned()
+    }
+
+    fn screenshot(&mut self, name: &str) {
+        let shot =
+            self.ask("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));
+        let png = decode(shot["data"].as_str().unwrap());
+        assert!(png.starts_with(b"\x89PNG"));
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, png).unwrap();
+        println!("screenshot: {}", path.display());
+    }
+}
+
+/// Base64 (RFC 4648), as the browser writes it.
+fn decode(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        other => panic!("{} is not Base64", char::from(other)),
+    };
+    let mut bytes = Vec::new();
+    for group in text.trim_end_matches('=').as_bytes().chunks(4) {
+        let word = group.iter().fold(0_u32, |word, &byte| word << 6 | u32::from(digit(byte)));
+        let word = word << (6 * (4 - group.len()));
+        bytes.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
+    }
+    bytes
+}
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let weft = Weft::start("demo --port 0");
+    let browser = Browser::start();
+    let mut page = browser.page();
+    page.ask("Page.enable", json!({}));
+    page.ask("Page.navigate", json!({ "url": format!("http://{}/", weft.address()) }));
+    let until = Instant::now() + PATIENCE;
+    let mut waiting = RESULTS.to_vec();
+    while !waiting.is_empty() {
+        waiting.retain(|id| match page.text(id).as_str() {
+            "ok" => false,
+            text => {
+                assert!(!text.starts_with("failed"), "{id}: {text}");
+                assert!(Instant::now() < until, "{id} is still {text:?}");
+                true
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    page.screenshot("demo.png");
+    // As a person would: a message typed and sent.
+    page.value("{ const form = document.getElementById('ws-form'); form.text.value = 'typed'; form.requestSubmit() }");
+    while page.text("ws-echo") != "typed" {
+        assert!(Instant::now() < until, "the typed message does not come back");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
