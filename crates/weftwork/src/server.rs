@@ -200,7 +200,7 @@ impl Running {
         self.room.threads()
     }
 
-    /// Stops the server: takes no more connections, ends idle ones, finishes requests in flight. What is not
+    /// Stops the server: goes on for the `drain_delay`, if there is one; then takes no more connections, ends idle ones, finishes requests in flight. What is not
     /// finished within `deadline` is cut. A handler that does not return is left behind with its thread.
     pub fn shutdown(mut self, deadline: Duration) -> Report {
         self.stop(deadline, || false)
@@ -245,19 +245,28 @@ impl Running {
     }
 
     fn stop(&mut self, deadline: Duration, mut hurry: impl FnMut() -> bool) -> Report {
+        self.stopped = true;
+        self.cx.announce_stop();
+        let told = Instant::now();
+        let delay = if deadline.is_zero() { Duration::ZERO } else { self.cx.settings.drain_delay };
+        let mut hurried = false;
+        while !hurried && told.elapsed() < delay {
+            std::thread::sleep(DRAIN_TICK);
+            hurried = hurry();
+        }
         let begun = Instant::now();
         let open = self.open();
-        self.stopped = true;
         self.cx.enter(Stage::Draining);
         self.room.wake();
-        while self.open() > 0 && begun.elapsed() < deadline && !hurry() {
+        while self.open() > 0 && begun.elapsed() < deadline && !hurried {
             std::thread::sleep(DRAIN_TICK.min(deadline));
+            hurried = hurry();
         }
         let cut = self.open();
         self.cx.enter(Stage::Closing);
         self.room.wake();
         let stuck = self.join();
-        Report { drained: open.saturating_sub(cut), cut, stuck, took: begun.elapsed() }
+        Report { drained: open.saturating_sub(cut), cut, stuck, took: told.elapsed() }
     }
 
     /// Waits for all threads; how many are left in handlers.
@@ -302,6 +311,11 @@ impl View {
     /// Threads there are now that serve requests; `threads_max` bounds them. A few others keep house.
     pub fn threads(&self) -> usize {
         self.room.threads()
+    }
+
+    /// The server has been told to stop. It may go on for a while: see [`drain_delay`](Settings::drain_delay).
+    pub fn is_stopping(&self) -> bool {
+        self.cx.is_stopping()
     }
 
     /// The settings in force; `connections_max` is the number that was worked out.

@@ -132,6 +132,10 @@ settings! {
     /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a
     /// thread for longer is not started, and gets 503.
     request_timeout: Duration = Duration::ZERO, "time in which an answer makes sense (0s: no limit)";
+    /// How long a server that is told to stop goes on as before, new connections and all: not at all (0s). A load
+    /// balancer needs that time to find out: let its health check answer 503 when
+    /// [`View::is_stopping`](crate::View::is_stopping). A second signal ends it.
+    drain_delay: Duration = Duration::ZERO, "going on as before when told to stop (0s: not at all)";
     /// How long `run` waits for requests in flight after SIGTERM or SIGINT: 30 s; a second signal ends the wait.
     drain_timeout: Duration = Duration::from_secs(30), "time to finish requests at shutdown";
     /// How much of an unread request body is read and dropped to keep a connection: 64 KiB.

@@ -59,7 +59,6 @@ every_engine! {
     reactor: Engine::Reactor { loops: Some(2) }, lacks &[
         (Promise::QuickBesideBlocked, "a handler that blocks stops its loop, and all connections of it"),
         (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
-        (Promise::PortFreeBesideStuck, "a loop that is stuck in a handler cannot put its listeners down"),
     ];
     workers: Engine::Workers { listeners: Some(2) }, lacks &[
         (Promise::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
@@ -72,6 +71,5 @@ every_engine! {
     fibers: Engine::Fibers { threads: Some(2) }, lacks &[
         (Promise::QuickBesideBlocked, "a handler that blocks its thread without weftwork::blocking stops its loop"),
         (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
-        (Promise::PortFreeBesideStuck, "a loop that is stuck in a handler cannot put its listeners down"),
     ];
 }

@@ -217,6 +217,14 @@ pub(crate) trait Room: Send + Sync {
     }
 }
 
+/// A panic outside of a handler was caught: what it came upon is lost, all else goes on.
+#[cold]
+fn contained() {
+    log::error!(
+        "a thread of the server panicked outside of any handler, and goes on; this is a bug of weftwork"
+    );
+}
+
 /// Waits until all threads have ended, for at most `patience`; how many have not.
 fn join_within(mut threads: Vec<JoinHandle<()>>, patience: Duration) -> usize {
     let until = Instant::now() + patience;

@@ -5,18 +5,19 @@
 //! protocol takes over leave their loops: each has a thread of its own.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mio::Poll;
 
-use super::Room;
 use super::patience::{OnAnyThread, OnThisThread};
 use super::shared::Hub;
 use super::standby::{Berth, Given, Limits, Standby};
 use super::threads::Threads;
 use super::turn::{Loop, Next};
+use super::{Room, contained};
 use crate::conn::{Call, Conn};
 use crate::message::Handler;
 use crate::transport::DateCache;
@@ -32,6 +33,8 @@ struct Reactor {
     handler: Arc<dyn Handler>,
     hub: Hub,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held to be shut when the server stops, whatever its loops are doing.
+    listeners: Arc<Vec<Listener>>,
     /// For connections that another protocol takes over.
     guests: Standby<Box<Conn>>,
     guest_threads: Threads,
@@ -55,6 +58,7 @@ pub(super) fn start(
         guests: Standby::new(limits),
         guest_threads: Threads::default(),
         threads: Mutex::default(),
+        listeners: listeners.clone(),
         cx,
         handler,
     });
@@ -75,7 +79,14 @@ pub(super) fn start(
 }
 
 impl Reactor {
+    /// A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
     fn run(self: &Arc<Reactor>, mut lp: Loop) {
+        while catch_unwind(AssertUnwindSafe(|| self.lead(&mut lp))).is_err() {
+            contained();
+        }
+    }
+
+    fn lead(self: &Arc<Reactor>, lp: &mut Loop) {
         let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.post());
         let wait = OnThisThread { cx: &self.cx };
         loop {
@@ -141,6 +152,7 @@ impl Drop for Leave<'_> {
 
 impl Room for Reactor {
     fn wake(&self) {
+        self.listeners.iter().for_each(Listener::shut);
         self.hub.wake_all();
         if self.cx.stage() == Stage::Closing {
             self.guests.close();

@@ -1,7 +1,7 @@
 //! What every connection of a server shares: settings, limits, the clock, the counters, and whether it stops.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weftwork_wire::Limits;
@@ -32,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) watchdog: Watchdog,
     pub(crate) spare: Spare,
     stage: AtomicU8,
+    /// The end has been announced; the stage may still be `Running`.
+    stopping: AtomicBool,
     draining: Signal,
     closing: Signal,
 }
@@ -65,6 +67,7 @@ impl Context {
             watchdog: Watchdog::default(),
             spare: Spare::new(),
             stage: AtomicU8::new(Stage::Running as u8),
+            stopping: AtomicBool::new(false),
             draining: Signal::new()?,
             closing: Signal::new()?,
         })
@@ -76,6 +79,14 @@ impl Context {
             1 => Stage::Draining,
             _ => Stage::Closing,
         }
+    }
+
+    pub(crate) fn announce_stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst) || self.stage() != Stage::Running
     }
 
     /// Moves on to `stage`; a stage already passed changes nothing.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
@@ -17,7 +18,7 @@ pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
     /// The path of a Unix socket is removed by the listener that made it.
-    made_path: bool,
+    made_path: AtomicBool,
     /// Its connections begin with a PROXY header.
     is_proxied: bool,
 }
@@ -36,7 +37,7 @@ impl Listener {
             }
             Address::Unix(path) => Address::Unix(path.clone()),
         };
-        Ok(Listener { fd, address, made_path: true, is_proxied })
+        Ok(Listener { fd, address, made_path: AtomicBool::new(true), is_proxied })
     }
 
     /// From now on the kernel takes connections, and keeps this many for us.
@@ -58,17 +59,34 @@ impl Listener {
             match bound {
                 Ok(fd) => {
                     net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
-                    return Ok(Listener { fd, address, made_path: false, is_proxied });
+                    return Ok(Listener { fd, address, made_path: AtomicBool::new(false), is_proxied });
                 }
                 Err(error) => log::info!("the listeners at {address} share one queue: {error}"),
             }
         }
-        Ok(Listener { fd: self.fd.try_clone()?, address, made_path: false, is_proxied })
+        Ok(Listener { fd: self.fd.try_clone()?, address, made_path: AtomicBool::new(false), is_proxied })
     }
 
     /// The real address: with the port that the kernel chose where 0 was asked for.
     pub(crate) fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Takes no more connections, and leaves its address to others, though somebody still holds it: a loop that is
+    /// stuck in a handler, say.
+    pub(crate) fn shut(&self) {
+        // Where the system does not know that for listeners, they end with the last who holds them.
+        let _ = net::shutdown(&self.fd, net::Shutdown::Both);
+        self.remove_path();
+    }
+
+    fn remove_path(&self) {
+        if let Address::Unix(path) = &self.address
+            && self.made_path.swap(false, Ordering::Relaxed)
+        {
+            // Somebody may have removed it before us, which is as good.
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     pub(crate) fn is_proxied(&self) -> bool {
@@ -97,12 +115,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address
-            && self.made_path
-        {
-            // Somebody may have removed it before us, which is as good.
-            let _ = std::fs::remove_file(path);
-        }
+        self.remove_path();
     }
 }
 

@@ -32,7 +32,8 @@ impl Post {
     /// A copy, because what it is of belongs to the caller: eight loads and stores of a head that is long enough.
     #[inline]
     pub(crate) fn enter(&self, now: Tick, head: &[u8]) {
-        let turn = self.turn.load(Ordering::Relaxed);
+        // It is odd already when the last call has unwound past its end.
+        let turn = (self.turn.load(Ordering::Relaxed) + 1) | 1;
         // Who sees a word of this call sees that the last one is over.
         fence(Ordering::Release);
         match head.first_chunk::<LINE_BYTES>() {
@@ -40,7 +41,7 @@ impl Post {
             None => self.write_short(head),
         }
         self.begun.store(now.0, Ordering::Relaxed);
-        self.turn.store(turn + 1, Ordering::Release);
+        self.turn.store(turn, Ordering::Release);
     }
 
     #[inline]
@@ -160,6 +161,8 @@ mod tests {
         assert_eq!((begun, shown(&line).as_str()), (Tick(7), "GET /short"));
         post.leave();
         assert!(post.look().is_none());
+        assert_eq!((first, post.turn.load(Ordering::Relaxed)), (1, 2));
+        post.enter(Tick(8), b"");
         post.enter(Tick(9), format!("PUT /{} HTTP/1.1\r\n\r\n", "x".repeat(200)).as_bytes());
         let (second, _, line) = post.look().unwrap();
         assert_ne!(first, second);

@@ -1,7 +1,7 @@
 //! Does a panic cost one request, and nothing else?
 
 use super::ROOM;
-use crate::support::eventually;
+use crate::support::{Client, eventually, panic_at};
 
 #[test]
 fn the_client_gets_500_and_an_end() {
@@ -43,4 +43,55 @@ fn what_is_behind_a_panic_is_not_run() {
     assert_eq!(client.answer().status, 500);
     client.ends();
     assert_eq!(site.calls(), 1);
+}
+
+/// A bug of our own, outside of any handler, costs the connection that it came upon. Loops, threads and doors
+/// outlive it.
+#[test]
+fn a_panic_of_the_server_costs_one_connection() {
+    let site = ROOM.start();
+    let mut others: Vec<Client> = (0..8).map(|_| site.client()).collect();
+    others.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    for _ in 0..4 {
+        let mut victim = site.client();
+        // The line that says what the client gets for this.
+        panic_at(&victim.name());
+        victim.send("bad\r\n\r\n");
+        assert!(victim.rest().is_empty(), "it was refused without a line in the log");
+        others.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+        site.client().get("/").is(200, "hello");
+    }
+    drop(others);
+    site.is_well();
+    let report = site.running.shutdown(crate::support::PATIENCE);
+    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+}
+
+/// What a handler says before its call runs outside of it.
+#[test]
+fn a_panic_before_the_call_costs_one_connection() {
+    use weftwork::{Asked, Blocking, Handler, Request, Response};
+    struct Odd;
+    impl Handler for Odd {
+        fn call(&self, _: &mut Request<'_>) -> Response {
+            Response::text("hello")
+        }
+        fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+            assert!(asked.path() != "/odd", "as asked");
+            Blocking::Never
+        }
+    }
+    let running = ROOM.bind("127.0.0.1:0").start(Odd).unwrap();
+    let mut other = Client::connect(&running);
+    for _ in 0..4 {
+        let mut odd = Client::connect(&running);
+        odd.send("GET /odd HTTP/1.1\r\nHost: a\r\n\r\n");
+        // Not every engine asks.
+        odd.half_close();
+        let answer = odd.rest();
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 200 "));
+        other.get("/").is(200, "hello");
+    }
+    let report = running.shutdown(crate::support::PATIENCE);
+    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }

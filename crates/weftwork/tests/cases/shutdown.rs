@@ -221,9 +221,6 @@ fn the_port_is_free_at_once() {
 
 #[test]
 fn the_port_is_free_though_a_handler_is_stuck() {
-    if !ROOM.promises(Promise::PortFreeBesideStuck) {
-        return;
-    }
     let site = ROOM.start();
     let address = site.running.local_addr().unwrap().to_string();
     let mut client = site.client();
@@ -245,4 +242,39 @@ fn a_dropped_server_is_stopped() {
     drop(site);
     client.rest();
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+/// A load balancer needs a while to find out. Until then everything goes on, new connections too.
+#[test]
+fn a_drain_delay_goes_on_as_before() {
+    let delay = Duration::from_millis(400);
+    let site = ROOM.start_with(|s| s.drain_delay(delay));
+    let (view, address) = (site.running.view(), site.running.local_addr().unwrap());
+    let mut old = site.client();
+    old.get("/").is(200, "hello");
+    let addresses = site.running.addresses().to_vec();
+    let begun = Instant::now();
+    assert!(!view.is_stopping());
+    let stopping = std::thread::spawn(move || site.running.shutdown(PATIENCE));
+    crate::support::eventually("it is told", || view.is_stopping());
+    let mut new = Client::connect_to(&addresses[0]);
+    for client in [&mut old, &mut new] {
+        let answer = client.get("/");
+        assert!(answer.status == 200 && !answer.closes(), "{answer:?}");
+    }
+    old.ends();
+    new.ends();
+    assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (2, 0, 0), "{report}");
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+/// Cutting everything at once does not wait for it.
+#[test]
+fn no_time_means_no_delay() {
+    let site = ROOM.start_with(|s| s.drain_delay(PATIENCE));
+    let begun = Instant::now();
+    site.running.shutdown(Duration::ZERO);
+    assert!(begun.elapsed() < PATIENCE / 2);
 }

@@ -6,6 +6,15 @@ use super::eventually;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// A line that holds one of these panics, once: so a bug of the server's own can be had at will.
+static TRAPS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The next line that holds `part` is a panic of the thread that logs it.
+pub(crate) fn panic_at(part: &str) {
+    keep_log();
+    TRAPS.lock().unwrap_or_else(PoisonError::into_inner).push(part.to_owned());
+}
+
 struct Kept;
 
 impl log::Log for Kept {
@@ -15,6 +24,11 @@ impl log::Log for Kept {
 
     fn log(&self, record: &log::Record<'_>) {
         let line = format!("{} {}", record.level(), record.args());
+        let is_trap = |trap: &String| line.contains(trap.as_str());
+        let trapped =
+            TRAPS.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., |trap| is_trap(trap)).count()
+                > 0;
+        assert!(!trapped, "as asked, within the server: {line}");
         LINES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 

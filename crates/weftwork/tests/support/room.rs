@@ -15,8 +15,6 @@ pub(crate) enum Promise {
     EvenLoops,
     /// A response that others bring holds no thread while nothing is brought, nor does one whose client is slow.
     FeedsWithoutThreads,
-    /// The port is free after a stop, though a handler never returns.
-    PortFreeBesideStuck,
 }
 
 /// One engine, as the matrix runs it.

@@ -44,12 +44,16 @@ impl Shared {
         lp.refresh(&self.cx);
         self.seats[lp.index].take_over();
         loop {
-            let mut called = match lp.next(&self.hub, &self.cx) {
+            let next;
+            (lp, next) = self.keeping(lp, |lp| lp.next(&self.hub, &self.cx));
+            let mut called = match next {
                 Next::Stop => return None,
                 Next::Call(errand) => Some(errand),
             };
             while let Some(errand) = called {
-                let led = match self.way(&errand) {
+                let way;
+                (lp, way) = self.keeping(lp, |_| self.way(&errand));
+                let led = match way {
                     Way::Inline { route } => self.call(lp, errand, route, hand),
                     Way::Risk { route } => {
                         lp.send_all(&self.cx);
@@ -66,6 +70,17 @@ impl Shared {
                     Led::Lost(conn) => return conn,
                 };
             }
+        }
+    }
+
+    /// Does something with the loop. If that panics, another thread leads on: the loop is not lost with this one.
+    #[inline]
+    fn keeping<R>(self: &Arc<Shared>, lp: Box<Loop>, work: impl FnOnce(&mut Loop) -> R) -> (Box<Loop>, R) {
+        let mut kept = Kept { lp: Some(lp), shared: self };
+        let result = kept.lp.as_deref_mut().map(work);
+        match (kept.lp.take(), result) {
+            (Some(lp), Some(result)) => (lp, result),
+            _ => unreachable!("it was laid down here just now"),
         }
     }
 
@@ -105,7 +120,7 @@ impl Shared {
                 self.habits.saw_quick(route);
             }
             self.end_risk(&mut lp);
-            let next = lp.settle(errand, &self.cx);
+            let (lp, next) = self.keeping(lp, |lp| lp.settle(errand, &self.cx));
             return Led::On(lp, next);
         }
         if let Some(route) = route {
@@ -138,6 +153,21 @@ impl Shared {
     }
 }
 
+/// A loop whose leader may panic.
+struct Kept<'a> {
+    lp: Option<Box<Loop>>,
+    shared: &'a Arc<Shared>,
+}
+
+impl Drop for Kept<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(lp) = self.lp.take() {
+            self.shared.give_on(lp);
+        }
+    }
+}
+
 /// The loop that this thread has laid on its seat, while a handler runs.
 pub(super) struct Held {
     shared: Arc<Shared>,
@@ -150,7 +180,7 @@ impl Held {
     }
 
     /// The handler is about to wait: the loop goes to another thread, if it is still ours.
-    fn give_away(&self) {
+    pub(super) fn give_away(&self) {
         let Some((index, lay)) = self.lay.take() else { return };
         if let Some(lp) = self.shared.seats[index].take_back(lay) {
             Counters::count(&self.shared.cx.counters.handed_eagerly);

@@ -16,6 +16,7 @@ mod watcher;
 pub(super) use watcher::is_stuck;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,6 @@ use std::time::Duration;
 use mio::Poll;
 
 use self::leader::Held;
-use super::Room;
 use super::blocking;
 use super::habits::Habits;
 use super::seat::Seat;
@@ -31,6 +31,7 @@ use super::shared::Hub;
 use super::standby::{Berth, Given, Limits, Standby};
 use super::threads::Threads;
 use super::turn::Loop;
+use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::context::Context;
@@ -171,17 +172,25 @@ impl Shared {
         let mut hand = Hand { dates, pool: Pool::default(), held, post };
         let mut job = berth.first();
         while let Some(given) = job {
-            let conn = match given {
-                Job::Lead(lp) => self.lead(lp, &mut hand),
-                Job::Serve(mut conn) => {
-                    conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
-                    Some(conn)
-                }
-            };
-            if let Some(conn) = conn {
-                self.serve_away(conn, &mut hand);
+            // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
+            if catch_unwind(AssertUnwindSafe(|| self.perform(given, &mut hand))).is_err() {
+                contained();
+                hand.held.give_away();
             }
             job = self.standby.wait(berth, PATIENCE);
+        }
+    }
+
+    fn perform(self: &Arc<Shared>, job: Job, hand: &mut Hand) {
+        let conn = match job {
+            Job::Lead(lp) => self.lead(lp, hand),
+            Job::Serve(mut conn) => {
+                conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
+                Some(conn)
+            }
+        };
+        if let Some(conn) = conn {
+            self.serve_away(conn, hand);
         }
     }
 }

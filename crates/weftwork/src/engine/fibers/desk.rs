@@ -54,10 +54,8 @@ impl Desk {
 
     /// Does something with the loop; none if it is away.
     pub(super) fn with_loop<T>(&self, act: impl FnOnce(&mut Loop) -> T) -> Option<T> {
-        let mut lp = self.lp.take()?;
-        let result = act(&mut lp);
-        self.lp.set(Some(lp));
-        Some(result)
+        let mut taken = Taken { lp: Some(self.lp.take()?), desk: self };
+        taken.lp.as_deref_mut().map(act)
     }
 
     /// Runs a request on a fiber until it has to wait or has no more to do, and others that can go on with it.
@@ -102,14 +100,26 @@ impl Desk {
 
     /// Goes on with a connection whose handler has run, and with whatever else can go on; gives the next request.
     fn go_on(&self, errand: Errand) -> Option<Errand> {
-        let Some(mut lp) = self.lp.take() else {
+        let Some(lp) = self.lp.take() else {
             self.done.borrow_mut().push_back(errand);
             return None;
         };
+        let mut taken = Taken { lp: Some(lp), desk: self };
         let (hub, cx) = (&self.room.hub, &self.room.cx);
-        let next = lp.settle(errand, cx).or_else(|| lp.next_here(hub, cx));
-        self.lp.set(Some(lp));
-        next
+        taken.lp.as_deref_mut().and_then(|lp| lp.settle(errand, cx).or_else(|| lp.next_here(hub, cx)))
+    }
+}
+
+/// The loop, on its way back to the desk: also when who works with it panics.
+struct Taken<'a> {
+    lp: Option<Box<Loop>>,
+    desk: &'a Desk,
+}
+
+impl Drop for Taken<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.desk.lp.set(self.lp.take());
     }
 }
 

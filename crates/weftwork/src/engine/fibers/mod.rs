@@ -14,6 +14,7 @@ mod desk;
 mod waits;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +26,9 @@ use weftwork_fiber::{Config, Runtime};
 
 use self::desk::Desk;
 use self::waits::Suspending;
-use super::Room;
 use super::shared::Hub;
 use super::turn::{Errand, Loop};
+use super::{Room, contained};
 use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
@@ -37,6 +38,8 @@ struct Fibers {
     handler: Arc<dyn Handler>,
     hub: Hub,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held to be shut when the server stops, whatever its loops are doing.
+    listeners: Arc<Vec<Listener>>,
 }
 
 pub(super) fn start(
@@ -46,8 +49,8 @@ pub(super) fn start(
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn Room>> {
     let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-    let room = Arc::new(Fibers { hub: Hub::new(&polls)?, cx, handler, threads: Mutex::default() });
-    let started = room.start(polls, &listeners);
+    let room = Arc::new(Fibers { hub: Hub::new(&polls)?, cx, handler, threads: Mutex::default(), listeners });
+    let started = room.start(polls);
     if started.is_err() {
         room.cx.enter(Stage::Closing);
         room.wake();
@@ -57,11 +60,11 @@ pub(super) fn start(
 
 impl Fibers {
     /// Returns when every thread has its fibers' poller and stack, which only the thread itself can make.
-    fn start(self: &Arc<Fibers>, polls: Vec<Poll>, listeners: &Arc<Vec<Listener>>) -> io::Result<()> {
+    fn start(self: &Arc<Fibers>, polls: Vec<Poll>) -> io::Result<()> {
         let now = self.cx.clock.now();
         let (opened, results) = channel();
         for (index, poll) in polls.into_iter().enumerate() {
-            let lp = Loop::new(index, poll, &self.hub, listeners.clone(), now)?;
+            let lp = Loop::new(index, poll, &self.hub, self.listeners.clone(), now)?;
             let (own, opened) = (self.clone(), opened.clone());
             let thread = std::thread::Builder::new().name(format!("weft-{index}"));
             self.lock().push(thread.spawn(move || own.open(lp, opened))?);
@@ -85,7 +88,11 @@ impl Fibers {
         if let Some(runtime) = runtime {
             let desk = Rc::new(Desk::new(self.clone(), Box::new(lp)));
             let _ground = super::blocking::enter(Rc::new(Suspending));
-            Thread { room: self.clone(), runtime, desk }.run();
+            let thread = Thread { room: self.clone(), runtime, desk };
+            // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
+            while catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
+                contained();
+            }
         }
     }
 
@@ -104,7 +111,7 @@ struct Thread {
 
 impl Thread {
     /// Until the server has stopped, or the loop is lost.
-    fn run(self) {
+    fn run(&self) {
         let room = &*self.room;
         while self.work().is_some() {
             let patience = self.runtime.patience();
@@ -189,6 +196,7 @@ impl Thread {
 
 impl Room for Fibers {
     fn wake(&self) {
+        self.listeners.iter().for_each(Listener::shut);
         self.hub.wake_all();
     }
 

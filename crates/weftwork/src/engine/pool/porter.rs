@@ -4,10 +4,12 @@
 //! thread. When a request is whole, the connection goes back to the pool's threads. The porter also sees off
 //! those who were turned away at the door, so that they can read why.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Shared;
 use crate::conn::Conn;
+use crate::engine::contained;
 use crate::engine::shared::Letter;
 use crate::engine::turn::{Loop, Next};
 use crate::transport::context::Stage;
@@ -16,9 +18,17 @@ use crate::transport::counters::Counters;
 impl Shared {
     /// The life of the porter.
     pub(super) fn keep_parked(self: &Arc<Shared>, mut lp: Loop) {
+        // A panic is a bug of ours. It costs the connection that it came upon.
+        while catch_unwind(AssertUnwindSafe(|| self.keep(&mut lp))).is_err() {
+            contained();
+        }
+        self.forget_letters();
+    }
+
+    fn keep(self: &Arc<Shared>, lp: &mut Loop) {
         loop {
             match lp.next(&self.hub, &self.cx) {
-                Next::Stop => break,
+                Next::Stop => return,
                 Next::Call(errand) if self.lock_queue().len() >= self.cx.settings.queue_max => {
                     lp.shed(errand, &self.cx);
                 }
@@ -29,7 +39,6 @@ impl Shared {
                 }
             }
         }
-        self.forget_letters();
     }
 
     /// Brings a connection to the porter.
