@@ -71,6 +71,10 @@ pub use testing::{NoResponse, TestClient, TestConnection, TestRequest, TestRespo
 pub use transport::counters::Counts;
 pub use weftwork_wire::Fault;
 
+#[cfg(feature = "json")]
+pub use app::extract::{Cookie, Form, Header, Json, Path, Query};
+pub use app::extract::{Extract, IntoHandler, State, handler};
+pub use app::router::{PatternFault, RouteError, Router};
 #[doc(hidden)]
 pub use app::routes::derived;
 pub use app::routes::{Dispatch, Listed, Malformed, Miss, Route, Routes, Verbs, routes};
@@ -82,8 +86,8 @@ pub mod prelude {
     #[cfg(feature = "json")]
     pub use crate::json;
     pub use crate::{
-        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Request, Response, Result, Routes,
-        Running, Server, Settings, blocks, html, routes, text,
+        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Request, Response, Result, Router,
+        Routes, Running, Server, Settings, blocks, html, routes, text,
     };
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }

@@ -107,9 +107,11 @@ impl Server {
     /// Starts the server and returns at once.
     ///
     /// # Errors
-    /// A setting with which no server could run, or the system refuses sockets or threads.
+    /// A setting with which no server could run, a handler that [cannot answer](Handler::check), or the system refuses
+    /// sockets or threads.
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let Server { mut listeners, engine, mut settings } = self;
+        handler.check()?;
         settings.check()?;
         if settings.proxy_protocol {
             listeners.iter_mut().for_each(Listener::expect_proxies);

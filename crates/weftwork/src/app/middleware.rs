@@ -38,6 +38,7 @@ pub use user::User;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use crate::error::Result;
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
 
 /// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is one, where `R` is an [`IntoResponse`].
@@ -145,6 +146,10 @@ impl<H: Handler, M: Middleware> Handler for With<H, M> {
 
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         self.handler.blocking(asked)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.handler.check()
     }
 }
 

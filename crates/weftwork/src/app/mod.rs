@@ -2,11 +2,13 @@
 
 #[cfg(feature = "cookies")]
 pub mod cookies;
+pub(crate) mod extract;
 mod files;
 pub mod middleware;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod proxy;
+pub(crate) mod router;
 pub(crate) mod routes;
 mod sse;
 #[cfg(feature = "websocket")]

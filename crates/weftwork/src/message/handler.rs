@@ -7,6 +7,7 @@ use http::Method;
 use super::into_response::IntoResponse;
 use super::request::Request;
 use super::response::Response;
+use crate::error::Result;
 
 /// Answers requests. Every `Fn(&mut Request) -> R` is one, where `R` is an [`IntoResponse`].
 ///
@@ -35,6 +36,14 @@ pub trait Handler: Send + Sync + 'static {
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         Blocking::Learn { route: asked.route() }
     }
+
+    /// Asked once, before a server starts: whether it can answer at all. A router tells of routes that conflict.
+    ///
+    /// # Errors
+    /// It cannot; the server does not start.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What a request asks for, before its handler runs.
@@ -57,6 +66,15 @@ impl<'a> Asked<'a> {
     /// The path, still percent-encoded, without the query.
     pub fn path(&self) -> &'a str {
         std::str::from_utf8(self.path).unwrap_or_default()
+    }
+
+    /// What a handler is asked that is mounted at the first `prefix` bytes of the path.
+    pub(crate) fn beneath(&self, prefix: usize) -> Asked<'a> {
+        let path = match self.path.get(prefix..) {
+            None | Some(b"") => b"/",
+            Some(rest) => rest,
+        };
+        Asked { path, ..*self }
     }
 
     /// The method and the path's first segment (16 bytes of it), spread over 64 bits.
@@ -135,6 +153,10 @@ impl Handler for Arc<dyn Handler> {
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         self.as_ref().blocking(asked)
     }
+
+    fn check(&self) -> Result<()> {
+        self.as_ref().check()
+    }
 }
 
 /// A handler that says of itself that it waits: its first request does not have to find that out.
@@ -151,6 +173,9 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         }
         fn blocking(&self, _: &Asked<'_>) -> Blocking {
             Blocking::Always
+        }
+        fn check(&self) -> Result<()> {
+            self.0.check()
         }
     }
     Blocks(handler)

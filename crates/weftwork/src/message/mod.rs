@@ -15,6 +15,7 @@ mod json;
 mod problem;
 mod request;
 mod response;
+mod routed;
 mod upgrade;
 mod writer;
 
@@ -28,6 +29,7 @@ pub use json::json;
 pub use problem::Problem;
 pub use request::Request;
 pub use response::{Response, html, text};
+pub(crate) use routed::Shared;
 pub use upgrade::{Receive, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 

@@ -12,6 +12,7 @@ use weftwork_wire::Field;
 
 use super::body::{Body, Quota};
 use super::exchange::Exchange;
+use super::routed::Routed;
 
 /// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
 pub struct Request<'c> {
@@ -20,6 +21,8 @@ pub struct Request<'c> {
     extensions: Extensions,
     pub(super) quota: Quota,
     pub(super) deadline: Option<Instant>,
+    /// What a router has found out; none before it.
+    pub(super) routed: Option<Box<Routed>>,
 }
 
 impl<'c> Request<'c> {
@@ -30,6 +33,7 @@ impl<'c> Request<'c> {
             extensions: Extensions::new(),
             quota: Quota { limit: body_bytes_max, taken: 0 },
             deadline: None,
+            routed: None,
         }
     }
 
@@ -44,8 +48,19 @@ impl<'c> Request<'c> {
         ascii(head.target.of(bytes))
     }
 
-    /// The path, still percent-encoded, without the query.
+    /// The path, still percent-encoded, without the query. A handler that is mounted at a prefix sees what is behind
+    /// that, `/` at least.
     pub fn path(&self) -> &str {
+        match &self.routed {
+            None => self.whole_path(),
+            Some(routed) => match self.whole_path().get(routed.prefix..) {
+                None | Some("") => "/",
+                Some(rest) => rest,
+            },
+        }
+    }
+
+    pub(super) fn whole_path(&self) -> &str {
         let (head, bytes) = self.exchange.head();
         ascii(head.path.of(bytes))
     }

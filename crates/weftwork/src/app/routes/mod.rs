@@ -12,6 +12,9 @@ pub use list::{Listed, Route};
 pub use miss::{Malformed, Miss};
 pub use verbs::Verbs;
 
+#[cfg(feature = "json")]
+pub(crate) use query::form_decoded;
+
 /// What the derive's code calls. No part of the API.
 #[doc(hidden)]
 pub mod derived {

@@ -43,7 +43,7 @@ fn values<'q>(query: &'q str, name: &'static str) -> impl Iterator<Item = &'q st
 }
 
 /// Without its percent-encoding, and with spaces for `+`; none if that is not UTF-8.
-fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(Cow::Borrowed(text));
     }

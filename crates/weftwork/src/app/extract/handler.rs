@@ -1,0 +1,141 @@
+//! Which functions are handlers?
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::{Extract, Needs, State};
+use crate::message::{Handler, IntoResponse, Request, Response};
+
+/// What a [`Router`](crate::Router) takes as a handler: a [`Handler`], so also a function of `&mut Request`, or
+/// a function of arguments that are taken from the request ([`Extract`]). `M` tells these apart; the compiler finds it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a handler",
+    label = "not a handler",
+    note = "a handler is a function of `&mut Request`, or of arguments that are taken from it: `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes`, `String`; `&mut Request` comes last",
+    note = "it returns a `Response`, text, bytes, a `StatusCode`, or a `Result` of one; a closure names the types of its arguments"
+)]
+pub trait IntoHandler<M> {
+    #[doc(hidden)]
+    fn into_handler(self) -> (Arc<dyn Handler>, Needs);
+}
+
+/// A [`Handler`] of a function with typed arguments, for where no router is:
+/// `Server::bind(..)?.run(handler(|Query(q): Query<Search>| ..))`.
+pub fn handler<M>(function: impl IntoHandler<M>) -> Arc<dyn Handler> {
+    function.into_handler().0
+}
+
+/// It is one already.
+#[derive(Debug)]
+pub struct Plain;
+
+impl<H: Handler> IntoHandler<Plain> for H {
+    fn into_handler(self) -> (Arc<dyn Handler>, Needs) {
+        (Arc::new(self), Needs::new())
+    }
+}
+
+/// A function of typed arguments.
+#[derive(Debug)]
+pub struct OfArguments<A>(PhantomData<A>);
+
+/// The same, and the request.
+#[derive(Debug)]
+pub struct OfArgumentsAndRequest<A>(PhantomData<A>);
+
+/// A method of a state.
+#[derive(Debug)]
+pub struct OfState<S, A>(PhantomData<(S, A)>);
+
+/// The same, and the request.
+#[derive(Debug)]
+pub struct OfStateAndRequest<S, A>(PhantomData<(S, A)>);
+
+struct Function<F, M> {
+    function: F,
+    kind: PhantomData<fn() -> M>,
+}
+
+impl<F, M> Function<F, M>
+where
+    Function<F, M>: Handler,
+{
+    fn shared(function: F) -> Arc<dyn Handler> {
+        Arc::new(Function { function, kind: PhantomData::<fn() -> M> })
+    }
+}
+
+/// What was taken, or the answer instead.
+macro_rules! take {
+    ($type:ty, $req:ident) => {
+        match <$type as Extract>::extract($req) {
+            Ok(value) => value,
+            Err(error) => return error.into_response(),
+        }
+    };
+}
+
+macro_rules! functions {
+    ($kind:ty, [$($state:ident)?], [$($argument:ident)*], [$($request:ty)?]) => {
+        #[allow(non_snake_case, unused_variables)]
+        impl<F, R, $($state,)? $($argument),*> Handler for Function<F, $kind>
+        where
+            F: Fn($(&$state,)? $($argument,)* $($request)?) -> R + Send + Sync + 'static,
+            R: IntoResponse,
+            $($state: Send + Sync + 'static,)?
+            $($argument: Extract + 'static,)*
+        {
+            fn call(&self, req: &mut Request<'_>) -> Response {
+                $(let $state = take!(State<$state>, req);)?
+                $(let $argument = take!($argument, req);)*
+                functions!(@call self, [$($state)?], [$($argument)*], [$($request)?], req)
+            }
+        }
+
+        impl<F, R, $($state,)? $($argument),*> IntoHandler<$kind> for F
+        where
+            F: Fn($(&$state,)? $($argument,)* $($request)?) -> R + Send + Sync + 'static,
+            R: IntoResponse,
+            $($state: Send + Sync + 'static,)?
+            $($argument: Extract + 'static,)*
+        {
+            fn into_handler(self) -> (Arc<dyn Handler>, Needs) {
+                #[allow(unused_mut)]
+                let mut needs = Needs::new();
+                $(<State<$state> as Extract>::needs(&mut needs);)?
+                $(<$argument as Extract>::needs(&mut needs);)*
+                (Function::<F, $kind>::shared(self), needs)
+            }
+        }
+    };
+    (@call $self:ident, [$($state:ident)?], [$($argument:ident)*], [], $req:ident) => {
+        ($self.function)($(&$state,)? $($argument,)*).into_response()
+    };
+    (@call $self:ident, [$($state:ident)?], [$($argument:ident)*], [$request:ty], $req:ident) => {
+        ($self.function)($(&$state,)? $($argument,)* $req).into_response()
+    };
+}
+
+macro_rules! each_kind {
+    ($($argument:ident)*) => {
+        functions!(OfArguments<($($argument,)*)>, [], [$($argument)*], []);
+        functions!(OfState<S, ($($argument,)*)>, [S], [$($argument)*], []);
+        functions!(OfStateAndRequest<S, ($($argument,)*)>, [S], [$($argument)*], [&mut Request<'_>]);
+    };
+}
+
+macro_rules! each_kind_and_request {
+    ($($argument:ident)+) => {
+        each_kind!($($argument)+);
+        // Without arguments it is a plain handler.
+        functions!(OfArgumentsAndRequest<($($argument,)+)>, [], [$($argument)+], [&mut Request<'_>]);
+    };
+}
+
+each_kind!();
+each_kind_and_request!(A);
+each_kind_and_request!(A B);
+each_kind_and_request!(A B C);
+each_kind_and_request!(A B C D);
+each_kind_and_request!(A B C D E);
+each_kind_and_request!(A B C D E G);

@@ -1,0 +1,82 @@
+//! Arguments of handlers that are taken from the request by their type.
+
+mod body;
+mod handler;
+#[cfg(feature = "json")]
+mod pairs;
+mod state;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "json")]
+mod values;
+
+pub use handler::{IntoHandler, handler};
+pub use state::State;
+#[cfg(feature = "json")]
+pub use {
+    body::{Form, Json},
+    values::{Cookie, Header, Path, Query},
+};
+
+pub(crate) use state::Needs;
+
+use crate::error::Result;
+use crate::message::Request;
+
+/// A value that is taken from a request: an argument of a handler.
+///
+/// | argument | is taken from | otherwise |
+/// |---|---|---|
+/// | [`Path<T>`](crate::Path) | captures of the path: one value, a tuple of them, or a struct by name | 400 |
+/// | [`Query<T>`](crate::Query) | the query, as a struct; a `Vec` takes repeated keys | 400 |
+/// | [`Header<T>`](crate::Header) | fields, as a struct: `if_none_match` is `If-None-Match` | 400 |
+/// | [`Cookie<T>`](crate::Cookie) | cookies, as a struct | 400 |
+/// | [`Json<T>`](crate::Json) | a body of JSON | 415, 400, 422 |
+/// | [`Form<T>`](crate::Form) | a body as HTML forms send it | 415, 400, 422 |
+/// | [`Bytes`](crate::Bytes), `String` | the body as it came | 413, 408, 400 |
+/// | [`State<T>`](crate::State) | what [`Router::state`](crate::Router::state) was given | the server does not start |
+///
+/// A handler takes up to six of them; `&mut Request` may come last, and `&S` first, where `S` is a state: so methods
+/// of a struct are handlers. What cannot be taken is answered with a [`Problem`](crate::Problem) whose
+/// member `field` names it. Only one argument can be the body.
+///
+/// ```
+/// use serde::Deserialize;
+/// use weftwork::prelude::*;
+/// use weftwork::{Json, Path, Query};
+///
+/// #[derive(Deserialize)]
+/// struct Page { page: Option<u32>, tag: Vec<String> }
+///
+/// #[derive(Deserialize)]
+/// struct Note { text: String }
+///
+/// fn list(Path(user): Path<u64>, Query(q): Query<Page>) -> String {
+///     format!("page {} of {user}, {} tags\n", q.page.unwrap_or(1), q.tag.len())
+/// }
+///
+/// fn add(Path((user, day)): Path<(u64, String)>, Json(note): Json<Note>) -> (StatusCode, String) {
+///     (StatusCode::CREATED, format!("{user} on {day}: {}\n", note.text))
+/// }
+///
+/// let site = Router::new().get("/{user}/notes", list).post("/{user}/notes/{day}", add);
+/// # let mut client = weftwork::TestClient::new(site);
+/// # assert_eq!(client.get("/7/notes?tag=a&tag=b").send().text(), "page 1 of 7, 2 tags\n");
+/// # assert_eq!(client.post("/7/notes/monday").json(&serde_json::json!({"text": "x"})).send().text(), "7 on monday: x\n");
+/// # assert_eq!(client.get("/x/notes?tag=a").send().status, 400);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken from a request",
+    label = "no argument of a handler",
+    note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`"
+)]
+pub trait Extract: Sized {
+    /// Takes the value.
+    ///
+    /// # Errors
+    /// It is not there, or not what the type wants; the error is the answer.
+    fn extract(req: &mut Request<'_>) -> Result<Self>;
+
+    #[doc(hidden)]
+    fn needs(_: &mut Needs) {}
+}

@@ -1,0 +1,319 @@
+//! How do names with texts become a value? serde on one side, and on the other what queries, forms, fields and
+//! paths all are. Its errors know the name, which is why this is not a crate's.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display};
+
+use http::StatusCode;
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use crate::app::routes::form_decoded;
+use crate::error::Result;
+use crate::message::Problem;
+
+/// More are refused: nobody fills in so many, and each costs time.
+const PAIRS_MAX: usize = 1000;
+
+/// Names and their texts.
+pub(super) struct Pairs<'t> {
+    what: &'static str,
+    pairs: Vec<Pair<'t>>,
+    fault: Option<Fault>,
+}
+
+/// The pairs of a query or form; none in place of one that is not UTF-8.
+pub(super) fn form_pairs(text: &str) -> impl Iterator<Item = Option<Pair<'_>>> {
+    text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((form_decoded(name)?, form_decoded(value)?))
+    })
+}
+
+impl<'t> Pairs<'t> {
+    /// `what` one of them is called.
+    pub(super) fn of(what: &'static str, pairs: impl Iterator<Item = Option<Pair<'t>>>) -> Pairs<'t> {
+        let (mut kept, mut fault) = (Vec::new(), None);
+        for pair in pairs {
+            match pair {
+                Some(pair) if kept.len() < PAIRS_MAX => kept.push(pair),
+                Some(_) => fault = Some(Fault::new(format_args!("there are more than {PAIRS_MAX} of them"))),
+                None => fault = Some(Fault::new("one of them is not UTF-8")),
+            }
+        }
+        Pairs { what, pairs: kept, fault }
+    }
+
+    /// Brings equal names together, each with its texts in order.
+    pub(super) fn sorted(mut self) -> Pairs<'t> {
+        self.pairs.sort_by(|one, two| one.0.cmp(&two.0));
+        self
+    }
+
+    /// Makes a value of them.
+    pub(super) fn read<T: DeserializeOwned>(mut self, status: StatusCode) -> Result<T> {
+        let what = self.what;
+        let read = match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => T::deserialize(&self),
+        };
+        Ok(read.map_err(|fault| fault.problem(what, status))?)
+    }
+}
+
+/// What is wrong, and with which of them.
+#[derive(Debug)]
+pub(super) struct Fault {
+    name: Option<String>,
+    text: Option<String>,
+    why: String,
+}
+
+impl Fault {
+    fn new(why: impl Display) -> Fault {
+        Fault { name: None, text: None, why: why.to_string() }
+    }
+
+    fn with_name(mut self, name: &str) -> Fault {
+        self.name.get_or_insert_with(|| name.to_owned());
+        self
+    }
+
+    fn problem(self, what: &str, status: StatusCode) -> Problem {
+        const TOLD_CHARS_MAX: usize = 40;
+        let problem = Problem::new(status);
+        let Some(name) = self.name else { return problem.detail(format!("the {what}s: {}", self.why)) };
+        let detail = match self.text {
+            Some(text) => {
+                let told: String = text.chars().take(TOLD_CHARS_MAX).collect();
+                format!("the {what} `{name}` is {told:?}: {}", self.why)
+            }
+            None => format!("the {what} `{name}` {}", self.why),
+        };
+        problem.detail(detail).with("field", name)
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<T: Display>(why: T) -> Fault {
+        Fault::new(why)
+    }
+
+    fn missing_field(name: &'static str) -> Fault {
+        Fault::new("is missing").with_name(name)
+    }
+}
+
+/// Values that are one text: what holds the texts hands over its only one.
+macro_rules! forward_to_only {
+    ($($method:ident)*) => { $(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            self.only()?.$method(visitor)
+        }
+    )* };
+}
+
+impl<'t> Pairs<'t> {
+    /// For a value that is no struct: the only text there is.
+    fn only(&self) -> Result<Texts<'_, 't>, Fault> {
+        match &self.pairs[..] {
+            [only] => Ok(Texts(std::slice::from_ref(only))),
+            pairs => Err(Fault::new(format_args!("there are {} of them, and one is taken", pairs.len()))),
+        }
+    }
+}
+
+impl<'de> Deserializer<'de> for &Pairs<'_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_map(Groups { left: &self.pairs, texts: None })
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_seq(InOrder(&self.pairs))
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        match self.pairs.len() {
+            there if there == length => self.deserialize_seq(visitor),
+            there => Err(Fault::new(format_args!("there are {there} of them, and {length} are taken"))),
+        }
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.deserialize_tuple(length, visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.only()?.deserialize_enum(name, variants, visitor)
+    }
+
+    forward_to_only! {
+        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64 deserialize_char deserialize_str deserialize_string
+        deserialize_bytes deserialize_byte_buf
+    }
+
+    forward_to_deserialize_any! { option unit unit_struct map struct identifier ignored_any }
+}
+
+type Pair<'t> = (Cow<'t, str>, Cow<'t, str>);
+
+/// A struct's fields: each name once, with all of its texts.
+struct Groups<'p, 't> {
+    left: &'p [Pair<'t>],
+    texts: Option<Texts<'p, 't>>,
+}
+
+impl<'de> MapAccess<'de> for Groups<'_, '_> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        let Some((name, _)) = self.left.first() else { return Ok(None) };
+        let count = self.left.iter().take_while(|(other, _)| other == name).count();
+        let (texts, left) = self.left.split_at(count);
+        (self.left, self.texts) = (left, Some(Texts(texts)));
+        let key: StrDeserializer<'_, Fault> = (**name).into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let texts = self.texts.take().ok_or_else(|| Fault::new("a value was asked for before its name"))?;
+        seed.deserialize(texts).map_err(|fault| texts.blamed(fault))
+    }
+}
+
+/// A tuple's or a list's values, one text each.
+struct InOrder<'p, 't>(&'p [Pair<'t>]);
+
+impl<'de> SeqAccess<'de> for InOrder<'_, '_> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        let Some((first, left)) = self.0.split_first() else { return Ok(None) };
+        self.0 = left;
+        let text = Texts(std::slice::from_ref(first));
+        seed.deserialize(text).map(Some).map_err(|fault| text.blamed(fault))
+    }
+}
+
+/// The texts of one name, of which there is one at least.
+#[derive(Clone, Copy)]
+struct Texts<'p, 't>(&'p [Pair<'t>]);
+
+impl Texts<'_, '_> {
+    fn first(&self) -> &str {
+        self.0.first().map(|(_, text)| &**text).unwrap_or_default()
+    }
+
+    fn blamed(&self, fault: Fault) -> Fault {
+        let Fault { name, text, why } = fault;
+        let named = name.is_some();
+        let name = name.or_else(|| self.0.first().map(|(name, _)| name.to_string()));
+        // A name that is there already is of a field that is missing: there is no text.
+        let text = if named { text } else { text.or_else(|| Some(self.first().to_owned())) };
+        Fault { name, text, why }
+    }
+
+    fn parsed<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, Fault> {
+        self.first().parse().map_err(|why| self.blamed(Fault::new(why)))
+    }
+}
+
+/// Values that are parsed from the first text.
+macro_rules! parse {
+    ($($method:ident $visit:ident)*) => { $(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            visitor.$visit(self.parsed()?)
+        }
+    )* };
+}
+
+impl<'de> Deserializer<'de> for Texts<'_, '_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_str(self.first()).map_err(|fault: Fault| self.blamed(fault))
+    }
+
+    /// `on` is what a checkbox sends.
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.first() {
+            "on" => visitor.visit_bool(true),
+            _ => visitor.visit_bool(self.parsed()?),
+        }
+    }
+
+    parse! {
+        deserialize_i8 visit_i8 deserialize_i16 visit_i16 deserialize_i32 visit_i32 deserialize_i64 visit_i64
+        deserialize_i128 visit_i128 deserialize_u8 visit_u8 deserialize_u16 visit_u16 deserialize_u32 visit_u32
+        deserialize_u64 visit_u64 deserialize_u128 visit_u128 deserialize_f32 visit_f32
+        deserialize_f64 visit_f64 deserialize_char visit_char
+    }
+
+    /// An input that was left empty is none.
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.first().is_empty() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_seq(InOrder(self.0))
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        let variant: StrDeserializer<'_, Fault> = self.first().into_deserializer();
+        visitor.visit_enum(variant).map_err(|fault| self.blamed(fault))
+    }
+
+    forward_to_deserialize_any! {
+        str string bytes byte_buf unit unit_struct tuple_struct map struct identifier ignored_any
+    }
+}

@@ -1,0 +1,53 @@
+//! How do handlers share a value?
+
+use std::any::{TypeId, type_name};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::Extract;
+use crate::error::{Error, Result};
+use crate::message::Request;
+
+/// What a [`Router`](crate::Router) was given by [`state`](crate::Router::state), of this type. It dereferences to it.
+///
+/// ```
+/// use weftwork::prelude::*;
+/// use weftwork::State;
+///
+/// struct Greeting(&'static str);
+///
+/// fn greet(State(greeting): State<Greeting>) -> &'static str {
+///     greeting.0
+/// }
+///
+/// let site = Router::new().get("/", greet).state(Greeting("hello\n"));
+/// # assert_eq!(weftwork::TestClient::new(site).get("/").send().text(), "hello\n");
+/// ```
+#[derive(Debug)]
+pub struct State<T>(pub Arc<T>);
+
+impl<T> Deref for State<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Send + Sync + 'static> Extract for State<T> {
+    fn extract(req: &mut Request<'_>) -> Result<Self> {
+        let states = req.routed().map_or(&[][..], |routed| &routed.states);
+        let found = states.iter().rev().find_map(|state| state.clone().downcast::<T>().ok());
+        found.map(State).ok_or_else(|| {
+            let name = type_name::<T>();
+            Error::ours(format!("a handler takes State<{name}>: give its router one, with .state(...)"))
+        })
+    }
+
+    fn needs(needs: &mut Needs) {
+        needs.push((TypeId::of::<T>(), type_name::<T>()));
+    }
+}
+
+/// Types of the states that a handler takes, and their names.
+pub(crate) type Needs = Vec<(TypeId, &'static str)>;

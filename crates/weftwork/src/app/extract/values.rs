@@ -1,0 +1,86 @@
+//! What of a request's head is taken as a value: captures, query, fields, cookies.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+
+use super::Extract;
+use super::pairs::{Pairs, form_pairs};
+use crate::error::Result;
+use crate::message::Request;
+
+/// Captures of the path: one value (`Path<u64>`), a tuple in the order of the path, or a struct by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Path<T>(pub T);
+
+/// The query, as a struct: a field that may be missing is an `Option`, one that is repeated a `Vec`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Query<T>(pub T);
+
+/// Fields of the head, as a struct: `user_agent` is `User-Agent`. Values are text; those that are not ASCII are
+/// left out.
+///
+/// ```
+/// use weftwork::prelude::*;
+/// use weftwork::Header;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Cached { if_none_match: Option<String>, x_count: u8 }
+///
+/// let site = Router::new().get("/", |Header(cached): Header<Cached>| {
+///     format!("{:?}, {}", cached.if_none_match, cached.x_count)
+/// });
+/// # let mut client = weftwork::TestClient::new(site);
+/// # assert_eq!(client.get("/").header("x-count", "7").send().text(), "None, 7");
+/// # assert_eq!(client.get("/").send().status, 400);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header<T>(pub T);
+
+/// Cookies, as a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cookie<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Path<T> {
+    fn extract(req: &mut Request<'_>) -> Result<Self> {
+        let decoded =
+            |(name, value)| Some((Cow::Borrowed(name), percent_decode_str(value).decode_utf8().ok()?));
+        let pairs = Pairs::of("path parameter", req.params().map(decoded));
+        Ok(Path(pairs.read(StatusCode::BAD_REQUEST)?))
+    }
+}
+
+impl<T: DeserializeOwned> Extract for Query<T> {
+    fn extract(req: &mut Request<'_>) -> Result<Self> {
+        let pairs = Pairs::of("query parameter", form_pairs(req.query().unwrap_or_default()));
+        Ok(Query(pairs.sorted().read(StatusCode::BAD_REQUEST)?))
+    }
+}
+
+impl<T: DeserializeOwned> Extract for Header<T> {
+    fn extract(req: &mut Request<'_>) -> Result<Self> {
+        let named = |(name, value): (&str, &[u8])| {
+            let value = std::str::from_utf8(value).ok().filter(|value| value.is_ascii())?;
+            Some((name.to_ascii_lowercase().replace('-', "_"), value.to_owned()))
+        };
+        let fields: Vec<(String, String)> = req.fields().filter_map(named).collect();
+        let pairs = fields.iter().map(|(name, value)| Some((Cow::from(name), Cow::from(value))));
+        Ok(Header(Pairs::of("field", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
+    }
+}
+
+impl<T: DeserializeOwned> Extract for Cookie<T> {
+    fn extract(req: &mut Request<'_>) -> Result<Self> {
+        let lines = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+        let lines = lines.filter_map(|(_, value)| std::str::from_utf8(value).ok());
+        // RFC 6265 section 4.2.1.
+        let crumbs = lines.flat_map(|line| line.split(';')).filter_map(|crumb| crumb.trim().split_once('='));
+        let pairs = crumbs.map(|(name, value)| {
+            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+            Some((Cow::from(name), Cow::from(value)))
+        });
+        Ok(Cookie(Pairs::of("cookie", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
+    }
+}

@@ -1,0 +1,164 @@
+//! Whose is this request? First the most literal route, then those behind it, then mounts, then the fallback.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::build::{Built, Found};
+use super::{Entry, Mount, Router};
+use crate::app::routes::derived::{spread, within};
+use crate::app::routes::{Miss, Verbs};
+use crate::error::{Error, Result};
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Request, Response, Shared};
+
+/// Of the numbers by which engines learn routes.
+const SEED: u64 = 0x8e2f_6a1b_93c4_d705;
+
+impl Handler for Router {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        let built = self.built();
+        if let Err(error) = self.check() {
+            return error.into_response();
+        }
+        match built.find(req.method(), req.path()) {
+            Some(found) => {
+                let first = found.route;
+                let response = self.ask(found, req);
+                if !response.is_declined() {
+                    return response;
+                }
+                self.go_on(built, Some(first), req)
+            }
+            None => self.go_on(built, None, req),
+        }
+    }
+
+    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+        let built = self.built();
+        if let Some(found) = built.find(asked.method(), asked.path()) {
+            return match self.routes[found.route].handler.blocking(asked) {
+                Blocking::Learn { .. } => Blocking::Learn { route: spread(SEED, found.route as u64) },
+                known => known,
+            };
+        }
+        match built.mounts(asked.path()).next() {
+            Some((prefix, number)) => {
+                let mount = &self.mounts[number];
+                let asked = if mount.strips { asked.beneath(prefix.len()) } else { *asked };
+                within(spread(!SEED, number as u64), mount.handler.blocking(&asked))
+            }
+            None => self.fallback.as_ref().map_or(Blocking::Never, |handler| handler.blocking(asked)),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.errors() {
+            [] => Ok(()),
+            errors => {
+                let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                Err(Error::usage(all.join("; ")))
+            }
+        }
+    }
+}
+
+impl Router {
+    /// Everything but the first route; what comes here is rare.
+    fn go_on(&self, built: &Built, after: Option<usize>, req: &mut Request<'_>) -> Response {
+        if let Some(first) = after {
+            let behind = built.order.iter().skip_while(|number| **number != first).skip(1);
+            for &route in behind {
+                if let Some(captures) = self.takes(built, route, req) {
+                    let response = self.ask(Found { route, captures }, req);
+                    if !response.is_declined() {
+                        return response;
+                    }
+                }
+            }
+        }
+        let mounts: Vec<(usize, usize)> =
+            built.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
+        for (prefix, number) in mounts {
+            let response = self.ask_mount(&self.mounts[number], prefix, req);
+            if !response.is_declined() {
+                return response;
+            }
+        }
+        if after.is_none() {
+            let allowed = self.allowed(built, req.path());
+            if allowed != Verbs::NONE {
+                return Miss::Method(allowed).answer(req);
+            }
+        }
+        match &self.fallback {
+            Some(handler) => self.with_states(&[], req, |req| handler.call(req)),
+            None => Response::decline(),
+        }
+    }
+
+    /// Whether `route` takes the request, found by itself instead of in a tree.
+    fn takes(&self, built: &Built, route: usize, req: &Request<'_>) -> Option<Vec<Range<usize>>> {
+        let verb = Verbs::of(req.method());
+        let mine = match &self.routes[route].method {
+            None => true,
+            Some(method) => {
+                method == req.method() || (verb == Verbs::HEAD && Verbs::of(method) == Verbs::GET)
+            }
+        };
+        built.patterns[route].as_ref().filter(|_| mine)?.captures(req.path())
+    }
+
+    fn allowed(&self, built: &Built, path: &str) -> Verbs {
+        let takes = |number: &usize| {
+            built.patterns[*number].as_ref().is_some_and(|known| known.captures(path).is_some())
+        };
+        let methods = (0..self.routes.len()).filter(|number| path == "*" || takes(number));
+        methods.fold(Verbs::NONE, |verbs, number| match &self.routes[number].method {
+            Some(method) if Verbs::of(method) == Verbs::GET => verbs.or(Verbs::GET).or(Verbs::HEAD),
+            Some(method) => verbs.or(Verbs::of(method)),
+            None => Verbs::ANY,
+        })
+    }
+
+    fn ask(&self, found: Found, req: &mut Request<'_>) -> Response {
+        let Entry { handler, states, .. } = &self.routes[found.route];
+        if found.captures.is_empty() {
+            return self.with_states(states, req, |req| handler.call(req));
+        }
+        let names = self.built().patterns[found.route].as_ref().map_or(&[][..], |pattern| &pattern.names);
+        let routed = req.routed_mut();
+        let (before, offset) = (routed.captures.len(), routed.prefix);
+        let placed = found.captures.into_iter().map(|place| place.start + offset..place.end + offset);
+        routed.captures.extend(names.iter().map(Arc::clone).zip(placed));
+        let response = self.with_states(states, req, |req| handler.call(req));
+        req.routed_mut().captures.truncate(before);
+        response
+    }
+
+    fn ask_mount(&self, mount: &Mount, prefix: usize, req: &mut Request<'_>) -> Response {
+        if !mount.strips || prefix == 0 {
+            return self.with_states(&mount.states, req, |req| mount.handler.call(req));
+        }
+        req.routed_mut().prefix += prefix;
+        let response = self.with_states(&mount.states, req, |req| mount.handler.call(req));
+        req.routed_mut().prefix -= prefix;
+        response
+    }
+
+    /// The states of this router, and those of the router that the route came with, which hide them.
+    fn with_states(
+        &self,
+        inner: &[Shared],
+        req: &mut Request<'_>,
+        call: impl FnOnce(&mut Request<'_>) -> Response,
+    ) -> Response {
+        if inner.is_empty() && self.states.is_empty() {
+            return call(req);
+        }
+        let states = &mut req.routed_mut().states;
+        let before = states.len();
+        states.extend(self.states.iter().chain(inner.iter().rev()).cloned());
+        let response = call(req);
+        req.routed_mut().states.truncate(before);
+        response
+    }
+}

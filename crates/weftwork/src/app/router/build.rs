@@ -1,0 +1,180 @@
+//! How are routes made searchable? One tree of matchit for each method.
+
+use std::any::TypeId;
+use std::ops::Range;
+
+use http::Method;
+
+use super::error::{PatternFault, RouteError};
+use super::pattern::{Pattern, is_beneath};
+use super::{Entry, Router};
+use crate::app::extract::Needs;
+use crate::message::Shared;
+
+/// Numbers of routes.
+type Tree = matchit::Router<usize>;
+
+/// What is searched. Routes are known by their number in the router.
+pub(super) struct Built {
+    /// Each with all routes that answer its method, those for any included.
+    trees: Vec<(Method, Tree)>,
+    /// Routes for any method.
+    any: Tree,
+    /// None for the path of a route that is wrong.
+    pub(super) patterns: Vec<Option<Pattern>>,
+    /// The more literal first.
+    pub(super) order: Vec<usize>,
+    /// Prefixes of mounts, without a slash at their end, and their numbers; the longer first.
+    mounts: Vec<(String, usize)>,
+    pub(super) errors: Vec<RouteError>,
+}
+
+/// A route that takes a path, and where its captures are.
+pub(super) struct Found {
+    pub(super) route: usize,
+    pub(super) captures: Vec<Range<usize>>,
+}
+
+impl Built {
+    pub(super) fn new(router: &Router) -> Built {
+        let mut built = Built {
+            trees: Vec::new(),
+            any: Tree::new(),
+            patterns: Vec::new(),
+            order: (0..router.routes.len()).collect(),
+            mounts: Vec::new(),
+            errors: Vec::new(),
+        };
+        for route in &router.routes {
+            let pattern = Pattern::parse(&route.path).map_err(|why| built.wrong(&route.path, why)).ok();
+            built.patterns.push(pattern);
+        }
+        built.order.sort_by_cached_key(|route| built.patterns[*route].as_ref().map(Pattern::rank));
+        built.grow(&router.routes);
+        built.place_mounts(router);
+        built.check_states(router);
+        built
+    }
+
+    fn wrong(&mut self, path: &str, why: PatternFault) {
+        self.errors.push(RouteError::Pattern { path: path.to_owned(), why });
+    }
+
+    fn grow(&mut self, routes: &[Entry]) {
+        let mut methods: Vec<Method> = Vec::new();
+        for method in routes.iter().filter_map(|route| route.method.clone()) {
+            if method == Method::GET && !methods.contains(&Method::HEAD) {
+                methods.push(Method::HEAD);
+            }
+            if !methods.contains(&method) {
+                methods.push(method);
+            }
+        }
+        for method in methods {
+            let tree = self.tree(routes, Some(&method));
+            self.trees.push((method, tree));
+        }
+        self.any = self.tree(routes, None);
+    }
+
+    /// What is for this method alone comes first, so that it keeps its place where a route for any has the same.
+    fn tree(&mut self, routes: &[Entry], method: Option<&Method>) -> Tree {
+        let groups: &[Option<&Method>] = match method {
+            None => &[None],
+            Some(&Method::HEAD) => &[method, Some(&Method::GET), None],
+            Some(_) => &[method, None],
+        };
+        let (mut tree, mut grown) = (Tree::new(), Vec::new());
+        for group in groups {
+            for (number, _) in routes.iter().enumerate().filter(|(_, route)| route.method.as_ref() == *group)
+            {
+                if let Err(error) = self.insert(number, routes, &mut tree, &mut grown)
+                    && !self.errors.contains(&error)
+                {
+                    self.errors.push(error);
+                }
+            }
+        }
+        tree
+    }
+
+    fn insert(
+        &self,
+        number: usize,
+        routes: &[Entry],
+        tree: &mut Tree,
+        grown: &mut Vec<usize>,
+    ) -> Result<(), RouteError> {
+        let (route, Some(pattern)) = (&routes[number], &self.patterns[number]) else { return Ok(()) };
+        let is_like = |known: &Pattern| known.is_like(pattern);
+        let earlier = grown.iter().find(|known| self.patterns[**known].as_ref().is_some_and(is_like));
+        match earlier.map(|known| &routes[*known]) {
+            Some(known) if known.method == route.method => return Err(conflict(route, known.path.clone())),
+            Some(_) => return Ok(()),
+            None => grown.push(number),
+        }
+        tree.insert(pattern.text.clone(), number).map_err(|error| match error {
+            matchit::InsertError::Conflict { with } => conflict(route, with),
+            _ => RouteError::Pattern { path: route.path.clone(), why: PatternFault::Braces },
+        })
+    }
+
+    fn place_mounts(&mut self, router: &Router) {
+        for (number, mount) in router.mounts.iter().enumerate() {
+            match Pattern::parse(&mount.prefix) {
+                Err(why) => self.wrong(&mount.prefix, why),
+                Ok(pattern) if !pattern.names.is_empty() => {
+                    self.wrong(&mount.prefix, PatternFault::CaptureInMount);
+                }
+                Ok(pattern) => self.mounts.push((pattern.text.trim_end_matches('/').to_owned(), number)),
+            }
+            if let Err(error) = mount.handler.check() {
+                let (path, why) = (mount.prefix.clone(), error.to_string());
+                self.errors.push(RouteError::Mounted { path, why });
+            }
+        }
+        // Stable: equal ones stay in the order in which they were mounted.
+        self.mounts.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+    }
+
+    fn check_states(&mut self, router: &Router) {
+        let routes = router.routes.iter().map(|route| (&route.path, &route.needs, &route.states));
+        let mounts = router.mounts.iter().map(|mount| (&mount.prefix, &mount.needs, &mount.states));
+        for (path, needs, states) in routes.chain(mounts) {
+            for state in missing(needs, states.iter().chain(&router.states)) {
+                self.errors.push(RouteError::MissingState { path: path.clone(), state });
+            }
+        }
+    }
+
+    /// The most literal route that takes `path`.
+    pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
+        let tree = self.trees.iter().find(|(known, _)| known == method).map_or(&self.any, |(_, tree)| tree);
+        let found = tree.at(path).ok()?;
+        // matchit gives parts of `path`: how far behind its start they are is where they are.
+        let place = |value: &str| {
+            let start = value.as_ptr().addr() - path.as_ptr().addr();
+            start..start + value.len()
+        };
+        Some(Found {
+            route: *found.value,
+            captures: found.params.iter().map(|(_, value)| place(value)).collect(),
+        })
+    }
+
+    /// The mounts that take `path`, in the order in which they are asked.
+    pub(super) fn mounts(&self, path: &str) -> impl Iterator<Item = (&str, usize)> {
+        let beneath = self.mounts.iter().filter(move |(prefix, _)| is_beneath(path, prefix));
+        beneath.map(|(prefix, number)| (prefix.as_str(), *number))
+    }
+}
+
+fn conflict(route: &Entry, with: String) -> RouteError {
+    let method = route.method.as_ref().map_or("any", Method::as_str).to_owned();
+    RouteError::Conflict { method, path: route.path.clone(), with }
+}
+
+fn missing<'s>(needs: &Needs, states: impl Iterator<Item = &'s Shared>) -> Vec<&'static str> {
+    let there: Vec<TypeId> = states.map(|state| (**state).type_id()).collect();
+    needs.iter().filter(|(id, _)| !there.contains(id)).map(|(_, name)| *name).collect()
+}

@@ -1,0 +1,91 @@
+//! What can be wrong with the routes of a router?
+
+use std::fmt;
+
+/// A mistake in a [`Router`](super::Router): [`check`](crate::Handler::check) and the start of a server tell of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RouteError {
+    /// Two routes take the same paths, or paths that cannot be told apart.
+    Conflict {
+        /// Its method; `any` for all.
+        method: String,
+        /// The later route.
+        path: String,
+        /// The earlier one.
+        with: String,
+    },
+    /// The text of a path is none.
+    Pattern {
+        /// What was given.
+        path: String,
+        /// What is wrong with it.
+        why: PatternFault,
+    },
+    /// A handler takes [`State`](crate::State) of a type that no [`state`](super::Router::state) brings.
+    MissingState {
+        /// The route.
+        path: String,
+        /// The type.
+        state: &'static str,
+    },
+    /// What is mounted there cannot answer.
+    Mounted {
+        /// Where.
+        path: String,
+        /// What it says itself.
+        why: String,
+    },
+}
+
+/// What is wrong with a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PatternFault {
+    /// It does not begin with `/`.
+    NoSlash,
+    /// It has a query or a fragment.
+    Query,
+    /// Braces that are not `{name}` or `{*name}`, or two captures in one segment.
+    Braces,
+    /// `{*name}` is not the whole last segment.
+    RestNotLast,
+    /// A name is there twice.
+    Twice(String),
+    /// The prefix of a mount has a capture.
+    CaptureInMount,
+}
+
+impl fmt::Display for RouteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RouteError::Conflict { method, path, with } => {
+                write!(f, "the route {method} {path} conflicts with {with}: both take the same paths")
+            }
+            RouteError::Pattern { path, why } => write!(f, "the route {path:?} cannot be one: {why}"),
+            RouteError::MissingState { path, state } => {
+                write!(f, "the handler of {path} takes State<{state}>: give the router one, with .state(...)")
+            }
+            RouteError::Mounted { path, why } => write!(f, "what is mounted at {path}: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for PatternFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PatternFault::NoSlash => f.write_str("a path begins with a slash"),
+            PatternFault::Query => f.write_str("a query is no part of it; Query<T> reads one"),
+            PatternFault::Braces => f.write_str("a capture is written {name} or {*name}, one in a segment"),
+            PatternFault::RestNotLast => {
+                f.write_str("{*name} takes the whole rest, so it is the last segment")
+            }
+            PatternFault::Twice(name) => write!(f, "{{{name}}} is in it twice"),
+            PatternFault::CaptureInMount => {
+                f.write_str("the prefix of a mount has no captures; nest a router")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RouteError {}

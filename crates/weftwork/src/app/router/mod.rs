@@ -1,0 +1,248 @@
+//! Routes that are put together while the program runs.
+
+mod answer;
+mod build;
+mod error;
+mod pattern;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use http::Method;
+
+pub use error::{PatternFault, RouteError};
+
+use super::extract::{IntoHandler, Needs};
+use crate::message::{Handler, Shared};
+use build::Built;
+
+/// Paths and their handlers, for closures and for what is only known when the program runs. Where the routes are
+/// known beforehand, [`Routes`](crate::Routes) checks them, and the links to them, when the program is compiled.
+///
+/// ```
+/// use weftwork::prelude::*;
+///
+/// fn greet(req: &mut Request) -> String {
+///     format!("hello, {}\n", req.param("name").unwrap_or_default())
+/// }
+///
+/// let site = Router::new()
+///     .get("/", || "welcome\n")
+///     .get("/hello/{name}", greet)
+///     .post("/echo", |req: &mut Request| -> Result<Vec<u8>> { Ok(req.body().bytes()?.into()) })
+///     .fallback(|| (StatusCode::NOT_FOUND, "no such page\n"));
+/// # let mut client = weftwork::TestClient::new(site);
+/// # assert_eq!(client.get("/hello/you").send().text(), "hello, you\n");
+/// # assert_eq!(client.get("/hello").send().text(), "no such page\n");
+/// ```
+///
+/// # Paths
+///
+/// `{name}` is one segment, or a part of one (`/{name}.json`); `{*name}` is the rest, at the end. Neither matches
+/// nothing. A literal goes before a capture; each method has routes of its own. A path with and
+/// one without a slash at its end are two paths.
+///
+/// # Handlers
+///
+/// A function of `&mut Request`, any [`Handler`], or a function of typed arguments: see [`Extract`](crate::Extract).
+/// What it returns is an [`IntoResponse`](crate::IntoResponse). One that returns
+/// [`Response::decline`](crate::Response::decline) leaves the request to the next less literal route, then to the
+/// mounts, then to the fallback.
+///
+/// # At run time
+///
+/// No route: the fallback, or 404. Another method: 405 with `Allow`. OPTIONS: 204 with `Allow`. HEAD is answered
+/// by GET's handler. Routes that conflict are an error when a server starts with them
+/// ([`Handler::check`] asks earlier); a router that is called all the same answers 500.
+///
+/// [`with`](crate::HandlerExt::with) puts middleware around one handler, or around a whole router; that one is then
+/// mounted.
+#[derive(Default)]
+pub struct Router {
+    routes: Vec<Entry>,
+    mounts: Vec<Mount>,
+    fallback: Option<Arc<dyn Handler>>,
+    states: Vec<Shared>,
+    built: OnceLock<Built>,
+}
+
+/// A route.
+struct Entry {
+    /// None: any.
+    method: Option<Method>,
+    path: String,
+    handler: Arc<dyn Handler>,
+    needs: Needs,
+    /// Of the routers that it was nested by, the inner one's first.
+    states: Vec<Shared>,
+}
+
+/// A handler for everything beneath a prefix.
+struct Mount {
+    prefix: String,
+    handler: Arc<dyn Handler>,
+    needs: Needs,
+    states: Vec<Shared>,
+    /// Whether it sees what is behind the prefix alone.
+    strips: bool,
+}
+
+impl Router {
+    /// A router without routes: 404 for everything.
+    pub fn new() -> Router {
+        Router::default()
+    }
+
+    /// GET and HEAD of `path`.
+    #[must_use]
+    pub fn get<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.route(Method::GET, path, handler)
+    }
+
+    /// POST to `path`.
+    #[must_use]
+    pub fn post<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.route(Method::POST, path, handler)
+    }
+
+    /// PUT to `path`.
+    #[must_use]
+    pub fn put<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.route(Method::PUT, path, handler)
+    }
+
+    /// DELETE of `path`.
+    #[must_use]
+    pub fn delete<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.route(Method::DELETE, path, handler)
+    }
+
+    /// PATCH of `path`.
+    #[must_use]
+    pub fn patch<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.route(Method::PATCH, path, handler)
+    }
+
+    /// HEAD of `path`, where GET's handler shall not answer it.
+    #[must_use]
+    pub fn head<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.route(Method::HEAD, path, handler)
+    }
+
+    /// OPTIONS of `path`, instead of the answer with `Allow`.
+    #[must_use]
+    pub fn options<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.route(Method::OPTIONS, path, handler)
+    }
+
+    /// Every method of `path` that has no route of its own there.
+    #[must_use]
+    pub fn any<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.add(None, path, handler)
+    }
+
+    /// `method` of `path`; any token is a method.
+    #[must_use]
+    pub fn route<M>(self, method: Method, path: &str, handler: impl IntoHandler<M>) -> Router {
+        self.add(Some(method), path, handler)
+    }
+
+    fn add<M>(mut self, method: Option<Method>, path: &str, handler: impl IntoHandler<M>) -> Router {
+        let (handler, needs) = handler.into_handler();
+        self.routes.push(Entry { method, path: path.to_owned(), handler, needs, states: Vec::new() });
+        self.changed()
+    }
+
+    /// The routes of `router` beneath `prefix`, which may have captures. They are as good as written here: its
+    /// `/` is the prefix, and its handlers see the whole path. Its fallback is asked beneath the prefix.
+    #[must_use]
+    pub fn nest(mut self, prefix: &str, router: Router) -> Router {
+        let states = router.states;
+        let inherited = |own: Vec<Shared>| own.into_iter().chain(states.iter().cloned()).collect();
+        for Entry { method, path, handler, needs, states } in router.routes {
+            let (path, states) = (pattern::join(prefix, &path), inherited(states));
+            self.routes.push(Entry { method, path, handler, needs, states });
+        }
+        for mount in router.mounts {
+            let (prefix, states) = (pattern::join(prefix, &mount.prefix), inherited(mount.states));
+            self.mounts.push(Mount { prefix, states, ..mount });
+        }
+        if let Some(handler) = router.fallback {
+            let (prefix, states) = (prefix.to_owned(), inherited(Vec::new()));
+            self.mounts.push(Mount { prefix, handler, needs: Needs::default(), states, strips: false });
+        }
+        self.changed()
+    }
+
+    /// Everything beneath `prefix` that no route takes: [`files`](crate::files), [`routes`](crate::routes), another
+    /// router behind its own middleware. It sees what is behind the prefix as the path. Longer prefixes are asked
+    /// first, and among equal ones the earlier; one that declines leaves the request to the next.
+    ///
+    /// Links that a mounted enum writes do not know of the prefix: mount it at `/`, or use `#[nest]`.
+    #[must_use]
+    pub fn mount<M>(mut self, prefix: &str, handler: impl IntoHandler<M>) -> Router {
+        let (handler, needs) = handler.into_handler();
+        let prefix = prefix.to_owned();
+        self.mounts.push(Mount { prefix, handler, needs, states: Vec::new(), strips: true });
+        self.changed()
+    }
+
+    /// Answers what no route and no mount takes; instead of 404, not of 405.
+    #[must_use]
+    pub fn fallback<M>(mut self, handler: impl IntoHandler<M>) -> Router {
+        self.fallback = Some(handler.into_handler().0);
+        self.changed()
+    }
+
+    /// A value that all handlers of this router share, by [`State`](crate::State) or as methods: one of each type.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use weftwork::prelude::*;
+    ///
+    /// #[derive(Default)]
+    /// struct App { visits: AtomicU64 }
+    ///
+    /// impl App {
+    ///     fn visit(&self, _: &mut Request) -> String {
+    ///         format!("visit {}\n", self.visits.fetch_add(1, Ordering::Relaxed) + 1)
+    ///     }
+    /// }
+    ///
+    /// let site = Router::new().get("/", App::visit).state(App::default());
+    /// # let mut client = weftwork::TestClient::new(site);
+    /// # assert_eq!(client.get("/").send().text(), "visit 1\n");
+    /// # assert_eq!(client.get("/").send().text(), "visit 2\n");
+    /// ```
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Router {
+        self.states.push(Arc::new(value));
+        self.changed()
+    }
+
+    fn changed(mut self) -> Router {
+        self.built = OnceLock::new();
+        self
+    }
+
+    /// What is wrong with the routes; nothing, one would hope.
+    pub fn errors(&self) -> &[RouteError] {
+        &self.built().errors
+    }
+
+    fn built(&self) -> &Built {
+        self.built.get_or_init(|| Built::new(self))
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let routes = self
+            .routes
+            .iter()
+            .map(|route| format!("{} {}", route.method.as_ref().map_or("any", Method::as_str), route.path));
+        f.debug_list().entries(routes).entries(self.mounts.iter().map(|mount| &mount.prefix)).finish()
+    }
+}

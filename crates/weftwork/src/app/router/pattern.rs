@@ -1,0 +1,137 @@
+//! What does the path of a route say, and how literal is it?
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+use super::error::PatternFault;
+
+/// What clients do not send as it is.
+const SENT_ENCODED: AsciiSet =
+    CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'|');
+
+/// One part of a path. The order is that of trying them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Literal(String),
+    /// What stands before and behind the capture.
+    Capture(String, String),
+    Rest,
+}
+
+/// The path of a route.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    /// As matchit takes it, and as clients send its literal parts.
+    pub(super) text: String,
+    pub(super) names: Vec<Arc<str>>,
+    segments: Vec<Segment>,
+}
+
+impl Pattern {
+    pub(super) fn parse(path: &str) -> Result<Pattern, PatternFault> {
+        let text = encoded(path);
+        let Some(relative) = text.strip_prefix('/') else { return Err(PatternFault::NoSlash) };
+        if text.contains(['?', '#']) {
+            return Err(PatternFault::Query);
+        }
+        let mut names: Vec<Arc<str>> = Vec::new();
+        let mut segments = Vec::new();
+        let parts: Vec<&str> = relative.split('/').collect();
+        for (at, part) in parts.iter().enumerate() {
+            let segment = match part.split_once('{') {
+                None if part.contains('}') => return Err(PatternFault::Braces),
+                None => Segment::Literal((*part).to_owned()),
+                Some((before, rest)) => {
+                    let Some((name, behind)) = rest.split_once('}') else { return Err(PatternFault::Braces) };
+                    let (name, whole) = match name.strip_prefix('*') {
+                        Some(name) => (name, true),
+                        None => (name, false),
+                    };
+                    if name.is_empty()
+                        || [before, name, behind].iter().any(|part| part.contains(['{', '}', '*']))
+                    {
+                        return Err(PatternFault::Braces);
+                    }
+                    if whole && !(before.is_empty() && behind.is_empty() && at + 1 == parts.len()) {
+                        return Err(PatternFault::RestNotLast);
+                    }
+                    if names.iter().any(|known| &**known == name) {
+                        return Err(PatternFault::Twice(name.to_owned()));
+                    }
+                    names.push(name.into());
+                    if whole { Segment::Rest } else { Segment::Capture(before.to_owned(), behind.to_owned()) }
+                }
+            };
+            segments.push(segment);
+        }
+        Ok(Pattern { names, segments, text })
+    }
+
+    /// Both take exactly the same paths.
+    pub(super) fn is_like(&self, other: &Pattern) -> bool {
+        self.segments == other.segments
+    }
+
+    /// Which of two patterns that take a path is tried first: the lower.
+    pub(super) fn rank(&self) -> Vec<u8> {
+        let rank = |segment: &Segment| match segment {
+            Segment::Literal(_) => 0,
+            Segment::Capture(before, behind) if !before.is_empty() || !behind.is_empty() => 1,
+            Segment::Capture(..) => 2,
+            Segment::Rest => 3,
+        };
+        self.segments.iter().map(rank).collect()
+    }
+
+    /// The places of the captures, if it takes `path`; by the rules of matchit, one pattern at a time.
+    pub(super) fn captures(&self, path: &str) -> Option<Vec<Range<usize>>> {
+        let mut at = 1;
+        let mut places = Vec::new();
+        let mut left = Some(path.strip_prefix('/')?);
+        for segment in &self.segments {
+            let tail = left?;
+            let (part, rest) = match tail.split_once('/') {
+                Some((part, rest)) => (part, Some(rest)),
+                None => (tail, None),
+            };
+            match segment {
+                Segment::Literal(text) if text == part => {}
+                Segment::Capture(before, behind) => {
+                    let value = part.strip_prefix(before.as_str())?.strip_suffix(behind.as_str())?;
+                    let start = at + before.len();
+                    places.push(start..start + value.len());
+                    (!value.is_empty()).then_some(())?;
+                }
+                Segment::Rest => {
+                    places.push(at..at + tail.len());
+                    return (!tail.is_empty()).then_some(places);
+                }
+                Segment::Literal(_) => return None,
+            }
+            at += part.len() + 1;
+            left = rest;
+        }
+        left.is_none().then_some(places)
+    }
+}
+
+/// `prefix` in front of `path`, whose `/` is the prefix's own place.
+pub(super) fn join(prefix: &str, path: &str) -> String {
+    match (prefix.trim_end_matches('/'), path) {
+        ("", path) => path.to_owned(),
+        (prefix, "/") => prefix.to_owned(),
+        (prefix, path) => format!("{prefix}{path}"),
+    }
+}
+
+/// Whether `path` is `prefix` or beneath it; `prefix` does not end in a slash.
+pub(super) fn is_beneath(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn encoded(path: &str) -> String {
+    Cow::from(utf8_percent_encode(path, &SENT_ENCODED)).into_owned()
+}

@@ -1,0 +1,325 @@
+//! Does each request come to its handler, and is each mistake in the routes told?
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode, header};
+use proptest::prelude::*;
+
+use super::pattern::{Pattern, is_beneath, join};
+use super::*;
+use crate::message::{Asked, Blocking, Request, Response, blocks};
+use crate::{HandlerExt, Next, State, TestClient};
+
+/// Answers with a name, the path and the captures.
+fn show(name: &'static str) -> impl Handler {
+    move |req: &mut Request<'_>| {
+        let params: Vec<String> = req.params().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{name} {}{} [{}]", req.mounted_at(), req.path(), params.join(" "))
+    }
+}
+
+#[track_caller]
+fn check(router: Router, cases: &[(&str, &str)]) {
+    assert_eq!(router.errors(), []);
+    let mut client = TestClient::new(router);
+    for (request, wanted) in cases {
+        let (method, target) = request.split_once(' ').unwrap();
+        let answer = client.request(method.parse().unwrap(), target).send();
+        let allow = answer.header("allow").map(|allow| format!(" {allow}")).unwrap_or_default();
+        let told = match answer.status.as_u16() {
+            200 => answer.text().to_owned(),
+            status => format!("{status}{allow}"),
+        };
+        assert_eq!(told, *wanted, "{request}");
+    }
+}
+
+#[test]
+fn routes_are_found_by_method_and_path() {
+    let router = Router::new()
+        .get("/", show("home"))
+        .get("/users/{id}", show("user"))
+        .get("/users/me", show("me"))
+        .put("/users/{name}", show("put"))
+        .post("/users", show("new"))
+        .delete("/users/{id}", show("delete"))
+        .patch("/users/{id}", show("patch"))
+        .get("/files/{*path}", show("file"))
+        .get("/img/{name}.png", show("png"))
+        .any("/any", show("any"))
+        .get("/any", show("get"))
+        .head("/own", show("head"))
+        .options("/own", show("options"))
+        .route(Method::from_bytes(b"PURGE").unwrap(), "/own", show("purge"))
+        .get("/a b/ü", show("spelt"));
+    check(
+        router,
+        &[
+            ("GET /", "home / []"),
+            ("GET /users/7", "user /users/7 [id=7]"),
+            ("GET /users/me", "me /users/me []"),
+            ("PUT /users/me", "put /users/me [name=me]"),
+            ("POST /users", "new /users []"),
+            ("PATCH /users/a%20b", "patch /users/a%20b [id=a%20b]"),
+            ("GET /files/a/b", "file /files/a/b [path=a/b]"),
+            ("GET /img/x.png", "png /img/x.png [name=x]"),
+            ("GET /any", "get /any []"),
+            ("PURGE /any", "any /any []"),
+            ("OPTIONS /any", "any /any []"),
+            ("OPTIONS /own", "options /own []"),
+            ("PURGE /own", "purge /own []"),
+            ("GET /a%20b/%C3%BC", "spelt /a%20b/%C3%BC []"),
+            ("HEAD /own", ""),
+            ("HEAD /users/7", ""),
+            ("GET /users/", "404"),
+            ("GET /nothing", "404"),
+            ("POST /", "405 GET, HEAD"),
+            ("POST /users/me", "405 GET, HEAD, PUT, DELETE, PATCH"),
+            ("OPTIONS /users/me", "204 GET, HEAD, PUT, DELETE, PATCH"),
+            ("OPTIONS /nothing", "404"),
+        ],
+    );
+}
+
+#[test]
+fn nests_and_mounts() {
+    let inner = Router::new().get("/", show("inner")).get("/{b}", show("b")).fallback(show("inner else"));
+    let mounted = Router::new().get("/", show("mounted")).get("/{c}", show("c"));
+    let router = Router::new()
+        .nest("/in/{a}", Router::new().get("/", show("prefix")).get("/{b}", show("deep")))
+        .nest("/nest/", inner)
+        .mount("/m", mounted)
+        .mount("/m/long", show("long"))
+        .mount("/", |req: &mut Request<'_>| match req.path() {
+            "/root" => Response::text("root"),
+            _ => Response::decline(),
+        })
+        .get("/m/own", show("own"))
+        .fallback(|| (StatusCode::GONE, "nobody"));
+    check(
+        router,
+        &[
+            ("GET /in/1", "prefix /in/1 [a=1]"),
+            ("GET /in/1/2", "deep /in/1/2 [a=1 b=2]"),
+            ("GET /nest", "inner /nest []"),
+            ("GET /nest/x", "b /nest/x [b=x]"),
+            ("GET /nest/x/y", "inner else /nest/x/y []"),
+            ("GET /nested", "410"),
+            ("GET /m", "mounted /m/ []"),
+            ("GET /m/", "mounted /m/ []"),
+            ("GET /m/x", "c /m/x [c=x]"),
+            ("GET /m/own", "own /m/own []"),
+            ("GET /m/long/x", "long /m/long/x []"),
+            ("GET /m/x/y", "410"),
+            ("POST /m/x", "405 GET, HEAD"),
+            ("GET /root", "root"),
+            ("GET /", "410"),
+            ("POST /in/1", "405 GET, HEAD"),
+        ],
+    );
+}
+
+#[test]
+fn a_handler_declines_to_the_next() {
+    let declines = |req: &mut Request<'_>| match req.param("id").as_deref() {
+        Some("7") | None => Response::text("taken"),
+        Some(_) => Response::decline(),
+    };
+    let router = || {
+        Router::new()
+            .get("/users/me", |_: &mut Request<'_>| Response::decline())
+            .get("/users/{id}", declines)
+            .any("/{*rest}", show("rest"))
+    };
+    check(
+        router(),
+        &[
+            ("GET /users/7", "taken"),
+            ("GET /users/8", "rest /users/8 [rest=users/8]"),
+            ("GET /users/me", "rest /users/me [rest=users/me]"),
+            ("POST /users/8", "rest /users/8 [rest=users/8]"),
+        ],
+    );
+    let only = Router::new().get("/a", |_: &mut Request<'_>| Response::decline());
+    check(only, &[("GET /a", "404"), ("POST /a", "405 GET, HEAD")]);
+    let answered = |_: &mut Request<'_>| Response::decline().with_status(StatusCode::OK);
+    check(
+        Router::new().get("/{a}", answered).fallback(show("next")),
+        &[("GET /a", "there is nothing here\n")],
+    );
+}
+
+#[test]
+fn middleware_goes_around_one_handler_or_a_router() {
+    let mark = |req: &mut Request<'_>, next: Next<'_>| {
+        let response = next.run(req);
+        let seen = HeaderValue::from_static("marked");
+        if response.is_declined() { response } else { response.with_header(header::VIA, seen) }
+    };
+    let router = Router::new()
+        .get("/one", show("one").with(mark))
+        .get("/two", show("two"))
+        .mount("/sub", Router::new().get("/x", show("x")).with(mark));
+    let mut client = TestClient::new(router);
+    assert_eq!(client.get("/one").send().header("via"), Some("marked"));
+    assert_eq!(client.get("/two").send().header("via"), None);
+    assert_eq!(client.get("/sub/x").send().header("via"), Some("marked"));
+    assert_eq!(client.get("/sub/y").send().status, 404);
+}
+
+struct Name(&'static str);
+
+#[test]
+fn the_innermost_state_is_taken() {
+    let name = |State(name): State<Name>| name.0;
+    let sub = || Router::new().get("/own", name).state(Name("inner"));
+    let router = Router::new()
+        .get("/", name)
+        .nest("/nest", sub())
+        .nest("/outer", Router::new().nest("/deep", sub()).get("/", name))
+        .mount("/mount", sub())
+        .fallback(name)
+        .state(Name("outer"));
+    check(
+        router,
+        &[
+            ("GET /", "outer"),
+            ("GET /nest/own", "inner"),
+            ("GET /outer", "outer"),
+            ("GET /outer/deep/own", "inner"),
+            ("GET /mount/own", "inner"),
+            ("GET /else", "outer"),
+        ],
+    );
+}
+
+/// One of each; the match makes a new one fail to compile until it is here too.
+#[test]
+fn every_mistake_is_told_before_the_start() {
+    let wrong = |path: &str, why: PatternFault| RouteError::Pattern { path: path.to_owned(), why };
+    let mistakes = vec![
+        (
+            Router::new().get("/a/{b}", show("1")).get("/a/{c}", show("2")),
+            RouteError::Conflict { method: "GET".into(), path: "/a/{c}".into(), with: "/a/{b}".into() },
+            "the route GET /a/{c} conflicts with /a/{b}: both take the same paths",
+        ),
+        (
+            Router::new().any("/{a}", show("1")).any("/{*rest}", show("2")),
+            RouteError::Conflict { method: "any".into(), path: "/{*rest}".into(), with: "/{a}".into() },
+            "the route any /{*rest} conflicts with /{a}: both take the same paths",
+        ),
+        (
+            Router::new().get("a", show("1")),
+            wrong("a", PatternFault::NoSlash),
+            "the route \"a\" cannot be one: a path begins with a slash",
+        ),
+        (
+            Router::new().get("/a?b", show("1")),
+            wrong("/a?b", PatternFault::Query),
+            "the route \"/a?b\" cannot be one: a query is no part of it; Query<T> reads one",
+        ),
+        (
+            Router::new().get("/{}", show("1")),
+            wrong("/{}", PatternFault::Braces),
+            "the route \"/{}\" cannot be one: a capture is written {name} or {*name}, one in a segment",
+        ),
+        (
+            Router::new().get("/{*a}/b", show("1")),
+            wrong("/{*a}/b", PatternFault::RestNotLast),
+            "the route \"/{*a}/b\" cannot be one: {*name} takes the whole rest, so it is the last segment",
+        ),
+        (
+            Router::new().get("/{a}/{a}", show("1")),
+            wrong("/{a}/{a}", PatternFault::Twice("a".into())),
+            "the route \"/{a}/{a}\" cannot be one: {a} is in it twice",
+        ),
+        (
+            Router::new().mount("/{a}", show("1")),
+            wrong("/{a}", PatternFault::CaptureInMount),
+            "the route \"/{a}\" cannot be one: the prefix of a mount has no captures; nest a router",
+        ),
+        (
+            Router::new().get("/", |State(name): State<Name>| name.0),
+            RouteError::MissingState { path: "/".into(), state: std::any::type_name::<Name>() },
+            "the handler of / takes State<weftwork::app::router::tests::Name>: give the router one, with .state(...)",
+        ),
+        (
+            Router::new().mount("/m", Router::new().get("a", show("1"))),
+            RouteError::Mounted {
+                path: "/m".into(),
+                why: "the route \"a\" cannot be one: a path begins with a slash".into(),
+            },
+            "what is mounted at /m: the route \"a\" cannot be one: a path begins with a slash",
+        ),
+    ];
+    for (router, error, text) in mistakes {
+        match &error {
+            RouteError::Conflict { .. }
+            | RouteError::Pattern { .. }
+            | RouteError::MissingState { .. }
+            | RouteError::Mounted { .. } => {}
+        }
+        assert_eq!((router.errors(), error.to_string().as_str()), (&[error][..], text));
+        assert_eq!(router.check().unwrap_err().to_string(), text);
+        let around = |req: &mut Request<'_>, next: Next<'_>| next.run(req);
+        let wrapped: Arc<dyn Handler> = Arc::new(blocks(router.with(around)));
+        assert_eq!(wrapped.check().unwrap_err().to_string(), text);
+        assert_eq!(TestClient::new(wrapped).get("/").send().status, 500);
+    }
+    for braces in ["/{", "/}", "/{a}{b}", "/{a{b}}", "/{{a}}", "/a*{b*}", "/{*}"] {
+        let router = Router::new().get(braces, show("1"));
+        assert_eq!(router.errors(), [wrong(braces, PatternFault::Braces)], "{braces}");
+    }
+}
+
+#[test]
+fn a_server_does_not_start_with_a_mistake() {
+    let router = Router::new().get("/a", show("1")).get("/a", show("2"));
+    let error = crate::Server::bind("127.0.0.1:0").unwrap().start(router).unwrap_err();
+    assert_eq!(error.to_string(), "the route GET /a conflicts with /a: both take the same paths");
+}
+
+#[test]
+fn engines_learn_each_route_by_itself() {
+    let router = Router::new()
+        .get("/users/{id}", show("user"))
+        .get("/users/{id}/posts", show("posts"))
+        .get("/report", blocks(show("report")))
+        .mount("/m", Router::new().get("/{a}", show("a")).get("/{a}/b", show("b")))
+        .mount("/n", Router::new().get("/{a}", show("a")));
+    let learned = |path: &str| router.blocking(&Asked::new(&Method::GET, path.as_bytes()));
+    assert_eq!(learned("/users/7"), learned("/users/8"));
+    assert_eq!(learned("/m/1"), learned("/m/2"));
+    assert_eq!((learned("/report"), learned("/nothing")), (Blocking::Always, Blocking::Never));
+    let different = ["/users/7", "/users/7/posts", "/m/1", "/m/1/b", "/n/1"].map(learned);
+    for (at, one) in different.iter().enumerate() {
+        assert!(matches!(one, Blocking::Learn { .. }) && !different[..at].contains(one), "{at}");
+    }
+}
+
+#[test]
+fn prefixes_are_joined_at_slashes() {
+    assert_eq!(join("/a", "/"), "/a");
+    assert_eq!(join("/a/", "/b"), "/a/b");
+    assert_eq!(join("/", "/b"), "/b");
+    assert_eq!(join("", "/"), "/");
+    assert!(is_beneath("/a", "/a") && is_beneath("/a/b", "/a") && !is_beneath("/ab", "/a"));
+}
+
+proptest! {
+    /// Asked one by one, patterns take what matchit takes, and capture the same.
+    #[test]
+    fn a_pattern_is_what_matchit_makes_of_it(
+        parts in prop::collection::vec("a|b|ab|\\{x\\}|a\\{y\\}|\\{z\\}b", 1..4),
+        rest in any::<bool>(),
+        path in "(/(a|b|ab|aab|)){1,4}",
+    ) {
+        let text = format!("/{}{}", parts.join("/"), if rest { "/{*rest}" } else { "" });
+        let Ok(pattern) = Pattern::parse(&text) else { return Ok(()) };
+        let mut tree = matchit::Router::new();
+        tree.insert(text.clone(), ()).unwrap();
+        let theirs = tree.at(&path).ok().map(|found| found.params.iter().map(|(_, value)| value).collect::<Vec<_>>());
+        let ours = pattern.captures(&path).map(|places| places.into_iter().map(|place| &path[place]).collect());
+        prop_assert_eq!(ours, theirs, "{} {}", text, path);
+    }
+}
