@@ -281,7 +281,7 @@ impl Conn {
                 buffers.payload = buffers.raw..buffers.raw;
                 // A client that waits for 100 Continue sends nothing before the handler has asked for it.
                 let ahead = buffers.head.framing != Framing::None && !self.http.wants_continue();
-                self.phase = if ahead { Phase::Body } else { Phase::Ready };
+                self.phase = if ahead && cx.reads_ahead(&self.asked()) { Phase::Body } else { Phase::Ready };
                 None
             }
             Err(fault) => {
@@ -327,7 +327,7 @@ impl Conn {
                     return None;
                 }
                 Ok(BodyEvent::NeedMore) => {
-                    if self.buffered_body() as u64 >= cx.settings.body_ahead_bytes_max.0 {
+                    if self.bytes_ahead() as u64 >= cx.settings.body_ahead_bytes_max.0 {
                         self.phase = Phase::Ready;
                         return None;
                     }

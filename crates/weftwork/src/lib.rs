@@ -62,7 +62,7 @@ pub use message::json;
 pub use message::{
     Asked, Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler,
     IntoResponse, Overflow, Problem, Receive, Request, Response, StreamFilter, Upgraded, UpgradedReader,
-    UpgradedWriter, blocks, html, text,
+    UpgradedWriter, blocks, html, text, unbuffered,
 };
 pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, ForwardedField, Networks, Setting, Settings, Source};

@@ -136,9 +136,10 @@ impl Server {
         }
         let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
         let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
-        let cx = Arc::new(Context::new(settings).map_err(refused)?);
+        let handler: Arc<dyn Handler> = Arc::new(handler);
+        let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
-        let room = engine::start(engine, cx.clone(), Arc::new(handler), listeners).map_err(|error| {
+        let room = engine::start(engine, cx.clone(), handler, listeners).map_err(|error| {
             cx.enter(Stage::Closing);
             refused(error)
         })?;

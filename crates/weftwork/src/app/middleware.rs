@@ -144,6 +144,10 @@ impl<H: Handler, M: Middleware> Handler for With<H, M> {
         self.middleware.handle(req, Next::new(&self.handler))
     }
 
+    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+        self.handler.reads_ahead(asked)
+    }
+
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         self.handler.blocking(asked)
     }

@@ -152,6 +152,12 @@ impl Conn {
         self.buffers.as_ref().map_or(0, |b| b.payload.len() + b.input.len() - b.raw)
     }
 
+    /// Bytes behind the head that are in memory, the framing of chunks included: of chunks of one byte it is five
+    /// times the payload.
+    pub(super) fn bytes_ahead(&self) -> usize {
+        self.buffers.as_ref().map_or(0, |b| b.input.len() - (b.start + b.head.bytes as usize))
+    }
+
     /// Drops payload that nobody wants, and the room it took.
     pub(super) fn forget_payload(&mut self) {
         let Some(buffers) = self.buffers.as_deref_mut() else { return };

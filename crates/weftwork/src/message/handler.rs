@@ -44,6 +44,14 @@ pub trait Handler: Send + Sync + 'static {
     fn check(&self) -> Result<()> {
         Ok(())
     }
+
+    /// Whether the body of a request like this is read before the call, up to `body_ahead_bytes_max`: the default,
+    /// so that a slow sender costs no thread. A handler that answers while the body still comes, and whose client
+    /// waits for that, says no; see [`unbuffered`].
+    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+        let _ = asked;
+        true
+    }
 }
 
 /// What a request asks for, before its handler runs.
@@ -157,6 +165,10 @@ impl Handler for Arc<dyn Handler> {
     fn check(&self) -> Result<()> {
         self.as_ref().check()
     }
+
+    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+        self.as_ref().reads_ahead(asked)
+    }
 }
 
 /// A handler that says of itself that it waits: its first request does not have to find that out.
@@ -177,8 +189,51 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         fn check(&self) -> Result<()> {
             self.0.check()
         }
+        fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+            self.0.reads_ahead(asked)
+        }
     }
     Blocks(handler)
+}
+
+/// A handler that is called when the head of a request is there, and not after some of its body: for uploads that
+/// are a conversation. The price is a thread that waits for a client, where the engine has no fiber for that.
+///
+/// ```
+/// use std::io::Write;
+/// use weftwork::{Request, Response, unbuffered};
+///
+/// let echo = unbuffered(|_: &mut Request| {
+///     Response::stream(|out| {
+///         let mut part = [0; 1024];
+///         loop {
+///             let count = out.read_request(&mut part)?;
+///             if count == 0 {
+///                 return Ok(());
+///             }
+///             out.write_all(&part[..count])?;
+///             out.flush()?;
+///         }
+///     })
+/// });
+/// ```
+pub fn unbuffered(handler: impl Handler) -> impl Handler {
+    struct Unbuffered<H>(H);
+    impl<H: Handler> Handler for Unbuffered<H> {
+        fn call(&self, req: &mut Request<'_>) -> Response {
+            self.0.call(req)
+        }
+        fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+            self.0.blocking(asked)
+        }
+        fn check(&self) -> Result<()> {
+            self.0.check()
+        }
+        fn reads_ahead(&self, _: &Asked<'_>) -> bool {
+            false
+        }
+    }
+    Unbuffered(handler)
 }
 
 #[cfg(test)]

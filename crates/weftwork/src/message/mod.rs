@@ -22,7 +22,7 @@ mod writer;
 pub use body::{Body, BodyError};
 pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, Overflow};
 pub use filter::StreamFilter;
-pub use handler::{Asked, Blocking, Handler, blocks};
+pub use handler::{Asked, Blocking, Handler, blocks, unbuffered};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;

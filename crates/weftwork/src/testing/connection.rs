@@ -29,7 +29,8 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(handler: Arc<dyn Handler>, settings: Settings) -> io::Result<Bench> {
-        Ok(Bench { handler, cx: Context::new(settings)?, clock: Arc::default() })
+        let cx = Context::new(settings)?.of(handler.clone());
+        Ok(Bench { handler, cx, clock: Arc::default() })
     }
 
     pub(super) fn now(&self) -> Tick {

@@ -10,6 +10,7 @@ use super::clock::Clock;
 use super::counters::Counters;
 use super::spare::Spare;
 use super::watchdog::Watchdog;
+use crate::message::{Asked, Handler};
 use crate::settings::Settings;
 
 /// How far a server is with stopping. It only moves forward.
@@ -23,7 +24,6 @@ pub(crate) enum Stage {
     Closing,
 }
 
-#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
@@ -31,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) counters: Arc<Counters>,
     pub(crate) watchdog: Watchdog,
     pub(crate) spare: Spare,
+    /// Asked about requests that it is not called for yet.
+    handler: Option<Arc<dyn Handler>>,
     stage: AtomicU8,
     /// The end has been announced; the stage may still be `Running`.
     stopping: AtomicBool,
@@ -66,11 +68,22 @@ impl Context {
             counters: Arc::default(),
             watchdog: Watchdog::default(),
             spare: Spare::new(),
+            handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
             draining: Signal::new()?,
             closing: Signal::new()?,
         })
+    }
+
+    /// The same, of a server with this handler.
+    pub(crate) fn of(self, handler: Arc<dyn Handler>) -> Context {
+        Context { handler: Some(handler), ..self }
+    }
+
+    /// Whether the handler wants some of the body of such a request to be there when it is called.
+    pub(crate) fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+        self.handler.as_ref().is_none_or(|handler| handler.reads_ahead(asked))
     }
 
     pub(crate) fn stage(&self) -> Stage {

@@ -135,3 +135,35 @@ fn a_stream_that_breaks_its_promise_ends_the_connection() {
     }
     site.is_well();
 }
+
+/// A client that waits for an answer to each part before it sends the next one.
+#[test]
+fn an_upload_can_be_a_conversation() {
+    use std::io::Write;
+    use weftwork::{Request, Response, unbuffered};
+    let talk = unbuffered(|_: &mut Request| {
+        Response::stream(|out| {
+            let mut part = [0; 100];
+            loop {
+                let count = out.read_request(&mut part)?;
+                if count == 0 {
+                    return Ok(());
+                }
+                out.write_all(&part[..count])?;
+                out.flush()?;
+            }
+        })
+    });
+    let running = ROOM.bind("127.0.0.1:0").start(talk).unwrap();
+    let mut client = crate::support::Client::connect(&running);
+    client.send(post("/", "Transfer-Encoding: chunked"));
+    for _ in 0..3 {
+        client.send("4\r\nping\r\n");
+        client.wait_for_bytes();
+    }
+    client.send("0\r\n\r\n");
+    client.answer().is(200, "pingpingping");
+    // A body that comes with its head is no conversation, and goes through all the same.
+    client.send(with_length("/", b"body"));
+    client.answer().is(200, "body");
+}

@@ -50,6 +50,21 @@ impl Handler for Router {
         }
     }
 
+    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+        let built = self.built();
+        if let Some(found) = built.find(asked.method(), asked.path()) {
+            return self.routes[found.route].handler.reads_ahead(asked);
+        }
+        match built.mounts(asked.path()).next() {
+            Some((prefix, number)) => {
+                let mount = &self.mounts[number];
+                let asked = if mount.strips { asked.beneath(prefix.len()) } else { *asked };
+                mount.handler.reads_ahead(&asked)
+            }
+            None => self.fallback.as_ref().is_none_or(|handler| handler.reads_ahead(asked)),
+        }
+    }
+
     fn check(&self) -> Result<()> {
         match self.errors() {
             [] => Ok(()),

@@ -100,3 +100,16 @@ fn a_body_is_read_ahead_up_to_its_limit() {
     bed.drive();
     assert_eq!(bed.calls, 1);
 }
+
+/// Small chunks are mostly framing, and that takes memory too.
+#[test]
+fn what_is_read_ahead_is_counted_with_its_framing() {
+    let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(1000)));
+    bed.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    bed.send("1\r\nx\r\n".repeat(160));
+    bed.drive();
+    assert_eq!(bed.calls, 0, "960 bytes");
+    bed.send("1\r\nx\r\n".repeat(7));
+    bed.drive();
+    assert_eq!(bed.calls, 1, "1002 bytes");
+}
