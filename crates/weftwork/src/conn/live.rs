@@ -27,6 +27,9 @@ use crate::transport::{Buffers, DateCache, Post, Tick};
 
 /// Bodies up to this are copied behind their head: cheaper than a second slice for the kernel to walk.
 const COPIED_BYTES_MAX: usize = 16 << 10;
+/// Files, and parts of them, up to this are read and copied behind their head: one system call less, and the file is
+/// closed before. From there on `sendfile` is cheaper: at 10 kB the copies cost a third more CPU a request.
+const FILE_COPIED_BYTES_MAX: usize = 4 << 10;
 /// A streamed response is sent when this much of it is there.
 const STREAM_BYTES: usize = 16 << 10;
 
@@ -164,7 +167,7 @@ impl Live<'_> {
         if length > 0 && self.conn.http.sends_body() {
             match payload {
                 Payload::Bytes(bytes) => self.bypass(vec![Part::Bytes(bytes)], length)?,
-                Payload::File { file, offset, count } if count <= COPIED_BYTES_MAX as u64 => {
+                Payload::File { file, offset, count } if count <= FILE_COPIED_BYTES_MAX as u64 => {
                     self.append_file(&file, offset, count as usize)?
                 }
                 Payload::File { file, offset, count } => {

@@ -30,7 +30,7 @@ fn ask(client: &mut Client, path: &str, lines: &str) -> Answer {
 #[test]
 fn every_size_around_the_buffers_is_sent_whole() {
     let tree = Tree::new();
-    let sizes = [0, 1, 1023, 16_383, 16_384, 16_385, 65_536, 262_144, 262_145, 3 * MIB + 7];
+    let sizes = [0, 1, 1023, 4095, 4096, 4097, 16_385, 65_536, 262_144, 262_145, 3 * MIB + 7];
     for size in sizes {
         tree.write(&format!("{size}.bin"), noise(size));
     }

@@ -1,0 +1,77 @@
+//! What do a thousand slow downloads cost? No thread, and little memory.
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code)]
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use support::{Client, PATIENCE, Tree};
+use weftwork::{Engine, Server, files};
+
+const CLIENTS: usize = 1000;
+const LENGTH: u64 = 10 << 20;
+/// What each may cost of the memory of this process, in which the clients live as well.
+const EACH_BYTES_MAX: usize = 64 << 10;
+
+/// Resident bytes of this process.
+fn resident() -> usize {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").expect("the kernel tells");
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).expect("how much is resident");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+}
+
+/// All of them in one test: another one beside it would be measured too.
+#[test]
+fn a_thousand_slow_downloads_cost_no_thread_and_little_memory() {
+    let engines = [
+        Engine::Adaptive { loops: Some(1) },
+        Engine::Reactor { loops: Some(1) },
+        #[cfg(feature = "fibers")]
+        Engine::Fibers { threads: Some(1) },
+    ];
+    for engine in engines {
+        downloads_on(engine);
+    }
+}
+
+fn downloads_on(engine: Engine) {
+    let tree = Tree::new();
+    let large = tree.write("large", "");
+    fs::File::options().write(true).open(large).unwrap().set_len(LENGTH).unwrap();
+    tree.write("small", "quick");
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
+    // Raises the limit of open files as far as it goes.
+    let server = server.start(files(tree.path()).unwrap()).unwrap();
+    if server.settings().connections_max < CLIENTS {
+        println!("not checked: {} open files are too few", server.settings().connections_max);
+        return;
+    }
+    Client::connect(&server).get("/small").is(200, "quick");
+    let (threads, before) = (server.threads(), resident());
+    let mut slow: Vec<TcpStream> = (0..CLIENTS).map(|_| begin(&server)).collect();
+    for _ in 0..3 {
+        for client in &mut slow {
+            client.read_exact(&mut [0; 512]).expect("a little of a large file");
+        }
+        Client::connect(&server).get("/small").is(200, "quick");
+    }
+    let each = resident().saturating_sub(before) / CLIENTS;
+    println!("{engine}: {each} bytes each, {} threads", server.threads());
+    assert!(each < EACH_BYTES_MAX, "{engine}: {each} bytes for each slow download");
+    // The adaptive engine starts some when it sees calls that block, for as many clients as there may be.
+    let most = threads + server.settings().standby_kept;
+    assert!(server.threads() <= most, "{engine}: {} threads, {threads} before", server.threads());
+    assert!(server.counts().connections >= CLIENTS, "{engine}: all of them are still there");
+}
+
+/// A client that has asked for the large file, and takes little at once.
+fn begin(server: &weftwork::Running) -> TcpStream {
+    let mut stream = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 8 << 10).unwrap();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream
+}

@@ -1,0 +1,55 @@
+//! A folder, files that are part of the program, and one that a handler chooses:
+//! `cargo run --example files FOLDER`, then open http://localhost:8080.
+
+use weftwork::http::HeaderValue;
+use weftwork::prelude::*;
+use weftwork::{Files, embedded, files};
+
+/// `include_bytes!("../site/index.html")` puts a file of yours here.
+static SITE: &[(&str, &[u8])] = &[
+    ("index.html", b"<!doctype html><link rel=stylesheet href=/style.css><h1><a href=/files/>Files</a></h1>"),
+    ("style.css", b"h1 { font: 2rem system-ui; text-align: center }"),
+];
+
+struct Site {
+    pages: Files,
+    folder: Files,
+}
+
+impl Site {
+    fn new(folder: &str) -> Result<Site> {
+        let an_hour = HeaderValue::from_static("max-age=3600");
+        Ok(Site {
+            pages: embedded(SITE).cache_control(an_hour),
+            folder: files(folder)?.under("/files").listing(true),
+        })
+    }
+
+    fn answer(&self, req: &mut Request) -> Response {
+        match req.path().split('/').nth(1) {
+            Some("files") => self.folder.call(req),
+            // The same rules, for a name that is not that of the path: here of a query, as in /get?name=a.txt.
+            Some("get") => match req.query_value("name").map(|name| name.into_owned()) {
+                Some(name) => self.folder.send(req, &name),
+                None => Response::text("which file?\n").with_status(StatusCode::BAD_REQUEST),
+            },
+            _ => self.pages.call(req),
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    let folder = std::env::args().nth(1).unwrap_or_else(|| ".".into());
+    let site = Site::new(&folder)?;
+    Server::bind("127.0.0.1:8080")?.run(move |req: &mut Request| site.answer(req))
+}
+
+#[test]
+fn pages_folder_and_choice() {
+    let site = Site::new(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let mut client = weftwork::TestClient::new(move |req: &mut Request| site.answer(req));
+    assert!(client.get("/").send().text().contains("/files/"));
+    assert!(client.get("/files/").send().text().contains("Cargo.toml"));
+    assert_eq!(client.get("/get?name=Cargo.toml").send().status, StatusCode::OK);
+    assert_eq!(client.get("/get?name=../Cargo.toml").send().status, StatusCode::NOT_FOUND);
+}
