@@ -26,12 +26,23 @@ pub(crate) struct Group {
     pub(crate) browser: bool,
     /// Lots after which a connection asks to be closed, and another one is opened; 0: never.
     pub(crate) lots_max: u32,
+    /// Ask for these bytes alone, the first and the last.
+    pub(crate) range: Option<(usize, usize)>,
 }
 
 impl Group {
     /// GET, keep-alive, one request at a time.
     pub(crate) const fn get(path: &'static str, connections: usize) -> Self {
-        Group { path, connections, depth: 1, close: false, body_bytes: 0, browser: false, lots_max: 0 }
+        Group {
+            path,
+            connections,
+            depth: 1,
+            close: false,
+            body_bytes: 0,
+            browser: false,
+            lots_max: 0,
+            range: None,
+        }
     }
 
     /// One request, as sent.
@@ -49,6 +60,9 @@ impl Group {
         let mut head = format!("{method} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.path);
         if self.browser {
             head.push_str(browser::FIELDS);
+        }
+        if let Some((first, last)) = self.range {
+            head.push_str(&format!("Range: bytes={first}-{last}\r\n"));
         }
         if close {
             head.push_str("Connection: close\r\n");

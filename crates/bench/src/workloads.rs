@@ -68,8 +68,16 @@ pub(crate) enum Target {
 
 pub(crate) const HEALTH: Group = Group::get("/health", 64);
 /// Files of the file workloads: name, length.
-pub(crate) const FILES: &[(&str, usize)] =
-    &[("1k.bin", 1 << 10), ("64k.bin", 64 << 10), ("1m.bin", 1 << 20), ("10m.bin", 10 << 20)];
+pub(crate) const FILES: &[(&str, usize)] = &[
+    ("1k.bin", 1 << 10),
+    ("64k.bin", 64 << 10),
+    ("100k.bin", 100 << 10),
+    ("1m.bin", 1 << 20),
+    ("10m.bin", 10 << 20),
+];
+/// What is asked for of some of them: first and last byte.
+pub(crate) const FILE_RANGES: &[(&str, (usize, usize))] =
+    &[("1k.bin", (100, 299)), ("100k.bin", (50_000, 59_999)), ("10m.bin", (5_000_000, 5_099_999))];
 /// Requests a second of the paced workloads.
 pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_000];
 

@@ -22,7 +22,8 @@ pub(super) fn expected(server: &Server, subject: &Subject, workload: &Workload) 
     let group = &Group { close: false, ..group.clone() };
     let probed = (1..TRIES).find_map(|_| probe::probe(server.port, group).ok());
     let probed = probed.map_or_else(|| probe::probe(server.port, group), Ok)?;
-    if probed.status != 200 {
+    let wanted = if group.range.is_some() { 206 } else { 200 };
+    if probed.status != wanted {
         return Err(Failure::Run(format!("{}: answers {}", group.path, probed.status)));
     }
     if subject.is_floor() {
@@ -35,7 +36,9 @@ pub(super) fn expected(server: &Server, subject: &Subject, workload: &Workload) 
         Ask::Echo => probed.body == group.body(),
         Ask::Slow | Ask::Wait => probed.took >= workload.sleep,
         Ask::File => FILES.iter().any(|(name, length)| {
-            group.path.trim_start_matches('/') == *name && probed.body == file_bytes(*length)
+            let bytes = file_bytes(*length);
+            let part = group.range.and_then(|(first, last)| bytes.get(first..=last));
+            group.path.trim_start_matches('/') == *name && probed.body == part.unwrap_or(&bytes)
         }),
     };
     match right {

@@ -26,12 +26,15 @@ pub(super) fn command(_: &Peer, setup: &Setup<'_>) -> Result<Command> {
     Ok(command)
 }
 
+/// `user root`: a server started by root would drop to somebody who may not read the scratch directory. For others
+/// the line means nothing.
 fn configuration(setup: &Setup<'_>) -> String {
     let Setup { port, files_max, .. } = *setup;
     let (scratch, files) = (setup.scratch.display(), setup.files.display());
     let connections = files_max.saturating_sub(OTHER_FILES).min(CONNECTIONS_MAX);
     format!(
         "daemon off;
+user root;
 worker_processes 1;
 worker_rlimit_nofile {files_max};
 pid {scratch}/nginx.pid;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Ask, FILES, HEALTH, Kind, RATES, Workload, quick};
+use super::{Ask, FILE_RANGES, FILES, HEALTH, Kind, RATES, Workload, quick};
 use crate::floors::Floor;
 use crate::load::Group;
 
@@ -43,6 +43,10 @@ pub(super) fn table() -> Vec<Workload> {
             &format!("file-{}", name.trim_end_matches(".bin")),
             Group::get(path, connections),
         ));
+    }
+    for &(name, range) in FILE_RANGES {
+        let group = Group { range: Some(range), ..Group::get(["/", name].concat().leak(), 64) };
+        table.push(of(Ask::File, &format!("file-range-{}", name.trim_end_matches(".bin")), group));
     }
     table.extend(RATES.iter().map(|per_s| paced(*per_s)));
     for workload in &mut table[columns..] {
@@ -98,5 +102,6 @@ fn title(group: &Group) -> String {
     let depth = if group.depth > 1 { format!(", {} pipelined", group.depth) } else { String::new() };
     let fields = if group.browser { ", 20 fields as a browser sends" } else { "" };
     let body = if group.body_bytes > 0 { format!(", {} bytes", group.body_bytes) } else { String::new() };
-    format!("{what}{body}{kept}{depth}{fields}, {} connections", group.connections)
+    let part = group.range.map(|(first, last)| format!(", bytes {first} to {last}")).unwrap_or_default();
+    format!("{what}{part}{body}{kept}{depth}{fields}, {} connections", group.connections)
 }
