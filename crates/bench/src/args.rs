@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
+use crate::events::{self, EventOptions};
 use crate::failure::{Failure, Result};
 use crate::floors::{Floor, FloorOptions};
 use crate::instructions::InstructionOptions;
@@ -21,6 +22,7 @@ pub(crate) enum Command {
     Full(FullOptions),
     Report { results: PathBuf, html: Option<PathBuf>, markdown: Option<PathBuf> },
     Floor(FloorOptions),
+    Events(EventOptions),
     Instructions(InstructionOptions),
 }
 
@@ -84,10 +86,13 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
             Some("full") => full(&mut parser),
             Some("report") => report(&mut parser),
             Some("floor") => floor(&mut parser),
+            Some("events") => {
+                Ok(events::parse(&mut parser)?.map_or(Command::Help(events::HELP), Command::Events))
+            }
             Some("instructions") => instructions(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
             _ => Err(Failure::Usage(format!(
-                "unknown command {name:?}: quick, full, report, instructions or floor"
+                "unknown command {name:?}: quick, full, report, instructions, events or floor"
             ))),
         },
         Some(other) => Err(other.unexpected().into()),

@@ -3,6 +3,7 @@
 
 mod args;
 mod browser;
+mod events;
 mod failure;
 mod floors;
 mod full;
@@ -55,6 +56,7 @@ fn run() -> Result<()> {
             full::pages(&results::Results::read(&results)?, html.as_deref(), markdown.as_deref())
         }
         Command::Floor(options) => floors::run(&options),
+        Command::Events(options) => events::run(&options),
         Command::Instructions(options) => instructions::run(&options),
     }
 }

@@ -6,7 +6,7 @@ mod lisp;
 mod nginx;
 mod rust;
 mod table;
-mod weft;
+pub(crate) mod weft;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

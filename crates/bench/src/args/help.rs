@@ -10,6 +10,7 @@ Commands:
   full           the whole grid: every engine, every peer, every workload
   report         pages from the JSON of a run
   instructions   what the pure parts cost, counted by callgrind
+  events         how late a tick reaches ten thousand event streams
   floor          one of the floors alone, until killed
 
 'weftwork-bench <COMMAND> --help' says more.

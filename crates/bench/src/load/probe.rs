@@ -76,7 +76,7 @@ pub(crate) fn talk(port: u16, bytes: &[u8], patience: Duration) -> Result<(Vec<u
     }
 }
 
-pub(super) fn connect(port: u16, source: Ipv4Addr) -> io::Result<TcpStream> {
+pub(crate) fn connect(port: u16, source: Ipv4Addr) -> io::Result<TcpStream> {
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if source != Ipv4Addr::LOCALHOST {
         net::bind(&socket, &SocketAddrV4::new(source, 0))?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::failure::{Failure, Result};
 
 /// Builds the command as its users do, and says where cargo put it.
-pub(super) fn build() -> Result<PathBuf> {
+pub(crate) fn build() -> Result<PathBuf> {
     eprintln!("building weftwork-cli, release");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -46,7 +46,7 @@ fn executable(line: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// The demo; or the files of a directory, where files are asked for.
-pub(super) fn command(weft: &Path, port: u16, engine: Option<&String>, files: Option<&Path>) -> Command {
+pub(crate) fn command(weft: &Path, port: u16, engine: Option<&String>, files: Option<&Path>) -> Command {
     let mut command = Command::new(weft);
     match files {
         Some(files) => command.arg("serve").arg(files),

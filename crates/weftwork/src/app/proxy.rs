@@ -36,7 +36,9 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 /// The server is fixed: nothing in a request chooses where it goes. It answers 502 when that server cannot be reached
 /// or does not speak HTTP/1, and 504 when it is late.
 ///
-/// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber.
+/// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
+/// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
+/// request is listened to, but while the client pauses within its body, nobody hears what the server says.
 ///
 /// ```no_run
 /// use weftwork::{Proxy, Server};

@@ -1,0 +1,234 @@
+//! How late does an event reach ten thousand clients, and what does each of them cost? The demo's clock, looked at
+//! by as many as there should be.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hdrhistogram::Histogram;
+use lexopt::{Arg, Parser, ValueExt};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::load::probe::connect;
+use crate::peers::weft;
+use crate::procs::limits;
+use crate::procs::pin::Cores;
+use crate::procs::scratch::Scratch;
+use crate::procs::server::{Ports, Server};
+use crate::procs::usage::{Peak, Usage, resident_bytes};
+
+pub(crate) const HELP: &str = "\
+Event streams: how late a tick reaches every client, and what a client costs.
+
+Usage: weftwork-bench events [OPTIONS]
+
+Options:
+  --clients N          clients of the demo's clock, which ticks once a second [10000]
+  --seconds S          measured time [20]
+  --engine ENGINE      engine of the server [its own default]
+  --weft PATH          measure this binary instead of building weftwork-cli
+  --cores SERVER,LOAD  cores to pin to [0,1]
+  -h, --help           this text
+";
+
+/// What a client asks, as a page's EventSource does.
+const ASK: &[u8] = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n";
+/// Descriptors beside those of the clients.
+const OTHER_FILES: u64 = 200;
+/// Below the 28,000 ports that Linux has for one source address by default.
+const PER_SOURCE: usize = 20_000;
+/// An event that is later than this is not counted finer.
+const LATE_MS_MAX: u64 = 60_000;
+
+#[derive(Debug)]
+pub(crate) struct EventOptions {
+    clients: usize,
+    time: Duration,
+    engine: Option<String>,
+    weft: Option<PathBuf>,
+    cores: Cores,
+}
+
+/// The options, or none where help was asked for.
+pub(crate) fn parse(parser: &mut Parser) -> Result<Option<EventOptions>> {
+    let cores = Cores { server: 0, load: 1 };
+    let time = Duration::from_secs(20);
+    let mut options = EventOptions { clients: 10_000, time, engine: None, weft: None, cores };
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("clients") => options.clients = parser.value()?.parse()?,
+            Arg::Long("seconds") => options.time = Duration::from_secs(parser.value()?.parse()?),
+            Arg::Long("engine") => options.engine = Some(parser.value()?.string()?),
+            Arg::Long("weft") => options.weft = Some(parser.value()?.into()),
+            Arg::Long("cores") => {
+                let text = parser.value()?.string()?;
+                let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+                let wanted = || Failure::Usage(format!("--cores is {text:?}, but has to be like 0,1"));
+                let (server, load) = pair.ok_or_else(wanted)?;
+                options.cores = Cores { server, load };
+            }
+            Arg::Short('h') | Arg::Long("help") => return Ok(None),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    Ok(Some(options))
+}
+
+pub(crate) fn run(options: &EventOptions) -> Result<()> {
+    interrupt::install()?;
+    options.cores.check()?;
+    let (wanted, files_max) = (options.clients as u64 + OTHER_FILES, limits::raise_files()?);
+    if wanted > files_max {
+        return Err(Failure::Usage(format!("{wanted} open files are needed, the hard limit is {files_max}")));
+    }
+    let binary = options.weft.clone().map_or_else(weft::build, Ok)?;
+    let scratch = Scratch::new()?;
+    let port = Ports::new().next()?;
+    let command = weft::command(&binary, port, options.engine.as_ref(), None);
+    let mut server = Server::start(command, port, "weft", options.cores, scratch.path().join("weft.log"))?;
+    let (bytes_before, threads_before) = (resident_bytes(server.pid()), Peak::of(server.pid()).threads);
+    let mut crowd = Crowd::open(port, options.clients)?;
+    // What opening them has left is used up by the first ticks.
+    crowd.listen(Duration::from_secs(3))?;
+    crowd.forget();
+    let before = Usage::of(server.pid());
+    crowd.listen(options.time)?;
+    let cpu = Usage::of(server.pid()).cpu_us_since(&before);
+    server.check()?;
+    let (bytes, threads) = (resident_bytes(server.pid()), Peak::of(server.pid()).threads);
+    let each = bytes.saturating_sub(bytes_before) / options.clients.max(1) as u64;
+    println!(
+        "{} clients, {} s, engine {}",
+        options.clients,
+        options.time.as_secs(),
+        options.engine.as_deref().unwrap_or("default")
+    );
+    println!("threads          {threads_before} before, {threads} with all of them");
+    println!("memory a client  {each} bytes");
+    println!("events           {} received, {} clients gone", crowd.late_ms.len(), crowd.gone);
+    println!("CPU an event     {:.2} us", cpu / crowd.late_ms.len().max(1) as f64);
+    let at = |quantile: f64| crowd.late_ms.value_at_quantile(quantile);
+    println!("late             p50 {} ms, p99 {} ms, most {} ms", at(0.5), at(0.99), crowd.late_ms.max());
+    Ok(())
+}
+
+/// All clients, on this one thread.
+struct Crowd {
+    clients: Vec<TcpStream>,
+    epoll: std::os::fd::OwnedFd,
+    late_ms: Histogram<u64>,
+    gone: usize,
+}
+
+impl Crowd {
+    fn open(port: u16, count: usize) -> Result<Crowd> {
+        let late_ms = Histogram::new_with_bounds(1, LATE_MS_MAX, 3)
+            .map_err(|error| Failure::step("a histogram", error))?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let mut clients = Vec::with_capacity(count);
+        for at in 0..count {
+            interrupt::check()?;
+            let source = Ipv4Addr::new(127, 0, 0, u8::try_from(1 + at / PER_SOURCE).unwrap_or(u8::MAX));
+            let mut stream = connect(port, source)
+                .map_err(|error| Failure::step(format!("client {at} of {count}"), error))?;
+            stream.write_all(ASK)?;
+            read_head(&mut stream)?;
+            stream.set_nonblocking(true)?;
+            epoll::add(&epoll, &stream, EventData::new_u64(at as u64), EventFlags::IN | EventFlags::ET)?;
+            clients.push(stream);
+        }
+        Ok(Crowd { clients, epoll, late_ms, gone: 0 })
+    }
+
+    fn forget(&mut self) {
+        self.late_ms.reset();
+    }
+
+    /// Takes what comes, for this long.
+    fn listen(&mut self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        let mut events = Vec::with_capacity(1024);
+        loop {
+            interrupt::check()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            events.clear();
+            let patience = Timespec::try_from(left.min(Duration::from_millis(100))).ok();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), patience.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                self.hear(event.data.u64() as usize);
+            }
+        }
+    }
+
+    fn hear(&mut self, at: usize) {
+        let mut bytes = [0; 2048];
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        loop {
+            match self.clients[at].read(&mut bytes) {
+                Ok(0) => {
+                    self.gone += 1;
+                    return;
+                }
+                Ok(count) => {
+                    for sent in ticks(&bytes[..count]) {
+                        let late = now.saturating_sub(sent).as_millis() as u64;
+                        self.late_ms.saturating_record(late.max(1));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.gone += 1;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn read_head(stream: &mut TcpStream) -> Result<()> {
+    let (mut head, mut bytes) = (Vec::new(), [0; 1024]);
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let count = stream.read(&mut bytes)?;
+        if count == 0 {
+            break;
+        }
+        head.extend_from_slice(&bytes[..count]);
+    }
+    if head.starts_with(b"HTTP/1.1 200 ") {
+        return Ok(());
+    }
+    let line = String::from_utf8_lossy(&head[..head.len().min(40)]).into_owned();
+    Err(Failure::Run(format!("/events answers {line:?}")))
+}
+
+/// When the ticks in these bytes were sent: `data: 1795271711.034 s since 1970`.
+fn ticks(bytes: &[u8]) -> impl Iterator<Item = Duration> {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    text.lines().filter_map(|line| {
+        let (seconds, millis) = line.strip_prefix("data: ")?.split(' ').next()?.split_once('.')?;
+        Some(Duration::from_secs(seconds.parse().ok()?) + Duration::from_millis(millis.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_says_when_it_was_sent() {
+        let bytes = b"45\r\nid: 7\nevent: tick\ndata: 1795271711.034 s since 1970\n\n\r\n3\r\n:\n\n\r\n";
+        assert_eq!(ticks(bytes).collect::<Vec<_>>(), [Duration::from_millis(1_795_271_711_034)]);
+        assert_eq!(ticks(b":\n\ndata: x\n\n").count(), 0);
+    }
+}

@@ -1,0 +1,51 @@
+//! A live clock for any number of pages: `cargo run --example clock`, then <http://127.0.0.1:8080>.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weftwork::prelude::*;
+use weftwork::{Event, EventHub};
+
+const PAGE: &str = r#"<!doctype html><meta charset="utf-8"><title>Clock</title><h1>-</h1><script>
+new EventSource("/events").onmessage = event => document.querySelector("h1").textContent = event.data;
+</script>"#;
+
+fn site(clock: EventHub) -> impl Handler {
+    move |req: &mut Request| match req.path() {
+        "/" => html(PAGE),
+        "/events" => clock.subscribe(req),
+        _ => Response::new(StatusCode::NOT_FOUND),
+    }
+}
+
+/// The one thread there is, however many look.
+fn tick(clock: &EventHub) {
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        clock.send(&Event::new(format!("{} seconds since 1970", now.as_secs())));
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn main() -> weftwork::Result<()> {
+    let clock = EventHub::default();
+    let ticking = clock.clone();
+    std::thread::spawn(move || tick(&ticking));
+    Server::bind("127.0.0.1:8080")?.run(site(clock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork::TestClient;
+
+    #[test]
+    fn the_time_is_told() {
+        let clock = EventHub::default();
+        let client = TestClient::new(site(clock.clone()));
+        let mut page = client.connect();
+        page.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(clock.send(&Event::new("noon")), 1);
+        clock.close_all();
+        assert_eq!(page.response().text(), "data: noon\n\n");
+    }
+}
