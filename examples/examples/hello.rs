@@ -2,6 +2,10 @@
 
 use weftwork::prelude::*;
 
-fn main() -> weftwork::Result<()> {
-    Server::bind("127.0.0.1:8080")?.run(|req: &mut Request| format!("hello from {}\n", req.path()))
+pub(crate) fn hello(req: &mut Request) -> String {
+    format!("hello from {}\n", req.path())
+}
+
+pub(crate) fn main() -> weftwork::Result<()> {
+    Server::bind("127.0.0.1:8080")?.run(hello)
 }

@@ -7,8 +7,8 @@ use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use serde::Serialize;
-use weftwork::http::{HeaderValue, Method, StatusCode, header};
-use weftwork::{Error, Handler, IntoResponse, Request, Response};
+use weftwork::http::{HeaderValue, StatusCode, header};
+use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, routes};
 
 use self::live::Live;
 use crate::serving::Window;
@@ -19,73 +19,71 @@ const SLOW_MS: u64 = 100;
 /// How much of a body `/echo` holds at once.
 const ECHO_BYTES: usize = 16 << 10;
 
-/// A route, as the page and the refusals tell of it.
-struct Route {
-    path: &'static str,
-    allow: &'static str,
-    about: &'static str,
+/// What there is to try.
+#[derive(Routes)]
+enum Demo {
+    #[get("/")]
+    Page,
+    #[get("/health")]
+    Health,
+    #[get("/json")]
+    Json,
+    #[get("/headers")]
+    Headers,
+    #[get("/nocontent")]
+    NoContent,
+    #[get("/slow?{ms}")]
+    Slow { ms: Option<u64> },
+    #[get("/wait?{ms}")]
+    Wait { ms: Option<u64> },
+    #[post("/echo")]
+    Echo,
+    #[get("/events")]
+    Events,
+    #[get("/ws/echo")]
+    Socket,
+    #[post("/upload")]
+    Upload,
+    #[any("/files/{*path}")]
+    File { path: String },
 }
 
-const GET: &str = "GET, HEAD";
-
-const ROUTES: [Route; 12] = [
-    Route { path: "/", allow: GET, about: "this page" },
-    Route { path: "/health", allow: GET, about: "OK, as cheap as an answer can be" },
-    Route { path: "/json", allow: GET, about: "a value, serialized for each request" },
-    Route { path: "/headers", allow: GET, about: "the fields of your request, as they came" },
-    Route { path: "/nocontent", allow: GET, about: "204, no body" },
-    Route {
-        path: "/slow",
-        allow: GET,
-        about: "a handler that blocks its thread for ?ms=100; nobody else waits",
-    },
-    Route { path: "/wait", allow: GET, about: "a handler that waits ?ms=100 by weftwork::sleep" },
-    Route {
-        path: "/echo",
-        allow: "POST",
-        about: "the body of your request, sent back while it comes, whatever its size",
-    },
-    Route {
-        path: "/events",
-        allow: GET,
-        about: "a clock, as server-sent events: one thread for all who look",
-    },
-    Route { path: "/ws/echo", allow: "GET", about: "a WebSocket that sends back what it gets" },
-    Route { path: "/upload", allow: "POST", about: "a form with files, or any body: counted as it comes" },
-    Route { path: "/files/", allow: GET, about: "samples, with tags, conditions and ranges" },
+/// The routes, as the page tells of them.
+const ROUTES: [(Demo, &str); 12] = [
+    (Demo::Page, "this page"),
+    (Demo::Health, "OK, as cheap as an answer can be"),
+    (Demo::Json, "a value, serialized for each request"),
+    (Demo::Headers, "the fields of your request, as they came"),
+    (Demo::NoContent, "204, no body"),
+    (Demo::Slow { ms: None }, "a handler that blocks its thread for ?ms=100; nobody else waits"),
+    (Demo::Wait { ms: None }, "a handler that waits ?ms=100 by weftwork::sleep"),
+    (Demo::Echo, "the body of your request, sent back while it comes, whatever its size"),
+    (Demo::Events, "a clock, as server-sent events: one thread for all who look"),
+    (Demo::Socket, "a WebSocket that sends back what it gets"),
+    (Demo::Upload, "a form with files, or any body: counted as it comes"),
+    (Demo::File { path: String::new() }, "samples, with tags, conditions and ranges"),
 ];
 
-/// Answers the demo's requests.
-pub(crate) struct Demo {
-    window: Window,
-    live: Live,
-}
-
 /// The demo, and the window through which it will look at its server.
-pub(crate) fn demo() -> (Demo, Window) {
+pub(crate) fn demo() -> (impl Handler, Window) {
     let window = Window::default();
-    (Demo { window: window.clone(), live: Live::new() }, window)
-}
-
-impl Handler for Demo {
-    fn call(&self, req: &mut Request<'_>) -> Response {
-        let get = matches!(*req.method(), Method::GET | Method::HEAD);
-        match req.path() {
-            "/health" if get => Response::text("OK"),
-            "/json" if get => Response::json(&Message { message: "Hello, World!" }),
-            "/echo" if *req.method() == Method::POST => echo(req),
-            "/headers" if get => headers(req),
-            "/nocontent" if get => Response::new(StatusCode::NO_CONTENT),
-            "/slow" if get => pause(req, "blocked", std::thread::sleep),
-            "/wait" if get => pause(req, "waited", weftwork::sleep),
-            "/events" if get => self.live.events(req),
-            "/ws/echo" if get => live::socket(req),
-            "/upload" if *req.method() == Method::POST => live::upload(req),
-            path if path.starts_with("/files/") => self.live.files(req),
-            "/" if get => page::page(&self.window),
-            path => refusal(req.method(), path),
-        }
-    }
+    let (seen, live) = (window.clone(), Live::new());
+    let answer = move |route: Demo, req: &mut Request<'_>| match route {
+        Demo::Page => page::page(&seen),
+        Demo::Health => Response::text("OK"),
+        Demo::Json => Response::json(&Message { message: "Hello, World!" }),
+        Demo::Headers => headers(req),
+        Demo::NoContent => Response::new(StatusCode::NO_CONTENT),
+        Demo::Slow { ms } => pause(ms, "blocked", std::thread::sleep),
+        Demo::Wait { ms } => pause(ms, "waited", weftwork::sleep),
+        Demo::Echo => echo(req),
+        Demo::Events => live.events(req),
+        Demo::Socket => live::socket(req),
+        Demo::Upload => live::upload(req),
+        Demo::File { .. } => live.files(req),
+    };
+    let nothing = || (StatusCode::NOT_FOUND, "there is nothing here; / shows what there is\n");
+    (routes(answer).fallback(nothing), window)
 }
 
 #[derive(Serialize)]
@@ -132,29 +130,8 @@ fn headers(req: &Request<'_>) -> Response {
     Response::text(text)
 }
 
-fn pause(req: &Request<'_>, did: &str, pause: fn(Duration)) -> Response {
-    let ms = match req.query_value("ms") {
-        None => SLOW_MS,
-        Some(text) => match text.parse::<u64>() {
-            Ok(ms) => ms.min(SLOW_MS_MAX),
-            Err(_) => {
-                return Response::text(format!(
-                    "the parameter ms is {text:?}, but has to be a number of milliseconds, {SLOW_MS_MAX} at most\n"
-                ))
-                .with_status(StatusCode::BAD_REQUEST);
-            }
-        },
-    };
+fn pause(ms: Option<u64>, did: &str, pause: fn(Duration)) -> Response {
+    let ms = ms.unwrap_or(SLOW_MS).min(SLOW_MS_MAX);
     pause(Duration::from_millis(ms));
     Response::text(format!("{did} for {ms} ms\n"))
-}
-
-fn refusal(method: &Method, path: &str) -> Response {
-    let Some(route) = ROUTES.iter().find(|route| route.path == path) else {
-        return Response::text("there is nothing here; / shows what there is\n")
-            .with_status(StatusCode::NOT_FOUND);
-    };
-    Response::text(format!("{path} takes {}, not {method}\n", route.allow))
-        .with_status(StatusCode::METHOD_NOT_ALLOWED)
-        .with_header(header::ALLOW, HeaderValue::from_static(route.allow))
 }

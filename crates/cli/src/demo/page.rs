@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Write};
 
-use weftwork::{Response, View};
+use weftwork::http::Method;
+use weftwork::{Response, Routes, View};
 
 use super::ROUTES;
 use crate::serving::Window;
@@ -70,14 +71,13 @@ fn write_now(out: &mut String, running: &View) -> fmt::Result {
 
 fn write_routes(out: &mut String) -> fmt::Result {
     out.push_str("<section><h2>Routes</h2>\n<table>\n");
-    for route in &ROUTES {
-        let path = route.path;
-        write!(out, "<tr><td>{}<td>", route.allow)?;
-        match route.allow {
-            "POST" => write!(out, "<code>{path}</code>")?,
-            _ => write!(out, "<a href=\"{path}\"><code>{path}</code></a>")?,
+    for (route, about) in &ROUTES {
+        let path = route.href();
+        match route.method() {
+            Method::POST => write!(out, "<tr><td>POST<td><code>{path}</code>")?,
+            _ => write!(out, "<tr><td>GET, HEAD<td><a href=\"{path}\"><code>{path}</code></a>")?,
         }
-        writeln!(out, "<td>{}", route.about)?;
+        writeln!(out, "<td>{about}")?;
     }
     out.push_str(
         "</table>\n<div class=\"forms\">\n\

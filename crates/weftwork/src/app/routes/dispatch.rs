@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use super::{Miss, Routes, Verbs};
+use super::{Miss, Route, Routes, Verbs};
+use crate::app::extract::IntoHandler;
+use crate::error::Result;
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Request, Response};
 
 /// A handler that finds the route of each request and calls `handler` with it.
@@ -16,13 +19,33 @@ where
     F: Fn(T, &mut Request<'_>) -> R + Send + Sync + 'static,
     R: IntoResponse,
 {
-    Dispatch { handler, routes: PhantomData }
+    Dispatch { handler, fallback: None, routes: PhantomData }
 }
 
 /// Made by [`routes`].
 pub struct Dispatch<T, F> {
     handler: F,
+    fallback: Option<Arc<dyn Handler>>,
     routes: PhantomData<fn() -> T>,
+}
+
+impl<T, F> Dispatch<T, F> {
+    /// Answers what no route takes; instead of 404, not of 405 or 400.
+    ///
+    /// ```
+    /// # use weftwork::prelude::*;
+    /// # #[derive(Routes)]
+    /// # enum Site { #[get("/")] Home }
+    /// # fn site(_: Site, _: &mut Request) -> &'static str { "home" }
+    /// let handler = routes(site).fallback(|| (StatusCode::NOT_FOUND, "no such page\n"));
+    /// # let mut client = weftwork::TestClient::new(handler);
+    /// # assert_eq!(client.get("/x").send().text(), "no such page\n");
+    /// # assert_eq!(client.get("/").send().text(), "home");
+    /// ```
+    #[must_use]
+    pub fn fallback<M>(self, handler: impl IntoHandler<M>) -> Dispatch<T, F> {
+        Dispatch { fallback: Some(handler.into_handler().0), ..self }
+    }
 }
 
 impl<T, F, R> Handler for Dispatch<T, F>
@@ -34,26 +57,36 @@ where
     fn call(&self, req: &mut Request<'_>) -> Response {
         match T::from_request(req) {
             Ok(route) => (self.handler)(route, req).into_response(),
-            Err(miss) => answer(miss, req, T::ROUTES),
+            Err(miss) => self.refuse(miss, req, T::ROUTES),
         }
     }
 
     /// Each route is learned by itself.
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        T::habit(Verbs::of(asked.method()), asked.path())
+        match (T::habit(Verbs::of(asked.method()), asked.path()), &self.fallback) {
+            (Blocking::Never, Some(fallback)) => fallback.blocking(asked),
+            (known, _) => known,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.fallback.as_ref().map_or(Ok(()), |fallback| fallback.check())
     }
 }
 
-#[cold]
-fn answer(miss: Miss, req: &Request<'_>, routes: &[super::Route]) -> Response {
-    match miss {
-        // RFC 9110 section 9.3.7: the server as a whole.
-        Miss::NotFound if req.path() == "*" => Miss::Method(all(routes)).answer(req),
-        miss => miss.answer(req),
+impl<T, F> Dispatch<T, F> {
+    #[cold]
+    fn refuse(&self, miss: Miss, req: &mut Request<'_>, routes: &[Route]) -> Response {
+        match (miss, &self.fallback) {
+            // RFC 9110 section 9.3.7: the server as a whole.
+            (Miss::NotFound, _) if req.path() == "*" => Miss::Method(all(routes)).answer(req),
+            (Miss::NotFound, Some(fallback)) => fallback.call(req),
+            (miss, _) => miss.answer(req),
+        }
     }
 }
 
-fn all(routes: &[super::Route]) -> Verbs {
+fn all(routes: &[Route]) -> Verbs {
     let verbs = routes.iter().fold(Verbs::NONE, |verbs, route| verbs.or(route.methods).or(all(route.nested)));
     if verbs.meets(Verbs::GET) { verbs.or(Verbs::HEAD) } else { verbs }
 }

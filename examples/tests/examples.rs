@@ -1,0 +1,90 @@
+//! Does every example do what it says? Each is run, in memory or at a port of its own.
+
+// Their `main` is not called: it would serve until a signal comes.
+#[path = "../examples/hello.rs"]
+#[allow(dead_code)]
+mod hello;
+#[path = "../examples/notes.rs"]
+#[allow(dead_code)]
+mod notes;
+#[path = "../examples/routes.rs"]
+#[allow(dead_code)]
+mod routes;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use weftwork::{Server, TestClient};
+
+#[test]
+fn hello_greets_over_a_socket() {
+    let server = Server::bind("127.0.0.1:0").unwrap().start(hello::hello).unwrap();
+    let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.write_all(b"GET /here HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nhello from /here\n"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn routes_are_linked_and_answered() {
+    let mut client = TestClient::new(weftwork::routes(routes::site));
+    let home = client.get("/").send();
+    assert!(home.text().contains("<li><a href=\"/books/2\">Dune</a>"), "{}", home.text());
+    assert_eq!(client.get("/books/2").send().text(), "Dune\n");
+    assert_eq!(client.get("/books/3").send().status, 404);
+    assert_eq!(client.get("/books/x").send().status, 400);
+    let found = client.get("/search?word=e&limit=1").send();
+    assert_eq!(found.text(), "<ul><li><a href=\"/books/1\">Ulysses</a></ul>\n");
+    let hidden = client.post("/admin/books/1/hide").send();
+    assert_eq!((hidden.status.as_u16(), hidden.header("location")), (303, Some("/books/1")));
+}
+
+/// Writers and readers of SQLite at once, and a quick route beside them; every answer is right.
+#[test]
+fn notes_are_kept_while_others_are_quick() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = notes::site(&folder.path().join("notes.sqlite")).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().start(site).unwrap();
+    let address = server.local_addr().unwrap();
+    let ask = move |head: &str, body: &str| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let length = body.len();
+        write!(
+            client,
+            "{head} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let writers = (0..4).map(|writer| {
+        std::thread::spawn(move || {
+            for count in 0..5 {
+                let text = format!("note {count} of {writer}");
+                let added = ask("POST /notes", &format!("{{\"text\":\"{text}\"}}"));
+                let id = added.split("\"id\":").nth(1).and_then(|rest| rest.split(',').next()).expect(&added);
+                let read = ask(&format!("GET /notes/{id}"), "");
+                assert!(read.contains(&text), "{read}");
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    for _ in 0..20 {
+        assert!(ask("GET /health", "").ends_with("\r\n\r\nOK"));
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let missing = ask("GET /notes/999", "");
+    assert!(missing.starts_with("HTTP/1.1 404 ") && missing.contains("there is no note 999"), "{missing}");
+    let wrong = ask("POST /notes", "{\"text\":7}");
+    assert!(wrong.starts_with("HTTP/1.1 422 ") && wrong.contains("\"field\":\"text\""), "{wrong}");
+}
