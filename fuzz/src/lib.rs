@@ -9,6 +9,7 @@
 //! values. Without a nightly compiler, set `RUSTC_BOOTSTRAP=1`.
 
 pub mod reference;
+pub mod served;
 
 use std::time::SystemTime;
 
@@ -78,19 +79,22 @@ pub fn transcript(bytes: &[u8], limits: &Limits, mut next_len: impl FnMut() -> u
 pub fn every_way(bytes: &[u8], limits: &Limits) -> Transcript {
     let whole = transcript(bytes, limits, || bytes.len());
     assert_eq!(transcript(bytes, limits, || 1), whole, "byte by byte");
-    // Xorshift, seeded by the input: the same splits whenever the same input is tried again.
+    assert_eq!(transcript(bytes, limits, uneven(bytes)), whole, "in uneven pieces");
+    whole
+}
+
+/// Lengths of pieces. Xorshift, seeded by the input: the same splits whenever the same input is tried again.
+pub fn uneven(bytes: &[u8]) -> impl FnMut() -> usize {
     let mut random = bytes
         .iter()
         .fold(0x9e37_79b9_7f4a_7c15u64, |seed, &byte| (seed ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
         | 1;
-    let uneven = transcript(bytes, limits, || {
+    move || {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
         (random % 23) as usize
-    });
-    assert_eq!(uneven, whole, "in uneven pieces");
-    whole
+    }
 }
 
 struct Reader<'a> {

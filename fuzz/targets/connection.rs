@@ -1,9 +1,9 @@
 //! A whole connection has one reading: requests behind one another start where the reference says, and end
-//! there.
+//! there; and handlers are called for these requests and for no others, however the bytes come.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weftwork_fuzz::{every_way, nobody_reads_otherwise};
+use weftwork_fuzz::{every_way, nobody_reads_otherwise, served};
 use weftwork_wire::Limits;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -12,4 +12,5 @@ fuzz_target!(|bytes: &[u8]| {
     for pair in transcript.requests.windows(2) {
         assert_eq!(pair[0].end, Some(pair[1].at), "no byte between two requests");
     }
+    served::as_read(bytes, &transcript);
 });

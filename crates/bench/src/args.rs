@@ -10,10 +10,12 @@ use crate::failure::{Failure, Result};
 use crate::floors::{Floor, FloorOptions};
 use crate::instructions::InstructionOptions;
 use crate::procs::pin::Cores;
+use crate::soak::SoakOptions;
 use crate::subject::{self, Subject};
 use crate::workloads::{self, GRID, QUICK, Workload};
 
 mod help;
+mod soak;
 
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -23,6 +25,8 @@ pub(crate) enum Command {
     Report { results: PathBuf, html: Option<PathBuf>, markdown: Option<PathBuf> },
     Floor(FloorOptions),
     Events(EventOptions),
+    Soak(SoakOptions),
+    SlowHeads(SoakOptions),
     Instructions(InstructionOptions),
 }
 
@@ -90,9 +94,11 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
                 Ok(events::parse(&mut parser)?.map_or(Command::Help(events::HELP), Command::Events))
             }
             Some("instructions") => instructions(&mut parser),
+            Some("soak") => soak::soak(&mut parser),
+            Some("slow-heads") => soak::slow_heads(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
             _ => Err(Failure::Usage(format!(
-                "unknown command {name:?}: quick, full, report, instructions, events or floor"
+                "unknown command {name:?}: quick, full, report, instructions, events, floor, soak or slow-heads"
             ))),
         },
         Some(other) => Err(other.unexpected().into()),

@@ -18,6 +18,7 @@ mod peers;
 mod procs;
 mod report;
 mod results;
+mod soak;
 mod subject;
 mod workloads;
 
@@ -57,6 +58,8 @@ fn run() -> Result<()> {
         }
         Command::Floor(options) => floors::run(&options),
         Command::Events(options) => events::run(&options),
+        Command::Soak(options) => soak::run(&options),
+        Command::SlowHeads(options) => soak::slow_heads(&options),
         Command::Instructions(options) => instructions::run(&options),
     }
 }

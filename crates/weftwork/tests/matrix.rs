@@ -23,6 +23,7 @@ macro_rules! every_engine {
             mod blocking;
             mod bodies;
             mod caps;
+            mod crowds;
             mod deadlines;
             mod events;
             mod expect;
@@ -61,10 +62,12 @@ every_engine! {
         (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
     ];
     workers: Engine::Workers { listeners: Some(2) }, lacks &[
+        (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
         (Promise::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
         (Promise::FeedsWithoutThreads, "a connection keeps its thread, whatever it waits for"),
     ];
     pool: Engine::Pool { standby: Some(2) }, lacks &[
+        (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
         (Promise::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),
     ];
     #[cfg(feature = "fibers")]

@@ -12,6 +12,8 @@ Commands:
   instructions   what the pure parts cost, counted by callgrind
   events         how late a tick reaches ten thousand event streams
   floor          one of the floors alone, until killed
+  soak           hostile clients for minutes, and what they must not change
+  slow-heads     very many clients that send a head one byte a second
 
 'weftwork-bench <COMMAND> --help' says more.
 ";
@@ -102,4 +104,43 @@ Options:
   -h, --help      this text
 
 Figures of another compiler, C library or processor are shown, but fail nothing.
+";
+
+pub(super) const SOAK: &str = "\
+Starts weft demo and sets hostile clients on it: slow heads, slow bodies, slow readers, half-open connections,
+clients that vanish, floods, churn, and nonsense. Health checks go on beside them.
+
+Usage: weftwork-bench soak [OPTIONS]
+
+Options:
+  --minutes N            how long [10]
+  --only A,B,..          slow-heads, slow-bodies, slow-readers, silent, vanishing, flood, churn, nonsense [all]
+  --engine ENGINE        engine of the server [its own default]
+  --weft PATH            use this binary instead of building weftwork-cli
+  --cores SERVER,LOAD    cores to pin to [0,1]
+  -h, --help             this text
+
+Well is: memory, descriptors and threads are the same in the last quarter of the run as in the second, whoever
+dawdles is ended by its deadline, no health check fails or takes over 100 ms, and when all have left, the server
+holds what it held before. A check is 'late' over 100 ms. It is 'excused' where a thread that only sleeps, on the server's
+core, woke so late meanwhile that the check would have been in time without it: the machine had other things to do.
+The server runs with MALLOC_ARENA_MAX=1, so that what glibc keeps for each thread does not pass for a leak.
+Exit code: 0 all well, 1 not, 2 wrong arguments, 130 interrupted.
+";
+
+pub(super) const SLOW_HEADS: &str = "\
+Starts weft demo, and very many clients that send it a head one byte a second.
+
+Usage: weftwork-bench slow-heads [OPTIONS]
+
+Options:
+  --clients N            how many [10000]; the limit of open files has to allow it
+  --engine ENGINE        engine of the server [its own default]
+  --weft PATH            use this binary instead of building weftwork-cli
+  --cores SERVER,LOAD    cores to pin to [0,1]
+  -h, --help             this text
+
+Well is: all are ended by the deadline of a head (10 s), no thread is started for them, and no health check takes
+over 50 ms meanwhile. The engines workers and pool give each client a thread, and cannot be well.
+Exit code: 0 all well, 1 not, 2 wrong arguments, 130 interrupted.
 ";

@@ -92,7 +92,7 @@ fn floors() {
 
 #[test]
 fn wrong_arguments() {
-    check_refused("fast", "quick, full, report, instructions or floor");
+    check_refused("fast", "quick, full, report, instructions, events, floor, soak or slow-heads");
     check_refused("--version", "--version");
     check_refused("quick --rounds 0", "--rounds must be from 1");
     check_refused("quick --rounds many", "many");
@@ -115,4 +115,14 @@ fn help_is_there_for_each_command() {
     {
         assert!(matches!(parse_words(line), Ok(Command::Help(text)) if text.contains("Usage:")), "{line}");
     }
+}
+
+#[test]
+fn hostile_clients() {
+    let Ok(Command::Soak(options)) = parse_words("soak --minutes 2 --engine pool") else { panic!("soak") };
+    assert_eq!((options.time, options.engine.as_deref()), (Duration::from_secs(120), Some("pool")));
+    let Ok(Command::SlowHeads(options)) = parse_words("slow-heads --clients 7") else { panic!("slow-heads") };
+    assert_eq!((options.heads, options.cores), (7, Cores { server: 0, load: 1 }));
+    check_refused("soak --minutes 0", "--minutes must be from 1 to 1440, not 0");
+    check_refused("slow-heads --clients 0", "--clients must be from 1");
 }

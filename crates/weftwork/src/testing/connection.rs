@@ -91,6 +91,12 @@ impl TestConnection {
         self.act(Part::Bytes(bytes.as_ref().to_vec()));
     }
 
+    /// Sends bytes in pieces, each when the server waits for more, be it in the handler or between requests.
+    pub fn send_pieces<B: AsRef<[u8]>>(&mut self, pieces: impl IntoIterator<Item = B>) {
+        pieces.into_iter().for_each(|piece| self.pipe.plan(Part::Bytes(piece.as_ref().to_vec())));
+        self.go_on();
+    }
+
     /// Ends this side and goes on reading.
     pub fn end(&mut self) {
         self.act(Part::End);

@@ -263,6 +263,15 @@ fn bytes_of_whatever() {
 }
 
 #[test]
+fn pieces_come_as_they_are_waited_for() {
+    let mut raw = client().connect();
+    let request = "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\ntext";
+    raw.send_pieces(request.as_bytes().chunks(1));
+    let answer = raw.response();
+    assert_eq!((answer.text(), answer.interims.len()), ("text", 1));
+}
+
+#[test]
 fn deadlines_of_a_raw_connection() {
     let client = client();
     let mut raw = client.connect();

@@ -11,6 +11,8 @@ pub(crate) enum Promise {
     QuickBesideBlocked,
     /// Requests queue for threads, up to `queue_max`; more get 503.
     QueueForThreads,
+    /// No thread waits for a client.
+    ClientsCostNoThread,
     /// Connections are spread evenly over the loops.
     EvenLoops,
     /// A response that others bring holds no thread while nothing is brought, nor does one whose client is slow.

@@ -1,0 +1,260 @@
+//! How quickly does the server answer somebody who behaves? A thread that asks again and again, and knows how
+//! much of the time cores were not to be had, its own or the server's.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::procs::pin;
+
+const EVERY: Duration = Duration::from_millis(20);
+const NAP: Duration = Duration::from_millis(2);
+const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// The slowest checks are kept one by one.
+const SLOWEST_KEPT: usize = 32;
+
+/// One check: how long it took, and how much of that the machine is to blame for.
+#[derive(Clone, Copy, Debug)]
+struct Check {
+    took: Duration,
+    kept_off: Duration,
+}
+
+impl Check {
+    fn is_late(self, most: Duration) -> bool {
+        self.took.saturating_sub(self.kept_off) > most
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Checks {
+    micros: Histogram<u64>,
+    slowest: Vec<Check>,
+    failed: Vec<String>,
+    /// Over 100 ms, and how many of these only because of the machine.
+    late: usize,
+    excused: usize,
+}
+
+impl Default for Checks {
+    fn default() -> Checks {
+        // cannot fail: three digits are among those that a histogram can keep
+        let micros = Histogram::new(3).expect("three significant digits");
+        Checks { micros, slowest: Vec::new(), failed: Vec::new(), late: 0, excused: 0 }
+    }
+}
+
+impl Checks {
+    fn note(&mut self, check: Check) {
+        self.micros.saturating_record(check.took.as_micros() as u64);
+        if check.took > super::HEALTH_MAX {
+            self.late += 1;
+            self.excused += usize::from(!check.is_late(super::HEALTH_MAX));
+        }
+        self.keep(check);
+    }
+
+    fn keep(&mut self, check: Check) {
+        let at = self.slowest.partition_point(|kept| kept.took > check.took);
+        self.slowest.insert(at, check);
+        self.slowest.truncate(SLOWEST_KEPT);
+    }
+
+    pub(super) fn add(&mut self, other: &Checks) {
+        self.micros += &other.micros;
+        other.slowest.iter().for_each(|check| self.keep(*check));
+        self.failed.extend_from_slice(&other.failed);
+        self.late += other.late;
+        self.excused += other.excused;
+    }
+
+    pub(super) fn quantile(&self, quantile: f64) -> Duration {
+        Duration::from_micros(self.micros.value_at_quantile(quantile))
+    }
+
+    pub(super) fn longest(&self) -> Duration {
+        self.slowest.first().map_or(Duration::ZERO, |check| check.took)
+    }
+
+    pub(super) fn late(&self) -> usize {
+        self.late
+    }
+
+    pub(super) fn excused(&self) -> usize {
+        self.excused
+    }
+
+    /// What took longer than `most`, and not because of the machine.
+    pub(super) fn faults(&self, most: Duration) -> Vec<String> {
+        let late = self.slowest.iter().filter(|check| check.is_late(most));
+        let mut faults: Vec<String> =
+            late.map(|late| format!("a health check took {:.0?} ({most:?} at most)", late.took)).collect();
+        faults.extend(self.failed.iter().take(3).map(|why| format!("a health check failed: {why}")));
+        if self.micros.is_empty() {
+            faults.push("no health check was answered".to_owned());
+        }
+        faults
+    }
+}
+
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (p50, p99, longest) = (self.quantile(0.5), self.quantile(0.99), self.longest());
+        write!(f, "{} checks, p50 {p50:.2?}, p99 {p99:.2?}, longest {longest:.2?}", self.micros.len())?;
+        if let Some(slowest) = self.slowest.first() {
+            write!(f, " (in which a core was not to be had for {:.2?})", slowest.kept_off)?;
+        }
+        write!(f, "; {} failed", self.failed.len())
+    }
+}
+
+/// The thread that asks. It ends when this is dropped.
+pub(super) struct Prober {
+    checks: Arc<Mutex<Checks>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Prober {
+    /// Asks the server on this port, whose core is `core`.
+    pub(super) fn start(port: u16, core: usize) -> Prober {
+        let (checks, stop) = (Arc::<Mutex<Checks>>::default(), Arc::<AtomicBool>::default());
+        let (into, ends) = (checks.clone(), stop.clone());
+        let canary = Canary::start(core, stop.clone());
+        let thread = thread::spawn(move || ask_on(port, &canary, &into, &ends));
+        Prober { checks, stop, thread: Some(thread) }
+    }
+
+    /// What was found since the last time.
+    pub(super) fn take(&self) -> Checks {
+        std::mem::take(&mut self.checks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// In turn on a connection that is kept, and on a new one.
+fn ask_on(port: u16, canary: &Canary, checks: &Mutex<Checks>, stop: &AtomicBool) {
+    let mut kept = None;
+    let mut is_new = false;
+    while !stop.load(Ordering::Relaxed) {
+        let (kept_off, begun) = (canary.kept_off(), Instant::now());
+        let asked = if is_new { ask(&mut None, port) } else { ask(&mut kept, port) };
+        let took = begun.elapsed();
+        let check = Check { took, kept_off: canary.kept_off().saturating_sub(kept_off) };
+        let mut checks = checks.lock().unwrap_or_else(PoisonError::into_inner);
+        match asked {
+            Ok(()) => checks.note(check),
+            Err(error) => {
+                kept = None;
+                checks.failed.push(error.to_string());
+            }
+        }
+        drop(checks);
+        is_new = !is_new;
+        thread::sleep(EVERY);
+    }
+}
+
+fn ask(kept: &mut Option<TcpStream>, port: u16) -> io::Result<()> {
+    let stream = match kept {
+        Some(stream) => stream,
+        None => {
+            let stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_nodelay(true)?;
+            kept.insert(stream)
+        }
+    };
+    stream.write_all(REQUEST)?;
+    let mut got = Vec::new();
+    let mut part = [0; 1024];
+    while !got.ends_with(b"\r\n\r\nOK") {
+        match stream.read(&mut part)? {
+            0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed without an answer")),
+            count => got.extend_from_slice(&part[..count]),
+        }
+    }
+    Ok(())
+}
+
+/// A thread on the server's core that only sleeps and wakes. Where it wakes late, the core was not to be had, and
+/// the server could not have it either.
+struct Canary {
+    begun: Instant,
+    /// Microseconds since then: how late it has been in all, and when it is to wake next.
+    late: AtomicU64,
+    due: AtomicU64,
+}
+
+impl Canary {
+    fn start(core: usize, stop: Arc<AtomicBool>) -> Arc<Canary> {
+        let canary = Arc::new(Canary {
+            begun: Instant::now(),
+            late: AtomicU64::new(0),
+            due: AtomicU64::new(u64::MAX),
+        });
+        let own = canary.clone();
+        thread::spawn(move || {
+            // Elsewhere it knows less, and excuses less.
+            let _ = pin::pin(core);
+            while !stop.load(Ordering::Relaxed) {
+                let due = own.now() + NAP.as_micros() as u64;
+                own.due.store(due, Ordering::Relaxed);
+                thread::sleep(NAP);
+                own.late.fetch_add(own.now().saturating_sub(due), Ordering::Relaxed);
+            }
+        });
+        canary
+    }
+
+    fn now(&self) -> u64 {
+        self.begun.elapsed().as_micros() as u64
+    }
+
+    /// How long the server's core was not to be had, and this thread's, since whenever.
+    fn kept_off(&self) -> Duration {
+        let overdue = self.now().saturating_sub(self.due.load(Ordering::Relaxed));
+        waited_for_core() + Duration::from_micros(self.late.load(Ordering::Relaxed) + overdue)
+    }
+}
+
+/// How long this thread was ready to run and did not, since it began (the second number of schedstat).
+fn waited_for_core() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_ascii_whitespace().nth(1).and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_took_is_told_apart() {
+        let ms = Duration::from_millis;
+        let mut checks = Checks::default();
+        checks.note(Check { took: ms(1), kept_off: ms(0) });
+        checks.note(Check { took: ms(150), kept_off: ms(60) });
+        assert_eq!((checks.late(), checks.excused()), (1, 1));
+        assert!(checks.faults(ms(100)).is_empty());
+        checks.note(Check { took: ms(150), kept_off: ms(40) });
+        assert_eq!((checks.late(), checks.excused(), checks.faults(ms(100)).len()), (2, 1, 1));
+        assert_eq!(Checks::default().faults(ms(100)).len(), 1, "nothing is not well");
+    }
+}

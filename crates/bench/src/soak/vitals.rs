@@ -1,0 +1,111 @@
+//! What does a process hold? Memory, descriptors, threads; and how long its threads waited for a core.
+
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+
+use super::health::Checks;
+use crate::procs::usage;
+
+/// Growth that is none: allocators and pools keep what they once needed.
+const BYTES_SLACK: u64 = 2 << 20;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Vitals {
+    pub(super) resident_bytes: u64,
+    pub(super) descriptors: usize,
+    pub(super) threads: usize,
+}
+
+impl Vitals {
+    pub(super) fn of(pid: u32) -> Vitals {
+        Vitals {
+            resident_bytes: usage::resident_bytes(pid),
+            descriptors: entries(&format!("/proc/{pid}/fd")),
+            threads: entries(&format!("/proc/{pid}/task")),
+        }
+    }
+
+    pub(super) fn max(&self, other: &Vitals) -> Vitals {
+        Vitals {
+            resident_bytes: self.resident_bytes.max(other.resident_bytes),
+            descriptors: self.descriptors.max(other.descriptors),
+            threads: self.threads.max(other.threads),
+        }
+    }
+}
+
+fn entries(directory: &str) -> usize {
+    fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
+impl fmt::Display for Vitals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = self.resident_bytes as f64 / f64::from(1 << 20);
+        write!(f, "{mib:.1} MiB, {} descriptors, {} threads", self.descriptors, self.threads)
+    }
+}
+
+pub(super) const HEADINGS: &str =
+    "    s    MiB  descriptors  threads   health p50    p99    max  late (excused)   answers";
+
+pub(super) fn row(at: Duration, now: &Vitals, checks: &Checks, answers: u64) -> String {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    format!(
+        "{:5} {:6.1} {:12} {:8} {:9.2} ms {:6.2} {:6.2} {:5} {:9} {:9}",
+        at.as_secs(),
+        now.resident_bytes as f64 / f64::from(1 << 20),
+        now.descriptors,
+        now.threads,
+        ms(checks.quantile(0.5)),
+        ms(checks.quantile(0.99)),
+        ms(checks.longest()),
+        checks.late(),
+        checks.excused(),
+        answers
+    )
+}
+
+/// Compares the second quarter of a run with its last: the first is for getting warm.
+pub(super) fn not_flat(samples: &[Vitals]) -> Vec<String> {
+    let quarter = samples.len() / 4;
+    if quarter == 0 {
+        return vec!["too short to tell whether anything grows".to_owned()];
+    }
+    let (before, after) = (&samples[quarter..2 * quarter], &samples[samples.len() - quarter..]);
+    let mut faults = Vec::new();
+    let mut check = |what: &str, of: fn(&Vitals) -> u64, slack: u64| {
+        let (was, is) = (median(before, of), median(after, of));
+        if is > was + was / 20 + slack {
+            faults.push(format!("{what} grew from {was} to {is}"));
+        }
+    };
+    check("resident bytes", |v| v.resident_bytes, BYTES_SLACK);
+    check("descriptors", |v| v.descriptors as u64, 20);
+    check("threads", |v| v.threads as u64, 2);
+    faults
+}
+
+fn median(samples: &[Vitals], of: fn(&Vitals) -> u64) -> u64 {
+    let mut all: Vec<u64> = samples.iter().map(of).collect();
+    all.sort_unstable();
+    all[all.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(of: impl Fn(u64) -> u64) -> Vec<Vitals> {
+        let vitals = |at| Vitals { resident_bytes: of(at), descriptors: 10, threads: 3 };
+        (0..100).map(vitals).collect()
+    }
+
+    #[test]
+    fn growth_is_told_from_noise() {
+        assert!(not_flat(&samples(|at| 10_000_000 + (at % 7) * 1000)).is_empty());
+        assert!(not_flat(&samples(|at| if at < 20 { 1 } else { 10_000_000 })).is_empty(), "getting warm");
+        assert_eq!(not_flat(&samples(|at| 10_000_000 + at * 100_000)).len(), 1);
+        assert_eq!(not_flat(&[]).len(), 1);
+    }
+}

@@ -1,0 +1,38 @@
+//! Do many clients that dawdle hold up those who do not, and are they gone when their time is over?
+
+use std::time::Duration;
+
+use super::ROOM;
+use crate::support::{Client, Promise, eventually};
+
+const CROWD: usize = 500;
+/// `standby_kept`
+const STANDBY: usize = 8;
+
+/// `weftwork-bench slow-heads` does the same with ten thousand, and takes the time.
+#[test]
+fn slow_heads() {
+    let costs_no_thread = ROOM.promises(Promise::ClientsCostNoThread);
+    let timeout = Duration::from_secs(if costs_no_thread { 2 } else { 1 });
+    let site = ROOM.start_with(|s| s.head_timeout(timeout).threads_max(128));
+    site.client().get("/").is(200, "hello");
+    let idle = site.running.threads();
+    let mut crowd: Vec<Client> = (0..CROWD).map(|_| site.client()).collect();
+    for byte in b"GET /".chunks(1) {
+        crowd.iter_mut().for_each(|client| drop(client.try_send(byte)));
+        if costs_no_thread {
+            site.client().get("/").is(200, "hello");
+            // A busy machine may keep a leader off its core for so long that it counts as blocked.
+            let threads = site.running.threads();
+            assert!(threads <= idle + STANDBY, "{threads} threads, {idle} at idle");
+        }
+        assert!(site.running.threads() <= site.running.settings().threads_max);
+    }
+    // Where each has a thread, those who came late wait for those who came first.
+    eventually("all of them are ended", || site.running.counts().timeouts >= CROWD as u64);
+    for client in crowd {
+        let said = client.rest();
+        assert!(said.starts_with(b"HTTP/1.1 408 "), "{:?}", String::from_utf8_lossy(&said));
+    }
+    site.is_well();
+}
