@@ -73,3 +73,41 @@ pub(crate) fn suspend() {
     unsafe { (*yielder).suspend(()) };
     YIELDER.set(yielder);
 }
+
+/// Runs `work` on the stack of the thread, which is large, and comes back to that of the fiber; outside a fiber it
+/// just runs it. For what needs more stack than a fiber has: a decoder written in C, say.
+///
+/// ```
+/// let sum = weftwork_fiber::run(|| {
+///     weftwork_fiber::on_thread_stack(|| [1_u8; 256 << 10].iter().map(|&one| u64::from(one)).sum::<u64>())
+/// })?;
+/// assert_eq!(sum, 256 << 10);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Panics
+///
+/// When `work` panics. What waits in it blocks the thread, as during unwinding: only a fiber's own stack can be left.
+pub fn on_thread_stack<R>(work: impl FnOnce() -> R + Send) -> R {
+    /// Puts the yielder back, also when `work` panics.
+    struct Back(*const Yielder<(), ()>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            YIELDER.set(self.0);
+        }
+    }
+    let yielder = YIELDER.replace(ptr::null());
+    let _back = Back(yielder);
+    if yielder.is_null() {
+        return work();
+    }
+    // SAFETY: not null, so by the invariant above it is the yielder of the fiber that this thread runs now, and
+    // the thread's stack is where `resume` left it. Meanwhile `YIELDER` is null, so `work` cannot suspend the fiber
+    // or resume another one over it.
+    unsafe { (*yielder).on_parent_stack(work) }
+}
+
+/// In a fiber: whether it runs on the stack of its thread.
+pub(crate) fn is_lent() -> bool {
+    YIELDER.get().is_null()
+}

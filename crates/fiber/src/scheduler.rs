@@ -35,7 +35,8 @@ thread_local! {
 pub(crate) enum Place {
     /// In a fiber: it suspends.
     Fiber(Rc<Core>, Key),
-    /// In a fiber that unwinds: std counts panics by thread, so another fiber must not run now.
+    /// In a fiber that unwinds: std counts panics by thread, so another fiber must not run now. Or in one that is
+    /// on the stack of its thread, which it cannot leave.
     Unwinding,
     /// In no fiber: the thread waits.
     Thread,
@@ -65,7 +66,7 @@ pub(crate) fn place() -> Place {
     let Some(core) = current() else { return Place::Thread };
     match core.current.get() {
         None => Place::Thread,
-        Some(_) if std::thread::panicking() => Place::Unwinding,
+        Some(_) if std::thread::panicking() || context::is_lent() => Place::Unwinding,
         Some(fiber) => Place::Fiber(core, fiber),
     }
 }

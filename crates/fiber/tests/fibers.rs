@@ -371,3 +371,29 @@ fn ten_thousand_fibers_wait_at_once() {
     });
     assert_eq!(total.unwrap(), 10_000);
 }
+
+#[test]
+fn the_stack_of_the_thread_is_lent() {
+    let config = Config::new().stack_bytes(16 << 10);
+    let sum = run_with(&config, || {
+        let work = || [1_u8; 64 << 10].iter().map(|&one| u64::from(one)).sum::<u64>();
+        let sum = weftwork_fiber::on_thread_stack(work);
+        yield_now();
+        sum + weftwork_fiber::on_thread_stack(work)
+    });
+    assert_eq!(sum.unwrap(), 128 << 10);
+    assert_eq!(weftwork_fiber::on_thread_stack(|| 7), 7, "outside a fiber");
+}
+
+#[test]
+fn a_panic_comes_back_from_the_lent_stack() {
+    let done = run(|| {
+        let panics = || weftwork_fiber::on_thread_stack(|| -> () { panic!("there") });
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        weftwork_fiber::on_thread_stack(|| weftwork_fiber::sleep(Duration::from_millis(1)));
+        weftwork_fiber::on_thread_stack(yield_now);
+        yield_now();
+        true
+    });
+    assert!(done.unwrap());
+}

@@ -195,6 +195,11 @@ mod coming_from {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// And that of the page on middleware.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/middleware.md")]
+struct MiddlewarePage;
+
 /// So does the code of the page on testing.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/testing.md")]

@@ -31,6 +31,7 @@ macro_rules! every_engine {
             mod feeds;
             mod files;
             mod limits;
+            mod middleware;
             mod panics;
             mod peers;
             mod persistence;

@@ -97,7 +97,7 @@ pub fn files(dir: impl AsRef<Path>) -> Result<Files> {
 ///
 /// ```no_run
 /// let manual = weftwork::file("manual.pdf")?;
-/// # weftwork::Result::Ok(())
+/// # Ok::<(), weftwork::Error>(())
 /// ```
 ///
 /// # Errors
@@ -194,7 +194,7 @@ impl Files {
     /// use weftwork::http::HeaderValue;
     /// let day = HeaderValue::from_static("public, max-age=86400");
     /// let files = weftwork::files("public")?.cache_control(day);
-    /// # weftwork::Result::Ok(())
+    /// # Ok::<(), weftwork::Error>(())
     /// ```
     #[must_use]
     pub fn cache_control(self, value: HeaderValue) -> Files {

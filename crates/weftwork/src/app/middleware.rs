@@ -9,8 +9,10 @@ mod compression;
 mod concurrency_limit;
 mod cors;
 mod csrf;
+mod deadline;
 #[cfg(feature = "compression")]
 mod decompression;
+mod etags;
 pub(in crate::app) mod origin;
 mod rate_limit;
 mod request_id;
@@ -29,8 +31,10 @@ pub use compression::Compression;
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
 pub use csrf::Csrf;
+pub use deadline::Deadline;
 #[cfg(feature = "compression")]
 pub use decompression::Decompression;
+pub use etags::ETags;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};
 pub use security_fields::SecurityFields;

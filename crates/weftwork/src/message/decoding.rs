@@ -13,6 +13,7 @@ use super::body::BodyError;
 use super::exchange::Exchange;
 use super::request::Request;
 use super::response::{Payload, Response};
+use super::room::with_room;
 use super::writer::BodyWriter;
 
 /// Decoded bytes are made in parts of this size.
@@ -99,7 +100,8 @@ impl Decoding {
                 return Ok(());
             }
             self.part.resize(PART_BYTES, 0);
-            let Some((taken, made)) = self.decoder.step(input, &mut self.part) else {
+            let (decoder, part) = (&mut self.decoder, &mut self.part);
+            let Some((taken, made)) = with_room(|| decoder.step(input, part)) else {
                 return Err(self.not_decodable());
             };
             let stuck = taken == 0 && made == 0 && !self.pending;

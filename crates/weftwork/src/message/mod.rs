@@ -15,6 +15,8 @@ mod json;
 mod problem;
 mod request;
 mod response;
+#[cfg(feature = "compression")]
+pub(crate) mod room;
 mod routed;
 mod upgrade;
 mod writer;

@@ -15,6 +15,8 @@ pub(crate) use answer::Answer;
 #[allow(unused_imports)]
 pub(crate) use client::Client;
 #[allow(unused_imports)]
+pub(crate) use gate::Gate;
+#[allow(unused_imports)]
 pub(crate) use logged::{is_logged, keep_log, logged, panic_at};
 #[allow(unused_imports)]
 pub(crate) use room::{Promise, Room};

@@ -49,6 +49,9 @@ pub struct Compression {
 /// The head of a response is about as large: below, the fields that say it is compressed eat up the gain.
 const BYTES_MIN: u64 = 256;
 
+/// A stream is passed on in parts of about this: each becomes a chunk, and encoders give out a few bytes at a time.
+const CHUNK_BYTES: usize = 8 << 10;
+
 impl Default for Compression {
     fn default() -> Compression {
         Compression::new()
@@ -142,6 +145,9 @@ fn weaken(response: &mut Response) {
 impl StreamFilter for Encoder {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         self.push(data)?;
+        if self.held() < CHUNK_BYTES {
+            return Ok(());
+        }
         out.write_all(&self.take())
     }
 

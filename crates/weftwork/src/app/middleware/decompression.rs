@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use super::compression::Coding;
 use super::{Middleware, Next, refusal};
 use crate::message::decoding::{Decoder, Decoding};
+use crate::message::room::with_room;
 use crate::message::{Request, Response};
 
 /// Lets handlers read a request body with `Content-Encoding: gzip`, `br` or `zstd` as if it had none (feature
@@ -65,7 +66,7 @@ impl Middleware for Decompression {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let decoder = match asked_for(req) {
             Asked::Nothing => return next.run(req),
-            Asked::Coding(coding) => decoders::new(coding),
+            Asked::Coding(coding) => with_room(|| decoders::new(coding)),
             Asked::Unknown => return unsupported(),
         };
         match decoder {

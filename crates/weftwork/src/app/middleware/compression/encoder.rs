@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::Coding;
+use crate::message::room::with_room;
 
 /// What the libraries call so; each is a compromise that their documentation recommends for traffic.
 const ZSTD_LEVEL: i32 = 3;
@@ -26,23 +27,13 @@ enum Inner {
 
 impl Encoder {
     pub(super) fn new(coding: Coding) -> io::Result<Encoder> {
-        let inner = match coding {
-            Coding::Zstd => Inner::Zstd(Box::new(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?)),
-            Coding::Brotli => {
-                let (buffer, quality, window) = (4096, BROTLI_QUALITY, BROTLI_WINDOW_BITS);
-                Inner::Brotli(Box::new(brotli::CompressorWriter::new(Vec::new(), buffer, quality, window)))
-            }
-            Coding::Gzip => {
-                let level = flate2::Compression::new(GZIP_LEVEL);
-                Inner::Gzip(Box::new(flate2::write::GzEncoder::new(Vec::new(), level)))
-            }
-        };
+        let inner = with_room(|| Inner::new(coding))?;
         Ok(Encoder { inner, unflushed: false })
     }
 
     pub(super) fn push(&mut self, data: &[u8]) -> io::Result<()> {
         self.unflushed = true;
-        self.writer().write_all(data)
+        with_room(|| self.writer().write_all(data))
     }
 
     /// Makes all that was pushed decodable.
@@ -50,7 +41,17 @@ impl Encoder {
         if !std::mem::take(&mut self.unflushed) {
             return Ok(());
         }
-        self.writer().flush()
+        with_room(|| self.writer().flush())
+    }
+
+    /// How many compressed bytes are there.
+    pub(super) fn held(&self) -> usize {
+        match &self.inner {
+            Inner::Zstd(encoder) => encoder.get_ref().len(),
+            Inner::Brotli(encoder) => encoder.get_ref().len(),
+            Inner::Gzip(encoder) => encoder.get_ref().len(),
+            Inner::Ended(_) => 0,
+        }
     }
 
     /// The compressed bytes that are there.
@@ -65,12 +66,13 @@ impl Encoder {
 
     /// Ends the stream, and gives what is left of it.
     pub(super) fn end(&mut self) -> io::Result<Vec<u8>> {
-        match std::mem::replace(&mut self.inner, Inner::Ended(io::sink())) {
+        let inner = std::mem::replace(&mut self.inner, Inner::Ended(io::sink()));
+        with_room(|| match inner {
             Inner::Zstd(encoder) => encoder.finish(),
             Inner::Brotli(encoder) => Ok(encoder.into_inner()),
             Inner::Gzip(encoder) => encoder.finish(),
             Inner::Ended(_) => Ok(Vec::new()),
-        }
+        })
     }
 
     fn writer(&mut self) -> &mut dyn Write {
@@ -80,5 +82,21 @@ impl Encoder {
             Inner::Gzip(encoder) => encoder.as_mut(),
             Inner::Ended(sink) => sink,
         }
+    }
+}
+
+impl Inner {
+    fn new(coding: Coding) -> io::Result<Inner> {
+        Ok(match coding {
+            Coding::Zstd => Inner::Zstd(Box::new(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?)),
+            Coding::Brotli => {
+                let (buffer, quality, window) = (4096, BROTLI_QUALITY, BROTLI_WINDOW_BITS);
+                Inner::Brotli(Box::new(brotli::CompressorWriter::new(Vec::new(), buffer, quality, window)))
+            }
+            Coding::Gzip => {
+                let level = flate2::Compression::new(GZIP_LEVEL);
+                Inner::Gzip(Box::new(flate2::write::GzEncoder::new(Vec::new(), level)))
+            }
+        })
     }
 }

@@ -1,0 +1,131 @@
+//! How long may these handlers take?
+
+use std::time::{Duration, Instant};
+
+use http::{HeaderValue, StatusCode, header};
+
+use super::{Middleware, Next, refusal};
+use crate::message::{Request, Response};
+
+/// Gives the handlers behind it a time budget, and answers 503 in their place when it is over.
+///
+/// No thread can be stopped safely, so the handler has to look: [`Request::time_left`] is what it passes on as the
+/// timeout of a query or a call, and [`Request::deadline`] what a loop compares with the clock. A handler that
+/// returns too late did its work in vain: its response is dropped, so that clients see the same whether it looks
+/// or not. A request whose deadline has passed already (it waited for a thread, or a deadline around this one
+/// is over) does not reach it.
+///
+/// Of several the soonest counts. The time is that until the response is known; what is streamed after that is
+/// bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
+///
+/// ```
+/// use std::time::Duration;
+/// use weftwork::middleware::Deadline;
+/// use weftwork::prelude::*;
+///
+/// fn report(req: &mut Request) -> String {
+///     let timeout = req.time_left().unwrap_or(Duration::MAX);
+///     format!("asked the database, for {timeout:?} at most\n")
+/// }
+///
+/// fn takes(_: impl Handler) {}
+/// takes(report.with(Deadline::new(Duration::from_secs(2))));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Deadline {
+    budget: Duration,
+    status: StatusCode,
+}
+
+impl Deadline {
+    /// `budget` for each request, from here on.
+    pub fn new(budget: Duration) -> Deadline {
+        Deadline { budget, status: StatusCode::SERVICE_UNAVAILABLE }
+    }
+
+    /// Another status than 503.
+    #[must_use]
+    pub fn status(self, status: StatusCode) -> Deadline {
+        Deadline { status, ..self }
+    }
+
+    fn too_late(&self) -> Response {
+        let response = refusal(self.status, "the answer was not ready in time");
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            return response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl Middleware for Deadline {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        // A budget that is past the end of time is none.
+        if let Some(deadline) = Instant::now().checked_add(self.budget) {
+            req.set_deadline(deadline);
+        }
+        if is_over(req) {
+            return self.too_late();
+        }
+        let response = next.run(req);
+        if is_over(req) { self.too_late() } else { response }
+    }
+}
+
+fn is_over(req: &Request<'_>) -> bool {
+    req.time_left().is_some_and(|left| left.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Handlers see their budget, and nobody sees what came too late.
+
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::app::middleware::HandlerExt;
+    use crate::message::testing::get;
+
+    fn wait_until_it_is_over(req: &mut Request<'_>) -> &'static str {
+        while req.time_left().is_some_and(|left| !left.is_zero()) {
+            std::thread::yield_now();
+        }
+        "too late"
+    }
+
+    #[test]
+    fn a_quick_handler_sees_its_budget_and_answers() {
+        let budget = Duration::from_secs(1000);
+        let seen = move |req: &mut Request<'_>| {
+            let left = req.time_left().unwrap();
+            assert!(left <= budget && left > budget / 2);
+            "in time"
+        };
+        assert_eq!(get("/", &seen.with(Deadline::new(budget))).body().unwrap(), "in time");
+        let unbounded =
+            (|req: &mut Request<'_>| assert_eq!(req.time_left(), None)).with(Deadline::new(Duration::MAX));
+        assert_eq!(get("/", &unbounded).status(), StatusCode::NO_CONTENT);
+    }
+
+    #[test]
+    fn what_comes_too_late_is_dropped() {
+        let late = get("/", &wait_until_it_is_over.with(Deadline::new(Duration::from_millis(1))));
+        assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(late.field(&header::RETRY_AFTER).unwrap(), "1");
+        let gateway = Deadline::new(Duration::from_millis(1)).status(StatusCode::GATEWAY_TIMEOUT);
+        let late = get("/", &wait_until_it_is_over.with(gateway));
+        assert_eq!((late.status(), late.field(&header::RETRY_AFTER)), (StatusCode::GATEWAY_TIMEOUT, None));
+    }
+
+    #[test]
+    fn a_request_that_is_late_already_is_not_begun() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = calls.clone();
+        let counting = move |_: &mut Request<'_>| counter.fetch_add(1, Ordering::Relaxed).to_string();
+        let nested =
+            counting.with(Deadline::new(Duration::from_secs(1000))).with(Deadline::new(Duration::ZERO));
+        assert_eq!(get("/", &nested).status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,198 @@
+//! Does the client have this response already?
+
+use std::hash::{DefaultHasher, Hasher};
+
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use weftwork_wire::fields::{Conditions, EntityTag, Precondition, Validators, date};
+
+use super::{Middleware, Next, refusal};
+use crate::message::{Request, Response};
+
+/// What a 304 does not repeat: it describes content, which is not there (RFC 9110 §15.4.5).
+const OF_CONTENT: [HeaderName; 6] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_RANGE,
+    header::ACCEPT_RANGES,
+];
+
+/// Names responses by what is in them (`ETag`), and answers 304 to clients that have the named one already.
+///
+/// The handler runs in any case; what is saved is the way over the network, and the client's work. It is for GET
+/// and HEAD that are answered with 200:
+///
+/// - A response whose bytes are in memory gets a strong tag, a hash of them, unless it has one or says `no-store`. A
+///   stream or a file gets none: [`files`](crate::files) name theirs.
+/// - Then the conditions of the request are evaluated, with that tag and a `Last-Modified` field of the handler's,
+///   in the order of RFC 9110 §13.2.2: 304, 412, or the response.
+///
+/// The hash is the standard library's, 64 bits, with the length beside it. A new release may hash otherwise:
+/// then everything is sent once more. Put [`Compression`](super::Compression) outside of this, not inside.
+///
+/// ```
+/// use weftwork::middleware::ETags;
+/// use weftwork::{TestClient, prelude::*};
+///
+/// let mut client = TestClient::new((|_: &mut Request| "the news").with(ETags::new()));
+/// let first = client.get("/").send();
+/// let tag = first.header("etag").unwrap();
+/// assert_eq!(client.get("/").header("if-none-match", tag).send().status, StatusCode::NOT_MODIFIED);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ETags;
+
+impl ETags {
+    /// As the type says; there is nothing to set.
+    pub fn new() -> ETags {
+        ETags
+    }
+}
+
+impl Middleware for ETags {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        let mut response = next.run(req);
+        if !matches!(*req.method(), Method::GET | Method::HEAD) || response.status() != StatusCode::OK {
+            return response;
+        }
+        if let Some(tag) = tag_of(&response) {
+            response.append_field(header::ETAG, tag);
+        }
+        match precondition(req, &response) {
+            Precondition::Holds => response,
+            Precondition::NotModified => not_modified(response),
+            Precondition::Failed => refusal(
+                StatusCode::PRECONDITION_FAILED,
+                "this is not what the conditions of the request name",
+            ),
+        }
+    }
+}
+
+fn precondition(req: &Request<'_>, response: &Response) -> Precondition {
+    let current = Validators {
+        tag: response.field(&header::ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes())),
+        modified: response.field(&header::LAST_MODIFIED).and_then(|at| date(at.as_bytes())),
+    };
+    if current.tag.is_none() && current.modified.is_none() {
+        return Precondition::Holds;
+    }
+    Conditions::of(req.fields()).precondition(true, &current)
+}
+
+fn tag_of(response: &Response) -> Option<HeaderValue> {
+    let body = response.body().filter(|_| response.field(&header::ETAG).is_none())?;
+    let is_kept =
+        |value: &HeaderValue| !value.to_str().unwrap_or_default().to_ascii_lowercase().contains("no-store");
+    if !response.field_values(&header::CACHE_CONTROL).all(is_kept) {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(body);
+    // The same bytes in another coding, or as another type, are another representation.
+    for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
+        hasher.write(response.field(&name).map_or(&[][..], HeaderValue::as_bytes));
+        hasher.write_u8(0);
+    }
+    HeaderValue::try_from(format!("\"{:016x}-{:x}\"", hasher.finish(), body.len())).ok()
+}
+
+fn not_modified(response: Response) -> Response {
+    let mut response = response.without_body().with_status(StatusCode::NOT_MODIFIED);
+    for name in &OF_CONTENT {
+        response.remove_field(name);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    //! The tag changes with the content, and a client that has it gets nothing more.
+
+    use super::*;
+    use crate::app::middleware::HandlerExt;
+    use crate::message::testing::{Canned, get};
+
+    fn page(_: &mut Request<'_>) -> Response {
+        Response::text("a page").with_header(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"))
+    }
+
+    fn ask(method: &str, fields: &[(&str, &str)]) -> Response {
+        Canned::asking(method, "/", fields).call(&page.with(ETags::new()))
+    }
+
+    fn tag() -> String {
+        ask("GET", &[]).field(&header::ETAG).unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_tag_is_strong_and_stands_for_the_content() {
+        assert!(tag().starts_with('"') && tag() == tag());
+        let typed = get("/", &(|_: &mut Request<'_>| Response::html("a page")).with(ETags::new()));
+        assert_ne!(typed.field(&header::ETAG).unwrap(), tag().as_str(), "another type");
+        let longer = get("/", &(|_: &mut Request<'_>| "a page!").with(ETags::new()));
+        assert_ne!(longer.field(&header::ETAG).unwrap(), tag().as_str());
+    }
+
+    #[test]
+    fn who_has_it_gets_304() {
+        for known in [tag(), format!("W/{}", tag()), format!("\"x\", {}", tag()), "*".into()] {
+            let response = ask("GET", &[("If-None-Match", &known)]);
+            assert_eq!(response.status(), StatusCode::NOT_MODIFIED, "{known}");
+            assert_eq!((response.body_bytes(), response.content_type()), (Some(0), None));
+            assert_eq!(response.field(&header::ETAG).unwrap(), tag().as_str());
+            assert_eq!(response.field(&header::CACHE_CONTROL).unwrap(), "max-age=60");
+        }
+        assert_eq!(ask("HEAD", &[("If-None-Match", &tag())]).status(), StatusCode::NOT_MODIFIED);
+    }
+
+    #[test]
+    fn who_has_another_gets_all() {
+        for known in ["\"x\"", "", "x"] {
+            let response = ask("GET", &[("If-None-Match", known)]);
+            assert_eq!(
+                (response.status(), response.body().unwrap().as_ref()),
+                (StatusCode::OK, &b"a page"[..])
+            );
+        }
+        assert_eq!(ask("GET", &[("If-Match", "\"x\"")]).status(), StatusCode::PRECONDITION_FAILED);
+        assert_eq!(ask("GET", &[("If-Match", &tag())]).status(), StatusCode::OK);
+        assert_eq!(ask("POST", &[("If-None-Match", "*")]).status(), StatusCode::OK);
+        assert_eq!(ask("POST", &[]).field(&header::ETAG), None);
+    }
+
+    #[test]
+    fn validators_of_the_handler_are_used() {
+        let at = HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT");
+        let own = move |_: &mut Request<'_>| {
+            let tag = HeaderValue::from_static("\"own\"");
+            Response::stream(|_| Ok(()))
+                .with_header(header::LAST_MODIFIED, at.clone())
+                .with_header(header::ETAG, tag)
+        };
+        let site = own.with(ETags::new());
+        let status = |name, value| Canned::asking("GET", "/", &[(name, value)]).call(&site).status().as_u16();
+        assert_eq!(status("If-None-Match", "\"own\""), 304);
+        assert_eq!(status("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"), 304);
+        assert_eq!(status("If-Modified-Since", "Sun, 06 Nov 1994 08:49:36 GMT"), 200);
+        assert_eq!(status("If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:36 GMT"), 412);
+        assert_eq!(status("X-Other", "x"), 200);
+    }
+
+    #[test]
+    fn what_has_no_name_gets_none() {
+        let tagged = |response: fn() -> Response| {
+            get("/", &(move |_: &mut Request<'_>| response()).with(ETags::new()))
+                .field(&header::ETAG)
+                .is_some()
+        };
+        assert!(tagged(|| Response::text("x")));
+        assert!(!tagged(|| Response::stream(|_| Ok(()))));
+        assert!(!tagged(|| Response::text("x").with_status(StatusCode::NOT_FOUND)));
+        assert!(!tagged(|| {
+            Response::text("x")
+                .with_header(header::CACHE_CONTROL, HeaderValue::from_static("private, No-Store"))
+        }));
+    }
+}

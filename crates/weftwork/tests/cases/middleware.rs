@@ -1,0 +1,217 @@
+// Does middleware keep its promises over sockets, when clients flee, lie, or wait?
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat};
+use weftwork::{Handler, HandlerExt, Request, Response, Running};
+
+use super::ROOM;
+use crate::support::{Client, eventually};
+
+fn start(handler: impl Handler) -> Running {
+    ROOM.bind("127.0.0.1:0").start(handler).expect("the server starts")
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    fn lines(&self) -> Vec<String> {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(data);
+        Ok(data.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Endless, so that only a client that leaves ends it.
+fn endless() -> Response {
+    Response::stream(|out| loop {
+        out.write_all(&[b'x'; 4096])?;
+        out.flush()?;
+    })
+}
+
+/// Log injection, with the bytes as they come from the wire.
+#[test]
+fn no_client_writes_lines_of_the_log() {
+    let written = Written::default();
+    let log = AccessLog::to(LogFormat::Combined, written.clone()).unwrap();
+    let running = start((|_: &mut Request| "hello").with(log));
+    let mut client = Client::connect(&running);
+    client.send(b"GET /'%0a HTTP/1.1\r\nHost: a\r\nUser-Agent: \"\\\x9b31m\xe2\x80\xa8 x\r\nReferer: a\"b\r\n\r\n");
+    client.answer();
+    eventually("the line is written", || written.lines().len() == 1);
+    let line = &written.lines()[0];
+    assert!(line.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{line}");
+    assert!(line.contains(r#" "\x22\x5c\x9b31m\xe2\x80\xa8 x" "#), "{line}");
+}
+
+/// A stream is logged, and gives its seat back, when its client has left in the middle of it.
+#[test]
+fn a_client_that_leaves_ends_its_stream() {
+    let written = Written::default();
+    let log = AccessLog::to(LogFormat::Json, written.clone()).unwrap();
+    let running = start((|_: &mut Request| endless()).with(ConcurrencyLimit::new(1)).with(log));
+    for round in 1..=2 {
+        let mut client = Client::connect(&running);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = client.answer_head();
+        assert_eq!(head.status, 200, "round {round}: the seat is free");
+        client.reset();
+        eventually("the stream ends", || written.lines().len() == round);
+    }
+    assert!(written.lines().iter().all(|line| line.contains("\"status\":200") && line.contains("\"whole\":false")));
+}
+
+#[test]
+fn a_panic_gives_its_seat_back_and_is_logged() {
+    let written = Written::default();
+    let log = AccessLog::to(LogFormat::Common, written.clone()).unwrap();
+    let panics = |_: &mut Request| -> Response { panic!("as asked") };
+    let running = start(panics.with(ConcurrencyLimit::new(1)).with(log));
+    for _ in 0..2 {
+        assert_eq!(Client::connect(&running).get("/").status, 500);
+    }
+    eventually("both are logged", || written.lines().len() == 2);
+    assert!(written.lines().iter().all(|line| line.contains(" 500 ")));
+}
+
+/// What a writer flushed is with the client, and can be decoded, while the writer waits.
+#[cfg(feature = "compression")]
+#[test]
+fn compression_does_not_hold_back_a_stream() {
+    use std::io::Read;
+    use weftwork::http::HeaderValue;
+    use weftwork::middleware::Compression;
+
+    use crate::support::Gate;
+
+    let gate = Arc::new(Gate::default());
+    let inside = gate.clone();
+    let slow = move |_: &mut Request| {
+        let gate = inside.clone();
+        let write = move |out: &mut weftwork::BodyWriter<'_>| {
+            out.write_all(b"first")?;
+            out.flush()?;
+            gate.pass();
+            out.write_all(b" second")
+        };
+        Response::stream(write).with_content_type(HeaderValue::from_static("text/plain"))
+    };
+    let running = start(slow.with(Compression::new()));
+    let mut client = Client::connect(&running);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+    assert_eq!(client.answer_head().field("content-encoding"), Some("gzip"));
+    let (mut sent, mut first) = (Vec::new(), [0; 5]);
+    while flate2::read::GzDecoder::new(&sent[..]).read_exact(&mut first).is_err() {
+        sent.extend(client.chunk());
+    }
+    assert_eq!(&first, b"first");
+    gate.open();
+    loop {
+        match client.chunk() {
+            chunk if chunk.is_empty() => break,
+            chunk => sent.extend(chunk),
+        }
+    }
+    let mut all = String::new();
+    flate2::read::GzDecoder::new(&sent[..]).read_to_string(&mut all).unwrap();
+    assert_eq!(all, "first second");
+}
+
+/// A bomb costs its request a 413, and nobody else anything.
+#[cfg(feature = "compression")]
+#[test]
+fn a_decompression_bomb_is_refused() {
+    use weftwork::Result;
+    use weftwork::middleware::Decompression;
+
+    let length = |req: &mut Request| -> Result<String> { Ok(req.body().limit(u64::MAX).bytes()?.len().to_string()) };
+    let running = start(length.with(Decompression::new()));
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packer.write_all(&vec![0; 8 << 20]).unwrap();
+    let bomb = packer.finish().unwrap();
+    let mut client = Client::connect(&running);
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
+    client.send([head.as_bytes(), &bomb].concat());
+    assert_eq!(client.answer().status, 413);
+    let mut client = Client::connect(&running);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nplain");
+    client.answer().is(200, "5");
+}
+
+/// Both ways through every library, with the stack that the engine gives.
+#[cfg(feature = "compression")]
+#[test]
+fn every_coding_works_on_every_engine() {
+    use std::io::Read;
+    use weftwork::Result;
+    use weftwork::middleware::{Compression, Decompression};
+
+    let echo = |req: &mut Request| -> Result<String> { Ok(req.body().text()?) };
+    let running = start(echo.with(Decompression::new()).with(Compression::new()));
+    let text = String::from_utf8(crate::support::noise(20_000).iter().map(|byte| b'a' + byte % 16).collect()).unwrap();
+    for coding in ["gzip", "br", "zstd"] {
+        let mut body = Vec::new();
+        match coding {
+            "gzip" => {
+                let mut packer = flate2::read::GzEncoder::new(text.as_bytes(), flate2::Compression::fast());
+                packer.read_to_end(&mut body).unwrap();
+            }
+            "br" => {
+                brotli::CompressorReader::new(text.as_bytes(), 4096, 5, 22).read_to_end(&mut body).unwrap();
+            }
+            _ => body = zstd::encode_all(text.as_bytes(), 3).unwrap(),
+        }
+        let length = body.len();
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: {coding}\r\nAccept-Encoding: {coding}\r\n");
+        let head = format!("{head}Content-Length: {length}\r\n\r\n");
+        let mut client = Client::connect(&running);
+        client.send_by(999, [head.as_bytes(), &body].concat());
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.field("content-encoding")), (200, Some(coding)));
+        let mut back = String::new();
+        match coding {
+            "gzip" => flate2::read::GzDecoder::new(&answer.body[..]).read_to_string(&mut back).unwrap(),
+            "br" => brotli::Decompressor::new(&answer.body[..], 4096).read_to_string(&mut back).unwrap(),
+            _ => zstd::stream::read::Decoder::new(&answer.body[..]).unwrap().read_to_string(&mut back).unwrap(),
+        };
+        assert_eq!(back, text, "{coding}");
+    }
+}
+
+/// A client that goes away within its file leaves nothing behind, and nobody takes the half for the whole.
+#[cfg(feature = "multipart")]
+#[test]
+fn half_an_upload_is_none() {
+    use weftwork::Result;
+
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let (inside, told) = (folder.clone(), outcomes.clone());
+    let save = move |req: &mut Request| -> Result<&'static str> {
+        let mut form = req.multipart()?;
+        let part = form.next_part()?;
+        let saved = part.expect("a part has begun").save_in(inside.path()).map(|upload| upload.bytes());
+        told.lock().unwrap().push(saved.is_ok());
+        saved.map(|_| "saved")
+    };
+    let running = start(save);
+    let mut client = Client::connect(&running);
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 900000\r\n\r\n";
+    let part = "--x\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\n";
+    client.send([head.as_bytes(), part.as_bytes(), &[b'x'; 200_000]].concat());
+    client.half_close();
+    eventually("the handler is told", || !outcomes.lock().unwrap().is_empty());
+    assert_eq!(*outcomes.lock().unwrap(), [false]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
