@@ -19,6 +19,8 @@ use crate::transport::deadlines::Timeout;
 const PULLED_BYTES: usize = 16 << 10;
 /// What a client may send ahead while a feed is its response; the rest waits in the kernel.
 const AHEAD_BYTES_MAX: usize = 16 << 10;
+/// What a receiver may leave to be brought again; one that wants more has to keep it itself, within its own limit.
+const LEFT_BYTES_MAX: usize = 64 << 10;
 
 /// A feed, and where it has got to.
 pub(super) struct Fed {
@@ -164,7 +166,10 @@ impl Conn {
         }
         self.pass_on(fed)?;
         if self.unsent() > 0 {
-            return Ok(Some(Step::Write));
+            // A client that is cut off for being slow would be slow to notice.
+            let is_cut = fed.feed.is_cut();
+            self.phase = if is_cut { Phase::Done } else { self.phase };
+            return Ok((!is_cut).then_some(Step::Write));
         }
         let mut left = PULLED_BYTES;
         while left > 0 {
@@ -205,6 +210,9 @@ impl Conn {
         }
         buffers.raw = buffers.start;
         buffers.payload = buffers.raw..buffers.raw;
+        if fed.receive.is_some() && buffers.input.len() - buffers.start > LEFT_BYTES_MAX {
+            return Err(io::Error::other("its receiver leaves more than 64 KiB to be brought again"));
+        }
         Ok(())
     }
 

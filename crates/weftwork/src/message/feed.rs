@@ -153,6 +153,10 @@ impl Feed {
         nothing
     }
 
+    pub(crate) fn is_cut(&self) -> bool {
+        self.core.lock().end == End::Cut
+    }
+
     pub(crate) fn heartbeat(&self) -> Option<Bytes> {
         self.heartbeat.clone()
     }

@@ -165,7 +165,7 @@ impl Write for Upgraded {
 /// The event loop calls it, so it must be quick and must not wait. Dropping it is the sign that the connection
 /// is over.
 pub trait Receive: Send {
-    /// Bytes came. Returns how many are done with; the rest comes again, with more behind it.
+    /// Bytes came. Returns how many are done with; the rest, 64 KiB at most, comes again with more behind it.
     ///
     /// # Errors
     /// The connection is cut, and the error logged.

@@ -37,6 +37,10 @@ fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
             let (sender, feed) = Feed::new(FeedLimits::default());
             Response::upgrade_fed(echoes, feed, Lines(sender))
         }
+        "/hoard" => {
+            let (sender, feed) = Feed::new(FeedLimits::default());
+            Response::upgrade_fed(echoes, feed, Hoard(sender))
+        }
         // The path of CONNECT is empty.
         "" => Response::tunnel(echo),
         "/tunnel" => Response::tunnel(echo),
@@ -106,6 +110,15 @@ impl Receive for Lines {
     fn stopping(&mut self) -> bool {
         let _ = self.0.send("say end\n");
         true
+    }
+}
+
+/// Is never done with what comes.
+struct Hoard(#[allow(dead_code)] FeedSender);
+
+impl Receive for Hoard {
+    fn receive(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Ok(0)
     }
 }
 
@@ -284,6 +297,17 @@ fn a_protocol_without_a_thread() {
     let mut client = upgraded(&server, "/fed");
     client.send("bad\n");
     client.ends();
+    is_well(&server);
+}
+
+#[test]
+fn what_is_left_to_be_brought_again_is_bounded() {
+    let (server, _) = start();
+    let mut client = upgraded(&server, "/hoard");
+    client.send(noise(60_000));
+    let aside = client.send_aside(noise(1 << 20));
+    assert_eq!(client.rest(), b"");
+    let _ = aside.join().unwrap();
     is_well(&server);
 }
 
