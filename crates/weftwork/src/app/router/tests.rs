@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::pattern::{Pattern, is_beneath, join};
 use super::*;
-use crate::message::{Asked, Blocking, Request, Response, blocks};
+use crate::message::{Asked, Blocking, Request, Response, blocks, unbuffered};
 use crate::{HandlerExt, Next, State, TestClient};
 
 /// Answers with a name, the path and the captures.
@@ -321,5 +321,21 @@ proptest! {
         let theirs = tree.at(&path).ok().map(|found| found.params.iter().map(|(_, value)| value).collect::<Vec<_>>());
         let ours = pattern.captures(&path).map(|places| places.into_iter().map(|place| &path[place]).collect());
         prop_assert_eq!(ours, theirs, "{} {}", text, path);
+    }
+}
+
+#[test]
+fn each_route_says_whether_its_body_is_read_ahead() {
+    let router = Router::new()
+        .post("/form", show("form"))
+        .post("/talk", unbuffered(show("talk")))
+        .mount("/m", Router::new().post("/talk", unbuffered(show("talk"))).post("/form", show("form")))
+        .post("/inner", unbuffered(show("talk")).with(|req: &mut Request, next: Next| next.run(req)));
+    let ahead = |path: &str| router.reads_ahead(&Asked::new(&Method::POST, path.as_bytes()));
+    for path in ["/form", "/m/form", "/nothing", "/m/nothing"] {
+        assert!(ahead(path), "{path}");
+    }
+    for path in ["/talk", "/m/talk", "/inner"] {
+        assert!(!ahead(path), "{path}");
     }
 }
