@@ -81,7 +81,7 @@ fn count(cases: &[&Case]) -> Result<BTreeMap<String, f64>> {
     let net = |case: &Case| {
         let less = case.less.and_then(|name| whole.get(name)).copied().unwrap_or(0.0);
         let all = whole.get(case.name).copied().unwrap_or(0.0);
-        ((all - less) * 10.0).round() / 10.0
+        ((all - less) / f64::from(case.sum_of) * 10.0).round() / 10.0
     };
     Ok(cases.iter().map(|case| (case.name.to_owned(), net(case))).collect())
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 mod codec;
+mod site;
 
 /// One loop that callgrind runs.
 pub(super) struct Case {
@@ -12,6 +13,8 @@ pub(super) struct Case {
     pub(super) repeat: fn(u32),
     /// The case whose count is taken off.
     pub(super) less: Option<&'static str>,
+    /// Of how many it is the sum.
+    pub(super) sum_of: u32,
 }
 
 pub(super) const CASES: &[Case] = &[
@@ -35,6 +38,14 @@ pub(super) const CASES: &[Case] = &[
     ),
     beside("encode_fields", "a 404 with 6 fields more", codec::encode_fields, "head_small"),
     beside("encode_chunked", "a 200 in 3 chunks", codec::encode_chunked, "head_small"),
+    alone("lot_plain", "a request in memory with all that its client does", site::lot_plain),
+    each("request_plain", "a whole kept-alive request, one handler", site::request_plain, "lot_plain"),
+    alone("lot_10", "as lot_plain, one of 10 derived routes", site::lot_10),
+    each("request_10", "a whole kept-alive request, one of 10 routes", site::request_10, "lot_10"),
+    alone("no_routes", "as lot_plain, with a long path", site::no_routes),
+    beside("routes_10", "two captures, among 10 routes", site::routes_10, "no_routes"),
+    beside("routes_100", "the same, among 100", site::routes_100, "no_routes"),
+    beside("routes_1000", "the same, among 1,000", site::routes_1000, "no_routes"),
 ];
 
 /// What must be reached, whatever was kept.
@@ -45,12 +56,15 @@ pub(super) struct Target {
     below: f64,
 }
 
-pub(super) const TARGETS: &[Target] = &[Target {
-    title: "a browser's head over httparse alone, below 1.5",
-    of: "head_browser",
-    over: Some("httparse_browser"),
-    below: 1.5,
-}];
+pub(super) const TARGETS: &[Target] = &[
+    Target {
+        title: "a browser's head over httparse alone, below 1.5",
+        of: "head_browser",
+        over: Some("httparse_browser"),
+        below: 1.5,
+    },
+    Target { title: "a whole request in memory, below 2,500", of: "request_10", over: None, below: 2500.0 },
+];
 
 impl Target {
     /// The value, and whether it is good enough; none where it was not counted.
@@ -62,9 +76,13 @@ impl Target {
 }
 
 const fn alone(name: &'static str, title: &'static str, repeat: fn(u32)) -> Case {
-    Case { name, title, repeat, less: None }
+    Case { name, title, repeat, less: None, sum_of: 1 }
 }
 
 const fn beside(name: &'static str, title: &'static str, repeat: fn(u32), less: &'static str) -> Case {
-    Case { name, title, repeat, less: Some(less) }
+    Case { name, title, repeat, less: Some(less), sum_of: 1 }
+}
+
+const fn each(name: &'static str, title: &'static str, repeat: fn(u32), less: &'static str) -> Case {
+    Case { name, title, repeat, less: Some(less), sum_of: site::LOT }
 }

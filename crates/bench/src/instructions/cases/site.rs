@@ -1,0 +1,138 @@
+//! A whole request: through parser, connection, routes, handler and encoder, in memory; and what many routes add.
+
+use std::hint::black_box;
+
+use weftwork::prelude::*;
+use weftwork::{Handler, Routes, TestClient, routes};
+
+#[derive(Routes)]
+pub(super) enum Ten {
+    #[get("/")]
+    Home,
+    #[get("/articles")]
+    Articles,
+    #[get("/articles/{id}")]
+    Article { id: u64 },
+    #[get("/articles/{id}/comments/{comment}")]
+    Comment { id: u64, comment: u64 },
+    #[get("/users/{name}")]
+    User { name: String },
+    #[get("/search?{q}")]
+    Search { q: String },
+    #[get("/files/{*path}")]
+    File { path: String },
+    #[get("/about")]
+    About,
+    #[get("/contact")]
+    Contact,
+    #[get("/health")]
+    Health,
+}
+
+/// As many again beneath each of ten prefixes.
+macro_rules! ten_times {
+    ($module:ident, $inner:path) => {
+        mod $module {
+            use weftwork::prelude::*;
+            use $inner as Inner;
+
+            #[derive(Routes)]
+            pub(super) enum Site {
+                #[nest("/alpha")]
+                Alpha(Inner),
+                #[nest("/beta")]
+                Beta(Inner),
+                #[nest("/gamma")]
+                Gamma(Inner),
+                #[nest("/delta")]
+                Delta(Inner),
+                #[nest("/epsilon")]
+                Epsilon(Inner),
+                #[nest("/zeta")]
+                Zeta(Inner),
+                #[nest("/eta")]
+                Eta(Inner),
+                #[nest("/theta")]
+                Theta(Inner),
+                #[nest("/iota")]
+                Iota(Inner),
+                #[nest("/kappa")]
+                Kappa(Inner),
+            }
+        }
+    };
+}
+ten_times!(hundred, super::Ten);
+ten_times!(thousand, super::hundred::Site);
+
+/// Requests of a lot: what the client in memory costs is the same for 17 as for one, and taken off.
+pub(super) const LOT: u32 = 16;
+
+/// One request, on its own: mostly what the client in memory costs.
+pub(super) fn lot_plain(repeats: u32) {
+    serve(|_: &mut Request| "OK", "/health", 1, repeats);
+}
+
+/// No routes: what the rest of a request takes.
+pub(super) fn request_plain(repeats: u32) {
+    serve(|_: &mut Request| "OK", "/health", 1 + LOT, repeats);
+}
+
+pub(super) fn lot_10(repeats: u32) {
+    serve(routes(|_: Ten, _: &mut Request| "OK"), "/health", 1, repeats);
+}
+
+pub(super) fn request_10(repeats: u32) {
+    serve(routes(|_: Ten, _: &mut Request| "OK"), "/health", 1 + LOT, repeats);
+}
+
+pub(super) fn routes_10(repeats: u32) {
+    dispatch::<Ten>("/articles/7/comments/9", repeats);
+}
+
+pub(super) fn routes_100(repeats: u32) {
+    dispatch::<hundred::Site>("/kappa/articles/7/comments/9", repeats);
+}
+
+pub(super) fn routes_1000(repeats: u32) {
+    dispatch::<thousand::Site>("/kappa/kappa/articles/7/comments/9", repeats);
+}
+
+/// What is at the same path without routes: to be taken off.
+pub(super) fn no_routes(repeats: u32) {
+    serve(|_: &mut Request| "OK", "/kappa/kappa/articles/7/comments/9", 1, repeats);
+}
+
+fn dispatch<T: Routes>(path: &str, repeats: u32) {
+    let handler = routes(|route: T, _: &mut Request| {
+        black_box(&route);
+        "OK"
+    });
+    serve(handler, path, 1, repeats);
+}
+
+/// Lots of `requests` on one connection, each lot answered before the next.
+fn serve(handler: impl Handler, path: &str, requests: u32, repeats: u32) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:20000\r\n\r\n");
+    let lot = request.repeat(requests as usize);
+    let mut connection = TestClient::new(handler).connect();
+    for _ in 0..repeats {
+        connection.send(black_box(lot.as_bytes()));
+        let answers = connection.received();
+        assert!(answers.starts_with(b"HTTP/1.1 200 "), "{path} has a route");
+        black_box(answers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_of_a_lot_is_answered() {
+        let mut connection = TestClient::new(routes(|_: Ten, _: &mut Request| "OK")).connect();
+        connection.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1 + LOT as usize));
+        let answers = String::from_utf8(connection.received()).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 1 + LOT as usize);
+    }
+}
