@@ -12,16 +12,20 @@ use crate::instructions::InstructionOptions;
 use crate::procs::pin::Cores;
 use crate::soak::SoakOptions;
 use crate::subject::{self, Subject};
+use crate::tracker::{CompareOptions, TrackOptions};
 use crate::workloads::{self, GRID, QUICK, Workload};
 
 mod help;
 mod soak;
+mod tracking;
 
 #[derive(Debug)]
 pub(crate) enum Command {
     Help(&'static str),
     Quick(GridOptions),
     Full(FullOptions),
+    Track(TrackOptions),
+    Compare(CompareOptions),
     Report { results: PathBuf, html: Option<PathBuf>, markdown: Option<PathBuf> },
     Floor(FloorOptions),
     Events(EventOptions),
@@ -89,6 +93,8 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
             Some("quick") => quick(&mut parser),
             Some("full") => full(&mut parser),
             Some("report") => report(&mut parser),
+            Some("track") => tracking::track(&mut parser),
+            Some("compare") => tracking::compare(&mut parser),
             Some("floor") => floor(&mut parser),
             Some("events") => {
                 Ok(events::parse(&mut parser)?.map_or(Command::Help(events::HELP), Command::Events))
@@ -98,7 +104,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
             Some("slow-heads") => soak::slow_heads(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
             _ => Err(Failure::Usage(format!(
-                "unknown command {name:?}: quick, full, report, instructions, events, floor, soak or slow-heads"
+                "unknown command {name:?}: quick, full, report, track, compare, instructions, events, floor, soak or slow-heads"
             ))),
         },
         Some(other) => Err(other.unexpected().into()),

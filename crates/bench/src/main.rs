@@ -20,6 +20,7 @@ mod report;
 mod results;
 mod soak;
 mod subject;
+mod tracker;
 mod workloads;
 
 use std::process::ExitCode;
@@ -53,6 +54,8 @@ fn run() -> Result<()> {
         }
         Command::Quick(options) => grid::quick(&options),
         Command::Full(options) => full::run(&options),
+        Command::Track(options) => tracker::track(&options),
+        Command::Compare(options) => tracker::compare(&options),
         Command::Report { results, html, markdown } => {
             full::pages(&results::Results::read(&results)?, html.as_deref(), markdown.as_deref())
         }

@@ -8,6 +8,7 @@ mod standing;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod trend;
 
 use std::fmt::Write;
 
@@ -15,6 +16,7 @@ use crate::results::{Cell, Column, Results};
 use svg::escaped;
 
 pub(crate) use markdown::markdown;
+pub(crate) use trend::trend;
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -24,6 +26,11 @@ pub(crate) struct Chart {
     pub(crate) file: String,
     pub(crate) title: String,
     pub(crate) svg: String,
+}
+
+/// Handlers block there: how many requests get through is what counts.
+pub(crate) fn is_decided_by_rate(column: &Column) -> bool {
+    standing::decides(column) == standing::RATE
 }
 
 /// The charts of many columns.

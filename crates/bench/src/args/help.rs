@@ -9,6 +9,8 @@ Commands:
   quick          weft beside the floors and nginx, in four minutes
   full           the whole grid: every engine, every peer, every workload
   report         pages from the JSON of a run
+  track          add a run to the history of commits
+  compare        a run beside the best of the last commits
   instructions   what the pure parts cost, counted by callgrind
   events         how late a tick reaches ten thousand event streams
   floor          one of the floors alone, until killed
@@ -143,4 +145,21 @@ Options:
 Well is: all are ended by the deadline of a head (10 s), no thread is started for them, and no health check takes
 over 50 ms meanwhile. The engines workers and pool give each client a thread, and cannot be well.
 Exit code: 0 all well, 1 not, 2 wrong arguments, 130 interrupted.
+";
+
+pub(super) const TRACK: &str = "\
+Keeps one line a commit, and says when a commit is worse than the best of the last ones. Ratios to the floor and to
+nginx of the same run decide: machines change.
+
+Usage: weftwork-bench track RUN.json [OPTIONS]
+       weftwork-bench compare RUN.json [OPTIONS]
+
+Options:
+  --history PATH   JSON lines [bench-history.jsonl]
+  --bigger PATH    track: the ratios, for github-action-benchmark's customBiggerIsBetter
+  --smaller PATH   track: CPU and p99, for its customSmallerIsBetter
+  --html PATH      track: a page that draws the trend
+  --last N         compare: commits to compare with [20]
+  --least SHARE    compare: fail below this share of the best [0.8]
+  -h, --help       this text
 ";

@@ -70,6 +70,18 @@ fn reports_need_results() {
 }
 
 #[test]
+fn tracking() {
+    let line = "track run.json --history h --bigger b --smaller s --html t";
+    assert!(matches!(parse_words(line), Ok(Command::Track(options)) if options.bigger.is_some()));
+    match parse_words("compare run.json") {
+        Ok(Command::Compare(options)) => assert_eq!((options.last, options.least), (20, 0.8)),
+        other => panic!("{other:?}"),
+    }
+    check_refused("track", "JSON of a run");
+    check_refused("compare --last 0 run.json", "--last must be from 1");
+}
+
+#[test]
 fn floors() {
     match parse_words("floor threads --port 9 --close --sleep-ms 1 --spawn --answer-bytes 200") {
         Ok(Command::Floor(options)) => {
@@ -92,7 +104,10 @@ fn floors() {
 
 #[test]
 fn wrong_arguments() {
-    check_refused("fast", "quick, full, report, instructions, events, floor, soak or slow-heads");
+    check_refused(
+        "fast",
+        "quick, full, report, track, compare, instructions, events, floor, soak or slow-heads",
+    );
     check_refused("--version", "--version");
     check_refused("quick --rounds 0", "--rounds must be from 1");
     check_refused("quick --rounds many", "many");
@@ -110,9 +125,18 @@ fn wrong_arguments() {
 
 #[test]
 fn help_is_there_for_each_command() {
-    for line in
-        ["", "--help", "help", "quick --help", "floor -h", "instructions -h", "full -h", "report --help"]
-    {
+    for line in [
+        "",
+        "--help",
+        "help",
+        "quick --help",
+        "floor -h",
+        "instructions -h",
+        "full -h",
+        "report --help",
+        "track -h",
+        "compare -h",
+    ] {
         assert!(matches!(parse_words(line), Ok(Command::Help(text)) if text.contains("Usage:")), "{line}");
     }
 }

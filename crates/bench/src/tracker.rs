@@ -1,0 +1,218 @@
+//! Has a commit made weft slower? One line a commit, compared with the best of the last ones by ratios to the floor
+//! and to nginx of the same run: machines change from run to run, ratios much less.
+
+mod action;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
+use crate::full::write;
+use crate::page;
+use crate::results::{Cell, Column, Results};
+
+#[derive(Debug)]
+pub(crate) struct TrackOptions {
+    /// The JSON of a run of `full`.
+    pub(crate) run: PathBuf,
+    pub(crate) history: PathBuf,
+    /// Ratios and absolute figures, as the usual benchmark action reads them.
+    pub(crate) bigger: Option<PathBuf>,
+    pub(crate) smaller: Option<PathBuf>,
+    /// The page that draws the trend.
+    pub(crate) html: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CompareOptions {
+    pub(crate) run: PathBuf,
+    pub(crate) history: PathBuf,
+    /// Commits that are compared with.
+    pub(crate) last: usize,
+    /// The least share of the best.
+    pub(crate) least: f64,
+}
+
+/// What a commit reached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) commit: String,
+    pub(crate) when: String,
+    pub(crate) cpu: String,
+    /// By workload and engine: `health-64 weft:adaptive`.
+    pub(crate) figures: BTreeMap<String, Track>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Track {
+    pub(crate) requests_per_s: f64,
+    pub(crate) cpu_us_per_request: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) errors: f64,
+    /// How near to the floor, 1 is there: by CPU a request, or by rate where handlers block. More is better.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) of_floor: Option<f64>,
+    /// The same against nginx.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) of_nginx: Option<f64>,
+}
+
+/// Adds a run to the history, and makes what is wanted of it.
+pub(crate) fn track(options: &TrackOptions) -> Result<()> {
+    let entry = entry(&Results::read(&options.run)?);
+    append(&options.history, &entry)?;
+    if let Some(path) = &options.bigger {
+        write(path, &action::bigger(&entry)?)?;
+    }
+    if let Some(path) = &options.smaller {
+        write(path, &action::smaller(&entry)?)?;
+    }
+    if let Some(path) = &options.html {
+        write(path, &page::trend(&read(&options.history)?))?;
+    }
+    Ok(())
+}
+
+/// Fails where a run is worse than the best of the last ones.
+pub(crate) fn compare(options: &CompareOptions) -> Result<()> {
+    let now = entry(&Results::read(&options.run)?);
+    let history = read(&options.history)?;
+    // A run that is in the history already is not compared with itself.
+    let before: Vec<&Entry> =
+        history.iter().filter(|entry| (&entry.commit, &entry.when) != (&now.commit, &now.when)).collect();
+    let last = &before[before.len().saturating_sub(options.last)..];
+    let lines = compared(&now, last);
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "{:<40} {:>8} {:>8} {:>8}  best of {} commits",
+        "share of",
+        "now",
+        "best",
+        "now/best",
+        last.len()
+    )?;
+    for line in &lines {
+        writeln!(
+            out,
+            "{:<40} {:>8.3} {:>8.3} {:>8.2}  {}",
+            line.name,
+            line.now,
+            line.best,
+            line.now / line.best,
+            line.commit
+        )?;
+    }
+    let alerts: Vec<String> =
+        lines.iter().filter(|line| line.now < line.best * options.least).map(Line::alert).collect();
+    match alerts.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Run(format!(
+            "under {:.0} % of the best:\n{}",
+            options.least * 100.0,
+            alerts.join("\n")
+        ))),
+    }
+}
+
+/// A ratio that is compared.
+pub(crate) type Share = fn(&Track) -> Option<f64>;
+
+const SHARES: [(&str, Share); 2] = [("floor", |track| track.of_floor), ("nginx", |track| track.of_nginx)];
+
+/// One ratio, and the best one before.
+#[derive(Debug, PartialEq)]
+struct Line {
+    name: String,
+    now: f64,
+    best: f64,
+    /// Whose it is.
+    commit: String,
+}
+
+impl Line {
+    fn alert(&self) -> String {
+        format!("  {}: {:.3}, was {:.3} at {}", self.name, self.now, self.best, self.commit)
+    }
+}
+
+fn compared(now: &Entry, before: &[&Entry]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (name, track) in &now.figures {
+        for (what, of) in SHARES {
+            let values =
+                before.iter().filter_map(|entry| Some((of(entry.figures.get(name)?)?, &entry.commit)));
+            let best = values.reduce(|best, next| if next.0 > best.0 { next } else { best });
+            let (Some(now), Some((best, commit))) = (of(track), best) else { continue };
+            lines.push(Line { name: format!("{what}: {name}"), now, best, commit: commit.clone() });
+        }
+    }
+    lines
+}
+
+/// What of a run is kept: our engines, wherever they made figures.
+fn entry(results: &Results) -> Entry {
+    let mut figures = BTreeMap::new();
+    for column in &results.workloads {
+        for cell in
+            column.cells.iter().filter(|cell| cell.subject.starts_with("weft") && cell.failed_rounds == 0)
+        {
+            let figure = |key: &str| cell.median(key).unwrap_or(0.0);
+            if figure("requests_per_s") == 0.0 {
+                continue;
+            }
+            let track = Track {
+                requests_per_s: figure("requests_per_s"),
+                cpu_us_per_request: figure("cpu_us_per_request"),
+                p99_ms: figure("p99_ms"),
+                errors: cell.errors,
+                of_floor: share(column, cell, "floor"),
+                of_nginx: share(column, cell, "nginx"),
+            };
+            figures.insert(format!("{} {}", column.name, cell.subject), track);
+        }
+    }
+    Entry {
+        commit: results.commit.clone(),
+        when: results.when.clone(),
+        cpu: results.machine.cpu.clone(),
+        figures,
+    }
+}
+
+/// More is better, 1 is as good as the other.
+fn share(column: &Column, cell: &Cell, other: &str) -> Option<f64> {
+    match page::is_decided_by_rate(column) {
+        true => cell.ratios.get(&format!("requests_per_s_over_{other}")).copied(),
+        false => cell.ratios.get(&format!("cpu_over_{other}")).map(|ratio| 1.0 / ratio),
+    }
+}
+
+/// The lines of a history; none before the first.
+fn read(path: &Path) -> Result<Vec<Entry>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = fs::read_to_string(path).map_err(|error| Failure::step(path.display(), error))?;
+    let parse = |(at, line)| {
+        serde_json::from_str(line)
+            .map_err(|error| Failure::step(format!("{}, line {}", path.display(), at + 1), error))
+    };
+    text.lines().enumerate().map(parse).collect()
+}
+
+fn append(path: &Path, entry: &Entry) -> Result<()> {
+    let line = serde_json::to_string(entry).map_err(|error| Failure::step("JSON", error))?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|error| Failure::step(path.display(), error))?;
+    Ok(writeln!(file, "{line}")?)
+}
