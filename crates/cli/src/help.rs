@@ -22,6 +22,7 @@ const DEMO: &str = "\
 weft [demo] [OPTIONS]: a page at / that shows what runs, and routes to try and to measure
 
   /health  /json  /echo  /headers  /nocontent  /slow?ms=N  /wait?ms=N
+  /events  /ws/echo  /upload  /files/
 ";
 
 const SERVE: &str = "\

@@ -101,8 +101,9 @@
 //!
 //! | floor | module | what it is |
 //! |---|---|---|
-//! | 4 | [`Server`], [`Running`] | bind, start, stop |
+//! | 4 | [`Server`], [`Running`]; [`TestClient`] | bind, start, stop; the same without a port |
 //! | 3 | [`Engine`] | how connections meet threads |
+//! | 3 | [`routes`], [`Router`], [`middleware`], [`files`], [`EventHub`], [`Proxy`], ... | what is made of handlers |
 //! | 2 | (private) `conn` | joins a socket and the protocol |
 //! | 1 | [`Request`], [`Response`], [`Handler`] | what a handler sees |
 //! | 0 | the crate `weftwork-wire` | HTTP/1.1 as values |
@@ -143,7 +144,7 @@ pub use message::json;
 pub use message::{
     Asked, Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler,
     IntoResponse, Overflow, Problem, Receive, Request, Response, StreamFilter, Upgraded, UpgradedReader,
-    UpgradedWriter, blocks, html, text, unbuffered,
+    UpgradedWriter, blocks, escaped, html, text, unbuffered,
 };
 pub use server::{Address, Running, Server, View};
 pub use settings::{Bytes as ByteCount, ForwardedField, Networks, Setting, Settings, Source};
@@ -164,12 +165,12 @@ pub use weftwork_macros::Routes;
 
 /// What most programs use.
 pub mod prelude {
-    #[cfg(feature = "json")]
-    pub use crate::json;
     pub use crate::{
-        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Request, Response, Result, Router,
-        Routes, Running, Server, Settings, blocks, html, routes, text,
+        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request, Response, Result,
+        Router, Routes, Running, Server, Settings, blocks, escaped, html, routes, text,
     };
+    #[cfg(feature = "json")]
+    pub use crate::{Json, json};
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }
 

@@ -203,8 +203,9 @@ impl Running {
         self.room.threads()
     }
 
-    /// Stops the server: goes on for the `drain_delay`, if there is one; then takes no more connections, ends idle ones, finishes requests in flight. What is not
-    /// finished within `deadline` is cut. A handler that does not return is left behind with its thread.
+    /// Stops the server: goes on for the `drain_delay`, if there is one; then takes no more connections, ends idle
+    /// ones, and finishes requests in flight. What is not finished within `deadline`, counted from there, is cut; with a
+    /// deadline of zero there is no delay either. A handler that does not return is left behind with its thread.
     pub fn shutdown(mut self, deadline: Duration) -> Report {
         self.stop(deadline, || false)
     }
@@ -321,7 +322,7 @@ impl View {
         self.cx.is_stopping()
     }
 
-    /// The settings in force; `connections_max` is the number that was worked out.
+    /// The settings in force; `connections_max` and `accepted_max` are the numbers that were worked out.
     pub fn settings(&self) -> &Settings {
         &self.cx.settings
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use weftwork::http::Method;
-use weftwork::{Response, Routes, View};
+use weftwork::{Response, Routes, View, escaped};
 
 use super::ROUTES;
 use crate::serving::Window;
@@ -96,27 +96,9 @@ fn write_limits(out: &mut String, running: &View) -> fmt::Result {
     );
     for setting in running.settings().list() {
         let (name, source) = (setting.name, setting.source);
-        let (value, about) = (Escaped(&setting.value), Escaped(setting.about));
+        let (value, about) = (escaped(&setting.value), escaped(setting.about));
         writeln!(out, "<tr><td><code>{name}</code><td class=\"value\">{value}<td>{source}<td>{about}")?;
     }
     out.push_str("</table></section>\n");
     Ok(())
-}
-
-/// Text that is safe in HTML.
-struct Escaped<'t>(&'t str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                c => f.write_char(c)?,
-            }
-        }
-        Ok(())
-    }
 }

@@ -25,7 +25,8 @@ impl Response {
         }
     }
 
-    /// `{"error": message}` as JSON with `status`. The message is escaped, whatever is in it.
+    /// `{"error": message}` as JSON with `status`. The message is escaped, whatever is in it. A
+    /// [`Problem`](crate::Problem) says the same in the form of RFC 9457.
     ///
     /// ```
     /// use weftwork::{Response, http::StatusCode};

@@ -18,6 +18,7 @@ mod response;
 #[cfg(feature = "compression")]
 pub(crate) mod room;
 mod routed;
+mod texts;
 mod upgrade;
 mod writer;
 
@@ -32,6 +33,8 @@ pub use problem::Problem;
 pub use request::Request;
 pub use response::{Response, html, text};
 pub(crate) use routed::Shared;
+pub use texts::escaped;
+pub(crate) use texts::form_decoded;
 pub use upgrade::{Receive, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 

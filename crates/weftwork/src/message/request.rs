@@ -13,6 +13,7 @@ use weftwork_wire::Field;
 use super::body::{Body, Quota};
 use super::exchange::Exchange;
 use super::routed::Routed;
+use super::texts::form_decoded_lossy;
 
 /// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
 pub struct Request<'c> {
@@ -76,7 +77,7 @@ impl<'c> Request<'c> {
     pub fn query_value(&self, name: &str) -> Option<Cow<'_, str>> {
         self.query()?.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key) == name).then(|| decode(value))
+            (form_decoded_lossy(key) == name).then(|| form_decoded_lossy(value))
         })
     }
 
@@ -249,29 +250,6 @@ const CONNECTION_FIELDS: [&str; 6] =
 /// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
 fn ascii(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
-}
-
-/// Form decoding of one key or value; malformed escapes stay as they are.
-fn decode(text: &str) -> Cow<'_, str> {
-    if !text.contains(['%', '+']) {
-        return Cow::Borrowed(text);
-    }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = bytes.get(at + 1..at + 3).and_then(|two| std::str::from_utf8(two).ok());
-        match (bytes[at], hex.and_then(|two| u8::from_str_radix(two, 16).ok())) {
-            (b'%', Some(byte)) => {
-                out.push(byte);
-                at += 2;
-            }
-            (b'+', _) => out.push(b' '),
-            (byte, _) => out.push(byte),
-        }
-        at += 1;
-    }
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 impl fmt::Debug for Request<'_> {

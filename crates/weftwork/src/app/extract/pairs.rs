@@ -11,9 +11,8 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use crate::app::routes::form_decoded;
 use crate::error::Result;
-use crate::message::Problem;
+use crate::message::{Problem, form_decoded};
 
 /// More are refused: nobody fills in so many, and each costs time.
 const PAIRS_MAX: usize = 1000;

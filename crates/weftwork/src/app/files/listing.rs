@@ -8,6 +8,7 @@ use rustix::io::{Errno, Result};
 
 use super::place::Found;
 use super::target::{is_servable, joined};
+use crate::message::escaped;
 
 /// Most names on a page: 10,000, some 2 MB of it. Nobody reads more, and memory is bounded by it.
 const ENTRIES_MAX: usize = 10_000;
@@ -42,7 +43,7 @@ pub(super) fn page(
     let (entries, whole) = entries(directory, hidden, linked)?;
     let title = match path {
         [] => "/".to_owned(),
-        path => escaped(&format!("/{}/", String::from_utf8_lossy(path))),
+        path => escaped(&format!("/{}/", String::from_utf8_lossy(path))).to_string(),
     };
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
@@ -54,7 +55,8 @@ pub(super) fn page(
     }
     for Entry { name, bytes } in &entries {
         let slash = if bytes.is_none() { "/" } else { "" };
-        let shown = escaped(&String::from_utf8_lossy(name));
+        let name_text = String::from_utf8_lossy(name);
+        let shown = escaped(&name_text);
         let size = bytes.map(size).unwrap_or_default();
         // Writing to a String does not fail.
         let _ = writeln!(page, "<tr><td><a href=\"{}{slash}\">{shown}{slash}</a><td>{size}", encoded(name));
@@ -116,22 +118,6 @@ pub(super) fn encoded(name: &[u8]) -> String {
             byte => {
                 let _ = write!(out, "%{byte:02X}");
             }
-        }
-    }
-    out
-}
-
-/// Text that is safe in HTML, within and outside of attributes.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
         }
     }
     out

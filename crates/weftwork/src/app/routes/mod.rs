@@ -12,9 +12,6 @@ pub use list::{Listed, Route};
 pub use miss::{Malformed, Miss};
 pub use verbs::Verbs;
 
-#[cfg(feature = "json")]
-pub(crate) use query::form_decoded;
-
 /// What the derive's code calls. No part of the API.
 #[doc(hidden)]
 pub mod derived {
@@ -45,12 +42,12 @@ pub mod derived {
     }
 }
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 
 use http::Method;
 use path::PathWriter;
 
-use crate::message::{Blocking, IntoResponse, Request, Response};
+use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 
 /// All routes of a site, as an enum. Derive it; [`routes`] makes a [`Handler`](crate::Handler) of it and a function.
 ///
@@ -182,12 +179,12 @@ pub trait Routes: Sized + 'static {
     /// The path for an attribute of HTML: `<a href="{}">`. In its quotes it cannot end them, and it
     /// never leads to another host.
     fn href(&self) -> String {
-        Escaped(&local(self.to_path())).to_string()
+        escaped(&local(self.to_path())).to_string()
     }
 
     /// A link to this route, as HTML; `text` is escaped.
     fn link(&self, text: impl Display) -> String {
-        format!("<a href=\"{}\">{}</a>", self.href(), Escaped(&text.to_string()))
+        format!("<a href=\"{}\">{}</a>", self.href(), escaped(&text.to_string()))
     }
 
     /// 303 to this route: the client gets it with GET.
@@ -211,23 +208,4 @@ pub trait Routes: Sized + 'static {
 /// `//host` would be another host's address; `/.//host` is this one's path (as in the URL standard, section 4.5).
 fn local(path: String) -> String {
     if path.starts_with("//") { format!("/.{path}") } else { path }
-}
-
-/// Text that is safe in HTML, in quotes too.
-struct Escaped<'t>(&'t str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                c => fmt::Write::write_char(f, c)?,
-            }
-        }
-        Ok(())
-    }
 }

@@ -1,11 +1,8 @@
 //! How are a route's query parameters read?
 
-use std::borrow::Cow;
-
-use percent_encoding::percent_decode;
-
 use super::miss::Miss;
 use super::path::{Captured, decoded};
+use crate::message::form_decoded;
 
 /// A parameter that has to be there; the first one of that name counts.
 pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, Miss> {
@@ -40,14 +37,4 @@ fn values<'q>(query: &'q str, name: &'static str) -> impl Iterator<Item = &'q st
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (!pair.is_empty() && (key == name || form_decoded(key)? == name)).then_some(value)
     })
-}
-
-/// Without its percent-encoding, and with spaces for `+`; none if that is not UTF-8.
-pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains(['%', '+']) {
-        return Some(Cow::Borrowed(text));
-    }
-    let spaced = text.replace('+', " ");
-    let decoded = percent_decode(spaced.as_bytes()).decode_utf8().ok()?;
-    Some(Cow::Owned(decoded.into_owned()))
 }

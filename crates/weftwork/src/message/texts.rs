@@ -1,0 +1,54 @@
+//! How does text come out of a form, and how does it go into HTML?
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Write};
+
+use percent_encoding::percent_decode_str;
+
+/// Shows `text` so that it is harmless in HTML: between tags, and in the quotes of an attribute. For whatever did not
+/// come from you; [`html`](crate::html) sends what it gets.
+///
+/// ```
+/// use weftwork::{escaped, html};
+/// let name = "<script>";
+/// let page = html(format!("<p>hello, {}", escaped(name)));
+/// # assert_eq!(escaped("<a title='\"&\"'>").to_string(), "&lt;a title=&#39;&quot;&amp;&quot;&#39;&gt;");
+/// ```
+pub fn escaped(text: &str) -> impl Display {
+    struct Escaped<'t>(&'t str);
+    impl Display for Escaped<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for c in self.0.chars() {
+                match c {
+                    '&' => f.write_str("&amp;")?,
+                    '<' => f.write_str("&lt;")?,
+                    '>' => f.write_str("&gt;")?,
+                    '"' => f.write_str("&quot;")?,
+                    '\'' => f.write_str("&#39;")?,
+                    c => f.write_char(c)?,
+                }
+            }
+            Ok(())
+        }
+    }
+    Escaped(text)
+}
+
+/// A name or a value of a query or form, decoded: a space for each `+`, then percent-encoding undone. What is malformed
+/// stays as it is. None: it is not UTF-8.
+pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains(['%', '+']) {
+        return Some(Cow::Borrowed(text));
+    }
+    let spaced = text.replace('+', " ");
+    Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()))
+}
+
+/// As [`form_decoded`], with U+FFFD for what is not UTF-8.
+pub(super) fn form_decoded_lossy(text: &str) -> Cow<'_, str> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text);
+    }
+    let spaced = text.replace('+', " ");
+    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+}
