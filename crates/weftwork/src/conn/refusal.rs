@@ -102,7 +102,7 @@ impl Conn {
         // A peer that has gone needs no answer.
         let _ = self.flush(now);
         self.stream.shutdown_write();
-        let _ = self.fill(now, &mut Pool::default());
+        let _ = self.fill(now, &mut Pool::alone());
     }
 
     /// Whatever the peer still sends is never read as a request.

@@ -74,7 +74,7 @@ impl Bed {
         let cx = Context::new(settings).unwrap();
         let now = Tick(0);
         let conn = Conn::new(Stream::new(OwnedFd::from(ours)), None, now, &cx);
-        let (pool, dates) = (Pool::default(), DateCache::new(now));
+        let (pool, dates) = (Pool::alone(), DateCache::new(now));
         Bed { conn, peer, cx, pool, dates, now, ended: false, call_takes: 0, calls: 0 }
     }
 

@@ -126,7 +126,7 @@ impl Loop {
             spare_letters: Vec::new(),
             table: Table::default(),
             wheel: Wheel::new(now),
-            pool: Pool::default(),
+            pool: Pool::new(),
             doors,
             bell: hub.bell(index),
             guest_is_ready: false,

@@ -82,7 +82,7 @@ impl TestConnection {
     ) -> TestConnection {
         let now = bench.now();
         let conn = Conn::new(Stream::Memory(stream), Some(peer), now, &bench.cx);
-        let (pool, dates) = (Pool::default(), DateCache::new(now));
+        let (pool, dates) = (Pool::alone(), DateCache::new(now));
         TestConnection { bench: bench.clone(), conn: Some(conn), pipe, pool, dates }
     }
 

@@ -6,10 +6,13 @@ use weftwork_wire::Head;
 
 /// Fresh read buffers hold this much: a usual head, or sixteen pipelined ones.
 const INPUT_BYTES: usize = 8 << 10;
-/// Buffers that grew past this (a large body or response) are shrunk before they are pooled.
-const POOLED_BYTES_MAX: usize = 32 << 10;
-/// This many stay pooled in a loop: a batch of events, so a turn allocates nothing. 4 MiB at most.
+/// This many stay pooled: a batch of events, so a turn allocates nothing.
 const POOLED_MAX: usize = 256;
+/// A loop pools so much: the buffers of a hundred bodies of 64 KiB at once. Buffers that grew are shrunk when there
+/// is no room for them as they are: to shrink all that grew past 32 KiB took more than half the time of a 64 KiB echo.
+const POOLED_BYTES_MAX: usize = 16 << 20;
+/// A thread with a connection of its own pools so much: it has one pair of buffers at a time.
+const POOLED_BYTES_MAX_ALONE: usize = 64 << 10;
 
 /// The bytes and the parsed head of a connection in use.
 #[derive(Debug, Default)]
@@ -79,32 +82,90 @@ impl Buffers {
         self.output.clear();
         (self.start, self.raw, self.sent) = (0, 0, 0);
         self.payload = 0..0;
-        if self.input.capacity() > POOLED_BYTES_MAX {
-            self.input = Vec::with_capacity(INPUT_BYTES);
-        }
-        if self.output.capacity() > POOLED_BYTES_MAX {
-            self.output = Vec::with_capacity(INPUT_BYTES / 4);
-        }
+    }
+
+    fn shrink(&mut self) {
+        self.input.shrink_to(INPUT_BYTES);
+        self.output.shrink_to(INPUT_BYTES / 4);
+    }
+
+    fn bytes(&self) -> usize {
+        self.input.capacity() + self.output.capacity()
     }
 }
 
 /// Buffers that wait for a connection; last in, first out, so that the warm ones are used.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pool {
     /// Boxed as they travel: taking and giving back moves a pointer, not the 250 bytes behind it.
     #[allow(clippy::vec_box)]
     free: Vec<Box<Buffers>>,
+    bytes: usize,
+    bytes_max: usize,
 }
 
 impl Pool {
+    /// For a loop.
+    pub(crate) fn new() -> Pool {
+        Pool { free: Vec::new(), bytes: 0, bytes_max: POOLED_BYTES_MAX }
+    }
+
+    /// For a thread that serves one connection after another.
+    pub(crate) fn alone() -> Pool {
+        Pool { bytes_max: POOLED_BYTES_MAX_ALONE, ..Pool::new() }
+    }
+
     pub(crate) fn take(&mut self) -> Box<Buffers> {
-        self.free.pop().unwrap_or_else(Buffers::fresh)
+        let Some(buffers) = self.free.pop() else { return Buffers::fresh() };
+        self.bytes -= buffers.bytes();
+        buffers
     }
 
     pub(crate) fn give_back(&mut self, mut buffers: Box<Buffers>) {
         if self.free.len() < POOLED_MAX {
             buffers.reset();
+            if self.bytes + buffers.bytes() > self.bytes_max {
+                buffers.shrink();
+            }
+            self.bytes += buffers.bytes();
             self.free.push(buffers);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is pooled stays within its bounds, and what grew is kept while there is room.
+
+    use super::*;
+
+    fn grown(bytes: usize) -> Box<Buffers> {
+        let mut buffers = Buffers::fresh();
+        buffers.input.reserve_exact(bytes);
+        buffers
+    }
+
+    #[test]
+    fn grown_buffers_are_kept_while_there_is_room_and_shrunk_after() {
+        let mut pool = Pool::new();
+        for _ in 0..POOLED_MAX + 10 {
+            pool.give_back(grown(256 << 10));
+        }
+        assert_eq!(pool.free.len(), POOLED_MAX);
+        assert!(pool.free[0].bytes() > 256 << 10);
+        assert!(pool.free[POOLED_MAX - 1].bytes() < 32 << 10);
+        assert!(pool.bytes < POOLED_BYTES_MAX + POOLED_MAX * 2 * INPUT_BYTES);
+        while let Some(buffers) = pool.free.last() {
+            assert!(buffers.is_empty());
+            pool.take();
+        }
+        assert_eq!(pool.bytes, 0);
+    }
+
+    #[test]
+    fn a_thread_alone_keeps_no_large_buffer() {
+        let mut pool = Pool::alone();
+        pool.give_back(grown(256 << 10));
+        assert!(pool.free[0].bytes() < 32 << 10);
     }
 }

@@ -77,7 +77,7 @@ impl Rig {
         let kernel = Arc::new(Kernel::new(script.bytes.clone(), dice, mood));
         let now = Tick(0);
         let conn = Conn::new(Stream::Memory(kernel.clone()), None, now, &cx);
-        let (pool, dates) = (Pool::default(), DateCache::new(now));
+        let (pool, dates) = (Pool::alone(), DateCache::new(now));
         let (conn, now) = (Some(conn), Cell::new(now));
         Rig { conn, kernel, cx, pool, dates, now, calls: Arc::default(), turns: 0 }
     }

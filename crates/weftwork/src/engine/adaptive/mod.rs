@@ -169,7 +169,7 @@ impl Shared {
         let held = Rc::new(Held::new(self.clone()));
         let _entered = blocking::enter(held.clone());
         let (dates, post) = (DateCache::new(self.cx.clock.now()), self.cx.watchdog.post());
-        let mut hand = Hand { dates, pool: Pool::default(), held, post };
+        let mut hand = Hand { dates, pool: Pool::alone(), held, post };
         let mut job = berth.first();
         while let Some(given) = job {
             // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
