@@ -108,14 +108,16 @@ settings! {
     /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
     /// form or document costs no thread.
     body_ahead_bytes_max: Bytes = Bytes(64 * KIB), "body read before the handler is called";
-    /// How long a head may take from its first byte (the first head: from the accept): 10 s. Longer: 408.
+    /// How long a head may take from its first byte (the first head: from the accept): 10 s. A usual
+    /// head is one packet, which may get lost a few times; more time serves those who hold connections on purpose.
+    /// Longer: 408.
     head_timeout: Duration = Duration::from_secs(10), "time for a whole head (408)";
-    /// How long a body may pause: 30 s. Longer: 408.
+    /// How long a body may pause: 30 s, half of what nginx gives; many lost packets fit in it. Longer: 408.
     body_idle_timeout: Duration = Duration::from_secs(30), "longest pause within a body (408)";
     /// The slowest that a peer may send or take bytes, on average, after ten seconds: 500 B/s, as Apache's
     /// `mod_reqtimeout`. Slower: 408, or the connection ends.
     rate_bytes_min: Bytes = Bytes(500), "slowest peer, bytes a second after 10 s (408)";
-    /// How long a response may make no progress: 30 s. Longer: the connection ends.
+    /// How long a response may make no progress: 30 s, as a body that comes. Longer: the connection ends.
     write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
     /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
     /// proxies drop a connection. A WebSocket whose client does not answer within as much again is closed.
@@ -125,8 +127,8 @@ settings! {
     idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";
     /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients.
     age_max: Duration = Duration::from_secs(3600), "oldest connection";
-    /// A handler that takes longer is logged, with its route and thread, while it runs and when it ends: 30 s.
-    /// Handlers have no deadline.
+    /// A handler that takes longer is logged, with its route and thread, while it runs and when it ends: 30 s, when
+    /// most clients and proxies have given up. Handlers have no deadline.
     handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged";
     /// How long after a request has come an answer to it makes sense: no limit (0s). Handlers are told by
     /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a
@@ -136,16 +138,18 @@ settings! {
     /// balancer needs that time to find out: let its health check answer 503 when
     /// [`View::is_stopping`](crate::View::is_stopping). A second signal ends it.
     drain_delay: Duration = Duration::ZERO, "going on as before when told to stop (0s: not at all)";
-    /// How long `run` waits for requests in flight after SIGTERM or SIGINT: 30 s; a second signal ends the wait.
+    /// How long `run` waits for requests in flight after SIGTERM or SIGINT: 30 s, what Kubernetes and most others leave
+    /// a process before they kill it; a second signal ends the wait.
     drain_timeout: Duration = Duration::from_secs(30), "time to finish requests at shutdown";
-    /// How much of an unread request body is read and dropped to keep a connection: 64 KiB.
+    /// How much of an unread request body is read and dropped to keep a connection: 64 KiB, as much as
+    /// is read ahead; for more, a new connection is cheaper.
     unread_bytes_max: Bytes = Bytes(64 * KIB), "unread body dropped to keep a connection";
-    /// How long the rest of an unread body may take: 500 ms.
+    /// How long the rest of an unread body may take: 500 ms; a new connection is made sooner.
     unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body";
     /// How long a connection that ends early still reads what its peer sends, so that the answer is not lost
-    /// to a reset (RFC 9112 section 9.6): 2 s.
+    /// to a reset (RFC 9112 section 9.6): 2 s, several round trips of a slow network.
     linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer";
-    /// How much is read and dropped meanwhile: 1 MiB.
+    /// How much is read and dropped meanwhile: 1 MiB, what a fast client has on the way before it sees the answer.
     linger_bytes_max: Bytes = Bytes(MIB), "bytes dropped after an early answer";
     /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request: off. One
     /// listener is told so by its address, `proxy+127.0.0.1:8080`. A connection without it is refused, as is one
@@ -166,11 +170,13 @@ settings! {
     connections_max: usize = 0, "most connections (0: 0.8 of the descriptor limit)";
     /// Length of the accept queue asked of the kernel: 4,096, its usual cap.
     backlog: u32 = 4096, "accept queue of the kernel";
-    /// Standby threads that stay when there is nothing for them to do: 8.
+    /// Standby threads that stay when there is nothing for them to do: 8, so that a burst of handlers that block does
+    /// not begin with making threads. No more than `threads_max`.
     standby_kept: usize = 8, "standby threads kept";
     /// Most threads: 512, a GiB of address space at 2 MiB a stack. When all are in handlers, requests queue.
     threads_max: usize = 512, "most threads";
-    /// Most requests that wait for a thread: 1,024; more get 503 with `Retry-After`.
+    /// Most requests that wait for a thread: 1,024, twice the threads, so that the last of them waits for about
+    /// two calls. More get 503 with `Retry-After`.
     queue_max: usize = 1024, "requests that wait for a thread (503)";
     /// Most connections that are accepted and not finished; more get 503 with `Retry-After` at the door. 0 (the
     /// default): as `connections_max`, at which they wait in the kernel's backlog instead. What clients should

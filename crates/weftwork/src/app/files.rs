@@ -33,7 +33,7 @@ const NOSNIFF: (HeaderName, HeaderValue) =
 /// A page that stands in for others is asked for again each time; its tag makes that cheap.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Serves files: a [`Handler`] made by [`files`], [`file`] or [`embedded`].
+/// Serves files: a [`Handler`] made by [`files`], [`file()`] or [`embedded`].
 ///
 /// # What is answered
 /// - GET and HEAD; other methods are 405 (RFC 9110 section 15.5.6). Only regular files are sent.
