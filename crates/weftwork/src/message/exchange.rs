@@ -10,7 +10,7 @@ use weftwork_wire::Head;
 use super::body::BodyError;
 
 /// One request and its response, as the connection serves them. A trait, so that this floor does not know
-/// the one above; the connection implements it once.
+/// the one above. The connection implements it; what decodes a body, or filters a stream, stands in front of that.
 pub(crate) trait Exchange {
     /// The parsed head, and the bytes that its spans point into.
     fn head(&self) -> (&Head, &[u8]);

@@ -285,3 +285,12 @@ fn engines_learn_each_route_by_itself() {
     assert_eq!(learned("GET", "/report"), Blocking::Always);
     assert_eq!(learned("GET", "/nothing"), Blocking::Never);
 }
+
+#[test]
+fn a_fallback_says_whether_its_body_is_read_ahead() {
+    let fallback = weftwork::unbuffered(|_: &mut Request| "at once");
+    let client = TestClient::new(routes(|_: Site, _: &mut Request| "a route").fallback(fallback));
+    let mut connection = client.connect();
+    connection.send("POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(connection.response().text(), "at once");
+}

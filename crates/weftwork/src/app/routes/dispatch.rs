@@ -69,6 +69,14 @@ where
         }
     }
 
+    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+        let Some(fallback) = &self.fallback else { return true };
+        match T::habit(Verbs::of(asked.method()), asked.path()) {
+            Blocking::Never => fallback.reads_ahead(asked),
+            _ => true,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         self.fallback.as_ref().map_or(Ok(()), |fallback| fallback.check())
     }
