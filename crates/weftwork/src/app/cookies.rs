@@ -6,17 +6,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderValue, header};
 
 pub use cookie::{Cookie, CookieJar, Key, PrivateJar, SameSite, SignedJar};
 
+use super::crumbs::{is_name, sent};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
-/// Cookies of one request that are looked at; browsers keep up to 180 a site, sites use ten.
-const COOKIES_MAX: usize = 100;
 /// Name and value; browsers drop a longer cookie without a word (RFC 6265bis, section 5.7).
 const PAIR_BYTES_MAX: usize = 4096;
 /// Each other attribute (the same section).
@@ -50,14 +47,9 @@ impl Request<'_> {
     /// }
     /// ```
     pub fn cookies(&self) -> CookieJar {
-        let lines = self.fields().filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
-        let pairs = lines.flat_map(|(_, line)| line.split(|&byte| byte == b';'));
-        let found: Vec<_> = pairs.filter_map(pair).take(COOKIES_MAX).collect();
         let mut jar = CookieJar::new();
-        for (name, value) in &found {
-            if found.iter().all(|(other, another)| name != other || value == another) {
-                jar.add_original(Cookie::new((*name).to_owned(), value.clone().into_owned()));
-            }
+        for (name, value) in sent(self) {
+            jar.add_original(Cookie::new(name.to_owned(), value.into_owned()));
         }
         jar
     }
@@ -85,21 +77,6 @@ impl Response {
         }
         Ok(self)
     }
-}
-
-/// RFC 6265 section 5.4, more strictly: ASCII white space only, and no name that only looks like another.
-fn pair(text: &[u8]) -> Option<(&str, Cow<'_, str>)> {
-    let trimmed = text.trim_ascii();
-    let at = trimmed.iter().position(|&byte| byte == b'=')?;
-    let name = std::str::from_utf8(&trimmed[..at]).ok()?;
-    let value = std::str::from_utf8(&trimmed[at + 1..]).ok()?;
-    let value = percent_encoding::percent_decode_str(value).decode_utf8().ok()?;
-    is_name(name).then_some((name, value))
-}
-
-/// A token. `%` is one of its characters, and could hide another name.
-fn is_name(name: &str) -> bool {
-    !name.contains('%') && HeaderName::try_from(name).is_ok()
 }
 
 fn line(cookie: &Cookie<'_>) -> Result<HeaderValue> {

@@ -174,8 +174,8 @@ fn refusal(status: StatusCode, detail: &str) -> Response {
 
 /// The value of a field that came once. Two are a guess which one is meant.
 fn only<'r>(req: &'r Request<'_>, name: &str) -> Option<&'r str> {
-    let mut values = req.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
-    let (_, value) = values.next()?;
+    let mut values = req.field_values(name);
+    let value = values.next()?;
     if values.next().is_some() { None } else { std::str::from_utf8(value).ok() }
 }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "cookies")]
 pub mod cookies;
+#[cfg(any(feature = "cookies", feature = "json"))]
+mod crumbs;
 pub(crate) mod extract;
 mod files;
 pub mod middleware;

@@ -67,7 +67,7 @@ fn as_event_stream(response: Response) -> Response {
 }
 
 fn last_event_id(req: &Request<'_>) -> Option<String> {
-    let value = req.fields().find(|(name, _)| name.eq_ignore_ascii_case("last-event-id"))?.1;
+    let value = req.field_values("last-event-id").next()?;
     String::from_utf8(value.to_vec()).ok()
 }
 

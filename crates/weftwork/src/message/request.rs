@@ -102,6 +102,12 @@ impl<'c> Request<'c> {
         std::str::from_utf8(value).ok()
     }
 
+    /// Every value of the field `name` (case does not matter), in order, as it came.
+    pub fn field_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
+        let named = self.fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_ref()));
+        named.map(|(_, value)| value)
+    }
+
     /// Every field line as it came: name and value, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let (head, bytes) = self.exchange.head();

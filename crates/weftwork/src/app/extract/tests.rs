@@ -179,6 +179,12 @@ fn cookies_and_fields_are_structs() {
     let mut client = TestClient::new(router);
     let answer = client.get("/cookie").header("cookie", "a=b; theme=\"dark\"; id=7").send();
     assert_eq!(answer.text(), "7 Some(\"dark\")");
+    let answer = client.get("/cookie").header("cookie", "id=7; theme=%C3%BC").send();
+    assert_eq!(answer.text(), "7 Some(\"\u{fc}\")");
+    for tossed in ["id=7; id=8", "\u{2000}id=7", "%69d=7"] {
+        let answer = client.get("/cookie").header("cookie", tossed).send();
+        refused(&answer, 400, Some("id"), "the cookie `id` is missing");
+    }
     let answer = client.get("/cookie").header("cookie", "id=x").send();
     refused(&answer, 400, Some("id"), "the cookie `id` is \"x\": invalid digit found in string");
     refused(&client.get("/cookie").send(), 400, Some("id"), "the cookie `id` is missing");

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::Extract;
 use super::pairs::{Pairs, form_pairs};
+use crate::app::crumbs::sent;
 use crate::error::Result;
 use crate::message::Request;
 
@@ -39,7 +40,8 @@ pub struct Query<T>(pub T);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<T>(pub T);
 
-/// Cookies, as a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`.
+/// Cookies, as a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`. Values are
+/// percent-decoded. A name that comes twice with different values counts as missing: one may be a neighbour's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie<T>(pub T);
 
@@ -73,13 +75,10 @@ impl<T: DeserializeOwned> Extract for Header<T> {
 
 impl<T: DeserializeOwned> Extract for Cookie<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        let lines = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
-        let lines = lines.filter_map(|(_, value)| std::str::from_utf8(value).ok());
-        // RFC 6265 section 4.2.1.
-        let crumbs = lines.flat_map(|line| line.split(';')).filter_map(|crumb| crumb.trim().split_once('='));
-        let pairs = crumbs.map(|(name, value)| {
-            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-            Some((Cow::from(name), Cow::from(value)))
+        // RFC 6265 section 4.1.1: a value may stand in quotes.
+        let pairs = sent(req).into_iter().map(|(name, value)| {
+            let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).map(str::to_owned);
+            Some((Cow::from(name), bare.map_or(value, Cow::from)))
         });
         Ok(Cookie(Pairs::of("cookie", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
     }

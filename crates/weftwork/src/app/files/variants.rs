@@ -15,8 +15,7 @@ pub(super) fn choose(
     path: &[u8],
     plain: Content,
 ) -> (Content, Option<&'static str>) {
-    let lines = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("accept-encoding"));
-    let lines: Vec<&[u8]> = lines.map(|(_, value)| value).collect();
+    let lines: Vec<&[u8]> = req.field_values("accept-encoding").collect();
     if lines.is_empty() {
         return (plain, None);
     }

@@ -86,9 +86,9 @@ enum Asked {
 }
 
 fn asked_for(req: &Request<'_>) -> Asked {
-    let lines = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
-    let mut codings = lines
-        .flat_map(|(_, value)| value.split(|&byte| byte == b','))
+    let mut codings = req
+        .field_values("content-encoding")
+        .flat_map(|value| value.split(|&byte| byte == b','))
         .map(|name| std::str::from_utf8(name).map_or("?", str::trim))
         .filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity"));
     match (codings.next(), codings.next()) {

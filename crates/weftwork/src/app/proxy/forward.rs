@@ -48,7 +48,7 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
         line("X-Forwarded-Host", host.as_bytes());
     }
     line("X-Forwarded-Proto", b"http");
-    for (_, value) in req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("via")) {
+    for value in req.field_values("via") {
         line("Via", value);
     }
     line("Via", if req.version() == http::Version::HTTP_10 { b"1.0 weftwork" } else { b"1.1 weftwork" });
@@ -69,8 +69,7 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
 
 /// The protocol that the client asks for, if it does.
 pub(super) fn asks_for<'r>(req: &'r Request<'_>) -> Option<&'r str> {
-    let mut options = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
-    let asks = options.any(|(_, value)| {
+    let asks = req.field_values("connection").any(|value| {
         value.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
     });
     req.header(header::UPGRADE).filter(|_| asks && req.version() == http::Version::HTTP_11)

@@ -1,0 +1,40 @@
+//! Which cookies has a client sent, and which of them can be believed?
+
+use std::borrow::Cow;
+
+use http::HeaderName;
+
+use crate::message::Request;
+
+/// Cookies of one request that are looked at; browsers keep up to 180 a site, sites use ten.
+pub(super) const COOKIES_MAX: usize = 100;
+
+/// Names and values, the latter without their percent-encoding. A name that comes twice with different values is left
+/// out: one of them may be a neighbour's, and nobody can tell which.
+pub(super) fn sent<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
+    let pairs = req.field_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
+    let found: Vec<_> = pairs.filter_map(pair).take(COOKIES_MAX).collect();
+    let mut clear: Vec<(&str, Cow<'_, str>)> = Vec::new();
+    for (name, value) in &found {
+        let is_clear = found.iter().all(|(other, another)| name != other || value == another);
+        if is_clear && clear.iter().all(|(known, _)| known != name) {
+            clear.push((name, value.clone()));
+        }
+    }
+    clear
+}
+
+/// RFC 6265 section 5.4, more strictly: ASCII white space only, and no name that only looks like another.
+fn pair(text: &[u8]) -> Option<(&str, Cow<'_, str>)> {
+    let trimmed = text.trim_ascii();
+    let at = trimmed.iter().position(|&byte| byte == b'=')?;
+    let name = std::str::from_utf8(&trimmed[..at]).ok()?;
+    let value = std::str::from_utf8(&trimmed[at + 1..]).ok()?;
+    let value = percent_encoding::percent_decode_str(value).decode_utf8().ok()?;
+    is_name(name).then_some((name, value))
+}
+
+/// A token. `%` is one of its characters, and could hide another name.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.contains('%') && HeaderName::try_from(name).is_ok()
+}
