@@ -24,7 +24,7 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::Poll;
 
@@ -224,8 +224,16 @@ impl Room for Recycling {
     }
 
     fn join(&self, patience: Duration) -> usize {
-        let threads = self.0.threads.take();
-        super::join_within(threads, patience)
+        let until = Instant::now() + patience;
+        let mut left = 0;
+        loop {
+            // The maker is among the first: what it made while they were taken comes with the next.
+            let threads = self.0.threads.take();
+            if threads.is_empty() {
+                return left;
+            }
+            left += super::join_within(threads, until.saturating_duration_since(Instant::now()));
+        }
     }
 
     fn threads(&self) -> usize {
