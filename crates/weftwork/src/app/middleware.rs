@@ -172,13 +172,6 @@ fn refusal(status: StatusCode, detail: &str) -> Response {
     Problem::new(status).detail(detail).into_response()
 }
 
-/// The value of a field that came once. Two are a guess which one is meant.
-fn only<'r>(req: &'r Request<'_>, name: &str) -> Option<&'r str> {
-    let mut values = req.field_values(name);
-    let value = values.next()?;
-    if values.next().is_some() { None } else { std::str::from_utf8(value).ok() }
-}
-
 /// Says that the response depends on the request field `name`, unless it says so already (RFC 9110 §12.5.5).
 fn vary(response: &mut Response, name: HeaderName) {
     let says = |value: &HeaderValue| {

@@ -20,6 +20,7 @@ pub(crate) mod room;
 mod routed;
 mod texts;
 mod upgrade;
+mod values;
 mod writer;
 
 pub use body::{Body, BodyError};
@@ -41,6 +42,7 @@ pub use writer::BodyWriter;
 pub(crate) use feed::{Pulled, Wakes};
 pub(crate) use response::{Lasting, Part, Payload, Stream};
 pub(crate) use upgrade::Take;
+pub(crate) use values::Only;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -119,9 +119,7 @@ impl<'c> Request<'c> {
     ///
     /// `Content-Length` is among them; a proxy frames its own request.
     pub fn end_to_end_fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let lines = self.fields().filter(|(name, _)| name.eq_ignore_ascii_case("connection"));
-        let options = lines.flat_map(|(_, value)| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-        let options: Vec<&[u8]> = options.collect();
+        let options: Vec<&[u8]> = self.elements("connection").collect();
         self.fields().filter(move |(name, _)| {
             let is = |option: &[u8]| name.as_bytes().eq_ignore_ascii_case(option);
             !CONNECTION_FIELDS.iter().any(|field| is(field.as_bytes()))

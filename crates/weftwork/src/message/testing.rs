@@ -31,8 +31,8 @@ pub(crate) struct Canned {
 }
 
 impl Canned {
-    pub(crate) fn new(head: &str) -> Canned {
-        let bytes = head.as_bytes().to_vec();
+    pub(crate) fn new(head: impl AsRef<[u8]>) -> Canned {
+        let bytes = head.as_ref().to_vec();
         let mut head = Head::default();
         let read = Http1::new().read_head(&bytes, &Limits::default(), &mut head);
         assert_eq!(read, Ok(HeadEvent::Head(bytes.len())));
@@ -51,7 +51,7 @@ impl Canned {
     /// A request for `path` with these field lines.
     pub(crate) fn asking(method: &str, path: &str, fields: &[(&str, &str)]) -> Canned {
         let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        Canned::new(&format!("{method} {path} HTTP/1.1\r\nHost: here.example\r\n{fields}\r\n"))
+        Canned::new(format!("{method} {path} HTTP/1.1\r\nHost: here.example\r\n{fields}\r\n"))
     }
 
     /// The same, with a body that comes in these parts.

@@ -8,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::{HeaderValue, StatusCode, header};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::{Middleware, Next, User, only, refusal};
+use super::{Middleware, Next, User, refusal};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
@@ -82,7 +82,7 @@ impl BasicAuth {
     }
 
     fn user_of(&self, req: &Request<'_>) -> Option<User> {
-        let (scheme, encoded) = only(req, "authorization")?.split_once(' ')?;
+        let (scheme, encoded) = req.only("authorization").value()?.split_once(' ')?;
         if !scheme.eq_ignore_ascii_case("basic") {
             return None;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::{Middleware, Next, only, origin, refusal, vary};
+use super::{Middleware, Next, origin, refusal, vary};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
@@ -177,7 +177,7 @@ impl Cors {
 
 impl Middleware for Cors {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        let asking = only(req, "origin");
+        let asking = req.only("origin").value();
         let grant = self.grant(asking);
         let is_preflight = *req.method() == Method::OPTIONS
             && asking.is_some()

@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 
 use super::{Middleware, Next, origin, refusal};
 use crate::error::{Error, Result};
-use crate::message::{Request, Response};
+use crate::message::{Only, Request, Response};
 
 /// Refuses requests that a page of another origin makes a browser send (cross-site request forgery), with 403.
 ///
@@ -55,40 +55,20 @@ impl Csrf {
         if matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
             return true;
         }
-        let origin = Told::by(req, "origin");
-        if let Told::Once(origin) = origin
+        let origin = req.only("origin");
+        if let Only::Value(origin) = origin
             && self.trusted.iter().any(|trusted| **trusted == *origin)
         {
             return true;
         }
-        match (Told::by(req, "sec-fetch-site"), origin) {
-            (Told::Once("same-origin" | "none"), _) => true,
-            (Told::Nothing, Told::Nothing) => true,
-            (Told::Nothing, Told::Once(origin)) => {
+        match (req.only("sec-fetch-site"), origin) {
+            (Only::Value("same-origin" | "none"), _) => true,
+            (Only::Absent, Only::Absent) => true,
+            (Only::Absent, Only::Value(origin)) => {
                 let ours = origin::authority(origin).zip(req.host());
                 ours.is_some_and(|(theirs, ours)| theirs.eq_ignore_ascii_case(ours))
             }
             _ => false,
-        }
-    }
-}
-
-/// What a field says that has to come once.
-#[derive(Clone, Copy)]
-enum Told<'r> {
-    Nothing,
-    Once(&'r str),
-    /// Twice, or not as text: not as any browser says it.
-    Garbled,
-}
-
-impl<'r> Told<'r> {
-    fn by(req: &'r Request<'_>, name: &str) -> Told<'r> {
-        let mut values = req.fields().filter(|(field, _)| field.eq_ignore_ascii_case(name));
-        match (values.next(), values.next()) {
-            (None, _) => Told::Nothing,
-            (Some((_, value)), None) => std::str::from_utf8(value).map_or(Told::Garbled, Told::Once),
-            (Some(_), Some(_)) => Told::Garbled,
         }
     }
 }

@@ -87,10 +87,9 @@ enum Asked {
 
 fn asked_for(req: &Request<'_>) -> Asked {
     let mut codings = req
-        .field_values("content-encoding")
-        .flat_map(|value| value.split(|&byte| byte == b','))
-        .map(|name| std::str::from_utf8(name).map_or("?", str::trim))
-        .filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity"));
+        .elements("content-encoding")
+        .map(|name| std::str::from_utf8(name).unwrap_or("?"))
+        .filter(|name| !name.eq_ignore_ascii_case("identity"));
     match (codings.next(), codings.next()) {
         (None, _) => Asked::Nothing,
         (Some(name), None) => Coding::named(name).map_or(Asked::Unknown, Asked::Coding),

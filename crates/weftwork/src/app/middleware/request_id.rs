@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderName, HeaderValue};
 
-use super::{Middleware, Next, only};
+use super::{Middleware, Next};
 use crate::message::{Request, Response};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -110,7 +110,7 @@ impl RequestIds {
     }
 
     fn id(&self, req: &Request<'_>) -> RequestId {
-        match only(req, REQUEST_ID.as_str()) {
+        match req.only(REQUEST_ID).value() {
             Some(given) if is_id(given) => RequestId(given.into()),
             _ => RequestId(format!("{:032x}", self.source.draw()).into()),
         }
@@ -119,7 +119,7 @@ impl RequestIds {
     fn trace(&self, req: &Request<'_>) -> TraceContext {
         // Zero is no id (section 3.2.2.3).
         let span = (self.source.draw() as u64).max(1);
-        match only(req, "traceparent").and_then(Parent::parse) {
+        match req.only("traceparent").value().and_then(Parent::parse) {
             Some(Parent { trace, span: parent, flags }) => {
                 let state =
                     req.headers().get_all("tracestate").iter().filter_map(|value| value.to_str().ok());

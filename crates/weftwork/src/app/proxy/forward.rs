@@ -69,9 +69,7 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
 
 /// The protocol that the client asks for, if it does.
 pub(super) fn asks_for<'r>(req: &'r Request<'_>) -> Option<&'r str> {
-    let asks = req.field_values("connection").any(|value| {
-        value.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
-    });
+    let asks = req.has_token(header::CONNECTION, "upgrade");
     req.header(header::UPGRADE).filter(|_| asks && req.version() == http::Version::HTTP_11)
 }
 

@@ -2,11 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderValue, Method, StatusCode, Version, header};
 
 use super::{Origins, WebSockets};
 use crate::app::middleware::origin;
-use crate::message::{IntoResponse, Problem, Request, Response};
+use crate::message::{IntoResponse, Only, Problem, Request, Response};
 
 pub(super) const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const VERSION: HeaderValue = HeaderValue::from_static("13");
@@ -31,64 +31,44 @@ impl Hands {
 pub(super) fn shake(req: &Request<'_>, options: &WebSockets) -> Result<Hands, Box<Response>> {
     let asks = *req.method() == Method::GET
         && req.version() == Version::HTTP_11
-        && has_token(req, &header::UPGRADE, "websocket")
-        && has_token(req, &header::CONNECTION, "upgrade");
+        && req.has_token(header::UPGRADE, "websocket")
+        && req.has_token(header::CONNECTION, "upgrade");
     if !asks {
         return Err(upgrade_required("this is a WebSocket; ask for it with GET and Upgrade: websocket"));
     }
-    if only(req, &header::SEC_WEBSOCKET_VERSION) != Some(b"13") {
+    if req.only(header::SEC_WEBSOCKET_VERSION) != Only::Value("13") {
         return Err(upgrade_required("Sec-WebSocket-Version has to be 13"));
     }
-    let key = only(req, &header::SEC_WEBSOCKET_KEY).filter(|key| is_key(key));
+    let key = req.only(header::SEC_WEBSOCKET_KEY).value().filter(|key| is_key(key));
     let Some(key) = key else {
         return Err(refusal(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key has to be 16 bytes in Base64"));
     };
     if !is_let_in(req, &options.origins) {
         return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not open this WebSocket"));
     }
-    let accept = tungstenite::handshake::derive_accept_key(key);
+    let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
     let accept = HeaderValue::try_from(accept)
         .map_err(|_| refusal(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key cannot be answered"))?;
     let offered = |protocol: &&&str| {
-        values(req, &header::SEC_WEBSOCKET_PROTOCOL)
-            .flat_map(|value| value.split(|&byte| byte == b','))
-            .any(|offer| offer.trim_ascii() == protocol.as_bytes())
+        req.elements(header::SEC_WEBSOCKET_PROTOCOL).any(|offer| offer == protocol.as_bytes())
     };
     Ok(Hands { accept, protocol: options.protocols.iter().find(offered).copied() })
 }
 
 fn is_let_in(req: &Request<'_>, origins: &Origins) -> bool {
     let Origins::Same(others) = origins else { return true };
-    if values(req, &header::ORIGIN).next().is_none() {
-        return true;
-    }
-    let Some(given) = only(req, &header::ORIGIN).and_then(|value| std::str::from_utf8(value).ok()) else {
-        return false;
+    let given = match req.only(header::ORIGIN) {
+        Only::Absent => return true,
+        Only::Value(given) => given,
+        Only::Unclear => return false,
     };
     let host = req.host().unwrap_or_default();
     let same = origin::authority(given).is_some_and(|authority| authority.eq_ignore_ascii_case(host));
     same || others.iter().any(|other| other == given)
 }
 
-fn is_key(key: &[u8]) -> bool {
+fn is_key(key: &str) -> bool {
     STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16)
-}
-
-fn values<'r>(req: &'r Request<'_>, name: &'r HeaderName) -> impl Iterator<Item = &'r [u8]> {
-    let named = req.fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_str()));
-    named.map(|(_, value)| value)
-}
-
-/// The value of a field that is there once.
-fn only<'r>(req: &'r Request<'_>, name: &'r HeaderName) -> Option<&'r [u8]> {
-    let mut values = values(req, name);
-    values.next().filter(|_| values.next().is_none())
-}
-
-fn has_token(req: &Request<'_>, name: &HeaderName, token: &str) -> bool {
-    values(req, name)
-        .flat_map(|value| value.split(|&byte| byte == b','))
-        .any(|element| element.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
 fn refusal(status: StatusCode, why: &str) -> Box<Response> {

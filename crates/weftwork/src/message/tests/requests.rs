@@ -3,11 +3,11 @@
 use http::{Method, Version};
 
 use super::Canned;
-use crate::message::Request;
+use crate::message::{Only, Request};
 
 #[track_caller]
 fn query(query: &str, name: &str, value: Option<&str>) {
-    let mut canned = Canned::new(&format!("GET /{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let mut canned = Canned::new(format!("GET /{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
     let request = Request::new(&mut canned, 0);
     assert_eq!(request.query_value(name).as_deref(), value, "{query:?}");
 }
@@ -48,6 +48,24 @@ fn a_head_is_shown_as_it_came() {
     assert_eq!(request.fields().count(), 3);
     assert_eq!(request.headers().get_all("x-one").iter().count(), 2);
     assert_eq!(format!("{request:?}"), r#"Request { method: PUT, target: "/a%20b/c?d=e", .. }"#);
+}
+
+#[track_caller]
+fn values(lines: &[u8], only: Only<'_>, elements: &[&[u8]]) {
+    let mut canned = Canned::new([b"GET / HTTP/1.1\r\nHost: a\r\n", lines, b"\r\n"].concat());
+    let request = Request::new(&mut canned, 0);
+    assert_eq!(request.only("X-One"), only, "{}", lines.escape_ascii());
+    assert_eq!(request.elements("X-One").collect::<Vec<_>>(), elements, "{}", lines.escape_ascii());
+}
+
+#[test]
+fn the_lines_of_a_field_are_one_value_or_a_list() {
+    values(b"x-two: 1\r\n", Only::Absent, &[]);
+    values(b"x-one:\r\n", Only::Value(""), &[]);
+    values(b"x-one: a\r\n", Only::Value("a"), &[b"a"]);
+    values(b"X-ONE: a , B,,c;d=1,\r\n", Only::Value("a , B,,c;d=1,"), &[b"a", b"B", b"c;d=1"]);
+    values(b"x-one: a\r\nx-one: a\r\n", Only::Unclear, &[b"a", b"a"]);
+    values(b"x-one: \xff\r\n", Only::Unclear, &[b"\xff"]);
 }
 
 #[test]

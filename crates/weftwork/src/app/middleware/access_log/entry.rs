@@ -32,10 +32,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Until [`answered`](Entry::answered) is called it is that of a handler that panicked.
     pub(super) fn new(format: LogFormat, req: &Request<'_>) -> Entry {
-        let field = |name: &str| -> Box<[u8]> {
-            let found = req.fields().find(|(field, _)| field.eq_ignore_ascii_case(name));
-            found.map_or(&[][..], |(_, value)| value).into()
-        };
+        let field = |name: &str| -> Box<[u8]> { req.field_values(name).next().unwrap_or_default().into() };
         let wanted = format != LogFormat::Common;
         Entry {
             format,
