@@ -2,15 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::header;
 use weftwork_wire::{Field, Head};
 
 use super::body::BodyError;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, forward_the_rest};
 use super::request::Request;
 use super::response::{Payload, Response};
 use super::room::with_room;
@@ -161,26 +160,6 @@ impl Exchange for Decoded<'_> {
         (self.state.head.as_ref().unwrap_or(head), bytes)
     }
 
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        self.below.peer_addr()
-    }
-
-    fn client_addr(&self) -> Option<IpAddr> {
-        self.below.client_addr()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.below.deadline()
-    }
-
-    fn client_gone(&self) -> bool {
-        self.below.client_gone()
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.below.local_addr()
-    }
-
     fn fill(&mut self) -> Result<&[u8], BodyError> {
         if let Some(error) = &self.state.failed {
             return Err(error.clone());
@@ -203,20 +182,8 @@ impl Exchange for Decoded<'_> {
         None
     }
 
-    fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
-        self.below.trailers()
-    }
-
-    fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()> {
-        self.below.interim(status, fields)
-    }
-
     fn write(&mut self, data: &[u8]) -> io::Result<()> {
         self.below.write(data)
-    }
-
-    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
-        self.below.send_trailers(fields)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -227,9 +194,7 @@ impl Exchange for Decoded<'_> {
         self.below.pause(patience)
     }
 
-    fn heartbeat(&self) -> Duration {
-        self.below.heartbeat()
-    }
+    forward_the_rest!();
 }
 
 impl fmt::Debug for Decoding {

@@ -46,6 +46,55 @@ pub(crate) trait Exchange {
     fn heartbeat(&self) -> Duration;
 }
 
+/// What an exchange that stands in front of another one, its `below`, never changes.
+macro_rules! forward_the_rest {
+    () => {
+        fn peer_addr(&self) -> Option<std::net::SocketAddr> {
+            self.below.peer_addr()
+        }
+
+        fn client_addr(&self) -> Option<std::net::IpAddr> {
+            self.below.client_addr()
+        }
+
+        fn deadline(&self) -> Option<std::time::Instant> {
+            self.below.deadline()
+        }
+
+        fn client_gone(&self) -> bool {
+            self.below.client_gone()
+        }
+
+        fn local_addr(&self) -> Option<std::net::SocketAddr> {
+            self.below.local_addr()
+        }
+
+        fn trailers(&self) -> &[(http::HeaderName, http::HeaderValue)] {
+            self.below.trailers()
+        }
+
+        fn interim(
+            &mut self,
+            status: http::StatusCode,
+            fields: &[(http::HeaderName, http::HeaderValue)],
+        ) -> std::io::Result<()> {
+            self.below.interim(status, fields)
+        }
+
+        fn send_trailers(
+            &mut self,
+            fields: &[(http::HeaderName, http::HeaderValue)],
+        ) -> std::io::Result<bool> {
+            self.below.send_trailers(fields)
+        }
+
+        fn heartbeat(&self) -> std::time::Duration {
+            self.below.heartbeat()
+        }
+    };
+}
+pub(super) use forward_the_rest;
+
 /// A connection that was taken over, as both halves of it see it.
 pub(crate) trait Line: Send + Sync {
     /// The other end of the socket; none for Unix sockets.

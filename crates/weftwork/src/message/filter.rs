@@ -1,14 +1,12 @@
 //! What stands between the writer of a streamed body and the client: it may count, change or end what passes.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
 
 use super::body::BodyError;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, forward_the_rest};
 use super::response::{Payload, Response};
 use super::writer::BodyWriter;
 
@@ -118,26 +116,6 @@ impl Exchange for Filtered<'_> {
         self.below.head()
     }
 
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        self.below.peer_addr()
-    }
-
-    fn client_addr(&self) -> Option<IpAddr> {
-        self.below.client_addr()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.below.deadline()
-    }
-
-    fn client_gone(&self) -> bool {
-        self.below.client_gone()
-    }
-
-    fn local_addr(&self) -> Option<SocketAddr> {
-        self.below.local_addr()
-    }
-
     fn fill(&mut self) -> Result<&[u8], BodyError> {
         // The client may wait for what was written before it sends more.
         let passed = self.filter.sync(&mut BodyWriter::new(self.below));
@@ -153,20 +131,8 @@ impl Exchange for Filtered<'_> {
         self.below.body_left()
     }
 
-    fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
-        self.below.trailers()
-    }
-
-    fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()> {
-        self.below.interim(status, fields)
-    }
-
     fn write(&mut self, data: &[u8]) -> io::Result<()> {
         self.filter.write(data, &mut BodyWriter::new(self.below))
-    }
-
-    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
-        self.below.send_trailers(fields)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -179,7 +145,5 @@ impl Exchange for Filtered<'_> {
         self.below.pause(patience)
     }
 
-    fn heartbeat(&self) -> Duration {
-        self.below.heartbeat()
-    }
+    forward_the_rest!();
 }
