@@ -2,7 +2,8 @@
 //!
 //! This crate knows RFC 9110, RFC 9112 and the header of the PROXY protocol ([`read_proxy_header`]), and nothing else.
 //! It holds no socket, reads no clock, starts no thread. [`Http1`] is one connection, seen from the server;
-//! [`ResponseReader`] is the other end of one, for proxies; [`fields`] reads what conditions and ranges are made of.
+//! [`ResponseReader`] is the other end of one, for proxies and tests; [`fields`] reads what conditions and ranges
+//! are made of.
 //!
 //! ```text
 //!             read_head            read_body            write_head   write_body   finish

@@ -1,4 +1,4 @@
-//! What does a server answer us? The other end of the protocol, for proxies: response heads and bodies.
+//! What does a server answer us? The other end of the protocol, for proxies and tests: response heads and bodies.
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::Method;
+
 use super::pipe::{Part, Pipe, Turn};
 use super::response::{NoResponse, TestResponse, take_response};
 use crate::conn::{Call, Conn, Flushed, Step, Wait};
@@ -136,14 +138,14 @@ impl TestConnection {
     /// # Errors
     /// There is none, only half of one, or something else.
     pub fn try_response(&mut self) -> Result<TestResponse, NoResponse> {
-        self.response_to(false)
+        self.response_to(&Method::GET)
     }
 
-    pub(super) fn response_to(&mut self, is_head: bool) -> Result<TestResponse, NoResponse> {
+    pub(super) fn response_to(&mut self, method: &Method) -> Result<TestResponse, NoResponse> {
         // Somebody else may have moved the clock.
         self.go_on();
         let ended = self.is_closed();
-        self.pipe.received(|bytes| take_response(bytes, is_head, ended))
+        self.pipe.received(|bytes| take_response(bytes, method, ended))
     }
 
     /// Takes all bytes that the server has sent.

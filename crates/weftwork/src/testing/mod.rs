@@ -195,7 +195,7 @@ impl TestClient {
     fn exchange(
         &mut self,
         parts: Vec<Part>,
-        is_head: bool,
+        method: &Method,
         leave_after: Option<usize>,
     ) -> Result<TestResponse, NoResponse> {
         let kept = self.connection.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
@@ -205,7 +205,7 @@ impl TestClient {
             connection.pipe.plan(part);
         }
         connection.go_on();
-        let answered = connection.response_to(is_head);
+        let answered = connection.response_to(method);
         // What the server did not ask for is not sent.
         drop(connection.pipe.take_plan());
         match answered {

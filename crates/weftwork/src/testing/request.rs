@@ -142,7 +142,7 @@ impl<'c> TestRequest<'c> {
     /// say, or a deadline passed.
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
         let parts = self.parts();
-        self.client.exchange(parts, self.method == Method::HEAD, self.leave_after)
+        self.client.exchange(parts, &self.method, self.leave_after)
     }
 
     fn parts(&mut self) -> Vec<Part> {

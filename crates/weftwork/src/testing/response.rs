@@ -1,9 +1,10 @@
-//! What did the server answer? Reads responses as RFC 9112 section 6.3 delimits them.
+//! What did the server answer?
 
 use std::fmt;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
+use weftwork_wire::{BodyEvent, Limits, ResponseFault, ResponseReader};
 
 /// A response to a [`TestClient`](super::TestClient), whole.
 #[derive(Clone)]
@@ -113,19 +114,18 @@ impl NoResponse {
 impl fmt::Display for NoResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = String::from_utf8_lossy(&self.received[..self.received.len().min(500)]);
-        write!(f, "{}; {} bytes came: {shown:?}", self.why, self.received.len())
+        write!(f, "{} ({} bytes came: {shown:?})", self.why, self.received.len())
     }
 }
 
 impl std::error::Error for NoResponse {}
 
-/// Takes the response at the start of `bytes`, and leaves what is behind it.
+/// Takes the response to `method` at the start of `bytes`, and leaves what is behind it.
 pub(crate) fn take_response(
     bytes: &mut Vec<u8>,
-    is_head: bool,
+    method: &Method,
     ended: bool,
 ) -> Result<TestResponse, NoResponse> {
-    let mut cursor = Cursor { bytes, at: 0 };
     let mut response = TestResponse {
         status: StatusCode::OK,
         headers: HeaderMap::new(),
@@ -134,135 +134,80 @@ pub(crate) fn take_response(
         body: Bytes::new(),
         whole: true,
     };
-    let read = cursor.response(&mut response, is_head, ended);
-    let used = cursor.at;
+    let mut body = Vec::new();
+    let read = read(bytes, method, ended, &mut response, &mut body);
+    response.body = body.into();
     match read {
-        Ok(()) => {
+        Ok(used) => {
             bytes.drain(..used);
             Ok(response)
         }
-        Err(Stop::Malformed(why)) => Err(NoResponse::new(format!("not a response: {why}"), bytes)),
+        Err(Stop::Malformed(fault)) => Err(NoResponse::new(format!("not a response: {fault}"), bytes)),
         Err(Stop::Short { within }) => {
             let why = match ended {
                 true => "the server ended the connection",
                 false => "the server waits for more from the client, or for its clock",
             };
-            let partial = (within == "the body").then(|| Box::new(TestResponse { whole: false, ..response }));
+            let partial = (within == BODY).then(|| Box::new(TestResponse { whole: false, ..response }));
             Err(NoResponse { partial, ..NoResponse::new(format!("{why} before the end of {within}"), bytes) })
         }
     }
 }
 
+const BODY: &str = "the body";
+
+/// A handler may answer with whatever it likes to.
+const NO_LIMITS: Limits = Limits {
+    request_line_bytes_max: u32::MAX,
+    head_bytes_max: u32::MAX,
+    fields_max: u32::MAX,
+    chunk_extension_bytes_max: u32::MAX,
+};
+
 enum Stop {
     Short { within: &'static str },
-    Malformed(String),
+    Malformed(ResponseFault),
 }
 
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+impl From<ResponseFault> for Stop {
+    fn from(fault: ResponseFault) -> Stop {
+        Stop::Malformed(fault)
+    }
 }
 
-impl<'a> Cursor<'a> {
-    fn response(&mut self, into: &mut TestResponse, is_head: bool, ended: bool) -> Result<(), Stop> {
-        loop {
-            (into.status, into.headers) = self.head()?;
-            if !into.status.is_informational() || into.status == StatusCode::SWITCHING_PROTOCOLS {
-                break;
-            }
-            into.interims.push((into.status, std::mem::take(&mut into.headers)));
+/// How many of `bytes` it took.
+fn read(
+    bytes: &[u8],
+    method: &Method,
+    ended: bool,
+    response: &mut TestResponse,
+    body: &mut Vec<u8>,
+) -> Result<usize, Stop> {
+    let (mut reader, mut at) = (ResponseReader::new(), 0);
+    loop {
+        let head = reader.read_head(&bytes[at..], method, &NO_LIMITS)?;
+        let (used, head) = head.ok_or(Stop::Short { within: "the head" })?;
+        at += used;
+        let headers = HeaderMap::from_iter(head.fields);
+        if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
+            (response.status, response.headers) = (head.status, headers);
+            break;
         }
-        let mut body = Vec::new();
-        let read = self.body(into, is_head, ended, &mut body);
-        into.body = body.into();
-        read
+        response.interims.push((head.status, headers));
     }
-
-    fn body(
-        &mut self,
-        response: &mut TestResponse,
-        is_head: bool,
-        ended: bool,
-        body: &mut Vec<u8>,
-    ) -> Result<(), Stop> {
-        const NONE: [StatusCode; 3] =
-            [StatusCode::SWITCHING_PROTOCOLS, StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
-        if is_head || NONE.contains(&response.status) {
-            return Ok(());
+    loop {
+        let (used, event) = reader.read_body(&bytes[at..], &NO_LIMITS)?;
+        if let BodyEvent::Data { start, len } = event {
+            body.extend_from_slice(&bytes[at + start..][..len]);
         }
-        if response.headers.contains_key(header::TRANSFER_ENCODING) {
-            return self.chunks(response, body);
-        }
-        let Some(length) = response.headers.get(header::CONTENT_LENGTH) else {
-            body.extend_from_slice(self.take(self.bytes.len() - self.at, "the body")?);
-            return if ended { Ok(()) } else { Err(Stop::Short { within: "the body" }) };
-        };
-        let length = length.to_str().ok().and_then(|length| length.parse().ok());
-        let length = length.ok_or_else(|| Stop::Malformed("its Content-Length is no number".to_owned()))?;
-        self.take_into(length, body)
-    }
-
-    fn chunks(&mut self, response: &mut TestResponse, body: &mut Vec<u8>) -> Result<(), Stop> {
-        loop {
-            let line = self.line("the body")?;
-            let size = std::str::from_utf8(line).ok().and_then(|line| usize::from_str_radix(line, 16).ok());
-            match size.ok_or_else(|| Stop::Malformed("a chunk has no size".to_owned()))? {
-                0 => break,
-                size => self.take_into(size, body)?,
-            }
-            if !self.line("the body")?.is_empty() {
-                return Err(Stop::Malformed("a chunk is longer than its size".to_owned()));
-            }
-        }
-        response.trailers = self.fields("the trailers")?;
-        Ok(())
-    }
-
-    fn head(&mut self) -> Result<(StatusCode, HeaderMap), Stop> {
-        let line = self.line("the head")?;
-        let malformed = || Stop::Malformed(format!("the status line {:?}", String::from_utf8_lossy(line)));
-        let rest = line.strip_prefix(b"HTTP/1.1 ").ok_or_else(malformed)?;
-        let (status, reason) = rest.split_at_checked(3).ok_or_else(malformed)?;
-        if !reason.starts_with(b" ") {
-            return Err(malformed());
-        }
-        Ok((StatusCode::from_bytes(status).map_err(|_| malformed())?, self.fields("the head")?))
-    }
-
-    fn fields(&mut self, within: &'static str) -> Result<HeaderMap, Stop> {
-        let mut fields = HeaderMap::new();
-        loop {
-            let line = self.line(within)?;
-            if line.is_empty() {
-                return Ok(fields);
-            }
-            let field = line.iter().position(|byte| *byte == b':').and_then(|colon| {
-                let name = HeaderName::from_bytes(&line[..colon]).ok()?;
-                Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
-            });
-            let malformed = || Stop::Malformed(format!("the field {:?}", String::from_utf8_lossy(line)));
-            let (name, value) = field.ok_or_else(malformed)?;
-            fields.append(name, value);
+        at += used;
+        match event {
+            BodyEvent::Data { .. } => {}
+            BodyEvent::End => break,
+            BodyEvent::NeedMore if ended && reader.end().is_ok() => break,
+            BodyEvent::NeedMore => return Err(Stop::Short { within: BODY }),
         }
     }
-
-    fn line(&mut self, within: &'static str) -> Result<&'a [u8], Stop> {
-        let rest = &self.bytes[self.at..];
-        let end = rest.windows(2).position(|two| two == b"\r\n").ok_or(Stop::Short { within })?;
-        self.at += end + 2;
-        Ok(&rest[..end])
-    }
-
-    /// Takes what is there of `count` bytes, and says when that is not all.
-    fn take_into(&mut self, count: usize, into: &mut Vec<u8>) -> Result<(), Stop> {
-        let there = count.min(self.bytes.len() - self.at);
-        into.extend_from_slice(self.take(there, "the body")?);
-        if there < count { Err(Stop::Short { within: "the body" }) } else { Ok(()) }
-    }
-
-    fn take(&mut self, count: usize, within: &'static str) -> Result<&'a [u8], Stop> {
-        let taken = self.bytes[self.at..].get(..count).ok_or(Stop::Short { within })?;
-        self.at += count;
-        Ok(taken)
-    }
+    response.trailers = reader.trailers().iter().cloned().collect();
+    Ok(at)
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
 use super::*;
 use crate::{ByteCount, Request, Response, Result};
@@ -319,20 +319,21 @@ fn ends_and_resets() {
 #[test]
 fn what_is_no_response_is_said() {
     let check = |bytes: &[u8], ended: bool, says: &str| {
-        let none = response::take_response(&mut bytes.to_vec(), false, ended).unwrap_err();
+        let none = response::take_response(&mut bytes.to_vec(), &Method::GET, ended).unwrap_err();
         assert!(none.to_string().starts_with(says), "{none}");
         assert_eq!(none.received().as_ref(), bytes);
     };
-    check(b"HTTP/1.0 200 OK\r\n\r\n", true, "not a response: the status line");
-    check(b"HTTP/1.1 200OK\r\n\r\n", true, "not a response: the status line");
-    check(b"HTTP/1.1 200 OK\r\nA b\r\n\r\n", true, "not a response: the field");
-    check(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", true, "not a response: its Content-Length");
-    check(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", true, "not a response: a chunk");
-    check(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
-        true,
-        "not a response: a chunk",
-    );
+    check(b"HTTP/2.0 200 OK\r\n\r\n", true, "not a response: The response does not begin with a status line");
+    check(b"HTTP/1.1 200OK\r\n\r\n", true, "not a response: The response does not begin with a status line");
+    let malformed = |rest: &str| {
+        let bytes = format!("HTTP/1.1 200 OK\r\n{rest}\r\n");
+        check(bytes.as_bytes(), true, "not a response: ");
+    };
+    malformed("A b\r\n");
+    malformed("Content-Length: x\r\n");
+    malformed("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n");
+    malformed("Transfer-Encoding: chunked\r\n\r\nx");
+    malformed("Transfer-Encoding: chunked\r\n\r\n1\r\nab");
     check(b"HTTP/1.1 200 OK\r\n", true, "the server ended the connection before the end of the head");
     check(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", false, "the server waits");
     check(b"", true, "the server ended the connection before the end of the head");

@@ -220,7 +220,8 @@ fn check(rig: &Rig, script: &Script, mood: Mood) {
             assert!(mood.may_cut(), "no answer to request {number}, {want:?}");
             return;
         }
-        let got = match take_response(&mut bytes, want.is_head, true) {
+        let method = if want.is_head { Method::HEAD } else { Method::GET };
+        let got = match take_response(&mut bytes, &method, true) {
             Ok(got) => got,
             Err(none) => {
                 assert!(mood.may_cut(), "half an answer to request {number}: {none}");
