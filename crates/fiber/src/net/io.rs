@@ -11,6 +11,10 @@ use crate::scheduler::{self, Core, Place};
 use crate::slab::Key;
 use crate::wait::block_thread;
 
+/// Accepted connections wait in a queue of so many, which the kernel caps at its own limit (`somaxconn`). The 128 of
+/// std make clients of a burst wait a second for their next try.
+pub(super) const BACKLOG: i32 = 4_096;
+
 /// A non-blocking socket of std, its time limits, and its place in the poller.
 #[derive(Debug)]
 pub(super) struct Io<S> {
@@ -117,9 +121,42 @@ impl<S: AsFd> Io<S> {
     }
 }
 
-/// `Read` and `Write` for a stream and for a reference to it, and its descriptor.
+/// What both types of streams have; `Read` and `Write` also for a reference to one.
 macro_rules! stream_io {
     ($stream:ident) => {
+        impl $stream {
+            /// The other end's address.
+            ///
+            /// # Errors
+            ///
+            /// `NotConnected`.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                self.0.socket().peer_addr()
+            }
+
+            /// Closes one direction or both: `Write` tells the peer that no more will come, and still reads.
+            ///
+            /// # Errors
+            ///
+            /// `NotConnected`.
+            pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+                self.0.socket().shutdown(how)
+            }
+
+            /// Reads without taking; suspends until there is something.
+            ///
+            /// # Errors
+            ///
+            /// As reading.
+            pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                use rustix::net::{RecvFlags, recv};
+                self.0.retry(Direction::Read, |socket| {
+                    let (read, _) = recv(socket, &mut *buffer, RecvFlags::PEEK)?;
+                    Ok(read)
+                })
+            }
+        }
+
         impl Read for &$stream {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.0.retry(Direction::Read, |mut socket| socket.read(buffer))
@@ -172,7 +209,74 @@ macro_rules! stream_io {
     };
 }
 
-/// What every socket type has: time limits, the way from and to std, its descriptor.
+/// What both types of listeners have.
+macro_rules! listener_io {
+    ($listener:ident, $std:ty, $stream:ident) => {
+        impl $listener {
+            fn listening(listener: $std) -> io::Result<Self> {
+                // A second listen(2) only sets the backlog, of which std takes no account.
+                rustix::net::listen(&listener, BACKLOG)?;
+                Self::from_std(listener)
+            }
+
+            /// The next connection; suspends until there is one. An error such as too many open files is the
+            /// caller's to wait out: the listener stays good.
+            ///
+            /// # Errors
+            ///
+            /// `TimedOut` after the read time limit, or what accept(2) says.
+            pub fn accept(&self) -> io::Result<($stream, SocketAddr)> {
+                let (stream, peer) = self.0.retry(Direction::Read, <$std>::accept)?;
+                Ok(($stream::from_std(stream)?, peer))
+            }
+        }
+    };
+}
+
+/// What both types of datagram sockets have.
+macro_rules! datagram_io {
+    ($socket:ident) => {
+        impl $socket {
+            /// Sends one datagram to the peer set by [`connect`](Self::connect); suspends while there is no room.
+            ///
+            /// # Errors
+            ///
+            /// What the kernel says.
+            pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.retry(Direction::Write, |socket| socket.send(bytes))
+            }
+
+            /// Receives one datagram, once connected from its peer alone; what does not fit into the buffer is lost.
+            ///
+            /// # Errors
+            ///
+            /// What the kernel says.
+            pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.0.retry(Direction::Read, |socket| socket.recv(buffer))
+            }
+
+            /// Receives one datagram and who sent it; what does not fit into the buffer is lost.
+            ///
+            /// # Errors
+            ///
+            /// What the kernel says.
+            pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+                self.0.retry(Direction::Read, |socket| socket.recv_from(buffer))
+            }
+
+            /// The peer set by [`connect`](Self::connect).
+            ///
+            /// # Errors
+            ///
+            /// `NotConnected`.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                self.0.socket().peer_addr()
+            }
+        }
+    };
+}
+
+/// What every socket type has: its address, time limits, the way from and to std, its descriptor.
 macro_rules! socket_basics {
     ($socket:ident, $std:ty) => {
         impl $socket {
@@ -207,6 +311,15 @@ macro_rules! socket_basics {
                 socket.timeout(Direction::Read).set(self.0.timeout(Direction::Read).get());
                 socket.timeout(Direction::Write).set(self.0.timeout(Direction::Write).get());
                 Ok($socket(socket))
+            }
+
+            /// This end's address: for a listener, where it listens.
+            ///
+            /// # Errors
+            ///
+            /// What the kernel says.
+            pub fn local_addr(&self) -> io::Result<SocketAddr> {
+                self.0.socket().local_addr()
             }
 
             /// The error that is pending on the socket, which this clears.
@@ -257,4 +370,4 @@ macro_rules! socket_basics {
     };
 }
 
-pub(super) use {socket_basics, stream_io};
+pub(super) use {datagram_io, listener_io, socket_basics, stream_io};

@@ -24,7 +24,3 @@ pub use lookup::{Resolve, lookup};
 pub use tcp::{Incoming, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixDatagram, UnixListener, UnixStream};
-
-/// Accepted connections wait in a queue of so many, which the kernel caps at its own limit (`somaxconn`). The 128 of
-/// std make clients of a burst wait a second for their next try.
-const BACKLOG: i32 = 4_096;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
-use super::BACKLOG;
-use super::io::{Io, socket_basics, stream_io};
+use super::io::{BACKLOG, Io, listener_io, socket_basics, stream_io};
 use super::lookup::{Resolve, try_each};
 use crate::poller::Direction;
 
@@ -23,6 +22,7 @@ pub struct TcpListener(Io<net::TcpListener>);
 socket_basics!(TcpStream, net::TcpStream);
 socket_basics!(TcpListener, net::TcpListener);
 stream_io!(TcpStream);
+listener_io!(TcpListener, net::TcpListener, TcpStream);
 
 impl TcpStream {
     /// Connects to the first of the addresses that answers.
@@ -44,42 +44,6 @@ impl TcpStream {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time limit of zero is no limit"));
         }
         connect(*address, Instant::now().checked_add(limit))
-    }
-
-    /// The other end's address.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected`.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().peer_addr()
-    }
-
-    /// This end's address.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().local_addr()
-    }
-
-    /// Closes one direction or both: `Write` tells the peer that no more will come, and still reads.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected`.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.socket().shutdown(how)
-    }
-
-    /// Reads without taking; suspends until there is something.
-    ///
-    /// # Errors
-    ///
-    /// As reading.
-    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.retry(Direction::Read, |socket| socket.peek(buffer))
     }
 
     /// Sets whether small writes go out at once (`TCP_NODELAY`); the kernel's default is no.
@@ -166,35 +130,12 @@ impl TcpListener {
     ///
     /// As the name look-up, or the last address's error.
     pub fn bind(addresses: impl Resolve) -> io::Result<Self> {
-        let listener = try_each(addresses, net::TcpListener::bind)?;
-        // A second listen(2) only sets the backlog, of which std takes no account.
-        rustix::net::listen(&listener, BACKLOG)?;
-        Self::from_std(listener)
-    }
-
-    /// The next connection; suspends until there is one. An error such as too many open files is the caller's to
-    /// wait out: the listener stays good.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut` after the read time limit, or what accept(2) says.
-    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = self.0.retry(Direction::Read, net::TcpListener::accept)?;
-        Ok((TcpStream::from_std(stream)?, peer))
+        Self::listening(try_each(addresses, net::TcpListener::bind)?)
     }
 
     /// The connections as they come; never ends.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
-    }
-
-    /// The address it listens on.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().local_addr()
     }
 
     /// Sets how many routers a packet of its connections may pass (`IP_TTL`).

@@ -5,7 +5,7 @@ use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use super::io::{Io, socket_basics};
+use super::io::{Io, datagram_io, socket_basics};
 use super::lookup::{Resolve, try_each};
 use crate::poller::Direction;
 
@@ -14,6 +14,7 @@ use crate::poller::Direction;
 pub struct UdpSocket(Io<net::UdpSocket>);
 
 socket_basics!(UdpSocket, net::UdpSocket);
+datagram_io!(UdpSocket);
 
 impl UdpSocket {
     /// Binds to the first of the addresses that can be had.
@@ -34,24 +35,6 @@ impl UdpSocket {
         try_each(addresses, |address| self.0.socket().connect(address))
     }
 
-    /// Sends one datagram to the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.retry(Direction::Write, |socket| socket.send(bytes))
-    }
-
-    /// Receives one datagram from the connected peer; what does not fit into the buffer is lost.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.retry(Direction::Read, |socket| socket.recv(buffer))
-    }
-
     /// Sends one datagram to the first of the addresses.
     ///
     /// # Errors
@@ -62,15 +45,6 @@ impl UdpSocket {
         let nobody = || io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address");
         let address = first.ok_or_else(nobody)?;
         self.0.retry(Direction::Write, |socket| socket.send_to(bytes, address))
-    }
-
-    /// Receives one datagram and who sent it; what does not fit into the buffer is lost.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.0.retry(Direction::Read, |socket| socket.recv_from(buffer))
     }
 
     /// [`recv`](UdpSocket::recv) that leaves the datagram there.
@@ -89,24 +63,6 @@ impl UdpSocket {
     /// What the kernel says.
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.retry(Direction::Read, |socket| socket.peek_from(buffer))
-    }
-
-    /// The address it is bound to.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().local_addr()
-    }
-
-    /// The peer set by [`connect`](UdpSocket::connect).
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected`.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().peer_addr()
     }
 
     /// Sets how many routers a datagram may pass (`IP_TTL`).

@@ -7,8 +7,7 @@ use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use super::BACKLOG;
-use super::io::{Io, socket_basics, stream_io};
+use super::io::{BACKLOG, Io, datagram_io, listener_io, socket_basics, stream_io};
 use crate::poller::Direction;
 use crate::time::sleep;
 
@@ -28,6 +27,8 @@ socket_basics!(UnixStream, net::UnixStream);
 socket_basics!(UnixListener, net::UnixListener);
 socket_basics!(UnixDatagram, net::UnixDatagram);
 stream_io!(UnixStream);
+listener_io!(UnixListener, net::UnixListener, UnixStream);
+datagram_io!(UnixDatagram);
 
 /// Between two tries to connect to a listener whose backlog is full: the kernel offers nothing to wait for.
 const FULL_BACKLOG_PAUSE: Duration = Duration::from_millis(1);
@@ -62,46 +63,6 @@ impl UnixStream {
         let (one, two) = net::UnixStream::pair()?;
         Ok((Self::from_std(one)?, Self::from_std(two)?))
     }
-
-    /// The other end's address.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected`.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().peer_addr()
-    }
-
-    /// This end's address.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().local_addr()
-    }
-
-    /// Closes one direction or both: `Write` tells the peer that no more will come, and still reads.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected`.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.0.socket().shutdown(how)
-    }
-
-    /// Reads without taking; suspends until there is something.
-    ///
-    /// # Errors
-    ///
-    /// As reading.
-    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        use rustix::net::{RecvFlags, recv};
-        self.0.retry(Direction::Read, |socket| {
-            let (read, _) = recv(socket, &mut *buffer, RecvFlags::PEEK)?;
-            Ok(read)
-        })
-    }
 }
 
 impl UnixListener {
@@ -111,30 +72,7 @@ impl UnixListener {
     ///
     /// `AddrInUse` if the path exists, or what bind(2) says.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
-        let listener = net::UnixListener::bind(path)?;
-        // A second listen(2) only sets the backlog, of which std takes no account.
-        rustix::net::listen(&listener, BACKLOG)?;
-        Self::from_std(listener)
-    }
-
-    /// The next connection; suspends until there is one. An error such as too many open files is the caller's to
-    /// wait out: the listener stays good.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut` after the read time limit, or what accept(2) says.
-    pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
-        let (stream, peer) = self.0.retry(Direction::Read, net::UnixListener::accept)?;
-        Ok((UnixStream::from_std(stream)?, peer))
-    }
-
-    /// The address it listens at.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().local_addr()
+        Self::listening(net::UnixListener::bind(path)?)
     }
 }
 
@@ -176,24 +114,6 @@ impl UnixDatagram {
         self.0.socket().connect(path)
     }
 
-    /// Sends one datagram to the connected peer; suspends while its queue is full.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.retry(Direction::Write, |socket| socket.send(bytes))
-    }
-
-    /// Receives one datagram; what does not fit into the buffer is lost.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.retry(Direction::Read, |socket| socket.recv(buffer))
-    }
-
     /// Sends one datagram to the socket at `path`; tries again every millisecond while that one's queue is full.
     ///
     /// # Errors
@@ -210,15 +130,6 @@ impl UnixDatagram {
         }
     }
 
-    /// Receives one datagram and who sent it; what does not fit into the buffer is lost.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.0.retry(Direction::Read, |socket| socket.recv_from(buffer))
-    }
-
     /// Closes one direction or both.
     ///
     /// # Errors
@@ -226,23 +137,5 @@ impl UnixDatagram {
     /// `NotConnected`.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.0.socket().shutdown(how)
-    }
-
-    /// This end's address.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().local_addr()
-    }
-
-    /// The connected peer's address.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected`.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.0.socket().peer_addr()
     }
 }
