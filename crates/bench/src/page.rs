@@ -12,8 +12,9 @@ mod trend;
 
 use std::fmt::Write;
 
+use weftwork::escaped;
+
 use crate::results::{Cell, Column, Results};
-use svg::escaped;
 
 pub(crate) use markdown::markdown;
 pub(crate) use trend::trend;

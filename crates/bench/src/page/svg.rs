@@ -2,20 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// Text that is safe in HTML and SVG.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            letter => out.push(letter),
-        }
-    }
-    out
-}
+use weftwork::escaped;
 
 /// A drawing that grows.
 pub(super) struct Svg {

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use weftwork::escaped;
+
 use super::STYLE;
-use super::svg::{Anchor, INK, Svg, colour, escaped};
+use super::svg::{Anchor, INK, Svg, colour};
 use crate::tracker::{Entry, Share};
 
 const WIDTH: f64 = 640.0;
@@ -34,7 +36,8 @@ pub(crate) fn trend(history: &[Entry]) -> String {
         let _ = write!(out, "<section><h2>{}</h2>\n{}</section>\n", escaped(name), draw(entries, name));
     }
     if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
-        let [first, last] = [first, last].map(|entry| escaped(&format!("{} ({})", entry.commit, entry.when)));
+        let [first, last] = [first, last].map(|entry| format!("{} ({})", entry.commit, entry.when));
+        let (first, last) = (escaped(&first), escaped(&last));
         let _ = writeln!(out, "<p>{} commits, from {first} to {last}.</p>", entries.len());
     }
     out.push_str("</main>\n</html>\n");
