@@ -26,7 +26,7 @@ fn site(folder: &Path, req: &mut Request) -> Result<Response> {
 
 fn uploads(folder: impl AsRef<Path>) -> impl Handler {
     let folder = folder.as_ref().to_owned();
-    (move |req: &mut Request| site(&folder, req)).with(BodyLimit::bytes(1 << 30)).with(Csrf::new())
+    (move |req: &mut Request| site(&folder, req)).with(BodyLimit::new(1 << 30)).with(Csrf::new())
 }
 
 fn main() -> weftwork::Result<()> {

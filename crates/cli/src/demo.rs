@@ -96,8 +96,8 @@ fn echo(req: &mut Request<'_>) -> Response {
     if let Err(error) = req.body().limit(u64::MAX).fill_buf() {
         return Error::from(error).into_response();
     }
-    let content_type = req.fields().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-    let content_type = content_type.and_then(|(_, value)| HeaderValue::from_bytes(value).ok());
+    let content_type = req.header_values(header::CONTENT_TYPE).next();
+    let content_type = content_type.and_then(|value| HeaderValue::from_bytes(value).ok());
     // Who sends in chunks may wait for an answer to each; a body of known length is only wanted back.
     let by_piece = req.header(header::TRANSFER_ENCODING).is_some();
     let response = Response::stream(move |out| {
@@ -121,7 +121,7 @@ fn echo(req: &mut Request<'_>) -> Response {
 
 fn headers(req: &Request<'_>) -> Response {
     let mut text = Vec::new();
-    for (name, value) in req.fields() {
+    for (name, value) in req.header_lines() {
         text.extend_from_slice(name.as_bytes());
         text.extend_from_slice(b": ");
         text.extend_from_slice(value);

@@ -97,6 +97,15 @@
 //! keeps its status and tells the client. **Middleware** is a function around a handler ([`HandlerExt::with`]).
 //! **Tests** drive all of it in memory ([`TestClient`]).
 //!
+//! # Names
+//!
+//! A *header* is what RFC 9110 calls a field, by the name that the types of the [`http`] crate give it.
+//! On [`Request`], [`Response`] and [`TestResponse`] `header` reads the first value and `header_values` all of them.
+//! `with_something` gives back the same [`Response`] with one thing more or another one, `set_something` and
+//! `append_header` change it in place. What is built from the start ([`Settings`], [`TestRequest`], middleware) has
+//! methods by the bare names of things. Bounds say what they count: `body_bytes_max`. [`Bytes`] are data,
+//! [`ByteCount`] is how many.
+//!
 //! # The rooms
 //!
 //! | floor | module | what it is |
@@ -147,7 +156,7 @@ pub use message::{
     UpgradedWriter, blocks, escaped, html, text, unbuffered,
 };
 pub use server::{Address, Running, Server, View};
-pub use settings::{Bytes as ByteCount, ForwardedField, Networks, Setting, Settings, Source};
+pub use settings::{ByteCount, ForwardedHeader, Networks, Setting, Settings, Source};
 pub use shutdown::{Abandoned, Report, Signals};
 pub use testing::{NoResponse, TestClient, TestConnection, TestRequest, TestResponse};
 pub use transport::counters::Counts;

@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-pub use proxies::{ForwardedField, Networks};
-pub use units::Bytes;
+pub use proxies::{ForwardedHeader, Networks};
+pub use units::ByteCount;
 use units::Unit;
 
 /// Where a value of [`Settings`] came from. Code wins over the environment, the environment over the default.
@@ -96,18 +96,18 @@ const MIB: u64 = 1 << 20;
 
 settings! {
     /// Longest request line: 8 KiB, the room nginx and Apache give. Longer: 414.
-    request_line_bytes_max: Bytes = Bytes(8 * KIB), "longest request line (414)";
+    request_line_bytes_max: ByteCount = ByteCount(8 * KIB), "longest request line (414)";
     /// Longest head, request line and fields together: 32 KiB, as nginx's four large buffers. Longer: 431.
-    head_bytes_max: Bytes = Bytes(32 * KIB), "longest head (431)";
+    head_bytes_max: ByteCount = ByteCount(32 * KIB), "longest head (431)";
     /// Most field lines in a head or in trailers: 100, as Apache and gunicorn. More: 431.
     fields_max: u32 = 100, "most field lines in a head (431)";
     /// Most bytes of chunk extensions in one body: 4 KiB; nobody sends them but attackers. More: 413.
-    chunk_extension_bytes_max: Bytes = Bytes(4 * KIB), "chunk extensions in one body (413)";
+    chunk_extension_bytes_max: ByteCount = ByteCount(4 * KIB), "chunk extensions in one body (413)";
     /// Largest request body that a handler can read, unless it lifts the limit: 2 MiB, as axum. Larger: 413.
-    body_bytes_max: Bytes = Bytes(2 * MIB), "largest request body (413)";
+    body_bytes_max: ByteCount = ByteCount(2 * MIB), "largest request body (413)";
     /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
     /// form or document costs no thread.
-    body_ahead_bytes_max: Bytes = Bytes(64 * KIB), "body read before the handler is called";
+    body_ahead_bytes_max: ByteCount = ByteCount(64 * KIB), "body read before the handler is called";
     /// How long a head may take from its first byte (the first head: from the accept): 10 s. A usual
     /// head is one packet, which may get lost a few times; more time serves those who hold connections on purpose.
     /// Longer: 408.
@@ -116,7 +116,7 @@ settings! {
     body_idle_timeout: Duration = Duration::from_secs(30), "longest pause within a body (408)";
     /// The slowest that a peer may send or take bytes, on average, after ten seconds: 500 B/s, as Apache's
     /// `mod_reqtimeout`. Slower: 408, or the connection ends.
-    rate_bytes_min: Bytes = Bytes(500), "slowest peer, bytes a second after 10 s (408)";
+    rate_bytes_min: ByteCount = ByteCount(500), "slowest peer, bytes a second after 10 s (408)";
     /// How long a response may make no progress: 30 s, as a body that comes. Longer: the connection ends.
     write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
     /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
@@ -143,14 +143,14 @@ settings! {
     drain_timeout: Duration = Duration::from_secs(30), "time to finish requests at shutdown";
     /// How much of an unread request body is read and dropped to keep a connection: 64 KiB, as much as
     /// is read ahead; for more, a new connection is cheaper.
-    unread_bytes_max: Bytes = Bytes(64 * KIB), "unread body dropped to keep a connection";
+    unread_bytes_max: ByteCount = ByteCount(64 * KIB), "unread body dropped to keep a connection";
     /// How long the rest of an unread body may take: 500 ms; a new connection is made sooner.
     unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body";
     /// How long a connection that ends early still reads what its peer sends, so that the answer is not lost
     /// to a reset (RFC 9112 section 9.6): 2 s, several round trips of a slow network.
     linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer";
     /// How much is read and dropped meanwhile: 1 MiB, what a fast client has on the way before it sees the answer.
-    linger_bytes_max: Bytes = Bytes(MIB), "bytes dropped after an early answer";
+    linger_bytes_max: ByteCount = ByteCount(MIB), "bytes dropped after an early answer";
     /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request: off. One
     /// listener is told so by its address, `proxy+127.0.0.1:8080`. A connection without it is refused, as is one
     /// from outside `trusted_proxies`.
@@ -159,12 +159,12 @@ settings! {
     /// connection ends.
     proxy_header_timeout: Duration = Duration::from_secs(5), "time for a whole PROXY header";
     /// Longest PROXY header: 4 KiB, for many times what proxies send (536 bytes fit in any packet).
-    proxy_header_bytes_max: Bytes = Bytes(4 * KIB), "longest PROXY header";
+    proxy_header_bytes_max: ByteCount = ByteCount(4 * KIB), "longest PROXY header";
     /// The proxies that are believed, as networks: nobody. They may open connections with a PROXY header, and
-    /// what they say in `forwarded_field` counts for [`Request::client_addr`](crate::Request::client_addr).
+    /// what they say in `forwarded_header` counts for [`Request::client_addr`](crate::Request::client_addr).
     trusted_proxies: Networks = Networks::NONE, "networks whose proxies are believed (10.0.0.0/8,::1,unix)";
-    /// The field in which trusted proxies name their client: `X-Forwarded-For`. The other one is never read.
-    forwarded_field: ForwardedField = ForwardedField::XForwardedFor, "where proxies name the client (x-forwarded-for, forwarded)";
+    /// The header in which trusted proxies name their client: `X-Forwarded-For`. The other one is never read.
+    forwarded_header: ForwardedHeader = ForwardedHeader::XForwardedFor, "where proxies name the client (x-forwarded-for, forwarded)";
     /// Most connections at once; more wait in the kernel's backlog. 0 (the default): 0.8 of the descriptor
     /// limit, which is raised to its hard limit at start.
     connections_max: usize = 0, "most connections (0: 0.8 of the descriptor limit)";
@@ -185,7 +185,7 @@ settings! {
     /// Stack of a request in the fibers engine: 64 KiB and a guard page. Formatting, a panic with its
     /// backtrace and typical handlers fit in it, and only touched pages take memory. A request that needs more
     /// ends the process with a message that says so.
-    fiber_stack_bytes: Bytes = Bytes(64 * KIB), "stack of a request in the fibers engine";
+    fiber_stack_bytes: ByteCount = ByteCount(64 * KIB), "stack of a request in the fibers engine";
 }
 
 impl Settings {
@@ -247,7 +247,7 @@ impl Settings {
 
     /// The limits that the protocol itself needs.
     pub(crate) fn wire(&self) -> weftwork_wire::Limits {
-        let narrow = |bytes: Bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX);
+        let narrow = |bytes: ByteCount| u32::try_from(bytes.0).unwrap_or(u32::MAX);
         weftwork_wire::Limits {
             request_line_bytes_max: narrow(self.request_line_bytes_max),
             head_bytes_max: narrow(self.head_bytes_max),

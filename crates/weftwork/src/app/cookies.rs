@@ -63,7 +63,7 @@ impl Response {
     /// line, name and value are longer than 4,096 bytes, `SameSite=None` or `__Secure-` is not `Secure`, or
     /// `__Host-` is not `Secure` with `Path=/` and no domain.
     pub fn with_cookie<'c>(mut self, cookie: impl Into<Cookie<'c>>) -> Result<Response> {
-        self.append_field(header::SET_COOKIE, line(&cookie.into())?);
+        self.append_header(header::SET_COOKIE, line(&cookie.into())?);
         Ok(self)
     }
 
@@ -73,7 +73,7 @@ impl Response {
     /// As [`with_cookie`](Response::with_cookie).
     pub fn with_cookies(mut self, jar: &CookieJar) -> Result<Response> {
         for cookie in jar.delta() {
-            self.append_field(header::SET_COOKIE, line(cookie)?);
+            self.append_header(header::SET_COOKIE, line(cookie)?);
         }
         Ok(self)
     }

@@ -12,7 +12,7 @@ pub(super) const COOKIES_MAX: usize = 100;
 /// Names and values, the latter without their percent-encoding. A name that comes twice with different values is left
 /// out: one of them may be a neighbour's, and nobody can tell which.
 pub(super) fn sent<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
-    let pairs = req.field_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
+    let pairs = req.header_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
     let found: Vec<_> = pairs.filter_map(pair).take(COOKIES_MAX).collect();
     let mut clear: Vec<(&str, Cow<'_, str>)> = Vec::new();
     for (name, value) in &found {

@@ -16,7 +16,7 @@ mod etags;
 pub(in crate::app) mod origin;
 mod rate_limit;
 mod request_id;
-mod security_fields;
+mod security_headers;
 mod user;
 
 use std::fmt;
@@ -37,7 +37,7 @@ pub use decompression::Decompression;
 pub use etags::ETags;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};
-pub use security_fields::SecurityFields;
+pub use security_headers::SecurityHeaders;
 pub use user::User;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -59,7 +59,7 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 ///         return StatusCode::FORBIDDEN.into_response();
 ///     }
 ///     let mut response = next.run(req);
-///     response.set_field(header::CACHE_CONTROL, HeaderValue::from_static("private"));
+///     response.set_header(header::CACHE_CONTROL, HeaderValue::from_static("private"));
 ///     response
 /// }
 ///
@@ -178,8 +178,8 @@ fn vary(response: &mut Response, name: HeaderName) {
         let names = value.to_str().unwrap_or_default().split(',').map(str::trim);
         names.into_iter().any(|known| known == "*" || known.eq_ignore_ascii_case(name.as_str()))
     };
-    if !response.field_values(&header::VARY).any(says) {
-        response.append_field(header::VARY, name.into());
+    if !response.header_values(header::VARY).any(says) {
+        response.append_header(header::VARY, name.into());
     }
 }
 

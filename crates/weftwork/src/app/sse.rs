@@ -67,7 +67,7 @@ fn as_event_stream(response: Response) -> Response {
 }
 
 fn last_event_id(req: &Request<'_>) -> Option<String> {
-    let value = req.field_values("last-event-id").next()?;
+    let value = req.header_values("last-event-id").next()?;
     String::from_utf8(value.to_vec()).ok()
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::settings::{ForwardedField, Settings};
+use crate::settings::{ForwardedHeader, Settings};
 
 /// Walks the forwarding field from right to left, from `start`, for as long as who speaks is trusted.
 pub(crate) fn address<'f, I>(start: Option<IpAddr>, fields: I, settings: &Settings) -> Option<IpAddr>
@@ -14,7 +14,7 @@ where
     if !trusted.contains(found) {
         return found;
     }
-    let field = settings.forwarded_field;
+    let field = settings.forwarded_header;
     let lines = fields.rev().filter(|(name, _)| name.eq_ignore_ascii_case(field.name().as_bytes()));
     for (_, line) in lines {
         // Bytes that are no text are in no address; what is right of them still counts.
@@ -31,13 +31,13 @@ where
 }
 
 /// The elements of a list. In `Forwarded` a comma may stand in quotes.
-fn elements(line: &str, field: ForwardedField) -> Vec<&str> {
+fn elements(line: &str, field: ForwardedHeader) -> Vec<&str> {
     let (mut all, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, byte) in line.bytes().enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
-            b'"' if field == ForwardedField::Forwarded => quoted = !quoted,
+            b'"' if field == ForwardedHeader::Forwarded => quoted = !quoted,
             b',' if !quoted => {
                 all.push(&line[start..at]);
                 start = at + 1;
@@ -52,10 +52,10 @@ fn elements(line: &str, field: ForwardedField) -> Vec<&str> {
 }
 
 /// The address that one element names.
-fn node(element: &str, field: ForwardedField) -> Option<IpAddr> {
+fn node(element: &str, field: ForwardedHeader) -> Option<IpAddr> {
     match field {
-        ForwardedField::XForwardedFor => host(element.trim_matches([' ', '\t'])),
-        ForwardedField::Forwarded => {
+        ForwardedHeader::XForwardedFor => host(element.trim_matches([' ', '\t'])),
+        ForwardedHeader::Forwarded => {
             let mut named = element.split(';').filter_map(|pair| {
                 let (name, value) = pair.trim_matches([' ', '\t']).split_once('=')?;
                 name.eq_ignore_ascii_case("for").then_some(value)
@@ -87,18 +87,18 @@ mod tests {
 
     /// The trusted are 10.0.0.0/8 and fd00::/8, and the peer is 10.0.0.1.
     #[track_caller]
-    fn check(field: ForwardedField, lines: &[&str], want: &str) {
+    fn check(field: ForwardedHeader, lines: &[&str], want: &str) {
         check_from("10.0.0.1", field, lines, want);
     }
 
     #[track_caller]
-    fn check_from(start: &str, field: ForwardedField, lines: &[&str], want: &str) {
+    fn check_from(start: &str, field: ForwardedHeader, lines: &[&str], want: &str) {
         let settings = Settings::default().trusted_proxies("10.0.0.0/8,fd00::/8".parse().unwrap());
-        let settings = settings.forwarded_field(field);
+        let settings = settings.forwarded_header(field);
         // The other field is there too, and says what nobody may believe.
         let other = ("X-Forwarded-For", "Forwarded");
-        let (name, other) = if field == ForwardedField::Forwarded { (other.1, other.0) } else { other };
-        let lie = if field == ForwardedField::Forwarded { "6.6.6.6" } else { "for=6.6.6.6" };
+        let (name, other) = if field == ForwardedHeader::Forwarded { (other.1, other.0) } else { other };
+        let lie = if field == ForwardedHeader::Forwarded { "6.6.6.6" } else { "for=6.6.6.6" };
         let lines = lines.iter().map(|line| (name.as_bytes(), line.as_bytes()));
         let fields: Vec<_> = lines.chain([(other.as_bytes(), lie.as_bytes())]).collect();
         let found = address(start.parse().ok(), fields.into_iter(), &settings);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn x_forwarded_for_is_walked_from_right_to_left() {
-        use ForwardedField::XForwardedFor as X;
+        use ForwardedHeader::XForwardedFor as X;
         check(X, &[], "10.0.0.1");
         check(X, &["192.0.2.7"], "192.0.2.7");
         check(X, &["1.1.1.1, 192.0.2.7"], "192.0.2.7");
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_names_nobody_ends_the_walk() {
-        use ForwardedField::{Forwarded, XForwardedFor};
+        use ForwardedHeader::{Forwarded, XForwardedFor};
         for nobody in ["unknown", "_hidden", "192.0.2", "192.0.2.7/8", "a b", "\"192.0.2.7\"", "\u{fffd}"] {
             check(XForwardedFor, &[&format!("1.1.1.1, {nobody}")], "10.0.0.1");
             check(XForwardedFor, &[&format!("1.1.1.1, {nobody}, 10.0.0.2")], "10.0.0.2");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn forwarded_is_read_as_rfc_7239_writes_it() {
-        use ForwardedField::Forwarded as F;
+        use ForwardedHeader::Forwarded as F;
         check(F, &["for=192.0.2.7"], "192.0.2.7");
         check(F, &["For=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17");
         check(F, &["for=1.1.1.1, for=192.0.2.7;proto=http;by=203.0.113.43"], "192.0.2.7");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn who_is_not_trusted_is_the_client() {
-        use ForwardedField::{Forwarded, XForwardedFor};
+        use ForwardedHeader::{Forwarded, XForwardedFor};
         for peer in ["192.0.2.9", "::1"] {
             check_from(peer, XForwardedFor, &["1.1.1.1"], peer);
             check_from(peer, Forwarded, &["for=1.1.1.1"], peer);

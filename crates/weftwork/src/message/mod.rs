@@ -6,9 +6,9 @@ pub(crate) mod client;
 pub(crate) mod decoding;
 pub(crate) mod exchange;
 mod feed;
-mod fields;
 mod filter;
 mod handler;
+mod headers;
 mod into_response;
 #[cfg(feature = "json")]
 mod json;

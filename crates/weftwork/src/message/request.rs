@@ -95,43 +95,43 @@ impl<'c> Request<'c> {
         }
     }
 
-    /// The first value of the field `name` (case does not matter), when it is ASCII.
+    /// The first value of the header `name` (case does not matter), when it is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         let name = name.as_ref().as_bytes();
-        let value = self.fields().find(|(field, _)| field.as_bytes().eq_ignore_ascii_case(name))?.1;
+        let value = self.header_lines().find(|(field, _)| field.as_bytes().eq_ignore_ascii_case(name))?.1;
         std::str::from_utf8(value).ok()
     }
 
-    /// Every value of the field `name` (case does not matter), in order, as it came.
-    pub fn field_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
-        let named = self.fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_ref()));
+    /// Every value of the header `name` (case does not matter), in order, as it came.
+    pub fn header_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
+        let named = self.header_lines().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_ref()));
         named.map(|(_, value)| value)
     }
 
-    /// Every field line as it came: name and value, in order.
-    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    /// Every header as it came: name and value, in order.
+    pub fn header_lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let (head, bytes) = self.exchange.head();
         head.fields.iter().map(move |Field { name, value }| (ascii(name.of(bytes)), value.of(bytes)))
     }
 
-    /// The field lines that are for whoever answers in the end: what a proxy passes on. Left out are those for
+    /// The headers that are for whoever answers in the end: what a proxy passes on. Left out are those for
     /// this connection alone, by their nature or because `Connection` names them (RFC 9110 section 7.6.1).
     ///
     /// `Content-Length` is among them; a proxy frames its own request.
-    pub fn end_to_end_fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    pub fn end_to_end_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let options: Vec<&[u8]> = self.elements("connection").collect();
-        self.fields().filter(move |(name, _)| {
+        self.header_lines().filter(move |(name, _)| {
             let is = |option: &[u8]| name.as_bytes().eq_ignore_ascii_case(option);
             !CONNECTION_FIELDS.iter().any(|field| is(field.as_bytes()))
                 && !options.iter().any(|option| is(option))
         })
     }
 
-    /// All fields as a map, made at the first call.
+    /// All headers as a map, made at the first call.
     pub fn headers(&self) -> &HeaderMap {
         self.headers.get_or_init(|| {
             let mut map = HeaderMap::with_capacity(self.exchange.head().0.fields.len());
-            for (name, value) in self.fields() {
+            for (name, value) in self.header_lines() {
                 // The head was parsed by rules at least as strict as these two.
                 if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
                     map.append(name, value);
@@ -180,7 +180,7 @@ impl<'c> Request<'c> {
     ///
     /// It starts at [`peer_addr`](Request::peer_addr), or at the client that a PROXY header has named. While that
     /// is one of the [`trusted_proxies`](crate::Settings::trusted_proxies), the address that it has added to the
-    /// [`forwarded_field`](crate::Settings::forwarded_field) takes its place: the field is read from right to
+    /// [`forwarded_header`](crate::Settings::forwarded_header) takes its place: the field is read from right to
     /// left, and everything left of the first address that is not trusted is what any client may have written.
     /// A proxy that names nobody (`unknown`) is itself the answer. Without trusted proxies (the default) it is the
     /// other end of the connection; none is a client on a Unix socket.

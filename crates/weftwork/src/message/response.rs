@@ -62,7 +62,7 @@ impl Part {
     }
 }
 
-/// A response: a status, fields and a body.
+/// A response: a status, headers and a body.
 ///
 /// `Date`, `Content-Length` or `Transfer-Encoding`, and `Connection` are written by the connection.
 pub struct Response {
@@ -173,7 +173,7 @@ impl Response {
     /// # Errors
     /// `location` has a character that no field value may have.
     pub fn redirect(location: &str) -> Result<Response> {
-        Response::new(StatusCode::SEE_OTHER).header(header::LOCATION, location)
+        Response::new(StatusCode::SEE_OTHER).try_with_header(header::LOCATION, location)
     }
 
     /// The same with another status.
@@ -189,7 +189,7 @@ impl Response {
         Response { content_type: Some(value), ..self }
     }
 
-    /// The same with one more field; one of that name which is there already stays.
+    /// The same with one more header; one of that name which is there already stays.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
         if name == header::CONTENT_TYPE {
@@ -199,11 +199,11 @@ impl Response {
         self
     }
 
-    /// As [`with_header`](Response::with_header), from text.
+    /// As [`with_header`](Response::with_header), from text: `.try_with_header("x-key", "value")?`.
     ///
     /// # Errors
     /// The name is not a token, or the value has a CR, LF, NUL or another control character.
-    pub fn header<N, V>(self, name: N, value: V) -> Result<Response>
+    pub fn try_with_header<N, V>(self, name: N, value: V) -> Result<Response>
     where
         N: TryInto<HeaderName, Error: Into<http::Error>>,
         V: TryInto<HeaderValue, Error: Into<http::Error>>,
@@ -229,8 +229,8 @@ impl Response {
         self.status
     }
 
-    /// The fields that were set, but `Content-Type`, in order.
-    pub fn fields(&self) -> &[(HeaderName, HeaderValue)] {
+    /// The headers that were set, but `Content-Type`: name and value, in order.
+    pub fn header_lines(&self) -> &[(HeaderName, HeaderValue)] {
         &self.fields
     }
 

@@ -23,7 +23,7 @@ impl<'r> Only<'r> {
 impl Request<'_> {
     /// The value of the field `name`, which has to come once.
     pub(crate) fn only(&self, name: impl AsRef<str>) -> Only<'_> {
-        let mut values = self.field_values(name);
+        let mut values = self.header_values(name);
         match (values.next(), values.next()) {
             (None, _) => Only::Absent,
             (Some(value), None) => std::str::from_utf8(value).map_or(Only::Unclear, Only::Value),
@@ -33,7 +33,7 @@ impl Request<'_> {
 
     /// The elements of the field `name`, which is a list: those of all its lines (RFC 9110 section 5.6.1).
     pub(crate) fn elements(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
-        let elements = self.field_values(name).flat_map(|value| value.split(|&byte| byte == b','));
+        let elements = self.header_values(name).flat_map(|value| value.split(|&byte| byte == b','));
         elements.map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
     }
 

@@ -89,11 +89,11 @@ impl Unit for Networks {
     }
 }
 
-/// The field in which trusted proxies say for whom they speak. One only: of two, a client could send the one that
+/// The header in which trusted proxies say for whom they speak. One only: of two, a client could send the one that
 /// its proxy passes on as it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ForwardedField {
+pub enum ForwardedHeader {
     /// `X-Forwarded-For`, which most proxies write.
     #[default]
     XForwardedFor,
@@ -101,19 +101,19 @@ pub enum ForwardedField {
     Forwarded,
 }
 
-impl ForwardedField {
-    /// The field's name, in lower case.
+impl ForwardedHeader {
+    /// The header's name, in lower case.
     pub fn name(self) -> &'static str {
         match self {
-            ForwardedField::XForwardedFor => "x-forwarded-for",
-            ForwardedField::Forwarded => "forwarded",
+            ForwardedHeader::XForwardedFor => "x-forwarded-for",
+            ForwardedHeader::Forwarded => "forwarded",
         }
     }
 }
 
-impl Unit for ForwardedField {
-    fn parse(text: &str) -> Result<ForwardedField, &'static str> {
-        let all = [ForwardedField::XForwardedFor, ForwardedField::Forwarded];
+impl Unit for ForwardedHeader {
+    fn parse(text: &str) -> Result<ForwardedHeader, &'static str> {
+        let all = [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded];
         let named = all.into_iter().find(|field| field.name().eq_ignore_ascii_case(text.trim()));
         named.ok_or("x-forwarded-for or forwarded")
     }

@@ -16,15 +16,15 @@ fn values_are_written_as_people_write_them() {
     reads_back("1500ms", Duration::from_millis(1500), "1500ms");
     reads_back("90 m", Duration::from_secs(5400), "90m");
     reads_back("0s", Duration::ZERO, "0ms");
-    reads_back("2MiB", Bytes(2 << 20), "2MiB");
-    reads_back("64kib", Bytes(64 << 10), "64KiB");
-    reads_back("1_000", Bytes(1000), "1000B");
-    reads_back("1GB", Bytes(1_000_000_000), "1000000000B");
+    reads_back("2MiB", ByteCount(2 << 20), "2MiB");
+    reads_back("64kib", ByteCount(64 << 10), "64KiB");
+    reads_back("1_000", ByteCount(1000), "1000B");
+    reads_back("1GB", ByteCount(1_000_000_000), "1000000000B");
     reads_back("4096", 4096_u32, "4096");
     reads_back("on", true, "on");
     reads_back("false", false, "off");
-    reads_back("Forwarded", ForwardedField::Forwarded, "forwarded");
-    reads_back("x-forwarded-for", ForwardedField::XForwardedFor, "x-forwarded-for");
+    reads_back("Forwarded", ForwardedHeader::Forwarded, "forwarded");
+    reads_back("x-forwarded-for", ForwardedHeader::XForwardedFor, "x-forwarded-for");
     reads_back("", Networks::NONE, "none");
 }
 
@@ -69,9 +69,9 @@ fn values_that_say_nothing_are_refused() {
         assert!(Duration::parse(text).is_err(), "{text}");
     }
     for text in ["", "MiB", "-1", "2 MiBs", "18446744073709551615KiB"] {
-        assert!(Bytes::parse(text).is_err(), "{text}");
+        assert!(ByteCount::parse(text).is_err(), "{text}");
     }
-    assert!(bool::parse("maybe").is_err() && ForwardedField::parse("via").is_err());
+    assert!(bool::parse("maybe").is_err() && ForwardedHeader::parse("via").is_err());
     for text in ["", "x", "-1", "1.0"] {
         assert!(u32::parse(text).is_err(), "{text}");
     }

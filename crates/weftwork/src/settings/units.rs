@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A number of bytes. Written `512`, `8KiB`, `2MiB`, `1GiB`, or with decimal `kB`, `MB`, `GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub u64);
+pub struct ByteCount(pub u64);
 
 const SIZES: [(&str, u64); 8] = [
     ("gib", 1 << 30),
@@ -20,7 +20,7 @@ const SIZES: [(&str, u64); 8] = [
 
 const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = |unit: u64| self.0 >= unit && self.0.is_multiple_of(unit);
         match self.0 {
@@ -53,9 +53,9 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.checked_mul(*factor)
 }
 
-impl Unit for Bytes {
-    fn parse(text: &str) -> Result<Bytes, &'static str> {
-        scaled(text, &SIZES).map(Bytes).ok_or("a size such as 512, 64KiB or 2MiB")
+impl Unit for ByteCount {
+    fn parse(text: &str) -> Result<ByteCount, &'static str> {
+        scaled(text, &SIZES).map(ByteCount).ok_or("a size such as 512, 64KiB or 2MiB")
     }
     fn show(&self) -> String {
         self.to_string()

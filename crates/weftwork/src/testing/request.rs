@@ -43,7 +43,7 @@ impl<'c> TestRequest<'c> {
         }
     }
 
-    /// Adds a field; one of that name that is there already stays.
+    /// Adds a header; one of that name that is there already stays.
     ///
     /// # Panics
     /// The name is no token, or the value has a control character. What no client should send goes through
@@ -54,7 +54,7 @@ impl<'c> TestRequest<'c> {
         N: TryInto<HeaderName, Error: Into<http::Error>>,
         V: TryInto<HeaderValue, Error: Into<http::Error>>,
     {
-        let name = name.try_into().unwrap_or_else(|error| panic!("the name of a field: {}", error.into()));
+        let name = name.try_into().unwrap_or_else(|error| panic!("the name of a header: {}", error.into()));
         let value = value.try_into().unwrap_or_else(|error| panic!("the value of {name}: {}", error.into()));
         self.fields.push((name, value));
         self

@@ -12,7 +12,7 @@ use weftwork_wire::{BodyEvent, Limits, ResponseFault, ResponseReader};
 pub struct TestResponse {
     /// The status.
     pub status: StatusCode,
-    /// The fields of its head.
+    /// The headers.
     pub headers: HeaderMap,
     /// The fields behind a chunked body.
     pub trailers: HeaderMap,
@@ -23,9 +23,9 @@ pub struct TestResponse {
 }
 
 impl TestResponse {
-    /// The first value of the field `name`, when it is ASCII.
+    /// The first value of the header `name` (case does not matter), when it is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
-        self.headers.get(name.as_ref())?.to_str().ok()
+        std::str::from_utf8(self.headers.get(name.as_ref())?.as_bytes()).ok()
     }
 
     /// The body.

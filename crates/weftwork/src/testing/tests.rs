@@ -13,7 +13,7 @@ fn site(req: &mut Request) -> Result<Response> {
         "/echo" => Response::bytes(req.body().bytes()?),
         "/headers" => {
             let lines =
-                req.fields().map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)));
+                req.header_lines().map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value)));
             Response::text(lines.collect::<Vec<_>>().join("\n"))
         }
         "/length" => {

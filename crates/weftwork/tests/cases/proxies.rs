@@ -147,7 +147,7 @@ fn fields_of_trusted_proxies_count() {
     let wary = ROOM.start();
     assert_eq!(ask(&wary, "X-Forwarded-For: 1.1.1.1"), "127.0.0.1 via 127.0.0.1");
     let of_7239 = ROOM.start_with(|s| {
-        s.trusted_proxies("127.0.0.1".parse().unwrap()).forwarded_field(weftwork::ForwardedField::Forwarded)
+        s.trusted_proxies("127.0.0.1".parse().unwrap()).forwarded_header(weftwork::ForwardedHeader::Forwarded)
     });
     assert_eq!(ask(&of_7239, "Forwarded: for=\"[2001:db8::7]:80\""), "2001:db8::7 via 127.0.0.1");
 }

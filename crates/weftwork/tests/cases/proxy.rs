@@ -157,7 +157,7 @@ fn events_come_through_and_leavers_are_told_of() {
 fn fields_are_told_and_kept_back() {
     let behind = ROOM.bind("127.0.0.1:0").start(|req: &mut Request| {
         let mut text = String::new();
-        for (name, value) in req.fields() {
+        for (name, value) in req.header_lines() {
             text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
         }
         Response::text(text)

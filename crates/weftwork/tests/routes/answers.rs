@@ -230,7 +230,7 @@ fn links_are_safe_in_html_and_stay_on_this_host() {
     assert_eq!(elsewhere.href(), "/.//about");
     let redirect = elsewhere.redirect();
     assert_eq!(redirect.status(), StatusCode::SEE_OTHER);
-    assert_eq!(redirect.fields()[0].1, "/.//about");
+    assert_eq!(redirect.header_lines()[0].1, "/.//about");
     let file = Site::File { path: "/evil.example/../x".into() };
     assert_eq!(file.to_path(), "/files/%2Fevil.example/%2E%2E/x");
 }

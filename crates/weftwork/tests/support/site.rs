@@ -101,8 +101,8 @@ impl Inside {
             "too-long" => declared(number, number + 1),
             "status" => Response::text("text").with_status(StatusCode::from_u16(number as u16)?),
             "close" => Response::text("last").with_close(),
-            "connection" => Response::text("field").header(header::CONNECTION, argument)?,
-            "date" => Response::text("old").header(header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT")?,
+            "connection" => Response::text("field").try_with_header(header::CONNECTION, argument)?,
+            "date" => Response::text("old").try_with_header(header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT")?,
             "early" => early(req)?,
             "sleep" => self.sleep(number),
             "gate" => self.wait(),
@@ -210,7 +210,7 @@ fn trailers(req: &mut Request) -> Result<Response> {
 
 /// What the handler sees of a head: method, host, path and query, and the values of all fields `X`.
 fn seen(req: &Request) -> Response {
-    let x = req.fields().filter(|(name, _)| name.eq_ignore_ascii_case("x"));
+    let x = req.header_lines().filter(|(name, _)| name.eq_ignore_ascii_case("x"));
     let x: Vec<_> = x.map(|(_, value)| value.escape_ascii().to_string()).collect();
     let (host, query) = (req.host().unwrap_or("none"), req.query().unwrap_or("none"));
     Response::text(format!("{} {host} {} {query} {}", req.method(), req.path(), x.join("|")))

@@ -67,7 +67,7 @@ impl<T: DeserializeOwned> Extract for Header<T> {
             let value = std::str::from_utf8(value).ok().filter(|value| value.is_ascii())?;
             Some((name.to_ascii_lowercase().replace('-', "_"), value.to_owned()))
         };
-        let fields: Vec<(String, String)> = req.fields().filter_map(named).collect();
+        let fields: Vec<(String, String)> = req.header_lines().filter_map(named).collect();
         let pairs = fields.iter().map(|(name, value)| Some((Cow::from(name), Cow::from(value))));
         Ok(Header(Pairs::of("field", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
     }

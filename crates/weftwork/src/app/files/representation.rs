@@ -34,7 +34,7 @@ impl Representation<'_> {
         // RFC 9110 section 8.8.2.1: never later than the answer itself.
         let modified = modified.map(|at| at.min(now));
         let state = Validators { tag: Some(EntityTag { weak, opaque: tag.opaque() }), modified };
-        let conditions = Conditions::of(req.fields());
+        let conditions = Conditions::of(req.header_lines());
         let mut response = match conditions.precondition(true, &state) {
             Precondition::Failed => {
                 return plain(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects\n");

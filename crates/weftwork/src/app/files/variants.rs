@@ -15,7 +15,7 @@ pub(super) fn choose(
     path: &[u8],
     plain: Content,
 ) -> (Content, Option<&'static str>) {
-    let lines: Vec<&[u8]> = req.field_values("accept-encoding").collect();
+    let lines: Vec<&[u8]> = req.header_values("accept-encoding").collect();
     if lines.is_empty() {
         return (plain, None);
     }

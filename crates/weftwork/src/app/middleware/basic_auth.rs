@@ -147,7 +147,7 @@ mod tests {
     fn refused(fields: &[(&str, &str)]) {
         let response = ask(fields);
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{fields:?}");
-        let challenge = response.field(&header::WWW_AUTHENTICATE).unwrap();
+        let challenge = response.header(header::WWW_AUTHENTICATE).unwrap();
         assert_eq!(challenge, "Basic realm=\"here\", charset=\"UTF-8\"");
     }
 

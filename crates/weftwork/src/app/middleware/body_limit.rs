@@ -21,7 +21,7 @@ use crate::message::{Request, Response};
 /// }
 ///
 /// fn takes(_: impl Handler) {}
-/// takes(keep.with(BodyLimit::bytes(1 << 30)));
+/// takes(keep.with(BodyLimit::new(1 << 30)));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimit {
@@ -29,9 +29,9 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    /// At most `max` bytes; `u64::MAX` lifts the limit.
-    pub fn bytes(max: u64) -> BodyLimit {
-        BodyLimit { bytes_max: max }
+    /// At most `bytes_max`; `u64::MAX` lifts the limit.
+    pub fn new(bytes_max: u64) -> BodyLimit {
+        BodyLimit { bytes_max }
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_exact() {
-        let limited = length.with(BodyLimit::bytes(5));
+        let limited = length.with(BodyLimit::new(5));
         assert_eq!(Canned::with_body(&["123", "45"]).call(&limited).body().unwrap(), "5");
         let refused = Canned::with_body(&["123", "456"]).call(&limited);
         assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
@@ -72,9 +72,9 @@ mod tests {
 
     #[test]
     fn the_innermost_counts() {
-        let raised = length.with(BodyLimit::bytes(10)).with(BodyLimit::bytes(5));
+        let raised = length.with(BodyLimit::new(10)).with(BodyLimit::new(5));
         assert_eq!(Canned::with_body(&["1234567890"]).call(&raised).body().unwrap(), "10");
-        let lowered = length.with(BodyLimit::bytes(5)).with(BodyLimit::bytes(10));
+        let lowered = length.with(BodyLimit::new(5)).with(BodyLimit::new(10));
         assert_eq!(Canned::with_body(&["123456"]).call(&lowered).status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 
@@ -85,6 +85,6 @@ mod tests {
             next.run(req);
             assert_eq!(req.body_bytes_max(), before);
         };
-        Canned::with_body(&[]).call(&length.with(BodyLimit::bytes(5)).with(seen_after));
+        Canned::with_body(&[]).call(&length.with(BodyLimit::new(5)).with(seen_after));
     }
 }

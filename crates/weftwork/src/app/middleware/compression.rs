@@ -104,7 +104,7 @@ fn compress(mut response: Response, coding: Coding) -> Response {
     match made {
         Ok(Made::Whole(bytes)) => response = response.with_body(bytes),
         Ok(Made::Stream(encoder)) => {
-            response.remove_field(&header::CONTENT_LENGTH);
+            response.remove_header(header::CONTENT_LENGTH);
             response = response.into_stream().filter_stream(encoder);
         }
         Ok(Made::Nothing) => return response,
@@ -113,9 +113,9 @@ fn compress(mut response: Response, coding: Coding) -> Response {
             return response;
         }
     }
-    response.set_field(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    response.set_header(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     // Ranges would be of the compressed bytes, which nobody can make twice alike.
-    response.remove_field(&header::ACCEPT_RANGES);
+    response.remove_header(header::ACCEPT_RANGES);
     weaken(&mut response);
     response
 }
@@ -135,10 +135,10 @@ fn whole(body: &Bytes, coding: Coding) -> io::Result<Made> {
 }
 
 fn weaken(response: &mut Response) {
-    let strong = response.field(&header::ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""));
+    let strong = response.header_values(header::ETAG).next().filter(|tag| tag.as_bytes().starts_with(b"\""));
     let weak = strong.map(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()));
     if let Some(Ok(weak)) = weak {
-        response.set_field(header::ETAG, weak);
+        response.set_header(header::ETAG, weak);
     }
 }
 

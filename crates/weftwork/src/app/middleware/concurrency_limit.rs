@@ -94,10 +94,7 @@ mod tests {
             let waiting = [0, 1].map(|_| scope.spawn(|| get("/wait", &limited).status()));
             inside.wait();
             let refused = get("/", &limited);
-            assert_eq!(
-                (refused.status(), refused.field(&header::RETRY_AFTER).unwrap()),
-                (BUSY, &"1".parse().unwrap())
-            );
+            assert_eq!((refused.status(), refused.header(header::RETRY_AFTER)), (BUSY, Some("1")));
             leave.wait();
             for thread in waiting {
                 assert_eq!(thread.join().unwrap(), StatusCode::NO_CONTENT);

@@ -27,7 +27,7 @@ use crate::message::{Request, Response};
 ///
 /// let cors = Cors::origins(["https://app.example"])?
 ///     .methods([Method::GET, Method::PUT])
-///     .fields(["content-type"])?
+///     .headers(["content-type"])?
 ///     .credentials()?;
 /// fn takes(_: impl Handler) {}
 /// takes((|_: &mut Request| "for the app").with(cors));
@@ -37,7 +37,7 @@ use crate::message::{Request, Response};
 pub struct Cors {
     allowed: Allowed,
     methods: HeaderValue,
-    fields: Option<HeaderValue>,
+    headers: Option<HeaderValue>,
     exposed: Option<HeaderValue>,
     max_age: Option<HeaderValue>,
     credentials: bool,
@@ -78,7 +78,7 @@ impl Cors {
 
     fn new(allowed: Allowed) -> Cors {
         let methods = HeaderValue::from_static("GET, HEAD, POST");
-        Cors { allowed, methods, fields: None, exposed: None, max_age: None, credentials: false }
+        Cors { allowed, methods, headers: None, exposed: None, max_age: None, credentials: false }
     }
 
     /// The methods that pages may use. The default is GET, HEAD and POST, which they may use anyhow.
@@ -89,18 +89,18 @@ impl Cors {
         Cors { methods: HeaderValue::try_from(names.join(", ")).unwrap_or(self.methods), ..self }
     }
 
-    /// The request fields that pages may set, beyond those that need no leave.
+    /// The request headers that pages may set, beyond those that need no leave.
     ///
     /// # Errors
-    /// One is not the name of a field.
-    pub fn fields<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
-        Ok(Cors { fields: Some(list(names)?), ..self })
+    /// One is not the name of a header.
+    pub fn headers<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
+        Ok(Cors { headers: Some(list(names)?), ..self })
     }
 
-    /// The response fields that pages may read, beyond the usual ones.
+    /// The response headers that pages may read, beyond the usual ones.
     ///
     /// # Errors
-    /// One is not the name of a field.
+    /// One is not the name of a header.
     pub fn exposed<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
         Ok(Cors { exposed: Some(list(names)?), ..self })
     }
@@ -143,12 +143,12 @@ impl Cors {
         if !matches!(self.allowed, Allowed::Any) {
             vary(response, header::ORIGIN);
         }
-        response.remove_field(&header::ACCESS_CONTROL_ALLOW_ORIGIN);
+        response.remove_header(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         if let Some(grant) = grant {
-            response.append_field(header::ACCESS_CONTROL_ALLOW_ORIGIN, grant);
+            response.append_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, grant);
             if self.credentials {
                 let yes = HeaderValue::from_static("true");
-                response.set_field(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+                response.set_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
             }
         }
     }
@@ -161,14 +161,14 @@ impl Cors {
         }
         let mut response = Response::new(StatusCode::NO_CONTENT);
         self.mark(&mut response, grant);
-        response.append_field(header::ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone());
+        response.append_header(header::ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone());
         let fields = [
-            (header::ACCESS_CONTROL_ALLOW_HEADERS, &self.fields),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, &self.headers),
             (header::ACCESS_CONTROL_MAX_AGE, &self.max_age),
         ];
         for (name, value) in fields {
             if let Some(value) = value {
-                response.append_field(name, value.clone());
+                response.append_header(name, value.clone());
             }
         }
         response
@@ -189,7 +189,7 @@ impl Middleware for Cors {
         let mut response = next.run(req);
         self.mark(&mut response, grant);
         if let Some(exposed) = self.exposed.as_ref().filter(|_| granted) {
-            response.set_field(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+            response.set_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
         }
         response
     }
@@ -198,7 +198,7 @@ impl Middleware for Cors {
 fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<HeaderValue> {
     let names = names.into_iter().map(|name| match HeaderName::try_from(name) {
         Ok(name) if name.as_str() != "*" => Ok(name.to_string()),
-        _ => Err(Error::knob("field", name, "the name of a field")),
+        _ => Err(Error::knob("header", name, "the name of a header")),
     });
     let names = names.collect::<Result<Vec<_>>>()?.join(", ");
     HeaderValue::try_from(names).map_err(Error::from)

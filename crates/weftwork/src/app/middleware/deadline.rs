@@ -112,10 +112,10 @@ mod tests {
     fn what_comes_too_late_is_dropped() {
         let late = get("/", &wait_until_it_is_over.with(Deadline::new(Duration::from_millis(1))));
         assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(late.field(&header::RETRY_AFTER).unwrap(), "1");
+        assert_eq!(late.header(header::RETRY_AFTER).unwrap(), "1");
         let gateway = Deadline::new(Duration::from_millis(1)).status(StatusCode::GATEWAY_TIMEOUT);
         let late = get("/", &wait_until_it_is_over.with(gateway));
-        assert_eq!((late.status(), late.field(&header::RETRY_AFTER)), (StatusCode::GATEWAY_TIMEOUT, None));
+        assert_eq!((late.status(), late.header(header::RETRY_AFTER)), (StatusCode::GATEWAY_TIMEOUT, None));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Middleware for ETags {
             return response;
         }
         if let Some(tag) = tag_of(&response) {
-            response.append_field(header::ETAG, tag);
+            response.append_header(header::ETAG, tag);
         }
         match precondition(req, &response) {
             Precondition::Holds => response,
@@ -72,27 +72,27 @@ impl Middleware for ETags {
 
 fn precondition(req: &Request<'_>, response: &Response) -> Precondition {
     let current = Validators {
-        tag: response.field(&header::ETAG).and_then(|tag| EntityTag::parse(tag.as_bytes())),
-        modified: response.field(&header::LAST_MODIFIED).and_then(|at| date(at.as_bytes())),
+        tag: response.header_values(header::ETAG).next().and_then(|tag| EntityTag::parse(tag.as_bytes())),
+        modified: response.header(header::LAST_MODIFIED).and_then(|at| date(at.as_bytes())),
     };
     if current.tag.is_none() && current.modified.is_none() {
         return Precondition::Holds;
     }
-    Conditions::of(req.fields()).precondition(true, &current)
+    Conditions::of(req.header_lines()).precondition(true, &current)
 }
 
 fn tag_of(response: &Response) -> Option<HeaderValue> {
-    let body = response.body().filter(|_| response.field(&header::ETAG).is_none())?;
+    let body = response.body().filter(|_| response.header_values(header::ETAG).next().is_none())?;
     let is_kept =
         |value: &HeaderValue| !value.to_str().unwrap_or_default().to_ascii_lowercase().contains("no-store");
-    if !response.field_values(&header::CACHE_CONTROL).all(is_kept) {
+    if !response.header_values(header::CACHE_CONTROL).all(is_kept) {
         return None;
     }
     let mut hasher = DefaultHasher::new();
     hasher.write(body);
     // The same bytes in another coding, or as another type, are another representation.
     for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
-        hasher.write(response.field(&name).map_or(&[][..], HeaderValue::as_bytes));
+        hasher.write(response.header_values(name).next().map_or(&[][..], HeaderValue::as_bytes));
         hasher.write_u8(0);
     }
     HeaderValue::try_from(format!("\"{:016x}-{:x}\"", hasher.finish(), body.len())).ok()
@@ -101,7 +101,7 @@ fn tag_of(response: &Response) -> Option<HeaderValue> {
 fn not_modified(response: Response) -> Response {
     let mut response = response.without_body().with_status(StatusCode::NOT_MODIFIED);
     for name in &OF_CONTENT {
-        response.remove_field(name);
+        response.remove_header(name);
     }
     response
 }
@@ -123,16 +123,16 @@ mod tests {
     }
 
     fn tag() -> String {
-        ask("GET", &[]).field(&header::ETAG).unwrap().to_str().unwrap().to_owned()
+        ask("GET", &[]).header(header::ETAG).unwrap().to_owned()
     }
 
     #[test]
     fn the_tag_is_strong_and_stands_for_the_content() {
         assert!(tag().starts_with('"') && tag() == tag());
         let typed = get("/", &(|_: &mut Request<'_>| Response::html("a page")).with(ETags::new()));
-        assert_ne!(typed.field(&header::ETAG).unwrap(), tag().as_str(), "another type");
+        assert_ne!(typed.header(header::ETAG).unwrap(), tag().as_str(), "another type");
         let longer = get("/", &(|_: &mut Request<'_>| "a page!").with(ETags::new()));
-        assert_ne!(longer.field(&header::ETAG).unwrap(), tag().as_str());
+        assert_ne!(longer.header(header::ETAG).unwrap(), tag().as_str());
     }
 
     #[test]
@@ -141,8 +141,8 @@ mod tests {
             let response = ask("GET", &[("If-None-Match", &known)]);
             assert_eq!(response.status(), StatusCode::NOT_MODIFIED, "{known}");
             assert_eq!((response.body_bytes(), response.content_type()), (Some(0), None));
-            assert_eq!(response.field(&header::ETAG).unwrap(), tag().as_str());
-            assert_eq!(response.field(&header::CACHE_CONTROL).unwrap(), "max-age=60");
+            assert_eq!(response.header(header::ETAG).unwrap(), tag().as_str());
+            assert_eq!(response.header(header::CACHE_CONTROL).unwrap(), "max-age=60");
         }
         assert_eq!(ask("HEAD", &[("If-None-Match", &tag())]).status(), StatusCode::NOT_MODIFIED);
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(ask("GET", &[("If-Match", "\"x\"")]).status(), StatusCode::PRECONDITION_FAILED);
         assert_eq!(ask("GET", &[("If-Match", &tag())]).status(), StatusCode::OK);
         assert_eq!(ask("POST", &[("If-None-Match", "*")]).status(), StatusCode::OK);
-        assert_eq!(ask("POST", &[]).field(&header::ETAG), None);
+        assert_eq!(ask("POST", &[]).header(header::ETAG), None);
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
     fn what_has_no_name_gets_none() {
         let tagged = |response: fn() -> Response| {
             get("/", &(move |_: &mut Request<'_>| response()).with(ETags::new()))
-                .field(&header::ETAG)
+                .header(header::ETAG)
                 .is_some()
         };
         assert!(tagged(|| Response::text("x")));

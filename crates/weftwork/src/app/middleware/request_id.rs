@@ -143,7 +143,7 @@ impl Middleware for RequestIds {
         let mut response = next.run(req);
         for (name, value) in fields {
             if let Ok(value) = HeaderValue::try_from(value) {
-                response.set_field(name, value);
+                response.set_header(name, value);
             }
         }
         response
@@ -220,8 +220,8 @@ mod tests {
         .with(RequestIds::new());
         let response = Canned::asking("GET", "/", fields).call(&handler);
         let (id, trace) = seen.lock().unwrap().take().unwrap();
-        assert_eq!(response.field(&REQUEST_ID).unwrap(), id.as_str());
-        assert_eq!(response.field(&TRACE_RESPONSE).unwrap(), trace.traceparent().as_str());
+        assert_eq!(response.header(REQUEST_ID).unwrap(), id.as_str());
+        assert_eq!(response.header(TRACE_RESPONSE).unwrap(), trace.traceparent().as_str());
         (id, trace, response)
     }
 

@@ -13,7 +13,7 @@ fn mark(letter: &'static str) -> impl Middleware {
         let way = req.extensions().get::<String>().cloned().unwrap_or_default();
         req.extensions_mut().insert(way + letter);
         let mut response = next.run(req);
-        response.append_field(name.clone(), HeaderValue::from_static(letter));
+        response.append_header(name.clone(), HeaderValue::from_static(letter));
         response
     }
 }
@@ -24,7 +24,7 @@ fn the_last_added_is_outermost() {
     let handler = seen.with(mark("a")).with(mark("b"));
     let response = get("/", &handler);
     assert_eq!(response.body().unwrap(), "ba");
-    let out: Vec<_> = response.field_values(&HeaderName::from_static("x-way")).collect();
+    let out: Vec<_> = response.header_values(HeaderName::from_static("x-way")).collect();
     assert_eq!(out, ["a", "b"]);
 }
 

@@ -61,7 +61,7 @@ impl Turn {
             self.stream(out, keep_alive)
         })
         .with_status(status);
-        streamed.remove_field(&header::CONTENT_TYPE);
+        streamed.remove_header(header::CONTENT_TYPE);
         let streamed = match length {
             Some(length) => streamed.with_header(header::CONTENT_LENGTH, HeaderValue::from(length)),
             None => streamed,
@@ -195,7 +195,7 @@ impl Turn {
 
 fn with_fields(mut response: Response, fields: Vec<(HeaderName, HeaderValue)>) -> Response {
     for (name, value) in passed_on(fields) {
-        response.append_field(name, value);
+        response.append_header(name, value);
     }
     response
 }

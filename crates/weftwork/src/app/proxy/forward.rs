@@ -36,7 +36,7 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     };
     let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
-    for (name, value) in req.end_to_end_fields() {
+    for (name, value) in req.end_to_end_headers() {
         if !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
             line(name, value);
         }
@@ -48,7 +48,7 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
         line("X-Forwarded-Host", host.as_bytes());
     }
     line("X-Forwarded-Proto", b"http");
-    for value in req.field_values("via") {
+    for value in req.header_values("via") {
         line("Via", value);
     }
     line("Via", if req.version() == http::Version::HTTP_10 { b"1.0 weftwork" } else { b"1.1 weftwork" });

@@ -78,8 +78,8 @@ fn refusal(status: StatusCode, why: &str) -> Box<Response> {
 /// 426 says what to upgrade to, and by which version of it (RFC 9110 section 15.5.22, RFC 6455 section 4.4).
 fn upgrade_required(why: &str) -> Box<Response> {
     let mut response = refusal(StatusCode::UPGRADE_REQUIRED, why);
-    response.set_field(header::UPGRADE, WEBSOCKET);
-    response.set_field(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    response.set_field(header::SEC_WEBSOCKET_VERSION, VERSION);
+    response.set_header(header::UPGRADE, WEBSOCKET);
+    response.set_header(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    response.set_header(header::SEC_WEBSOCKET_VERSION, VERSION);
     response
 }

@@ -45,7 +45,7 @@ fn a_head_is_shown_as_it_came() {
     assert_eq!(request.version(), Version::HTTP_11);
     assert_eq!(request.header("X-ONE"), Some("1"));
     assert_eq!(request.header("x-two"), None);
-    assert_eq!(request.fields().count(), 3);
+    assert_eq!(request.header_lines().count(), 3);
     assert_eq!(request.headers().get_all("x-one").iter().count(), 2);
     assert_eq!(format!("{request:?}"), r#"Request { method: PUT, target: "/a%20b/c?d=e", .. }"#);
 }
@@ -110,6 +110,6 @@ fn fields_for_this_connection_are_not_passed_on() {
          X-Two: 4\r\n\r\n",
     );
     let request = Request::new(&mut canned, 0);
-    let passed: Vec<_> = request.end_to_end_fields().collect();
+    let passed: Vec<_> = request.end_to_end_headers().collect();
     assert_eq!(passed, [("Host", &b"a"[..]), ("X-Two", b"2"), ("X-Two", b"4")]);
 }

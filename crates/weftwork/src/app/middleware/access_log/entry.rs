@@ -32,7 +32,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Until [`answered`](Entry::answered) is called it is that of a handler that panicked.
     pub(super) fn new(format: LogFormat, req: &Request<'_>) -> Entry {
-        let field = |name: &str| -> Box<[u8]> { req.field_values(name).next().unwrap_or_default().into() };
+        let field = |name: &str| -> Box<[u8]> { req.header_values(name).next().unwrap_or_default().into() };
         let wanted = format != LogFormat::Common;
         Entry {
             format,

@@ -32,7 +32,7 @@ impl Coding {
 
     /// The one that is wanted most; none where the client rather has the bytes as they are.
     pub(super) fn wanted_by(req: &Request<'_>) -> Option<Coding> {
-        Coding::wanted_in(&req.field_values("accept-encoding").collect::<Vec<_>>())
+        Coding::wanted_in(&req.header_values("accept-encoding").collect::<Vec<_>>())
     }
 
     fn wanted_in(lines: &[&[u8]]) -> Option<Coding> {

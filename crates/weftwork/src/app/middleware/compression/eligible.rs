@@ -24,12 +24,12 @@ pub(super) fn is_eligible(response: &Response, bytes_min: u64) -> bool {
         && response.is_filterable()
         && bytes(response).is_none_or(|bytes| bytes > 0 && bytes >= bytes_min)
         && response.content_type().is_some_and(is_compressible)
-        && !FORBIDS.iter().any(|name| response.field(name).is_some())
-        && !response.field_values(&header::CACHE_CONTROL).any(is_no_transform)
+        && !FORBIDS.iter().any(|name| response.header_values(name).next().is_some())
+        && !response.header_values(header::CACHE_CONTROL).any(is_no_transform)
 }
 
 fn bytes(response: &Response) -> Option<u64> {
-    let declared = || response.field(&header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    let declared = || response.header(header::CONTENT_LENGTH)?.parse().ok();
     response.body_bytes().or_else(declared)
 }
 

@@ -11,7 +11,7 @@ fn ask(cors: Cors, method: &str, fields: &[(&str, &str)]) -> (u16, String) {
     let site = (|_: &mut Request<'_>| "x").with(cors);
     let response = Canned::asking(method, "/", fields).call(&site);
     let told = response
-        .fields()
+        .header_lines()
         .iter()
         .filter(|(name, _)| name == header::VARY || name.as_str().starts_with("access-control-"));
     let lines = told.map(|(name, value)| format!("{name}: {}\n", value.to_str().unwrap()));
@@ -82,7 +82,7 @@ fn any_origin_is_a_star_and_never_reflected() {
 fn a_preflight_is_answered_here() {
     let cors = listed()
         .methods([Method::GET, Method::DELETE])
-        .fields(["X-Key", "content-type"])
+        .headers(["X-Key", "content-type"])
         .unwrap()
         .max_age(Duration::from_secs(600));
     let asked = [("Origin", APP), ("Access-Control-Request-Method", "DELETE")];
@@ -129,7 +129,7 @@ fn a_grant_of_the_handler_is_replaced() {
         Response::text("x").with_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, star)
     };
     let response = Canned::asking("GET", "/", &[]).call(&open.with(listed()));
-    assert_eq!(response.field(&header::ACCESS_CONTROL_ALLOW_ORIGIN), None);
+    assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_ORIGIN), None);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn mistakes_in_the_settings_are_told() {
     {
         assert!(Cors::origins([origin]).is_err(), "{origin}");
     }
-    assert!(listed().fields(["a b"]).is_err());
-    assert!(listed().fields(["*"]).is_err());
+    assert!(listed().headers(["a b"]).is_err());
+    assert!(listed().headers(["*"]).is_err());
     assert!(listed().exposed(["a\r\nb"]).is_err());
 }

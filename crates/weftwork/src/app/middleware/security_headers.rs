@@ -6,41 +6,41 @@ use super::{Middleware, Next};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
-/// Sets the fields that make browsers careful. One that the handler has set itself stays.
+/// Sets the headers that make browsers careful. One that the handler has set itself stays.
 ///
-/// | field | value | why |
+/// | header | value | why |
 /// |---|---|---|
 /// | `X-Content-Type-Options` | `nosniff` | an upload is not a script because it looks like one |
 /// | `X-Frame-Options` | `DENY` | nobody lays a page of ours under their own buttons |
 /// | `Referrer-Policy` | `strict-origin-when-cross-origin` | paths and queries stay here |
-/// | `Strict-Transport-Security` | not sent | it cannot be taken back: [`hsts`](SecurityFields::hsts) |
-/// | `Content-Security-Policy` | not sent | each site has its own: [`csp`](SecurityFields::csp) |
+/// | `Strict-Transport-Security` | not sent | it cannot be taken back: [`hsts`](SecurityHeaders::hsts) |
+/// | `Content-Security-Policy` | not sent | each site has its own: [`csp`](SecurityHeaders::csp) |
 ///
 /// ```
-/// use weftwork::middleware::SecurityFields;
+/// use weftwork::middleware::SecurityHeaders;
 /// use weftwork::prelude::*;
 ///
 /// fn takes(_: impl Handler) {}
-/// takes((|_: &mut Request| html("<p>hello")).with(SecurityFields::new().csp("default-src 'self'")?));
+/// takes((|_: &mut Request| html("<p>hello")).with(SecurityHeaders::new().csp("default-src 'self'")?));
 /// # Ok::<(), weftwork::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct SecurityFields {
-    fields: Vec<(HeaderName, HeaderValue)>,
+pub struct SecurityHeaders {
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Default for SecurityFields {
-    fn default() -> SecurityFields {
-        SecurityFields::new()
+impl Default for SecurityHeaders {
+    fn default() -> SecurityHeaders {
+        SecurityHeaders::new()
     }
 }
 
-impl SecurityFields {
+impl SecurityHeaders {
     /// The three that suit every site.
-    pub fn new() -> SecurityFields {
+    pub fn new() -> SecurityHeaders {
         let text = HeaderValue::from_static;
-        SecurityFields {
-            fields: vec![
+        SecurityHeaders {
+            headers: vec![
                 (header::X_CONTENT_TYPE_OPTIONS, text("nosniff")),
                 (header::X_FRAME_OPTIONS, text("DENY")),
                 (header::REFERRER_POLICY, text("strict-origin-when-cross-origin")),
@@ -50,64 +50,64 @@ impl SecurityFields {
 
     /// Pages may be framed by pages of the same origin (`SAMEORIGIN`).
     #[must_use]
-    pub fn framed_by_same_origin(self) -> SecurityFields {
+    pub fn framed_by_same_origin(self) -> SecurityHeaders {
         self.set(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"))
     }
 
     /// Another `Referrer-Policy`.
     ///
     /// # Errors
-    /// `policy` cannot be the value of a field.
-    pub fn referrer_policy(self, policy: &str) -> Result<SecurityFields> {
+    /// `policy` cannot be the value of a header.
+    pub fn referrer_policy(self, policy: &str) -> Result<SecurityHeaders> {
         Ok(self.set(header::REFERRER_POLICY, value("referrer_policy", policy)?))
     }
 
     /// Browsers ask this host by TLS only, for `seconds` (RFC 6797). 31,536,000 is a year, and what preload
     /// lists ask for. Only where every page of this host is to be had by TLS, and will be for that long.
     #[must_use]
-    pub fn hsts(self, seconds: u32) -> SecurityFields {
+    pub fn hsts(self, seconds: u32) -> SecurityHeaders {
         self.hsts_with(&format!("max-age={seconds}"))
     }
 
-    /// As [`hsts`](SecurityFields::hsts), for all hosts below this one too.
+    /// As [`hsts`](SecurityHeaders::hsts), for all hosts below this one too.
     #[must_use]
-    pub fn hsts_with_subdomains(self, seconds: u32) -> SecurityFields {
+    pub fn hsts_with_subdomains(self, seconds: u32) -> SecurityHeaders {
         self.hsts_with(&format!("max-age={seconds}; includeSubDomains"))
     }
 
     /// The `Content-Security-Policy` for every response.
     ///
     /// # Errors
-    /// `policy` cannot be the value of a field.
-    pub fn csp(self, policy: &str) -> Result<SecurityFields> {
+    /// `policy` cannot be the value of a header.
+    pub fn csp(self, policy: &str) -> Result<SecurityHeaders> {
         Ok(self.set(header::CONTENT_SECURITY_POLICY, value("csp", policy)?))
     }
 
-    fn hsts_with(self, text: &str) -> SecurityFields {
+    fn hsts_with(self, text: &str) -> SecurityHeaders {
         match HeaderValue::from_str(text) {
             Ok(value) => self.set(header::STRICT_TRANSPORT_SECURITY, value),
             Err(_) => self,
         }
     }
 
-    fn set(mut self, name: HeaderName, value: HeaderValue) -> SecurityFields {
-        self.fields.retain(|(field, _)| *field != name);
-        self.fields.push((name, value));
+    fn set(mut self, name: HeaderName, value: HeaderValue) -> SecurityHeaders {
+        self.headers.retain(|(field, _)| *field != name);
+        self.headers.push((name, value));
         self
     }
 }
 
 fn value(what: &str, text: &str) -> Result<HeaderValue> {
     let made = HeaderValue::from_str(text);
-    made.map_err(|_| Error::knob(what, text, "the value of a field: printable, on one line"))
+    made.map_err(|_| Error::knob(what, text, "the value of a header: printable, on one line"))
 }
 
-impl Middleware for SecurityFields {
+impl Middleware for SecurityHeaders {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let mut response = next.run(req);
-        for (name, value) in &self.fields {
-            if response.field(name).is_none() {
-                response.append_field(name.clone(), value.clone());
+        for (name, value) in &self.headers {
+            if response.header_values(name).next().is_none() {
+                response.append_header(name.clone(), value.clone());
             }
         }
         response
@@ -116,15 +116,19 @@ impl Middleware for SecurityFields {
 
 #[cfg(test)]
 mod tests {
-    //! The fields are there, those of the handler win, and nothing is sent that was not asked for.
+    //! The headers are there, those of the handler win, and nothing is sent that was not asked for.
 
     use super::*;
     use crate::app::middleware::HandlerExt;
     use crate::message::testing::get;
 
-    fn fields(security: SecurityFields) -> Vec<String> {
+    fn headers(security: SecurityHeaders) -> Vec<String> {
         let response = get("/", &(|_: &mut Request<'_>| "x").with(security));
-        response.fields().iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect()
+        response
+            .header_lines()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect()
     }
 
     #[test]
@@ -134,12 +138,12 @@ mod tests {
             "x-frame-options: DENY",
             "referrer-policy: strict-origin-when-cross-origin",
         ];
-        assert_eq!(fields(SecurityFields::default()), three);
+        assert_eq!(headers(SecurityHeaders::default()), three);
     }
 
     #[test]
     fn the_others_when_asked_for() {
-        let all = SecurityFields::new().framed_by_same_origin().hsts(7).hsts_with_subdomains(31_536_000);
+        let all = SecurityHeaders::new().framed_by_same_origin().hsts(7).hsts_with_subdomains(31_536_000);
         let all = all.csp("default-src 'self'").unwrap().referrer_policy("no-referrer").unwrap();
         let expected = [
             "x-content-type-options: nosniff",
@@ -148,16 +152,16 @@ mod tests {
             "content-security-policy: default-src 'self'",
             "referrer-policy: no-referrer",
         ];
-        assert_eq!(fields(all), expected);
+        assert_eq!(headers(all), expected);
         assert!(
-            fields(SecurityFields::new().hsts(7)).contains(&"strict-transport-security: max-age=7".into())
+            headers(SecurityHeaders::new().hsts(7)).contains(&"strict-transport-security: max-age=7".into())
         );
     }
 
     #[test]
     fn no_text_splits_the_response() {
-        assert!(SecurityFields::new().csp("default-src\r\nSet-Cookie: a=b").is_err());
-        assert!(SecurityFields::new().referrer_policy("a\nb").is_err());
+        assert!(SecurityHeaders::new().csp("default-src\r\nSet-Cookie: a=b").is_err());
+        assert!(SecurityHeaders::new().referrer_policy("a\nb").is_err());
     }
 
     #[test]
@@ -165,7 +169,7 @@ mod tests {
         let framed = |_: &mut Request<'_>| {
             Response::text("x").with_header(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"))
         };
-        let response = get("/", &framed.with(SecurityFields::new()));
-        assert_eq!(response.field_values(&header::X_FRAME_OPTIONS).collect::<Vec<_>>(), ["SAMEORIGIN"]);
+        let response = get("/", &framed.with(SecurityHeaders::new()));
+        assert_eq!(response.header_values(header::X_FRAME_OPTIONS).collect::<Vec<_>>(), ["SAMEORIGIN"]);
     }
 }

@@ -1,0 +1,98 @@
+//! How are the headers and the body of a response looked at and changed, when it is made already?
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use super::response::{Part, Payload, Response};
+
+/// For middleware, which gets a response that somebody else made.
+impl Response {
+    /// Replaces the status.
+    pub fn set_status(&mut self, status: StatusCode) {
+        self.status = status;
+    }
+
+    /// The first value of the header `name` (case does not matter), when it is text; `Content-Type` counts too.
+    pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
+        let value = self.header_values(name).next()?;
+        std::str::from_utf8(value.as_bytes()).ok()
+    }
+
+    /// Every value of the header `name` (case does not matter), in order.
+    pub fn header_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &HeaderValue> {
+        let is_type = name.as_ref().eq_ignore_ascii_case(header::CONTENT_TYPE.as_str());
+        let content_type = self.content_type.as_ref().filter(|_| is_type);
+        let named =
+            self.fields.iter().filter(move |(field, _)| field.as_str().eq_ignore_ascii_case(name.as_ref()));
+        content_type.into_iter().chain(named.map(|(_, value)| value))
+    }
+
+    /// Replaces every header `name` by this one.
+    pub fn set_header(&mut self, name: HeaderName, value: HeaderValue) {
+        self.remove_header(&name);
+        self.append_header(name, value);
+    }
+
+    /// Adds a header; those of that name which are there already stay (but for `Content-Type`, of which there
+    /// is one).
+    pub fn append_header(&mut self, name: HeaderName, value: HeaderValue) {
+        if name == header::CONTENT_TYPE {
+            self.content_type = Some(value);
+        } else {
+            self.fields.push((name, value));
+        }
+    }
+
+    /// Removes every header `name` (case does not matter), and gives the first value of them.
+    pub fn remove_header(&mut self, name: impl AsRef<str>) -> Option<HeaderValue> {
+        let is_named = |field: &HeaderName| field.as_str().eq_ignore_ascii_case(name.as_ref());
+        if is_named(&header::CONTENT_TYPE) {
+            return self.content_type.take();
+        }
+        let first = self.fields.iter().position(|(field, _)| is_named(field))?;
+        let (_, value) = self.fields.remove(first);
+        self.fields.retain(|(field, _)| !is_named(field));
+        Some(value)
+    }
+
+    /// How many bytes the body has, when that is known before it is sent: of a stream it is not, even where a
+    /// `Content-Length` field promises some number.
+    pub fn body_bytes(&self) -> Option<u64> {
+        match &self.payload {
+            Payload::Empty => Some(0),
+            Payload::Bytes(bytes) => Some(bytes.len() as u64),
+            Payload::File { count, .. } => Some(*count),
+            Payload::Parts(parts) => Some(parts.iter().map(Part::count).sum()),
+            _ => None,
+        }
+    }
+
+    /// The body, when all of it is in memory.
+    pub fn body(&self) -> Option<&Bytes> {
+        match &self.payload {
+            Payload::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether the body is produced later, while it is sent.
+    pub fn is_streaming(&self) -> bool {
+        self.body_bytes().is_none()
+    }
+
+    /// The same with another body, whatever the first one was. Its headers stay, but a `Content-Length`.
+    #[must_use]
+    pub fn with_body(mut self, body: impl Into<Bytes>) -> Response {
+        self.remove_header(header::CONTENT_LENGTH);
+        self.payload = Payload::Bytes(body.into());
+        self
+    }
+
+    /// The same without a body. Its headers stay, but a `Content-Length`.
+    #[must_use]
+    pub fn without_body(mut self) -> Response {
+        self.remove_header(header::CONTENT_LENGTH);
+        self.payload = Payload::Empty;
+        self
+    }
+}
