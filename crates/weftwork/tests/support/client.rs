@@ -28,23 +28,27 @@ impl Client {
     }
 
     pub(crate) fn connect_to(address: &Address) -> Client {
+        Client::try_connect_to(address).expect("the server takes connections")
+    }
+
+    /// Where descriptors are few, there may be none for a client either.
+    pub(crate) fn try_connect_to(address: &Address) -> std::io::Result<Client> {
         let socket = match address {
             Address::Tcp(address) => {
-                let stream =
-                    TcpStream::connect_timeout(address, PATIENCE).expect("the server takes connections");
+                let stream = TcpStream::connect_timeout(address, PATIENCE)?;
                 stream.set_nodelay(true).unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 stream.set_write_timeout(Some(PATIENCE)).unwrap();
                 Socket::Tcp(stream)
             }
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path).expect("the server takes connections");
+                let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 stream.set_write_timeout(Some(PATIENCE)).unwrap();
                 Socket::Unix(stream)
             }
         };
-        Client { socket, got: Vec::new() }
+        Ok(Client { socket, got: Vec::new() })
     }
 
     /// How the server's log names this client.
