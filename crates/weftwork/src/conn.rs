@@ -279,8 +279,14 @@ impl Conn {
             Ok(HeadEvent::Head(bytes)) => {
                 buffers.raw = buffers.start + bytes;
                 buffers.payload = buffers.raw..buffers.raw;
+                let has_use = match buffers.head.framing {
+                    Framing::None => false,
+                    // The handler refuses it at once, or has a limit of its own.
+                    Framing::Length(length) => length <= cx.settings.body_bytes_max.0,
+                    Framing::Chunked => true,
+                };
                 // A client that waits for 100 Continue sends nothing before the handler has asked for it.
-                let ahead = buffers.head.framing != Framing::None && !self.http.wants_continue();
+                let ahead = has_use && !self.http.wants_continue();
                 self.phase = if ahead && cx.reads_ahead(&self.asked()) { Phase::Body } else { Phase::Ready };
                 None
             }

@@ -106,7 +106,7 @@ settings! {
     /// Largest request body that a handler can read, unless it lifts the limit: 2 MiB, as axum. Larger: 413.
     body_bytes_max: ByteCount = ByteCount(2 * MIB), "largest request body (413)";
     /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
-    /// form or document costs no thread.
+    /// form or document costs no thread. Nothing of one whose declared length is past `body_bytes_max`.
     body_ahead_bytes_max: ByteCount = ByteCount(64 * KIB), "body read before the handler is called";
     /// How long a head may take from its first byte (the first head: from the accept): 10 s. A usual
     /// head is one packet, which may get lost a few times; more time serves those who hold connections on purpose.

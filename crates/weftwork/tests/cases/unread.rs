@@ -40,6 +40,19 @@ fn a_large_one_ends_the_connection_without_a_reset() {
     site.is_well();
 }
 
+/// Nobody waits for bytes that are of no use. The handler is asked: it could have lifted the limit.
+#[test]
+fn a_declared_length_past_the_limit_is_refused_before_the_body_comes() {
+    let site = ROOM.start();
+    let mut client = site.client();
+    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n");
+    let answer = client.answer();
+    assert!(answer.status == 413 && answer.closes(), "{answer:?}");
+    client.send(vec![b'x'; 100_000]);
+    client.ends();
+    assert_eq!(site.calls(), 1);
+}
+
 #[test]
 fn the_413_names_the_limit() {
     let site = ROOM.start();
