@@ -28,6 +28,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use http::Method;
 use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
@@ -466,6 +467,11 @@ impl AsFd for Conn {
 pub(crate) trait Wait {
     /// What time it is, as exactly as costs nothing.
     fn now(&self) -> Tick;
+
+    /// The same, as exactly as handlers need it.
+    fn moment(&self) -> Instant {
+        Instant::now()
+    }
 
     /// Returns when `fd` is readable.
     ///

@@ -1,6 +1,7 @@
 //! What happens between a request's head and its response: the handler's view of the connection.
 
 mod pause;
+mod trailers;
 
 use std::any::Any;
 use std::fs::File;
@@ -314,16 +315,6 @@ impl Live<'_> {
         }
     }
 
-    /// The client has said that it does not drop trailers (RFC 9110 section 10.1.4).
-    fn wants_trailers(&self) -> bool {
-        let (head, bytes) = self.head();
-        let lines = head.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(b"te"));
-        lines.flat_map(|field| field.value.of(bytes).split(|byte| *byte == b',')).any(|coding| {
-            let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
-            name.trim_ascii().eq_ignore_ascii_case(b"trailers")
-        })
-    }
-
     /// Waits for bytes of the body, and reads them.
     fn receive(&mut self) -> Result<(), BodyError> {
         let head_end = {
@@ -403,6 +394,10 @@ impl Exchange for Live<'_> {
         client::address(self.conn.source_ip(), fields, &self.cx.settings)
     }
 
+    fn now(&self) -> Instant {
+        self.wait.moment()
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let timeout = self.cx.settings.request_timeout;
         if timeout.is_zero() { None } else { self.cx.clock.moment(self.asked.after(timeout)) }
@@ -473,12 +468,7 @@ impl Exchange for Live<'_> {
     }
 
     fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
-        self.start()?;
-        let sent = self.conn.http.sends_chunks() && self.wants_trailers();
-        if sent {
-            self.trailers.extend_from_slice(fields);
-        }
-        Ok(sent)
+        self.take_trailers(fields)
     }
 
     fn flush(&mut self) -> io::Result<()> {

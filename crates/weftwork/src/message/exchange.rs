@@ -18,6 +18,8 @@ pub(crate) trait Exchange {
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// Where the request came from, as far as trusted proxies say.
     fn client_addr(&self) -> Option<IpAddr>;
+    /// What time it is, by the clock of the deadlines.
+    fn now(&self) -> Instant;
     /// Until when an answer makes sense, as far as the settings say.
     fn deadline(&self) -> Option<Instant>;
     /// The client has ended its side, or the connection is broken. Found without waiting.
@@ -55,6 +57,10 @@ macro_rules! forward_the_rest {
 
         fn client_addr(&self) -> Option<std::net::IpAddr> {
             self.below.client_addr()
+        }
+
+        fn now(&self) -> std::time::Instant {
+            self.below.now()
         }
 
         fn deadline(&self) -> Option<std::time::Instant> {

@@ -205,17 +205,23 @@ impl<'c> Request<'c> {
 
     /// How long it is until the [`deadline`](Request::deadline); zero when it has passed.
     pub fn time_left(&self) -> Option<Duration> {
-        Some(self.deadline()?.saturating_duration_since(Instant::now()))
+        Some(self.deadline()?.saturating_duration_since(self.now()))
+    }
+
+    /// What time it is, by the clock that deadlines go by: the system's, or that of a
+    /// [`TestClient`](crate::TestClient), which the test moves.
+    pub fn now(&self) -> Instant {
+        self.exchange.now()
     }
 
     /// Sets a deadline for the handlers behind this one. A later one than there is changes nothing.
     ///
     /// ```
-    /// use std::time::{Duration, Instant};
+    /// use std::time::Duration;
     /// use weftwork::Request;
     ///
     /// fn report(req: &mut Request) -> String {
-    ///     req.set_deadline(Instant::now() + Duration::from_secs(2));
+    ///     req.set_deadline(req.now() + Duration::from_secs(2));
     ///     format!("{:?} are left", req.time_left())
     /// }
     /// ```

@@ -136,6 +136,10 @@ impl Exchange for Canned {
         self.peer.map(|peer| peer.ip())
     }
 
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 
@@ -267,6 +267,11 @@ impl Turns<'_> {
 impl Wait for Turns<'_> {
     fn now(&self) -> Tick {
         self.bench.now()
+    }
+
+    fn moment(&self) -> Instant {
+        // A clock that has been moved past the end of time stands still.
+        self.bench.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
     fn readable(&self, _: BorrowedFd<'_>, until: Tick) -> io::Result<()> {

@@ -5,7 +5,8 @@ use std::io::{BufRead, Write};
 use http::{HeaderValue, Method, StatusCode, header};
 
 use super::*;
-use crate::{ByteCount, Request, Response, Result};
+use crate::middleware::{Deadline, RateLimit};
+use crate::{ByteCount, HandlerExt, Request, Response, Result};
 
 fn site(req: &mut Request) -> Result<Response> {
     let path = req.path().to_owned();
@@ -210,6 +211,28 @@ fn sleep_moves_the_clock() {
     assert_eq!(client.get("/sleep").send().text(), "slept");
     assert_eq!(client.elapsed(), Duration::from_secs(3600));
     assert_eq!(client.get("/blocking").send().text(), "done");
+}
+
+#[test]
+fn requests_and_middleware_go_by_the_same_clock() {
+    let slow = |req: &mut Request| {
+        crate::sleep(Duration::from_millis(if req.path() == "/" { 999 } else { 1000 }));
+        format!("{:?}", req.time_left().unwrap())
+    };
+    let mut client = TestClient::new(slow.with(Deadline::new(Duration::from_secs(1))));
+    assert_eq!(client.get("/").send().text(), "1ms");
+    assert_eq!(client.get("/slower").send().status, 503);
+
+    let mut client = TestClient::new(site.with(RateLimit::new(1, Duration::from_secs(60)).unwrap()));
+    let mut ask = |after: Duration| {
+        client.advance(after);
+        let answer = client.get("/").send();
+        (answer.status.as_u16(), answer.header("retry-after").map(str::to_owned))
+    };
+    assert_eq!(ask(Duration::ZERO), (200, None));
+    assert_eq!(ask(Duration::ZERO), (429, Some("60".into())));
+    assert_eq!(ask(Duration::from_millis(59_999)), (429, Some("1".into())));
+    assert_eq!(ask(Duration::from_millis(1)), (200, None));
 }
 
 #[test]

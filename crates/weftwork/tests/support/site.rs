@@ -175,7 +175,7 @@ impl Inside {
 /// How many milliseconds are left; asks for `number` of them before, if it is not 0.
 fn deadline(req: &mut Request, number: usize) -> Response {
     if number > 0 {
-        req.set_deadline(std::time::Instant::now() + Duration::from_millis(number as u64));
+        req.set_deadline(req.now() + Duration::from_millis(number as u64));
     }
     Response::text(req.time_left().map_or("none".into(), |left| left.as_millis().to_string()))
 }

@@ -1,6 +1,6 @@
 //! How long may these handlers take?
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{HeaderValue, StatusCode, header};
 
@@ -10,7 +10,7 @@ use crate::message::{Request, Response};
 /// Gives the handlers behind it a time budget, and answers 503 in their place when it is over.
 ///
 /// No thread can be stopped safely, so the handler has to look: [`Request::time_left`] is what it passes on as the
-/// timeout of a query or a call, and [`Request::deadline`] what a loop compares with the clock. A handler that
+/// timeout of a query or a call, and [`Request::deadline`] what a loop compares with [`Request::now`]. A handler that
 /// returns too late did its work in vain: its response is dropped, so that clients see the same whether it looks
 /// or not. A request whose deadline has passed already (it waited for a thread, or a deadline around this one
 /// is over) does not reach it.
@@ -61,7 +61,7 @@ impl Deadline {
 impl Middleware for Deadline {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         // A budget that is past the end of time is none.
-        if let Some(deadline) = Instant::now().checked_add(self.budget) {
+        if let Some(deadline) = req.now().checked_add(self.budget) {
             req.set_deadline(deadline);
         }
         if is_over(req) {

@@ -113,7 +113,8 @@ impl RateLimit {
 impl Middleware for RateLimit {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let Some(key) = (self.key)(req, &self.table) else { return next.run(req) };
-        let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now =
+            u64::try_from(req.now().saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX);
         match self.take(key, now) {
             Ok(()) => next.run(req),
             Err(wait) => refusal(StatusCode::TOO_MANY_REQUESTS, "too many requests; see Retry-After")
