@@ -50,7 +50,8 @@ fn use_up(engine: Engine) {
     // One is free for the client's end, none for the server's.
     fillers.pop();
     let mut new = site.client();
-    new.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    new.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n");
+    new.send(vec![b'x'; 50_000]);
     eventually("accept fails", || site.running.counts().accept_errors > 0);
     old.get("/").is(200, "hello");
 
@@ -61,7 +62,11 @@ fn use_up(engine: Engine) {
         "{answer:?}"
     );
     assert_eq!(answer.field("retry-after"), Some("1"));
-    new.ends();
+    new.sees_end();
+    // Had the server not read what was there, its end would be a reset, which may take the answer with it.
+    eventually("the server has closed", || site.running.counts().connections == 1);
+    new.try_send("more").expect("there was no reset");
+    drop(new);
     // Where several threads accept, one may be given the descriptor that another has given up.
     let statuses = (0..20).map(|_| {
         let mut next = knock(&site);

@@ -9,6 +9,8 @@ use crate::transport::counters::Counters;
 use crate::transport::{Pool, Tick};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// More than kernels hold by default for a socket that nobody reads: who sends on is not waited for.
+const SENT_OFF_BYTES_MAX: usize = 256 << 10;
 /// When a client that was turned away may come again, in seconds.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
@@ -102,7 +104,14 @@ impl Conn {
         // A peer that has gone needs no answer.
         let _ = self.flush(now);
         self.stream.shutdown_write();
-        let _ = self.fill(now, &mut Pool::alone());
+        let mut read = 0;
+        while let Ok(count @ 1..) = self.fill(now, &mut Pool::alone()) {
+            read += count;
+            if read >= SENT_OFF_BYTES_MAX {
+                return;
+            }
+            self.buffers.get_or_insert_default().input.clear();
+        }
     }
 
     /// Whatever the peer still sends is never read as a request.

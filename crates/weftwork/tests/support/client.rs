@@ -211,6 +211,12 @@ impl Client {
     /// The server closes, and sends nothing before. A reset is a failure.
     #[track_caller]
     pub(crate) fn ends(mut self) {
+        self.sees_end();
+    }
+
+    /// As [`ends`](Client::ends), and this side stays open.
+    #[track_caller]
+    pub(crate) fn sees_end(&mut self) {
         while self.read_more() {}
         assert!(self.got.is_empty(), "bytes behind the last response: {}", self.shown());
     }
