@@ -210,7 +210,7 @@ fn ports_are_free_after_each_way_to_stop() {
         drop,
     ];
     for engine in ENGINES {
-        let mut site = start(engine);
+        let mut site = Site::start(Room { engine, lacks: &[] }.bind_alone());
         let address = site.running.local_addr().unwrap().to_string();
         for stop in stops {
             site.client().get("/").is(200, "hello");

@@ -1,5 +1,7 @@
 //! Which engine a suite runs on, and what that engine does not promise.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use weftwork::{Engine, Server, Settings};
 
 use super::site::Site;
@@ -46,7 +48,22 @@ impl Room {
         Site::start(self.bind("127.0.0.1:0").settings(change))
     }
 
+    /// Where nobody else takes the port when the server has stopped: all others get free ports of 127.0.0.1.
+    pub(crate) fn bind_alone(&self) -> Server {
+        self.bind(&own_address())
+    }
+
     pub(crate) fn bind(&self, address: &str) -> Server {
         Server::bind(address).expect("the address is free").engine(self.engine)
     }
+}
+
+/// An address of the loopback network, of which Linux answers to all, and any free port there.
+fn own_address() -> String {
+    static COUNT: AtomicU8 = AtomicU8::new(0);
+    if !cfg!(target_os = "linux") {
+        return "127.0.0.1:0".into();
+    }
+    let [.., high, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{high}.{low}:0", 1 + COUNT.fetch_add(1, Ordering::Relaxed) % 254)
 }
