@@ -21,6 +21,8 @@ mod threads;
 mod turn;
 mod workers;
 
+#[cfg(test)]
+mod crowd;
 #[cfg(all(test, loom))]
 mod models;
 

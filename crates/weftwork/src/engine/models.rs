@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
@@ -194,6 +195,33 @@ fn loom_pool_makes_exactly_one_thread_more() {
         assert!(maker.join().unwrap());
         let count = roster.count();
         assert_eq!((count.threads, count.at_door, count.asked), (3, 1, false));
+    });
+}
+
+/// The maker takes in a second connection while the thread that it has made takes the first one from the queue:
+/// there is a thread for each, and one for the door.
+#[test]
+fn loom_pool_makes_a_thread_for_each_that_waits() {
+    loom::model(|| {
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, threads_max: 5 }));
+        roster.open();
+        roster.leave_door();
+        assert!(roster.wait_until_asked());
+        let queue = Arc::new(Mutex::new(1));
+        assert!(roster.one_more(1));
+        let made = {
+            let (roster, queue) = (roster.clone(), queue.clone());
+            thread::spawn(move || {
+                let mut queue = queue.lock().unwrap();
+                *queue -= 1;
+                roster.leave_door();
+            })
+        };
+        *queue.lock().unwrap() += 1;
+        assert!(roster.one_more(*queue.lock().unwrap()));
+        made.join().unwrap();
+        let count = roster.count();
+        assert_eq!((count.threads, count.at_door, count.asked), (4, 2, false));
     });
 }
 

@@ -10,6 +10,9 @@
 //! kernel spreads the connections (see [`Listener::sibling`] for why an address in use stays an error); Unix
 //! sockets have one queue, which all workers take from. A thread that has finished its connection looks at
 //! its worker's door before it parks: where many connections are short, that spares the hand-over.
+//!
+//! A worker is a task and not a thread of its own: who has accepted a few connections gives the door to the next
+//! thread and serves the last of them itself ([`STARTS_MAX`] says why).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -24,7 +27,7 @@ use super::doors::{Accepted, Doors, accept};
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
 use super::standby::{Berth, Given, Limits, Standby};
-use super::threads::Threads;
+use super::threads::{STARTS_MAX, Threads};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::Tick;
@@ -39,10 +42,12 @@ const FULL_PAUSE: Duration = Duration::from_millis(5);
 /// A worker looks up this often even if nothing happens: no wait is without an end.
 const WORKER_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection, and the worker that took it in.
-struct Job {
-    conn: Box<Conn>,
-    worker: usize,
+/// What a thread is given to do.
+enum Job {
+    /// A connection, and the worker that took it in.
+    Serve { conn: Box<Conn>, worker: usize },
+    /// The door of this worker.
+    Accept { worker: usize },
 }
 
 struct Workers {
@@ -60,27 +65,9 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn Room>> {
-    let settings = &cx.settings;
-    let limits = Limits {
-        kept: settings.standby_kept,
-        threads_max: settings.threads_max,
-        queue_max: settings.queue_max,
-    };
-    let mut doors = Vec::with_capacity(workers);
-    for _ in 1..workers {
-        let siblings = listeners.iter().map(|listener| listener.sibling(settings.backlog));
-        doors.push(siblings.collect::<io::Result<Vec<_>>>()?);
-    }
-    doors.push(listeners);
-    let room = Arc::new(Workers {
-        doors: doors.into_iter().map(|listeners| RwLock::new(Arc::new(listeners))).collect(),
-        standby: Standby::new(limits),
-        threads: Threads::default(),
-        handler,
-        cx,
-    });
-    for index in 0..workers {
-        if let Err(error) = room.start_worker(index) {
+    let room = Workers::new(workers, cx, handler, listeners)?;
+    for worker in 0..workers {
+        if let Err(error) = room.start_worker(worker) {
             room.cx.enter(Stage::Closing);
             room.wake();
             return Err(error);
@@ -90,21 +77,56 @@ pub(super) fn start(
 }
 
 impl Workers {
-    fn start_worker(self: &Arc<Workers>, index: usize) -> io::Result<()> {
+    /// The engine before anybody works there.
+    fn new(
+        workers: usize,
+        cx: Arc<Context>,
+        handler: Arc<dyn Handler>,
+        listeners: Vec<Listener>,
+    ) -> io::Result<Arc<Workers>> {
+        let settings = &cx.settings;
+        let limits = Limits {
+            kept: settings.standby_kept,
+            threads_max: settings.threads_max,
+            queue_max: settings.queue_max,
+        };
+        let mut doors = Vec::with_capacity(workers);
+        for _ in 1..workers {
+            let siblings = listeners.iter().map(|listener| listener.sibling(settings.backlog));
+            doors.push(siblings.collect::<io::Result<Vec<_>>>()?);
+        }
+        doors.push(listeners);
+        Ok(Arc::new(Workers {
+            doors: doors.into_iter().map(|listeners| RwLock::new(Arc::new(listeners))).collect(),
+            standby: Standby::new(limits),
+            threads: Threads::default(),
+            handler,
+            cx,
+        }))
+    }
+
+    fn start_worker(self: &Arc<Workers>, worker: usize) -> io::Result<()> {
         let shared = self.clone();
-        let thread = std::thread::Builder::new().name(format!("weft-door-{index}")).spawn(move || {
-            while catch_unwind(AssertUnwindSafe(|| shared.accept_all(index))).is_err() {
-                log::error!("worker {index} panicked, and goes on; this is a bug of weftwork");
-            }
-        })?;
-        self.threads.keep(thread);
+        let work = move || shared.work(&Berth::new(), Job::Accept { worker });
+        self.threads.keep(std::thread::Builder::new().name("weft".into()).spawn(work)?);
         Ok(())
     }
 
-    /// The life of a worker: until the server stops taking connections.
-    fn accept_all(self: &Arc<Workers>, index: usize) {
-        let listeners = self.listeners(index);
+    /// At a worker's door until the server stops taking connections, or another thread is there: then this
+    /// one has a connection to serve.
+    fn keep_door(self: &Arc<Workers>, worker: usize) -> Option<Job> {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.accept_all(worker))) {
+                Ok(job) => return job,
+                Err(_) => log::error!("worker {worker} panicked, and goes on; this is a bug of weftwork"),
+            }
+        }
+    }
+
+    fn accept_all(self: &Arc<Workers>, worker: usize) -> Option<Job> {
+        let listeners = self.listeners(worker);
         let mut doors = Doors::new(listeners.clone());
+        let mut accepted = 0;
         while self.cx.stage() == Stage::Running {
             let now = self.cx.clock.now();
             doors.next_turn(now);
@@ -112,11 +134,26 @@ impl Workers {
                 let Some(conn) = doors.accept(now, &self.cx) else { break };
                 if conn.is_refused() && !self.standby.has_thread() {
                     conn.send_off(now);
-                } else {
-                    self.give(Job { conn, worker: index });
+                    continue;
                 }
+                accepted += 1;
+                let job = Job::Serve { conn, worker };
+                if accepted > STARTS_MAX && self.hand_on_door(worker) {
+                    return Some(job);
+                }
+                self.give(job);
             }
             self.wait_at(&listeners, &mut doors, now);
+        }
+        None
+    }
+
+    /// True: another thread is at the door now, and counted; this one takes its place.
+    fn hand_on_door(self: &Arc<Workers>, worker: usize) -> bool {
+        match self.standby.give(Job::Accept { worker }) {
+            Given::Taken => true,
+            Given::Spawn(job) => self.spawn(job).is_ok(),
+            Given::Refused(_) => false,
         }
     }
 
@@ -155,7 +192,9 @@ impl Workers {
             Given::Refused(job) => job,
         };
         Counters::count(&self.cx.counters.queued);
-        refused.conn.queued = true;
+        if let Job::Serve { conn, .. } = &mut refused {
+            conn.queued = true;
+        }
         match self.standby.give_or_queue(refused) {
             Given::Taken => {}
             Given::Spawn(job) => {
@@ -169,25 +208,41 @@ impl Workers {
 
     fn spawn(self: &Arc<Workers>, job: Job) -> Result<(), Job> {
         let shared = self.clone();
-        self.threads.start(&self.standby, job, move |berth| shared.work(berth))
+        self.threads.start(&self.standby, job, move |berth| {
+            if let Some(job) = berth.first() {
+                shared.work(berth, job);
+            }
+        })
     }
 
-    /// The life of a thread: one connection after the other.
-    fn work(&self, berth: &Arc<Berth<Job>>) {
+    /// The life of a thread: one connection after the other, and in between a worker's door.
+    fn work(self: &Arc<Workers>, berth: &Arc<Berth<Job>>, first: Job) {
         // Counted out however the thread ends. The next connection gets another.
-        let _leave = Leave(self);
+        let mut leave = Leave { standby: &self.standby, counted: true };
         let mut hand = Hand::new(&self.cx);
-        let mut job = berth.first();
-        while let Some(Job { mut conn, worker }) = job {
-            let stays = || None;
-            match Solo::new(&self.cx, &*self.handler, &mut hand, &stays).serve(&mut conn) {
-                Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
-                Fate::Over | Fate::Park => {
-                    conn.reclaim(&mut hand.pool);
-                    drop(conn);
+        let mut job = Some(first);
+        while let Some(given) = job {
+            job = match given {
+                Job::Accept { worker } => {
+                    // Those at the doors are not counted.
+                    leave.counted = false;
+                    let job = self.keep_door(worker);
+                    leave.counted = job.is_some();
+                    job
                 }
-            }
-            job = self.next_at_door(worker).or_else(|| self.standby.wait(berth, PATIENCE));
+                Job::Serve { conn, worker } => {
+                    self.serve(conn, &mut hand);
+                    self.next_at_door(worker).or_else(|| self.standby.wait(berth, PATIENCE))
+                }
+            };
+        }
+    }
+
+    fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
+        let stays = || None;
+        match Solo::new(&self.cx, &*self.handler, hand, &stays).serve(&mut conn) {
+            Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
+            Fate::Over | Fate::Park => conn.reclaim(&mut hand.pool),
         }
     }
 
@@ -199,17 +254,22 @@ impl Workers {
         let now = self.cx.clock.now();
         let listeners = self.doors[worker].read().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().find_map(|listener| match accept(listener, now, &self.cx) {
-            Accepted::Conn(conn) | Accepted::Excess(conn) => Some(Job { conn, worker }),
+            Accepted::Conn(conn) | Accepted::Excess(conn) => Some(Job::Serve { conn, worker }),
             Accepted::Nobody | Accepted::Gone | Accepted::NotNow => None,
         })
     }
 }
 
-struct Leave<'a>(&'a Workers);
+struct Leave<'a> {
+    standby: &'a Standby<Job>,
+    counted: bool,
+}
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        self.0.standby.leave();
+        if self.counted {
+            self.standby.leave();
+        }
     }
 }
 
@@ -225,11 +285,13 @@ impl Room for Workers {
     }
 
     fn join(&self, patience: Duration) -> usize {
-        let threads = self.threads.take();
-        super::join_within(threads, patience)
+        self.threads.join(patience)
     }
 
     fn threads(&self) -> usize {
         self.standby.count().0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::transport::context::Stage;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a look at the doors has brought.
-enum Look {
+pub(super) enum Look {
     Conn(Box<Conn>),
     Nobody,
     /// Nobody may come in before then.
@@ -34,7 +34,11 @@ impl Shared {
                 return None;
             }
             let now = self.cx.clock.now();
-            let found = self.next_queued().map_or_else(|| self.look_at_doors(now), Look::Conn);
+            if let Some(conn) = self.next_queued(place) {
+                self.hand_on(mine.take());
+                return Some(conn);
+            }
+            let found = self.look_at_doors(now);
             // Shut: the listener would only be reported again at once.
             let patience = match &found {
                 Look::Shut(until) => now.until(*until),
@@ -55,9 +59,12 @@ impl Shared {
         }
     }
 
-    fn next_queued(&self) -> Option<Box<Conn>> {
+    /// A request that waits for a thread, which then has left the door: the maker, who compares those who wait with
+    /// those at the door, sees both or neither.
+    fn next_queued(&self, place: &mut Place<'_>) -> Option<Box<Conn>> {
         let mut queue = self.lock_queue();
         let conn = queue.pop_front()?;
+        place.leave_door();
         if !queue.is_empty() {
             // Two rings may have been one to the ear: whoever takes the first calls for the next.
             self.bell.ring();
@@ -65,7 +72,7 @@ impl Shared {
         Some(conn)
     }
 
-    fn look_at_doors(&self, now: Tick) -> Look {
+    pub(super) fn look_at_doors(&self, now: Tick) -> Look {
         let shut_until = Tick(self.shut_until.load(Ordering::Relaxed));
         if shut_until > now {
             return Look::Shut(shut_until);

@@ -11,6 +11,10 @@
 //! The counters, and with them the decision when a thread is made and when one ends, are in [`roster`]; how
 //! one thread is woken and not all of them, in [`bell`].
 //!
+//! Where connections come faster than threads are made, the maker takes them in itself and makes one for each, and
+//! hands its task on before it has used up its share of a busy core ([`STARTS_MAX`]). There is still one maker,
+//! and one thread at the door when it is done.
+//!
 //! A surplus thread ends after a second in which it was not needed, not at once: a pool under load has now
 //! more and now fewer threads at the door, and to end and make threads for that costs more than to keep them.
 
@@ -21,21 +25,23 @@ pub(in crate::engine) mod roster;
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::Poll;
 
 use self::bell::Bell;
+use self::door::Look;
 use self::roster::{Limits, Roster};
-use super::Room;
 use super::patience::OnAnyThread;
 use super::shared::Hub;
 use super::solo::{Fate, Hand, Solo};
-use super::threads::Threads;
+use super::threads::{STARTS_MAX, Threads};
 use super::turn::Loop;
+use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
@@ -72,26 +78,8 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn Room>> {
-    let polls = [Poll::new()?];
-    let hub = Hub::new(&polls)?;
-    let bell = Bell::new(cx.cut())?;
-    for (door, listener) in listeners.iter().enumerate() {
-        bell.hang_at(door, listener)?;
-    }
-    let shared = Arc::new(Shared {
-        roster: Roster::new(Limits { standby, threads_max: cx.settings.threads_max }),
-        bell,
-        doors: RwLock::new(listeners),
-        shut_until: AtomicU64::new(0),
-        queue: Mutex::default(),
-        hub,
-        threads: Threads::default(),
-        handler,
-        cx,
-    });
+    let (shared, porter) = Shared::new(standby, cx, handler, listeners)?;
     let room = Arc::new(Recycling(shared.clone()));
-    let [poll] = polls;
-    let porter = Loop::new(0, poll, &shared.hub, Arc::default(), shared.cx.clock.now())?;
     if let Err(error) = shared.open(porter) {
         shared.cx.enter(Stage::Closing);
         room.wake();
@@ -101,10 +89,43 @@ pub(super) fn start(
 }
 
 impl Shared {
+    /// The engine before anybody works there, and what the porter will need.
+    fn new(
+        standby: usize,
+        cx: Arc<Context>,
+        handler: Arc<dyn Handler>,
+        listeners: Vec<Listener>,
+    ) -> io::Result<(Arc<Shared>, Loop)> {
+        let polls = [Poll::new()?];
+        let hub = Hub::new(&polls)?;
+        let bell = Bell::new(cx.cut())?;
+        for (door, listener) in listeners.iter().enumerate() {
+            bell.hang_at(door, listener)?;
+        }
+        let shared = Arc::new(Shared {
+            roster: Roster::new(Limits { standby, threads_max: cx.settings.threads_max }),
+            bell,
+            doors: RwLock::new(listeners),
+            shut_until: AtomicU64::new(0),
+            queue: Mutex::default(),
+            hub,
+            threads: Threads::default(),
+            handler,
+            cx,
+        });
+        let [poll] = polls;
+        let porter = Loop::new(0, poll, &shared.hub, Arc::default(), shared.cx.clock.now())?;
+        Ok((shared, porter))
+    }
+
     fn open(self: &Arc<Shared>, porter: Loop) -> io::Result<()> {
         self.start_staff("weft-porter", move |shared| shared.keep_parked(porter))?;
-        self.start_staff("weft-maker", |shared| shared.make_threads())?;
+        self.start_maker(false)?;
         (0..self.roster.open()).map(|_| self.start_thread()).try_for_each(|started| started)
+    }
+
+    fn start_maker(self: &Arc<Shared>, owes: bool) -> io::Result<()> {
+        self.start_staff("weft", move |shared| shared.make_threads(owes))
     }
 
     fn start_staff(
@@ -119,12 +140,53 @@ impl Shared {
     }
 
     /// The life of the thread-maker: one thread at a time, so that they do not pile up on the system's locks.
-    fn make_threads(self: &Arc<Shared>) {
-        while self.roster.wait_until_asked() {
+    /// `owes`: one is counted already, and not made.
+    fn make_threads(self: &Arc<Shared>, owes: bool) {
+        let mut made = 0;
+        let mut asked = owes || self.roster.wait_until_asked();
+        while asked {
+            if self.make_enough(&mut made) == Maker::HasHandedOn {
+                return self.work();
+            }
+            asked = self.roster.wait_until_asked();
+        }
+    }
+
+    /// Makes the thread that was asked for, which is counted already, and others while there are connections that
+    /// find none at the door.
+    fn make_enough(self: &Arc<Shared>, made: &mut usize) -> Maker {
+        loop {
+            self.take_one_in();
+            let mut owes = {
+                let queue = self.lock_queue();
+                self.roster.one_more(queue.len())
+            };
+            if *made >= STARTS_MAX && self.start_maker(owes).is_ok() {
+                return Maker::HasHandedOn;
+            }
+            *made += 1;
             if let Err(error) = self.start_thread() {
                 log::error!("the system refuses another thread: {error}");
+                if std::mem::take(&mut owes) {
+                    self.roster.lose(true);
+                }
                 self.roster.pause(MAKER_PAUSE);
             }
+            if !owes {
+                return Maker::Stays;
+            }
+        }
+    }
+
+    /// Whoever waits outside may have the thread that is about to be made.
+    fn take_one_in(&self) {
+        // A panic is a bug of ours. It costs the connection that it came upon.
+        let taken = catch_unwind(AssertUnwindSafe(|| match self.look_at_doors(self.cx.clock.now()) {
+            Look::Conn(conn) => self.enqueue(conn),
+            Look::Nobody | Look::Shut(_) => {}
+        }));
+        if taken.is_err() {
+            contained();
         }
     }
 
@@ -166,6 +228,14 @@ impl Shared {
     fn lock_queue(&self) -> MutexGuard<'_, VecDeque<Box<Conn>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Who makes the next thread.
+#[derive(Debug, PartialEq, Eq)]
+enum Maker {
+    Stays,
+    /// Another thread; the one that was the maker is at the door in its place.
+    HasHandedOn,
 }
 
 /// Where a thread is, for the roster: it is counted out however it ends, and replaced where it is missed.
@@ -224,16 +294,7 @@ impl Room for Recycling {
     }
 
     fn join(&self, patience: Duration) -> usize {
-        let until = Instant::now() + patience;
-        let mut left = 0;
-        loop {
-            // The maker is among the first: what it made while they were taken comes with the next.
-            let threads = self.0.threads.take();
-            if threads.is_empty() {
-                return left;
-            }
-            left += super::join_within(threads, until.saturating_duration_since(Instant::now()));
-        }
+        self.0.threads.join(patience)
     }
 
     fn threads(&self) -> usize {
@@ -249,3 +310,6 @@ impl Room for Recycling {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,7 @@ impl Shared {
     }
 
     /// A request is whole: the next thread takes it, before it looks at the door.
-    fn enqueue(&self, conn: Box<Conn>) {
+    pub(super) fn enqueue(&self, conn: Box<Conn>) {
         self.lock_queue().push_back(conn);
         if self.cx.stage() == Stage::Closing {
             // The threads may have looked for the last time.

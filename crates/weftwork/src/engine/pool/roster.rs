@@ -97,6 +97,16 @@ impl Roster {
         true
     }
 
+    /// The maker, when it has made a thread: true if it has to start another, which is counted already. There
+    /// has to be one for each of those that wait, and one for the door.
+    pub(in crate::engine) fn one_more(&self, waiting: usize) -> bool {
+        let mut count = lock(&self.count);
+        let more = count.at_door <= waiting && count.threads < self.limits.threads_max && !count.closed;
+        count.threads += usize::from(more);
+        count.at_door += usize::from(more);
+        more
+    }
+
     /// After the system has refused a thread: not again at once. Returns early when the server stops.
     #[cfg(not(loom))]
     pub(in crate::engine) fn pause(&self, pause: Duration) {

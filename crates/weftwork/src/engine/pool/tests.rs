@@ -1,0 +1,84 @@
+//! Does the thread-maker help everybody who waits, and does its task go from thread to thread?
+
+use super::*;
+use crate::engine::crowd::{Crowd, PATIENCE, Site};
+
+/// A pool with nobody in it: the test plays the one thread at the door, which has just left with a connection,
+/// and the maker, who was asked for that.
+fn pool(site: Site) -> Arc<Shared> {
+    let (shared, _porter) = Shared::new(1, site.cx, site.handler, vec![site.listener]).unwrap();
+    assert_eq!(shared.roster.open(), 1);
+    shared.roster.leave_door();
+    assert!(shared.roster.wait_until_asked());
+    shared
+}
+
+/// All of the crowd are in the handler.
+#[track_caller]
+fn there_are_enough_and_one(shared: &Shared, crowd: usize) {
+    let count = shared.roster.count();
+    // One is the test.
+    assert_eq!((count.threads, count.at_door, count.asked), (1 + crowd + 1, 1, false));
+}
+
+fn stop(shared: Arc<Shared>) {
+    let room = Recycling(shared);
+    room.0.cx.enter(Stage::Closing);
+    room.wake();
+    assert_eq!(room.join(PATIENCE), 0);
+}
+
+/// A maker that was asked once makes a thread for each connection that waits. Nobody could ask for a second one:
+/// no maker is there any more.
+#[test]
+fn one_asking_is_enough_for_all_who_wait() {
+    let size = STARTS_MAX - 1;
+    let (crowd, site) = Crowd::at_the_door(size);
+    let shared = pool(site);
+    assert_eq!(shared.make_enough(&mut 0), Maker::Stays);
+    crowd.wait_until_all_are_in();
+    there_are_enough_and_one(&shared, size);
+    crowd.goes_on_and_is_answered();
+    stop(shared);
+}
+
+/// A maker that has made a few goes to the door itself, and the next one goes on.
+#[test]
+fn the_task_of_the_maker_goes_from_thread_to_thread() {
+    let size = 5 * STARTS_MAX;
+    let (crowd, site) = Crowd::at_the_door(size);
+    let shared = pool(site);
+    let mut made = 0;
+    assert_eq!(shared.make_enough(&mut made), Maker::HasHandedOn);
+    assert_eq!(made, STARTS_MAX);
+    let first = {
+        let shared = shared.clone();
+        std::thread::spawn(move || shared.work())
+    };
+    crowd.wait_until_all_are_in();
+    there_are_enough_and_one(&shared, size);
+    crowd.goes_on_and_is_answered();
+    stop(shared);
+    first.join().unwrap();
+}
+
+#[test]
+fn the_maker_stops_at_the_most_threads() {
+    let roster = Roster::new(Limits { standby: 1, threads_max: 4 });
+    roster.open();
+    roster.leave_door();
+    assert!(roster.wait_until_asked());
+    assert!(roster.one_more(9) && roster.one_more(9));
+    assert!(!roster.one_more(9));
+    assert_eq!((roster.count().threads, roster.count().at_door), (4, 3));
+}
+
+#[test]
+fn the_maker_makes_none_for_whom_there_is_one_at_the_door() {
+    let roster = Roster::new(Limits { standby: 4, threads_max: 9 });
+    roster.open();
+    assert!(!roster.one_more(0) && !roster.one_more(3));
+    assert!(roster.one_more(4) && !roster.one_more(4));
+    roster.close();
+    assert!(!roster.one_more(9), "a server that stops makes no more");
+}
