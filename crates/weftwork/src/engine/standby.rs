@@ -280,9 +280,9 @@ impl<J> Berth<J> {
         Arc::new(Berth { order: Mutex::new(Order::None), changed: Condvar::new() })
     }
 
-    /// Gives a thread that was just started, or is parked, its work.
+    /// Lays down the first work of a thread, before there is one: nobody has to be woken for it.
     pub(super) fn start(&self, job: J) {
-        self.order(Order::Job(job));
+        *lock(&self.order) = Order::Job(job);
     }
 
     fn order(&self, order: Order<J>) {
@@ -290,14 +290,11 @@ impl<J> Berth<J> {
         self.changed.notify_one();
     }
 
-    /// The first work of a thread that was just started. None: it could not be started after all.
+    /// The first work, once.
     pub(super) fn first(&self) -> Option<J> {
-        loop {
-            match self.sleep(Duration::from_secs(1)) {
-                Order::Job(job) => return Some(job),
-                Order::Leave => return None,
-                Order::None => {}
-            }
+        match std::mem::replace(&mut *lock(&self.order), Order::None) {
+            Order::Job(job) => Some(job),
+            Order::Leave | Order::None => None,
         }
     }
 

@@ -11,8 +11,8 @@ use super::standby::{Berth, Standby};
 /// The kernel is fair: on a busy core, who has used up a slice waits until all others had as much. With 360 runnable
 /// threads that is 150 to 400 ms for each millisecond, and connections wait for their thread meanwhile. A new thread
 /// runs within two milliseconds, and has 0.7 ms (Linux 6.18); a start takes 40 us, 130 with cold caches. Of 400
-/// connections at once, nine in ten are answered within 0.15 s after 4 starts each, within 0.26 s after 6; after 16
-/// some are not within two seconds (docs/performance.md).
+/// connections at once, nine in ten are answered within 0.1 s after up to 4 starts each; 6 fail in one run of eight, 16 mostly
+/// (docs/performance.md).
 pub(super) const STARTS_MAX: usize = 4;
 
 /// Handles of the threads that may still run.
@@ -46,8 +46,8 @@ impl Threads {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts a thread that `standby` has counted. It has no job yet: if the system refuses it, the job is
-    /// still the caller's, and the thread is counted out again.
+    /// Starts a thread that `standby` has counted, and that finds its job when it begins. If the system refuses
+    /// it, the job is the caller's again, and the thread is counted out.
     pub(super) fn start<J>(
         &self,
         standby: &Standby<J>,
@@ -58,17 +58,17 @@ impl Threads {
         J: Send + 'static,
     {
         let berth = Berth::new();
+        berth.start(job);
         let own = berth.clone();
         match Builder::new().name("weft".into()).spawn(move || work(&own)) {
             Ok(thread) => {
-                berth.start(job);
                 self.keep(thread);
                 Ok(())
             }
             Err(error) => {
                 log::error!("the system refuses another thread: {error}");
                 standby.leave();
-                Err(job)
+                berth.first().map_or(Ok(()), Err)
             }
         }
     }
