@@ -95,6 +95,7 @@ struct FileReceived {
 }
 
 /// `/upload`: a form with files, or any body; counted as it comes, and dropped.
+#[inline(never)]
 pub(super) fn upload(req: &mut Request<'_>) -> Response {
     match count(req) {
         Ok(received) => Response::json(&received),

@@ -155,6 +155,31 @@ fn loom_standby_queue_first_is_not_forgotten() {
     });
 }
 
+/// A job is left for threads at work while the last of them parks, and the watcher calls for it: it is done once.
+#[test]
+fn loom_standby_looks_after_the_queue() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::new(LIMITS));
+        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let worker = {
+            let standby = standby.clone();
+            thread::spawn(move || {
+                let berth = Berth::new();
+                let taken = standby.wait(&berth, Duration::ZERO).is_some();
+                (taken, standby.wait(&berth, Duration::ZERO).is_some())
+            })
+        };
+        assert!(standby.leave_in_queue(()).is_ok());
+        while standby.muster().taken == 0 {
+            let called = standby.call_for_queue();
+            assert!(matches!(called, None | Some(Given::Taken)), "it may have one thread");
+            thread::yield_now();
+        }
+        standby.close();
+        assert_eq!(worker.join().unwrap(), (true, false));
+    });
+}
+
 /// The server stops while a thread parks: it is not left behind.
 #[test]
 fn loom_standby_close_wakes_everybody() {

@@ -36,6 +36,8 @@ struct Crew<J> {
     /// Calls in progress that may turn out to block: for each of them a thread is kept free.
     risks: usize,
     closed: bool,
+    /// Jobs that were taken from the queue, ever.
+    taken: u64,
 }
 
 impl<J> Crew<J> {
@@ -43,6 +45,16 @@ impl<J> Crew<J> {
     fn spare(&self, limits: &Limits) -> usize {
         (self.parked.len() + limits.threads_max - self.threads).saturating_sub(self.risks)
     }
+}
+
+/// The crew at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Muster {
+    /// Threads that are not parked.
+    pub(super) busy: usize,
+    pub(super) queued: usize,
+    /// Jobs that were taken from the queue, ever.
+    pub(super) taken: u64,
 }
 
 /// Where one thread sleeps.
@@ -70,7 +82,14 @@ pub(super) enum Given<J> {
 
 impl<J> Standby<J> {
     pub(super) fn new(limits: Limits) -> Standby<J> {
-        let crew = Crew { parked: Vec::new(), queue: VecDeque::new(), threads: 0, risks: 0, closed: false };
+        let crew = Crew {
+            parked: Vec::new(),
+            queue: VecDeque::new(),
+            threads: 0,
+            risks: 0,
+            closed: false,
+            taken: 0,
+        };
         Standby { crew: Mutex::new(crew), empty: Condvar::new(), crowded: AtomicBool::new(false), limits }
     }
 
@@ -121,6 +140,30 @@ impl<J> Standby<J> {
         Given::Taken
     }
 
+    /// Leaves a job for whichever thread is free first, and wakes none for it. Gives it back when the queue is
+    /// full. Somebody has to look after it: see [`Standby::call_for_queue`].
+    pub(super) fn leave_in_queue(&self, job: J) -> Result<(), J> {
+        let mut crew = lock(&self.crew);
+        if crew.closed || crew.queue.len() >= self.limits.queue_max {
+            return Err(job);
+        }
+        crew.queue.push_back(job);
+        self.note(&crew);
+        Ok(())
+    }
+
+    /// Hands the job that has waited longest to a thread of its own, if there may be one more and any waits.
+    pub(super) fn call_for_queue(&self) -> Option<Given<J>> {
+        let mut crew = lock(&self.crew);
+        if crew.spare(&self.limits) == 0 {
+            return None;
+        }
+        let job = crew.queue.pop_front()?;
+        crew.taken += 1;
+        self.note(&crew);
+        Some(self.hand_over(crew, job))
+    }
+
     /// For what cannot be refused: the job is the next that a thread takes. Dropped if the server stops.
     pub(super) fn queue_first(&self, job: J) {
         let mut crew = lock(&self.crew);
@@ -143,6 +186,7 @@ impl<J> Standby<J> {
     fn settle(&self, mut crew: Guard<'_, Crew<J>>) {
         let to_spare = crew.spare(&self.limits) > 0 && !crew.parked.is_empty() && !crew.queue.is_empty();
         let called = if to_spare { crew.parked.pop().zip(crew.queue.pop_front()) } else { None };
+        crew.taken += u64::from(called.is_some());
         self.note(&crew);
         drop(crew);
         if let Some((berth, job)) = called {
@@ -193,6 +237,7 @@ impl<J> Standby<J> {
         {
             let mut crew = lock(&self.crew);
             if let Some(job) = crew.queue.pop_front() {
+                crew.taken += 1;
                 self.note(&crew);
                 return Some(job);
             }
@@ -250,6 +295,11 @@ impl<J> Standby<J> {
     pub(super) fn count(&self) -> (usize, usize) {
         let crew = lock(&self.crew);
         (crew.threads, crew.parked.len())
+    }
+
+    pub(super) fn muster(&self) -> Muster {
+        let crew = lock(&self.crew);
+        Muster { busy: crew.threads - crew.parked.len(), queued: crew.queue.len(), taken: crew.taken }
     }
 
     fn note(&self, crew: &Crew<J>) {

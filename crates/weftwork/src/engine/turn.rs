@@ -202,15 +202,27 @@ impl Loop {
     /// Goes on with a connection whose handler has run. The next pipelined request may be waiting.
     pub(super) fn settle(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
         errand.conn.calls += 1;
-        if let Some(missed) = self.table.missed(errand.token()) {
-            errand.conn.note_ready(missed.ended);
-        }
+        self.note_missed(&mut errand);
         if errand.conn.calls >= CALLS_A_TURN {
             self.again.push(Ready { token: errand.token(), ended: false });
             self.park(errand, cx);
             return None;
         }
         self.drive(errand, cx)
+    }
+
+    /// Takes back a connection that kept its place.
+    fn welcome(&mut self, conn: Box<Conn>) -> Errand {
+        let mut errand = Errand { conn };
+        errand.conn.calls = 0;
+        self.note_missed(&mut errand);
+        errand
+    }
+
+    fn note_missed(&mut self, errand: &mut Errand) {
+        if let Some(missed) = self.table.missed(errand.token()) {
+            errand.conn.note_ready(missed.ended);
+        }
     }
 
     /// Answers a request with 503 instead of a call.
@@ -284,6 +296,7 @@ impl Loop {
             match letter {
                 Letter::Left(token) => self.release(token),
                 Letter::Home(conn) => return Some(self.attach(conn)),
+                Letter::Back(conn) => return Some(self.welcome(conn)),
                 // One that is out will look at its feed before it is parked.
                 Letter::Fed(token) => {
                     if let Some(conn) = self.table.take(token) {

@@ -8,7 +8,9 @@ use crate::conn::{Call, Conn, Flushed, Step};
 use crate::engine::habits::QUICK;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
 use crate::engine::shared::Letter;
+use crate::engine::turn::Errand;
 use crate::message::Blocking;
+use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::stream::is_would_block;
 
@@ -16,6 +18,9 @@ use crate::transport::stream::is_would_block;
 /// client that asks again at once, also when 400 of them share a core and a round takes 8 ms: 20 ms answered
 /// 7 % more of them than 5 ms did, 50 ms no more. An idle client costs a thread no more than that.
 const STICKY: Duration = Duration::from_millis(20);
+
+/// A request that has waited for a thread for this long may have lost its client: worth a system call.
+const LONG: Duration = Duration::from_millis(20);
 
 /// What becomes of the connection.
 enum Fate {
@@ -37,6 +42,21 @@ impl Shared {
         }
     }
 
+    /// Answers a connection that keeps its place in its loop, and brings it back.
+    pub(super) fn answer(self: &Arc<Shared>, mut errand: Errand, since: Tick, hand: &mut Hand) {
+        let now = self.cx.clock.now();
+        if since.until(now) >= LONG {
+            errand.conn.forsake_if_vain(now, &self.cx);
+        }
+        match self.stay_with(&mut errand.conn, hand) {
+            Fate::Home => self.hub.post(errand.conn.home as usize, Letter::Back(errand.conn)),
+            Fate::Over => errand.part(&self.hub).reclaim(&mut hand.pool),
+            Fate::TakeOver => {
+                errand.part(&self.hub).take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
+            }
+        }
+    }
+
     fn stay_with(self: &Arc<Shared>, conn: &mut Conn, hand: &mut Hand) -> Fate {
         let mut blocked = true;
         // The clock is read after each wait and each call, and not in between.
@@ -52,6 +72,7 @@ impl Shared {
                     let blocking = self.call_away(conn, hand);
                     at = Instant::now();
                     blocked = at - begun >= QUICK;
+                    self.crowd.note_call();
                     if let Blocking::Learn { route } = blocking {
                         self.habits.saw(route, at - begun);
                     }
@@ -84,7 +105,10 @@ impl Shared {
         blocked
             && conn.is_between_requests()
             && self.cx.stage() == Stage::Running
+            // Its loop would hear of each request, too.
+            && !conn.registered
             && !self.standby.is_crowded()
+            && !self.crowd.is_gathered()
     }
 
     /// Calls the handler, and says what was known of it before.

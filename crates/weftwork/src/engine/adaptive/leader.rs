@@ -27,6 +27,8 @@ enum Way {
     Risk { route: u64 },
     /// Without the loop: it is given away first.
     Eager,
+    /// By a thread that is at work already, once it has answered.
+    Queue,
 }
 
 /// Whether the loop is still led by this thread.
@@ -60,6 +62,7 @@ impl Shared {
                         lp.at_risk = true;
                         self.call(lp, errand, Some(route), hand)
                     }
+                    Way::Queue => self.leave_in_queue(lp, errand),
                     Way::Eager => {
                         lp.send_all(&self.cx);
                         self.give_away(lp, errand)
@@ -90,13 +93,31 @@ impl Shared {
         }
         match self.handler.blocking(&errand.conn.asked()) {
             Blocking::Never => Way::Inline { route: None },
-            Blocking::Always => Way::Eager,
-            Blocking::Learn { route } if self.habits.blocks(route) => Way::Eager,
+            Blocking::Always => self.aside(),
+            Blocking::Learn { route } if self.habits.blocks(route) => self.aside(),
             Blocking::Learn { route } if self.habits.is_proven(route) => Way::Inline { route: Some(route) },
             // If it blocked, a thread would have to be there to take the loop.
             Blocking::Learn { route } if self.standby.risk() => Way::Risk { route },
             Blocking::Learn { .. } => Way::Eager,
         }
+    }
+
+    /// How a call is made that is expected to block.
+    fn aside(&self) -> Way {
+        if self.crowd.is_gathered() { Way::Queue } else { Way::Eager }
+    }
+
+    /// Leaves the request to the threads at work, and one more where a core is free for it.
+    fn leave_in_queue(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand) -> Led {
+        if let Err(Job::Answer(errand, _)) = self.standby.leave_in_queue(Job::Answer(errand, lp.now())) {
+            lp.send_all(&self.cx);
+            return self.give_away(lp, errand);
+        }
+        Counters::count(&self.cx.counters.queued);
+        if self.crowd.has_free_cores() {
+            self.call_for_queue();
+        }
+        Led::On(lp, None)
     }
 
     /// Runs the handler with the loop on its seat: two swaps, if it is quick.
@@ -139,7 +160,7 @@ impl Shared {
                 return Led::Lost(Some(conn));
             }
             Err(Job::Lead(lp)) => lp,
-            Err(Job::Serve(_)) => unreachable!("a loop was given"),
+            Err(_) => unreachable!("a loop was given"),
         };
         match self.give_or_queue(Job::Serve(conn)) {
             Ok(()) => Counters::count(&self.cx.counters.queued),
@@ -147,7 +168,7 @@ impl Shared {
                 let errand = lp.attach(conn);
                 lp.shed(errand, &self.cx);
             }
-            Err(Job::Lead(_)) => unreachable!("a connection was given"),
+            Err(_) => unreachable!("a connection was given"),
         }
         Led::On(lp, None)
     }

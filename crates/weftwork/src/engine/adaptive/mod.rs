@@ -4,11 +4,14 @@
 //!            events        +-- quick: take the loop back, go on
 //!   leader ---------> call +-- stuck: the watcher gives the loop to a standby thread
 //!     ^                    +-- known to block: the leader gives the loop away before the call
-//!     |                              |
+//!     |                    |         |
 //!     +--- standby <--- away: answer alone, stay for the next request while calls block
+//!                          |
+//!                          +-- the same, in a crowd: into the queue of the threads that are away
 //! ```
 
 mod away;
+mod crowd;
 mod leader;
 mod watcher;
 
@@ -23,6 +26,7 @@ use std::time::Duration;
 
 use mio::Poll;
 
+use self::crowd::Crowd;
 use self::leader::Held;
 use super::blocking;
 use super::habits::Habits;
@@ -30,13 +34,13 @@ use super::seat::Seat;
 use super::shared::Hub;
 use super::standby::{Berth, Given, Limits, Standby};
 use super::threads::Threads;
-use super::turn::Loop;
+use super::turn::{Errand, Loop};
 use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
-use crate::transport::{DateCache, Pool, Post};
+use crate::transport::{DateCache, Pool, Post, Tick};
 
 /// A parked thread that was not needed for this long ends, if others are parked.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,6 +51,8 @@ enum Job {
     Lead(Box<Loop>),
     /// Answer a request that waited until a thread was free.
     Serve(Box<Conn>),
+    /// The same, of a connection that keeps its place in its loop; and since when it has waited.
+    Answer(Errand, Tick),
 }
 
 /// What all threads of the engine share.
@@ -58,6 +64,7 @@ struct Shared {
     standby: Standby<Job>,
     habits: Habits,
     threads: Threads,
+    crowd: Crowd,
 }
 
 /// What a thread has of its own.
@@ -91,6 +98,7 @@ pub(super) fn start(
         standby: Standby::new(limits),
         habits: Habits::new(),
         threads: Threads::default(),
+        crowd: Crowd::default(),
         handler,
         cx,
     });
@@ -157,6 +165,15 @@ impl Shared {
         }
     }
 
+    /// One more thread takes from the queue.
+    fn call_for_queue(self: &Arc<Shared>) {
+        if let Some(Given::Spawn(job)) = self.standby.call_for_queue()
+            && let Err(job) = self.spawn(job)
+        {
+            self.standby.queue_first(job);
+        }
+    }
+
     fn spawn(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
         let shared = self.clone();
         self.threads.start(&self.standby, job, move |berth| shared.work(berth))
@@ -184,6 +201,7 @@ impl Shared {
     fn perform(self: &Arc<Shared>, job: Job, hand: &mut Hand) {
         let conn = match job {
             Job::Lead(lp) => self.lead(lp, hand),
+            Job::Answer(errand, since) => return self.answer(errand, since, hand),
             Job::Serve(mut conn) => {
                 conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
                 Some(conn)

@@ -1,10 +1,12 @@
-//! Finds leaders that are stuck in a handler, and has their loops led by somebody else.
+//! Finds leaders that are stuck in a handler, and has their loops led by somebody else. Looks at the
+//! [crowd](super::crowd), too.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
+use super::crowd::Gauge;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 
@@ -26,6 +28,7 @@ impl Shared {
         let over = || self.cx.stage() == Stage::Closing;
         self.hub.watch.take_up();
         let mut seen: Vec<u64> = self.seats.iter().map(|seat| seat.turn()).collect();
+        let mut gauge = Gauge::new();
         let mut quiet = 0;
         while !over() {
             let mut moved = false;
@@ -37,6 +40,7 @@ impl Shared {
                 }
                 *seen = turn;
             }
+            moved |= self.see_to_the_crowd(&mut gauge);
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {
                 self.hub.watch.sleep_until_busy(over);
