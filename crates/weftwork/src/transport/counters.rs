@@ -48,7 +48,7 @@ counters! {
     taken_lazily,
     /// Loops handed over before a handler that was expected to block.
     handed_eagerly,
-    /// Requests that waited for a thread.
+    /// Requests that waited for a thread: all were taken, or more were ready to run than the cores could.
     queued,
     /// Requests answered 503 because too many waited.
     shed,
