@@ -270,7 +270,7 @@ impl Wait for Turns<'_> {
     }
 
     fn moment(&self) -> Instant {
-        // A clock that has been moved past the end of time stands still.
+        // No moment stands for a tick past the end of time.
         self.bench.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 

@@ -2,18 +2,9 @@
 
 use super::ROOM;
 
-/// Sends `request`, which ends in its empty line, and checks what the answer and the connection do.
 #[track_caller]
 fn check(request: &str, connection: Option<&str>, goes_on: bool) {
-    let site = ROOM.start();
-    let mut client = site.client();
-    client.send(request);
-    let answer = client.answer();
-    assert_eq!(answer.field("connection"), connection, "{request:?}: {answer:?}");
-    match goes_on {
-        true => client.get("/").is(200, "hello"),
-        false => client.ends(),
-    }
+    ROOM.start().check_connection(request, connection, goes_on);
 }
 
 #[test]

@@ -5,23 +5,10 @@
 use std::time::{Duration, Instant};
 
 use super::ROOM;
-use crate::support::{Site, eventually, noise};
+use crate::support::{eventually, noise};
 
 fn get(path: &str, version: &str, fields: &str) -> String {
     format!("GET {path} HTTP/{version}\r\nHost: a\r\n{fields}\r\n")
-}
-
-/// One answer, and what it says of the connection.
-#[track_caller]
-fn check(site: &Site, request: &str, connection: Option<&str>, goes_on: bool) {
-    let mut client = site.client();
-    client.send(request);
-    let answer = client.answer();
-    assert_eq!(answer.field("connection"), connection, "{request:?}: {answer:?}");
-    match goes_on {
-        true => client.get("/").is(200, "hello"),
-        false => client.ends(),
-    }
 }
 
 #[test]
@@ -39,13 +26,13 @@ fn s9_2_interim_answers_alone_precede_the_final_one() {
 #[test]
 fn s9_3_version_and_connection_decide_on_persistence() {
     let site = ROOM.start();
-    check(&site, &get("/", "1.1", ""), None, true);
-    check(&site, &get("/", "1.1", "Connection: close\r\n"), Some("close"), false);
-    check(&site, &get("/", "1.1", "Connection: Keep-Alive, CLOSE\r\n"), Some("close"), false);
-    check(&site, &get("/", "1.1", "Connection: x\r\nConnection: ,close,\r\n"), Some("close"), false);
-    check(&site, &get("/", "1.0", ""), None, false);
-    check(&site, &get("/", "1.0", "Connection: Keep-Alive\r\n"), Some("keep-alive"), true);
-    check(&site, &get("/", "1.0", "Connection: keep-alive, close\r\n"), None, false);
+    site.check_connection(&get("/", "1.1", ""), None, true);
+    site.check_connection(&get("/", "1.1", "Connection: close\r\n"), Some("close"), false);
+    site.check_connection(&get("/", "1.1", "Connection: Keep-Alive, CLOSE\r\n"), Some("close"), false);
+    site.check_connection(&get("/", "1.1", "Connection: x\r\nConnection: ,close,\r\n"), Some("close"), false);
+    site.check_connection(&get("/", "1.0", ""), None, false);
+    site.check_connection(&get("/", "1.0", "Connection: Keep-Alive\r\n"), Some("keep-alive"), true);
+    site.check_connection(&get("/", "1.0", "Connection: keep-alive, close\r\n"), None, false);
 }
 
 /// A connection that cannot go on says so, and one that can does.

@@ -49,6 +49,20 @@ impl Site {
         format!("{name} is {}", setting.value)
     }
 
+    /// Sends `request`, which ends in its empty line, and checks what the answer says of the connection, and whether
+    /// that goes on.
+    #[track_caller]
+    pub(crate) fn check_connection(&self, request: &str, connection: Option<&str>, goes_on: bool) {
+        let mut client = self.client();
+        client.send(request);
+        let answer = client.answer();
+        assert_eq!(answer.field("connection"), connection, "{request:?}: {answer:?}");
+        match goes_on {
+            true => client.get("/").is(200, "hello"),
+            false => client.ends(),
+        }
+    }
+
     /// How often a handler was called.
     pub(crate) fn calls(&self) -> usize {
         self.inside.calls.load(Ordering::SeqCst)
