@@ -212,6 +212,7 @@ fn an_upgrade_is_a_tunnel() {
     other.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
     assert_eq!(other.answer_head().status, 101);
     assert_eq!(other.exactly(8), b"welcome ");
+    eventually("the first tunnel is forgotten", || proxy.counts().connections == 1);
     let report = proxy.shutdown(PATIENCE);
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
     eventually("every connection behind ends", || behind.counts().connections == 0);
