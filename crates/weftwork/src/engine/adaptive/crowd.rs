@@ -32,6 +32,9 @@ const LOOKS: u32 = 16;
 /// So many threads are called in one look, while cores are free and requests wait.
 const CALLED_MAX: usize = 8;
 
+/// As many looks later, at the most, the last in the queue should be taken: 400 calls of 1 ms are after 10.
+const WAIT_LOOKS_MAX: u64 = 20;
+
 /// What the watcher has found out, for those who serve.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
@@ -128,6 +131,17 @@ fn second_figure(schedstat: &[u8]) -> Option<Duration> {
     Some(Duration::from_nanos(nanos))
 }
 
+/// How many threads more are called, when `queued` requests wait and `taken` were taken since the last look.
+///
+/// On full cores one, where those at work get on so slowly that the last in the queue would wait for too long: what
+/// they wait for is not the cores.
+fn called(full: bool, queued: usize, taken: u64) -> usize {
+    match full {
+        false => queued.min(CALLED_MAX),
+        true => usize::from(queued as u64 > taken * WAIT_LOOKS_MAX),
+    }
+}
+
 impl Shared {
     /// The watcher's look at the threads. True: there is something to watch.
     pub(super) fn see_to_the_crowd(self: &Arc<Shared>, gauge: &mut Gauge) -> bool {
@@ -143,10 +157,7 @@ impl Shared {
         self.crowd.full.store(full, Ordering::Relaxed);
         self.crowd.gathered.store(gathered, Ordering::Relaxed);
 
-        // Those at work may all be so for long: what waits gets on, one request a look, however full the cores.
-        let stuck = muster.taken == gauge.taken;
-        let called_max = if full { usize::from(stuck) } else { CALLED_MAX };
-        for _ in 0..called_max.min(muster.queued) {
+        for _ in 0..called(full, muster.queued, muster.taken - gauge.taken) {
             self.call_for_queue();
         }
         let calls = self.crowd.calls.load(Ordering::Relaxed);
@@ -223,6 +234,16 @@ mod tests {
         assert!(majority.is_reached());
         (0..LOOKS / 2).for_each(|_| majority.note(false));
         assert!(!majority.is_reached());
+    }
+
+    #[test]
+    fn threads_are_called_for_free_cores_and_for_slow_calls() {
+        assert_eq!(called(false, 3, 0), 3);
+        assert_eq!(called(false, 300, 40), CALLED_MAX);
+        assert_eq!(called(true, 300, 40), 0);
+        assert_eq!(called(true, 300, 1), 1);
+        assert_eq!(called(true, 1, 0), 1);
+        assert_eq!(called(true, 0, 0), 0);
     }
 
     #[test]
