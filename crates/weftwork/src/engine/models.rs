@@ -329,9 +329,28 @@ fn loom_standby_keeps_a_thread_for_a_risk() {
         let given = giver.join().unwrap();
         assert!(risked ^ given, "the last thread is kept, or used");
         if risked {
-            assert!(matches!(standby.give_at_any_rate(()), Given::Spawn(())), "that is what it was kept for");
-            standby.risk_is_over();
+            assert!(
+                matches!(standby.give_at_any_rate((), true), Given::Spawn(())),
+                "that is what it was kept for"
+            );
         }
+    });
+}
+
+/// A risk comes true while another job is given: the thread that was kept is not counted twice, so that there is
+/// one for each.
+#[test]
+fn loom_standby_uses_what_it_kept() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 3, queue_max: 1 }));
+        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        assert!(standby.risk());
+        let giver = {
+            let standby = standby.clone();
+            thread::spawn(move || matches!(standby.give(()), Given::Spawn(())))
+        };
+        assert!(matches!(standby.give_at_any_rate((), true), Given::Spawn(())));
+        assert!(giver.join().unwrap());
     });
 }
 

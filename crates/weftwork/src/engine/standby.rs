@@ -103,9 +103,12 @@ impl<J> Standby<J> {
         self.hand_over(crew, job)
     }
 
-    /// As [`give`](Standby::give), for the job that a thread was kept free for.
-    pub(super) fn give_at_any_rate(&self, job: J) -> Given<J> {
-        self.hand_over(lock(&self.crew), job)
+    /// As [`give`](Standby::give), for the job that comes before all others. `at_risk`: a thread was kept free for
+    /// it, and is by now either used or not needed.
+    pub(super) fn give_at_any_rate(&self, job: J, at_risk: bool) -> Given<J> {
+        let mut crew = lock(&self.crew);
+        crew.risks -= usize::from(at_risk);
+        self.hand_over(crew, job)
     }
 
     fn hand_over(&self, mut crew: Guard<'_, Crew<J>>, job: J) -> Given<J> {
@@ -195,7 +198,7 @@ impl<J> Standby<J> {
     }
 
     /// Somebody is about to do what may block, and holds what another thread would then have to take. True: a
-    /// thread is kept free for that until [`Standby::risk_is_over`]. False: none is left, do not do it.
+    /// thread is kept free for that until [`Standby::risk_is_over`] or [`Standby::give_at_any_rate`]. False: none is left, do not do it.
     pub(super) fn risk(&self) -> bool {
         let mut crew = lock(&self.crew);
         let granted = crew.spare(&self.limits) > 0;
@@ -203,7 +206,7 @@ impl<J> Standby<J> {
         granted
     }
 
-    /// The end of a risk that was granted.
+    /// The end of a risk that was granted and did not come true.
     pub(super) fn risk_is_over(&self) {
         let mut crew = lock(&self.crew);
         crew.risks -= 1;

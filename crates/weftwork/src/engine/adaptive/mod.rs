@@ -136,17 +136,13 @@ impl Shared {
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
     fn give_on(self: &Arc<Shared>, mut lp: Box<Loop>) {
         let at_risk = std::mem::take(&mut lp.at_risk);
-        let given = match self.standby.give_at_any_rate(Job::Lead(lp)) {
+        let given = match self.standby.give_at_any_rate(Job::Lead(lp), at_risk) {
             Given::Taken => Ok(()),
             Given::Spawn(job) => self.spawn(job),
             Given::Refused(job) => Err(job),
         };
         if let Err(refused) = given {
             self.standby.queue_first(refused);
-        }
-        if at_risk {
-            // It came true, and the thread that was kept free for it is used.
-            self.standby.risk_is_over();
         }
     }
 
