@@ -66,6 +66,31 @@ fn loom_seat_after_a_theft() {
     });
 }
 
+/// Two threads and the watcher come upon a loop that lies open: exactly one of them leads it, and is not robbed by one
+/// who saw the mark before.
+#[test]
+fn loom_seat_lies_open_for_one() {
+    loom::model(|| {
+        let seat = Arc::new(Seat::new());
+        seat.lay_open(Loop(Arc::default()));
+        let takers = [Seat::take_open, Seat::take_open].map(|take| {
+            let seat = seat.clone();
+            thread::spawn(move || {
+                let Some(taken) = take(&seat) else { return false };
+                taken.lead();
+                seat.take_over();
+                let lay = seat.lay(taken);
+                // Whoever took it meanwhile goes on with it.
+                seat.take_back(lay).map(|mine| mine.lead()).is_some()
+            })
+        });
+        let stolen = seat.take_away().map(|taken| taken.lead()).is_some();
+        let led = takers.map(|taker| taker.join().unwrap());
+        assert!(u32::from(stolen) + led.map(u32::from).iter().sum::<u32>() >= 1, "somebody leads in the end");
+        assert!(seat.take_away().is_none(), "it is not left behind");
+    });
+}
+
 /// The watcher finds a stuck leader whatever was stolen before: the parity of the turns must survive it.
 #[test]
 fn loom_seat_is_found_stuck_again() {

@@ -146,6 +146,13 @@ impl Shared {
         }
     }
 
+    /// Takes a loop that was left to whoever is free.
+    fn take_open(&self, index: usize) -> Option<Box<Loop>> {
+        let mut lp = self.seats[index].take_open()?;
+        self.end_risk(&mut lp);
+        Some(lp)
+    }
+
     fn end_risk(&self, lp: &mut Loop) {
         if std::mem::take(&mut lp.at_risk) {
             self.standby.risk_is_over();
@@ -197,7 +204,11 @@ impl Shared {
     fn perform(self: &Arc<Shared>, job: Job, hand: &mut Hand) {
         let conn = match job {
             Job::Lead(lp) => self.lead(lp, hand),
-            Job::Answer(errand, since) => return self.answer(errand, since, hand),
+            Job::Answer(errand, since) => {
+                let home = errand.conn.home as usize;
+                self.answer(errand, since, hand);
+                self.take_open(home).and_then(|lp| self.lead(lp, hand))
+            }
             Job::Serve(mut conn) => {
                 conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
                 Some(conn)
