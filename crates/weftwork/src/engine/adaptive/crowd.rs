@@ -141,9 +141,11 @@ fn called(full: bool, queued: usize, taken: u64) -> usize {
 impl Shared {
     /// The watcher's look at the threads. True: there is something to watch.
     pub(super) fn see_to_the_crowd(self: &Arc<Shared>, gauge: &mut Gauge) -> bool {
-        gauge.look();
         let muster = self.standby.muster();
         let at_work = muster.busy.saturating_sub(self.seats.len());
+        if at_work >= CROWD_MIN / 2 {
+            gauge.look();
+        }
         let full = gauge.full.is_reached();
         let gathered = if self.crowd.is_gathered() {
             at_work >= CROWD_MIN / 2
