@@ -68,6 +68,9 @@ pub(crate) struct FullOptions {
 
 /// Measured time of each cell of `full`: there are many.
 const FULL_TIME: Duration = Duration::from_millis(600);
+/// A cell takes 1.4 s with all that surrounds it, a round of all columns 22 minutes: two of the columns that bear a
+/// number of connections and one of the others stay under 45.
+const FULL_ROUNDS: usize = 2;
 
 impl Default for GridOptions {
     fn default() -> Self {
@@ -132,6 +135,7 @@ fn full(parser: &mut Parser) -> Result<Command> {
     let mut options = FullOptions {
         grid: GridOptions {
             time: FULL_TIME,
+            rounds: FULL_ROUNDS,
             workloads: GRID.iter().collect(),
             subjects: subject::all(),
             ..GridOptions::default()

@@ -52,8 +52,8 @@ The whole grid: every engine of weft, the floors, and every server of others tha
 Usage: weftwork-bench full [OPTIONS]
 
 Options:
-  --rounds N             rounds of the columns that bear a number of connections; two at most of the others, one
-                         of idle; medians over them are shown [3]
+  --rounds N             rounds of the columns that bear a number of connections, of the others one: so the whole
+                         grid takes some 35 minutes; medians over them are shown [2]
   --seconds S            measured time of each cell, after a short warm-up [0.6]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,
                          pipelined, browser, churn, json, echo, mixed, idle, file, rate [all]
