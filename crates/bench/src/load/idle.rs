@@ -1,6 +1,6 @@
 //! What does a connection cost that only waits? Opens many, one request each, and holds them.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use super::Group;
@@ -21,7 +21,8 @@ pub(crate) struct Idle {
     pub(crate) failed: usize,
 }
 
-/// Opens `count` keep-alive connections and makes one request of `group` on each.
+/// Opens `count` keep-alive connections and makes one request of `group` on each. Ends with the first that is kept
+/// waiting: the server holds no more than it has threads for, say, and the rest would wait as long, one by one.
 pub(crate) fn open(port: u16, count: usize, group: &Group) -> Result<Idle> {
     let request = group.request(port);
     let mut idle = Idle::default();
@@ -38,8 +39,12 @@ pub(crate) fn open(port: u16, count: usize, group: &Group) -> Result<Idle> {
         }
         for mut stream in batch {
             match read_answer(&mut stream) {
-                true => idle.connections.push(stream),
-                false => idle.failed += 1,
+                Ok(true) => idle.connections.push(stream),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    idle.failed = count - idle.connections.len();
+                    return Ok(idle);
+                }
+                Ok(false) | Err(_) => idle.failed += 1,
             }
         }
     }
@@ -51,15 +56,38 @@ fn source(at: usize) -> Ipv4Addr {
 }
 
 /// Whether a whole answer came that is good and leaves the connection open.
-fn read_answer(stream: &mut TcpStream) -> bool {
+fn read_answer(stream: &mut TcpStream) -> io::Result<bool> {
     let mut parser = ResponseParser::default();
     let mut input = [0; 4096];
     loop {
-        let Ok(received) = stream.read(&mut input) else { return false };
+        let received = stream.read(&mut input)?;
         match parser.feed(&input[..received]) {
-            Ok((_, Some(answer))) => return (200..300).contains(&answer.status) && !answer.close,
+            Ok((_, Some(answer))) => return Ok((200..300).contains(&answer.status) && !answer.close),
             Ok(_) if received > 0 => {}
-            _ => return false,
+            _ => return Ok(false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::workloads::HEALTH;
+
+    #[test]
+    fn a_server_that_keeps_one_waiting_is_asked_no_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut first, _) = listener.accept().unwrap();
+            let _ = first.read(&mut [0; 1024]).unwrap();
+            first.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").unwrap();
+            (first, listener)
+        });
+        let idle = open(port, 1000, &HEALTH).unwrap();
+        assert_eq!((idle.connections.len(), idle.failed), (1, 999));
+        drop(server.join().unwrap());
     }
 }

@@ -5,6 +5,7 @@ mod embedded;
 mod listing;
 mod parts;
 mod place;
+mod recent;
 mod representation;
 mod target;
 mod types;
@@ -24,6 +25,7 @@ use crate::message::{Handler, Request, Response};
 use beneath::Links;
 use embedded::Embedded;
 use place::{Content, Found, Place};
+use recent::Recent;
 use representation::Representation;
 use target::{Refused, Target, joined};
 
@@ -62,8 +64,13 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// The handler opens the file and returns. The engine sends it, by `sendfile` where the system has that, as the
 /// client takes it: a slow download holds no thread but in the engines `workers` and `pool`, and no copy of the
 /// file. Files that the system has to fetch from a slow disk hold up the loop that sends them for as long as that takes.
+///
+/// Up to 128 files stay open for a second after they were looked up. Changes of their content are seen at once, as
+/// is that one was deleted or that another took its name; one that was moved away is still sent for that second,
+/// and a compressed sibling that is new is missed.
 pub struct Files {
     place: Place,
+    recent: Recent,
     prefix: String,
     index: Option<Vec<u8>>,
     listing: bool,
@@ -130,6 +137,7 @@ impl Files {
     fn at(place: Place) -> Files {
         Files {
             place,
+            recent: Recent::new(),
             prefix: String::new(),
             index: Some(b"index.html".to_vec()),
             listing: false,
@@ -232,7 +240,7 @@ impl Files {
     }
 
     fn named(&self, req: &Request<'_>, name: &str) -> std::result::Result<Response, Miss> {
-        match self.place.find(&Target::named(name, self.hidden)?.path)? {
+        match self.find(&Target::named(name, self.hidden)?.path)? {
             Found::Content(content) => Ok(self.represent(req, content, name.as_bytes())),
             Found::Directory(_) | Found::Other => Err(Miss::NotFound),
         }
@@ -249,7 +257,7 @@ impl Files {
     /// The answer to the request's own path.
     fn at_path(&self, req: &Request<'_>) -> std::result::Result<Response, Miss> {
         if let Place::Single { name, .. } = &self.place {
-            return match self.place.find(name)? {
+            return match self.find(name)? {
                 Found::Content(content) => Ok(self.represent(req, content, name)),
                 Found::Directory(_) | Found::Other => Err(Miss::NotFound),
             };
@@ -262,7 +270,7 @@ impl Files {
         if target.slash {
             return self.directory(req, &target.path);
         }
-        match self.place.find(&target.path)? {
+        match self.find(&target.path)? {
             Found::Content(content) => Ok(self.represent(req, content, &target.path)),
             Found::Directory(_) => with_slash(req),
             Found::Other => Err(Miss::NotFound),
@@ -273,7 +281,7 @@ impl Files {
     fn directory(&self, req: &Request<'_>, path: &[u8]) -> std::result::Result<Response, Miss> {
         if let Some(index) = &self.index {
             let name = joined(path, index);
-            match self.place.find(&name).map_err(Miss::from) {
+            match self.find(&name).map_err(Miss::from) {
                 Ok(Found::Content(content)) => return Ok(self.represent(req, content, &name)),
                 Ok(Found::Directory(_) | Found::Other) | Err(Miss::NotFound) => {}
                 Err(miss) => return Err(miss),
@@ -296,10 +304,14 @@ impl Files {
         if last.contains('.') && !wants_page() {
             return None;
         }
-        match self.place.find(page) {
+        match self.find(page) {
             Ok(Found::Content(content)) => Some(self.represent_as(req, content, page, Some(&NO_CACHE))),
             _ => None,
         }
+    }
+
+    fn find(&self, name: &[u8]) -> rustix::io::Result<Found> {
+        self.recent.find(&self.place, name)
     }
 
     fn represent(&self, req: &Request<'_>, content: Content, path: &[u8]) -> Response {
@@ -315,8 +327,11 @@ impl Files {
     ) -> Response {
         let content_type = types::of(path, &self.types);
         let varies = self.precompressed && types::is_compressible(&content_type);
-        let (content, coding) =
-            if varies { variants::choose(&self.place, req, path, content) } else { (content, None) };
+        let (content, coding) = if varies {
+            variants::choose(&self.place, &self.recent, req, path, content)
+        } else {
+            (content, None)
+        };
         Representation { content, content_type, coding, varies, cache_control }.respond(req)
     }
 }

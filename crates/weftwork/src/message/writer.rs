@@ -11,7 +11,7 @@ use super::exchange::Exchange;
 
 /// Writes the body of a streamed [`Response`](super::Response).
 ///
-/// Bytes are gathered and sent when some 16 KiB are there, at [`flush`](Write::flush), and at the end. When
+/// Bytes are gathered and sent when some 64 KiB are there, at [`flush`](Write::flush), and at the end. When
 /// the client reads slowly, a write waits (for `write_timeout` at most) and holds nothing but its own thread.
 pub struct BodyWriter<'c> {
     exchange: &'c mut dyn Exchange,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result};
 
 use super::beneath::{self, Links};
@@ -84,18 +84,28 @@ impl Found {
     fn at(fd: OwnedFd) -> Result<Found> {
         let stat = rustix::fs::fstat(&fd)?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                let (seconds, nanos) = (stat.st_mtime as i64, stat.st_mtime_nsec as u32);
-                Found::Content(Content {
-                    source: Source::File(Arc::new(File::from(fd))),
-                    length: u64::try_from(stat.st_size).unwrap_or(0),
-                    modified: Some(time(seconds, nanos)),
-                    state: (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanos)),
-                })
-            }
+            FileType::RegularFile => Found::Content(Content::of(Arc::new(File::from(fd)), &stat)),
             FileType::Directory => Found::Directory(Some(fd)),
             _ => Found::Other,
         })
+    }
+}
+
+impl Content {
+    /// What is now in a file that was opened before. None: it has been deleted, or another one has its name.
+    pub(super) fn named(file: Arc<File>) -> Option<Content> {
+        let stat = rustix::fs::fstat(&file).ok()?;
+        (stat.st_nlink > 0).then(|| Content::of(file, &stat))
+    }
+
+    fn of(file: Arc<File>, stat: &Stat) -> Content {
+        let (seconds, nanos) = (stat.st_mtime, stat.st_mtime_nsec as u32);
+        Content {
+            source: Source::File(file),
+            length: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: Some(time(seconds, nanos)),
+            state: (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanos)),
+        }
     }
 }
 

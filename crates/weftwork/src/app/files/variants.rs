@@ -2,7 +2,8 @@
 
 use weftwork_wire::fields::quality;
 
-use super::place::{Content, Found, Place};
+use super::place::{Content, Place};
+use super::recent::Recent;
 use crate::message::Request;
 
 /// Codings and the extensions of their siblings; where clients want them equally, the smallest first.
@@ -11,6 +12,7 @@ const CODINGS: [(&str, &[u8]); 3] = [("br", b".br"), ("zstd", b".zst"), ("gzip",
 /// The sibling that this client likes best, or the file itself.
 pub(super) fn choose(
     place: &Place,
+    recent: &Recent,
     req: &Request<'_>,
     path: &[u8],
     plain: Content,
@@ -27,8 +29,7 @@ pub(super) fn choose(
         if quality == 0 || quality < least {
             break;
         }
-        let found = place.find(&[path, extension].concat());
-        if let Ok(Found::Content(sibling)) = found
+        if let Some(sibling) = recent.find_sibling(place, &[path, extension].concat())
             && sibling.modified >= plain.modified
         {
             return (sibling, Some(coding));
