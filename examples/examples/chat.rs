@@ -1,4 +1,5 @@
-//! A chat for everybody who opens its page: `cargo run --example chat`, then <http://127.0.0.1:8080>, twice.
+//! A chat for everybody who opens its page:
+//! `cargo run -p weftwork-examples --example chat`, then <http://127.0.0.1:8080>, twice.
 
 use weftwork::prelude::*;
 use weftwork::{Message, SocketEvent, WebSocketHub, WebSockets};

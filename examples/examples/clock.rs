@@ -1,4 +1,5 @@
-//! A live clock for any number of pages: `cargo run --example clock`, then <http://127.0.0.1:8080>.
+//! A live clock for any number of pages:
+//! `cargo run -p weftwork-examples --example clock`, then <http://127.0.0.1:8080>.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

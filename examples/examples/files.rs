@@ -1,5 +1,5 @@
 //! A folder, files that are part of the program, and one that a handler chooses:
-//! `cargo run --example files FOLDER`, then open http://localhost:8080.
+//! `cargo run -p weftwork-examples --example files FOLDER`, then open http://localhost:8080.
 
 use weftwork::http::HeaderValue;
 use weftwork::prelude::*;

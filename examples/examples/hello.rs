@@ -1,4 +1,4 @@
-//! The smallest server: `cargo run --example hello`, then `curl localhost:8080`.
+//! The smallest server: `cargo run -p weftwork-examples --example hello`, then `curl localhost:8080`.
 
 use weftwork::prelude::*;
 

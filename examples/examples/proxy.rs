@@ -1,5 +1,5 @@
 //! In front of another server, a language model's say, whose words come through one by one:
-//! `cargo run --example proxy -- http://127.0.0.1:11434`, then <http://127.0.0.1:8080>.
+//! `cargo run -p weftwork-examples --example proxy -- http://127.0.0.1:11434`, then <http://127.0.0.1:8080>.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A handler and its tests, without a port: `cargo test --example testing`.
+//! A handler and its tests, without a port: `cargo test -p weftwork-examples --example testing`.
 
 use weftwork::prelude::*;
 

@@ -1,4 +1,5 @@
-//! A page that takes files of up to 1 GiB and keeps them in a folder: `cargo run --example upload`.
+//! A page that takes files of up to 1 GiB and keeps them in a folder:
+//! `cargo run -p weftwork-examples --example upload`.
 
 use std::path::Path;
 

@@ -29,6 +29,11 @@ const UNSAFE_ROOM: &str = "crates/fiber/";
 /// Folders of one machine; written apart so that this line passes its own rule.
 const MACHINE_FOLDERS: &[[&str; 2]] = &[["/work", "/"], ["/root", "/"], ["/tmp/", "target"]];
 
+/// An example is found from the root of the repository only by its package.
+const EXAMPLE: &str = "--example ";
+const CARGO: &str = "cargo ";
+const PACKAGE: &str = " -p ";
+
 pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
     if VERBATIM.iter().any(|part| file.path.starts_with(part) || file.path.ends_with(part)) {
         return;
@@ -38,6 +43,13 @@ pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
             say(line, "white space at the end of the line; remove it".into());
         } else if text.contains('\t') && !TABBED.iter().any(|end| file.path.ends_with(end)) {
             say(line, "tab; indent with spaces, or write \\t".into());
+        }
+        if text.contains(EXAMPLE) && text.contains(CARGO) && !text.contains(PACKAGE) {
+            say(
+                line,
+                "cargo does not find the example from the root; write -p weftwork-examples in front of it"
+                    .into(),
+            );
         }
         for folder in MACHINE_FOLDERS.iter().map(|parts| parts.concat()) {
             if text.contains(&folder) {

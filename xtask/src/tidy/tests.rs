@@ -112,6 +112,14 @@ fn white_space() {
 }
 
 #[test]
+fn examples_are_named_with_their_package() {
+    let run = |options: &str| format!("`cargo run {options}{}hello`\n", ["--exam", "ple "].concat());
+    good("README.md", &run("-p weftwork-examples "));
+    bad("README.md", &run(""), 1, "-p weftwork-examples");
+    bad("examples/examples/hello.rs", &format!("// {}", run("")), 2, "from the root");
+}
+
+#[test]
 fn machine_folders() {
     good("a.md", "see crates/wire/src and /tmp/x\n");
     for folder in [["/wo", "rk/x"], ["/ro", "ot/x"], ["/tmp/tar", "get-x"]] {
