@@ -24,9 +24,42 @@ pub enum Blame {
 
 /// The error of handlers and of starting a server.
 ///
-/// Every error type converts into it with `?`. A handler that returns it answers with the status that it
-/// blames on the client, or with 500, whose cause is logged and not shown. Like `anyhow::Error` it is not
-/// itself a [`std::error::Error`], so that the conversion can be there for all of them.
+/// `?` makes one of every type that is an error of its own: [`std::error::Error`]` + Send + Sync + 'static`, such as
+/// [`io::Error`], `serde_json::Error` or what `thiserror` derives. Like `anyhow::Error` it is not itself a
+/// [`std::error::Error`], so that the conversion can be there for all of them. What is none either goes through
+/// [`boxed`](Error::boxed): `anyhow::Error`, `eyre::Report`, `Box<dyn std::error::Error + Send + Sync>`, and texts. What
+/// borrows (the error of a `Mutex`) has to be put into words: [`ours`](Error::ours).
+///
+/// ```
+/// use weftwork::{Error, Request, Result};
+///
+/// type Boxed = Box<dyn std::error::Error + Send + Sync>;
+/// fn price(_: &str) -> Result<u32, Boxed> { Err("the shop is closed".into()) }
+///
+/// fn handler(req: &mut Request) -> Result<String> {
+///     let number: u32 = req.body().text()?.trim().parse()?;    // two errors of their own
+///     let price = price("tea").map_err(Error::boxed)?;         // one in a box
+///     Ok(format!("{}\n", number * price))
+/// }
+/// # assert_eq!(weftwork::TestClient::new(handler).post("/").body("7").send().status, 500);
+/// ```
+///
+/// A handler that returns it answers with the status that it blames on the client (a [`Problem`] or a [`BodyError`],
+/// also beneath other errors), or with 500. What is behind a 500 the client is not told: the log gets it, with the
+/// request's method and path and all causes. See [what you see when something
+/// fails](crate#what-you-see-when-something-fails).
+///
+/// In a `main` that returns `Result<(), Box<dyn std::error::Error>>` it goes through `?` as well; in one that returns
+/// `anyhow::Result`, through `.map_err(anyhow::Error::msg)`.
+///
+/// ```no_run
+/// use weftwork::prelude::*;
+///
+/// fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+///     let address = std::env::var("ADDRESS")?;
+///     Ok(Server::bind(address)?.run(|_: &mut Request| "hello")?)
+/// }
+/// ```
 pub struct Error {
     blame: Blame,
     message: String,
@@ -42,6 +75,30 @@ impl Error {
     /// Something failed on our side: the client gets 500, the log gets `message`.
     pub fn ours(message: impl Into<String>) -> Error {
         Error { blame: Blame::Ours, message: message.into(), source: None }
+    }
+
+    /// From an error that `?` does not take, because it is no [`std::error::Error`] itself: `anyhow::Error`,
+    /// `eyre::Report`, a box; also from a text. Else as by `?`.
+    ///
+    /// ```
+    /// # use weftwork::{Error, Result};
+    /// # fn work() -> std::result::Result<u32, Box<dyn std::error::Error + Send + Sync>> { Ok(7) }
+    /// # fn handler() -> Result<String> {
+    /// let count = work().map_err(Error::boxed)?;
+    /// # Ok(count.to_string())
+    /// # }
+    /// # handler().unwrap();
+    /// ```
+    pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        let boxed = error.into();
+        if let Some(body) = chain(Some(&*boxed)).find_map(body_error) {
+            return Error { blame: body.blame(), message: body.to_string(), source: None };
+        }
+        let blame = match chain(Some(&*boxed)).find_map(|error| error.downcast_ref::<Problem>()) {
+            Some(problem) => Blame::Peer(problem.status()),
+            None => Blame::Ours,
+        };
+        Error { blame, message: boxed.to_string(), source: Some(boxed) }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Error {
@@ -88,24 +145,32 @@ impl Error {
     pub fn source(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         self.source.as_deref()
     }
-}
 
-impl<E: StdError + Send + Sync + 'static> From<E> for Error {
-    /// A [`Problem`], and a [`BodyError`] (also inside an [`io::Error`]), keep their status; all others are ours.
-    fn from(error: E) -> Error {
-        let boxed: Box<dyn StdError + Send + Sync> = Box::new(error);
-        if let Some(body) = body_error(boxed.as_ref()) {
-            return Error { blame: body.blame(), message: body.to_string(), source: None };
-        }
-        let blame = match boxed.downcast_ref::<Problem>() {
-            Some(problem) => Blame::Peer(problem.status()),
-            None => Blame::Ours,
-        };
-        Error { blame, message: boxed.to_string(), source: Some(boxed) }
+    /// The problem that it was made of, also beneath other errors.
+    pub(crate) fn problem(&self) -> Option<&Problem> {
+        self.causes().find_map(|cause| cause.downcast_ref())
+    }
+
+    fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        chain(self.source.as_deref().map(|source| source as _))
     }
 }
 
-fn body_error<'e>(error: &'e (dyn StdError + Send + Sync + 'static)) -> Option<&'e BodyError> {
+impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+    /// A [`Problem`] and a [`BodyError`], also beneath others, keep their status; all else is ours.
+    fn from(error: E) -> Error {
+        Error::boxed(error)
+    }
+}
+
+/// An error and all that is beneath it.
+fn chain<'e>(
+    first: Option<&'e (dyn StdError + 'static)>,
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(first, |&error| error.source())
+}
+
+fn body_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e BodyError> {
     error.downcast_ref::<BodyError>().or_else(|| {
         let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
         inner.downcast_ref::<BodyError>()
@@ -118,13 +183,26 @@ impl From<Error> for Box<dyn StdError + Send + Sync> {
     }
 }
 
+/// As [`Error`] goes through `?` in a `main` that returns this.
+impl From<Error> for Box<dyn StdError> {
+    fn from(error: Error) -> Self {
+        error.to_string().into()
+    }
+}
+
+/// What was wrong, and every cause beneath it.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        match &self.source {
-            Some(source) if source.to_string() != self.message => write!(f, ": {source}"),
-            _ => Ok(()),
+        let mut said = self.message.clone();
+        for cause in self.causes().map(ToString::to_string) {
+            // Many errors say what is beneath them themselves.
+            if !said.ends_with(&cause) {
+                write!(f, ": {cause}")?;
+                said = cause;
+            }
         }
+        Ok(())
     }
 }
 

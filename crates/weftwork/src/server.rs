@@ -104,7 +104,7 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address().clone()).collect()
     }
 
-    /// Starts the server and returns at once.
+    /// Starts the server and returns at once. The log says where it listens, at level info.
     ///
     /// # Errors
     /// A setting with which no server could run, a handler that [cannot answer](Handler::check), or the system refuses
@@ -134,7 +134,7 @@ impl Server {
         for listener in &listeners {
             listener.listen(settings.backlog)?;
         }
-        let addresses = listeners.iter().map(|listener| listener.address().clone()).collect();
+        let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
@@ -143,6 +143,9 @@ impl Server {
             cx.enter(Stage::Closing);
             refused(error)
         })?;
+        for address in &addresses {
+            log::info!("listening at {address}, engine {engine}");
+        }
         Ok(Running { cx, room, engine, addresses, watchdog, stopped: false })
     }
 

@@ -25,6 +25,7 @@ macro_rules! every_engine {
             mod caps;
             mod crowds;
             mod deadlines;
+            mod errors;
             mod events;
             mod expect;
             mod faults;

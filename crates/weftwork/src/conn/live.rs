@@ -124,11 +124,16 @@ impl Live<'_> {
             _ => match std::mem::replace(&mut response.payload, Payload::Empty) {
                 Payload::Stream(write) => self.stream(std::mem::take(response), write),
                 Payload::Lasting(lasting) => return self.last(response, *lasting, now),
+                Payload::Failed(mut failed) => {
+                    let said = failed.log(&self.conn.asked());
+                    self.whole(response, Payload::Bytes(said), now)
+                }
                 payload => self.whole(response, payload, now),
             },
         };
         let after = answered.unwrap_or_else(|error| {
-            log::info!("a response ended early, and its connection with it: {error}");
+            let asked = self.conn.asked();
+            log::info!("a response ended early at {asked}, and its connection with it: {error}");
             After::Close
         });
         self.conn.phase = Phase::Send(after);
@@ -161,7 +166,7 @@ impl Live<'_> {
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { count, .. } => *count,
             Payload::Parts(parts) => parts.iter().map(Part::count).sum(),
-            Payload::Empty | Payload::Stream(_) | Payload::Lasting(_) => 0,
+            _ => 0,
         };
         if let Err(misuse) = self.write_head(response, BodyLength::Exact(length), now) {
             return self.fail(&misuse);
@@ -176,7 +181,7 @@ impl Live<'_> {
                     self.bypass(vec![Part::File { file, offset, count }], length)?
                 }
                 Payload::Parts(parts) => self.bypass(parts, length)?,
-                Payload::Empty | Payload::Stream(_) | Payload::Lasting(_) => {}
+                _ => {}
             }
         }
         self.finish()
@@ -233,7 +238,7 @@ impl Live<'_> {
 
     /// Nothing of the response has been written, and it cannot be.
     fn fail(&mut self, why: &dyn std::fmt::Display) -> io::Result<After> {
-        log::error!("a response could not be made, 500 is sent instead: {why}");
+        log::error!("a response could not be made at {}, 500 is sent instead: {why}", self.conn.asked());
         let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR).with_close();
         self.write_head(&response, BodyLength::Exact(0), self.wait.now()).map_err(io::Error::other)?;
         self.finish()

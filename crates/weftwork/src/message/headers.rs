@@ -63,7 +63,8 @@ impl Response {
             Payload::Bytes(bytes) => Some(bytes.len() as u64),
             Payload::File { count, .. } => Some(*count),
             Payload::Parts(parts) => Some(parts.iter().map(Part::count).sum()),
-            _ => None,
+            Payload::Failed(failed) => Some(failed.said.len() as u64),
+            Payload::Stream(_) | Payload::Lasting(_) => None,
         }
     }
 
@@ -71,6 +72,7 @@ impl Response {
     pub fn body(&self) -> Option<&Bytes> {
         match &self.payload {
             Payload::Bytes(bytes) => Some(bytes),
+            Payload::Failed(failed) => Some(&failed.said),
             _ => None,
         }
     }
@@ -80,19 +82,26 @@ impl Response {
         self.body_bytes().is_none()
     }
 
-    /// The same with another body, whatever the first one was. Its headers stay, but a `Content-Length`.
+    /// The same with another body, whatever the first one was. Its headers stay, but a `Content-Length`; so does its
+    /// [`error`](Response::error).
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Bytes>) -> Response {
         self.remove_header(header::CONTENT_LENGTH);
-        self.payload = Payload::Bytes(body.into());
+        match &mut self.payload {
+            Payload::Failed(failed) => failed.said = body.into(),
+            payload => *payload = Payload::Bytes(body.into()),
+        }
         self
     }
 
-    /// The same without a body. Its headers stay, but a `Content-Length`.
+    /// The same without a body. Its headers stay, but a `Content-Length`; so does its [`error`](Response::error).
     #[must_use]
     pub fn without_body(mut self) -> Response {
         self.remove_header(header::CONTENT_LENGTH);
-        self.payload = Payload::Empty;
+        match &mut self.payload {
+            Payload::Failed(failed) => failed.said = Bytes::new(),
+            payload => *payload = Payload::Empty,
+        }
         self
     }
 }

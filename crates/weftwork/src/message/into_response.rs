@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::body::BodyError;
-use super::problem::Problem;
 use super::response::Response;
 use crate::error::{Blame, Error};
 
@@ -98,15 +97,13 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
 /// The client reads what it did wrong; what we did wrong goes to the log.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let status = self.status();
-        if let Some(problem) = self.source().and_then(|source| source.downcast_ref::<Problem>()) {
+        if let Some(problem) = self.problem() {
             return problem.clone().into_response();
         }
-        if let Blame::Peer(_) = self.blame() {
-            return Response::text(format!("{}\n", self.message())).with_status(status);
+        match self.blame() {
+            Blame::Peer(status) => Response::text(format!("{}\n", self.message())).with_status(status),
+            Blame::User | Blame::Ours => Response::failed(self),
         }
-        log::error!("a handler failed: {self}");
-        Response::text("something went wrong on the server\n").with_status(status)
     }
 }
 

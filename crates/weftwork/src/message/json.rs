@@ -3,7 +3,9 @@
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
+use super::into_response::IntoResponse;
 use super::response::Response;
+use crate::error::Error;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -19,8 +21,7 @@ impl Response {
         match serde_json::to_vec(value) {
             Ok(bytes) => Response::bytes(bytes).with_content_type(JSON),
             Err(error) => {
-                log::error!("a response could not be written as JSON: {error}");
-                Response::new(StatusCode::INTERNAL_SERVER_ERROR)
+                Error::ours(format!("the response cannot be written as JSON: {error}")).into_response()
             }
         }
     }

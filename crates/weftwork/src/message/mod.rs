@@ -5,6 +5,7 @@ pub(crate) mod client;
 #[cfg(feature = "compression")]
 pub(crate) mod decoding;
 pub(crate) mod exchange;
+mod failed;
 mod feed;
 mod filter;
 mod handler;

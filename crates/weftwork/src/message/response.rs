@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::failed::Failed;
 use super::feed::Feed;
 use super::upgrade::{Receive, Take};
 use super::writer::BodyWriter;
@@ -34,6 +35,8 @@ pub(crate) enum Payload {
     Parts(Vec<Part>),
     Stream(Stream),
     Lasting(Box<Lasting>),
+    /// An error of ours, and what the client is told in its place.
+    Failed(Box<Failed>),
 }
 
 /// What goes on when the handler is done and the head is sent.
@@ -255,6 +258,7 @@ impl fmt::Debug for Response {
             Payload::File { count, .. } => format!("{count} bytes of a file"),
             Payload::Parts(parts) => format!("{} parts", parts.len()),
             Payload::Stream(_) => "a stream".to_owned(),
+            Payload::Failed(_) => "an error".to_owned(),
             Payload::Lasting(lasting) => match **lasting {
                 Lasting::Feed(_) => "a feed".to_owned(),
                 Lasting::Take(_) | Lasting::Fed(..) => "another protocol".to_owned(),

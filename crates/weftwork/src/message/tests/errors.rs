@@ -6,7 +6,7 @@ use std::io;
 use http::StatusCode;
 
 use crate::message::BodyError;
-use crate::{Blame, Error, Result};
+use crate::{Blame, Error, Problem, Result};
 
 #[derive(Debug)]
 struct Foreign;
@@ -40,6 +40,66 @@ fn a_cause_is_said_once() {
     let boxed: Box<dyn std::error::Error + Send + Sync> = error.into();
     assert_eq!(boxed.to_string(), "cannot do this: for that reason");
     assert!(std::error::Error::source(&*boxed).is_none());
+}
+
+/// An error that says nothing of what is beneath it, as most do.
+#[derive(Debug)]
+struct Above<E>(&'static str, E);
+
+impl<E> fmt::Display for Above<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for Above<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.1)
+    }
+}
+
+#[test]
+fn every_cause_is_said() {
+    let error = Error::from(Above("no page", Above("no row", Foreign)));
+    assert_eq!(error.to_string(), "no page: no row: something foreign");
+    assert_eq!(error.message(), "no page");
+    let error =
+        Error::from(Above("no page: no row: something foreign", Above("no row: something foreign", Foreign)));
+    assert_eq!(error.to_string(), "no page: no row: something foreign", "an error that says its causes");
+}
+
+#[test]
+fn what_is_no_error_itself_goes_in_boxed() {
+    type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    fn fails(boxed: Boxed) -> Result<()> {
+        let failed: std::result::Result<(), Boxed> = Err(boxed);
+        failed.map_err(Error::boxed)?;
+        Ok(())
+    }
+    let error = fails(Box::new(Above("no page", Foreign))).unwrap_err();
+    assert_eq!((error.blame(), error.to_string().as_str()), (Blame::Ours, "no page: something foreign"));
+    assert!(error.source().is_some_and(|source| source.is::<Above<Foreign>>()));
+    assert_eq!(Error::boxed("only words").to_string(), "only words");
+    let error = fails(BodyError::Timeout.into()).unwrap_err();
+    assert_eq!(error.blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+}
+
+#[test]
+fn a_status_is_kept_beneath_other_errors() {
+    let problem = Problem::new(StatusCode::CONFLICT).detail("taken");
+    let error = Error::from(Above("cannot add", problem.clone()));
+    assert_eq!(error.blame(), Blame::Peer(StatusCode::CONFLICT));
+    assert_eq!(error.problem(), Some(&problem));
+    let error = Error::from(Above("cannot read", io::Error::from(BodyError::Timeout)));
+    assert_eq!(error.blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+}
+
+#[test]
+fn main_may_return_any_box() {
+    fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+        Err(Error::from(Above("no page", Foreign)))?
+    }
+    assert_eq!(main().unwrap_err().to_string(), "no page: something foreign");
 }
 
 #[test]

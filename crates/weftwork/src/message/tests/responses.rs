@@ -11,6 +11,7 @@ use crate::{Blame, Error};
 pub(super) fn body(response: &Response) -> &[u8] {
     match &response.payload {
         Payload::Bytes(bytes) => bytes,
+        Payload::Failed(failed) => &failed.said,
         Payload::Empty => b"",
         Payload::File { .. } | Payload::Parts(_) | Payload::Stream(_) | Payload::Lasting(_) => {
             panic!("{response:?}")

@@ -1,0 +1,71 @@
+//! How does an error that a handler returned get into the log, with the request that it is about?
+
+use bytes::Bytes;
+
+use super::handler::Asked;
+use super::response::{Payload, Response};
+use crate::error::Error;
+
+/// What a client is told of a failure, and what only the log is told.
+pub(crate) struct Failed {
+    error: Error,
+    pub(super) said: Bytes,
+    is_logged: bool,
+}
+
+impl Failed {
+    pub(super) fn new(error: Error, said: &'static str) -> Box<Failed> {
+        Box::new(Failed { error, said: Bytes::from_static(said.as_bytes()), is_logged: false })
+    }
+
+    /// Logs the error, now that it is known what was asked for. What the client is told.
+    pub(crate) fn log(&mut self, asked: &Asked<'_>) -> Bytes {
+        self.is_logged = true;
+        log::error!("a handler failed at {asked}: {}", self.error);
+        std::mem::take(&mut self.said)
+    }
+}
+
+/// Nobody shall lose it: where something else is answered in its place, it is logged all the same.
+impl Drop for Failed {
+    fn drop(&mut self) {
+        if !self.is_logged {
+            log::error!("a handler failed, and its own answer was not sent: {}", self.error);
+        }
+    }
+}
+
+impl Response {
+    /// The error that a handler returned, when it was not the client's fault: its response is 500, and the log gets
+    /// the error with its causes as soon as the response is sent. For middleware that reports errors elsewhere, or
+    /// that answers with a page of its own: [`with_body`](Response::with_body) keeps the error for the log.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn pages(req: &mut Request, next: Next) -> Response {
+    ///     let response = next.run(req);
+    ///     match response.error() {
+    ///         Some(_) => response.with_body("<h1>Sorry</h1>").with_content_type(HeaderValue::from_static("text/html")),
+    ///         None => response,
+    ///     }
+    /// }
+    /// let site = |_: &mut Request| -> Result<String> { Ok(std::fs::read_to_string("/no/such/file")?) };
+    /// let answer = weftwork::TestClient::new(site.with(pages)).get("/").send();
+    /// assert_eq!((answer.status.as_u16(), answer.text()), (500, "<h1>Sorry</h1>"));
+    /// ```
+    pub fn error(&self) -> Option<&Error> {
+        match &self.payload {
+            Payload::Failed(failed) => Some(&failed.error),
+            _ => None,
+        }
+    }
+
+    /// What answers for an error of ours.
+    pub(super) fn failed(error: Error) -> Response {
+        let status = error.status();
+        let said = Response::text("").with_status(status);
+        let failed = Failed::new(error, "something went wrong on the server\n");
+        Response { payload: Payload::Failed(failed), ..said }
+    }
+}

@@ -1,0 +1,102 @@
+//! Does an error that a handler returns get into the log, with what was asked for and with every cause?
+
+use std::fmt;
+
+use weftwork::http::StatusCode;
+use weftwork::{HandlerExt, Next, Request, Response, Result, TestClient};
+
+use super::ROOM;
+use crate::support::{Client, is_logged, keep_log, logged};
+
+#[derive(Debug)]
+struct NoRow(std::num::ParseIntError);
+
+impl fmt::Display for NoRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no such row")
+    }
+}
+
+impl std::error::Error for NoRow {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+fn fails(_: &mut Request) -> Result<String> {
+    "x".parse::<u8>().map_err(NoRow)?;
+    Ok("never".into())
+}
+
+const CAUSES: &str = "there is no such row: invalid digit";
+
+/// A path that no other test asks for.
+fn path(name: &str) -> String {
+    format!("/{}/{name}", module_path!().replace("::", "-"))
+}
+
+#[test]
+fn it_is_logged_once_with_its_request_and_causes() {
+    keep_log();
+    let running = ROOM.bind("127.0.0.1:0").start(fails).unwrap();
+    let mut client = Client::connect(&running);
+    for method in ["GET", "POST", "HEAD"] {
+        let path = path(method);
+        client.send(format!("{method} {path}?secret HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+        let answer = if method == "HEAD" { client.answer_to_head() } else { client.answer() };
+        assert_eq!((answer.status, answer.closes()), (500, false), "{answer:?}");
+        assert!(!answer.text().contains("row"), "the causes are for the log: {answer:?}");
+        let line = is_logged(&[&path, CAUSES]);
+        assert!(line.starts_with(&format!("ERROR a handler failed at {method} {path}: ")), "{line}");
+        assert!(!line.contains("secret"), "{line}");
+        assert_eq!(logged(&[&path]).len(), 1);
+    }
+    let path = path("in-memory");
+    assert_eq!(TestClient::new(fails).get(&path).send().status, 500);
+    is_logged(&[&path, CAUSES]);
+}
+
+#[test]
+fn a_page_of_ones_own_keeps_it() {
+    keep_log();
+    fn sorry(req: &mut Request, next: Next) -> Response {
+        let response = next.run(req);
+        assert!(response.error().is_some_and(|error| error.to_string().contains(CAUSES)));
+        response.with_body("sorry").with_status(StatusCode::BAD_GATEWAY)
+    }
+    let running = ROOM.bind("127.0.0.1:0").start(fails.with(sorry)).unwrap();
+    let path = path("own-page");
+    Client::connect(&running).get(&path).is(502, "sorry");
+    is_logged(&[&path, CAUSES]);
+}
+
+#[test]
+fn what_is_answered_in_its_place_does_not_hide_it() {
+    keep_log();
+    #[derive(Debug)]
+    struct Named(String);
+    impl fmt::Display for Named {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "the error of {}", self.0)
+        }
+    }
+    impl std::error::Error for Named {}
+    let named = |req: &mut Request| -> Result<String> { Err(Named(req.path().to_owned()))? };
+    let replaced = named.with(|req: &mut Request, next: Next| {
+        next.run(req);
+        Response::text("fine")
+    });
+    let running = ROOM.bind("127.0.0.1:0").start(replaced).unwrap();
+    let path = path("replaced");
+    Client::connect(&running).get(&path).is(200, "fine");
+    is_logged(&["ERROR", "its own answer was not sent", &path]);
+}
+
+#[test]
+fn a_server_says_where_it_listens() {
+    keep_log();
+    let running = ROOM.bind("127.0.0.1:0").start(fails).unwrap();
+    let address = running.local_addr().unwrap().to_string();
+    let line = is_logged(&["listening at", &address]);
+    assert!(line.starts_with("INFO") && line.contains(&format!("engine {}", ROOM.engine)), "{line}");
+}

@@ -1,0 +1,63 @@
+//! What is seen when something fails: the client gets 500 and no word of why, the log the request and every cause.
+//! `cargo run -p weftwork-examples --example errors`, then `curl -i localhost:8080/orders/7`, and `/stock`.
+
+use anyhow::Context;
+use weftwork::Error;
+use weftwork::prelude::*;
+
+#[derive(Routes)]
+enum Site {
+    #[get("/orders/{id}")]
+    Order { id: u64 },
+    #[get("/stock")]
+    Stock,
+}
+
+/// An error of its own, as most are: `?` takes it.
+fn order(id: u64) -> std::io::Result<String> {
+    std::fs::read_to_string(format!("no/such/folder/{id}"))
+}
+
+/// One of `anyhow` is in a box, and has to be taken out of it: `map_err(Error::boxed)`.
+fn stock() -> anyhow::Result<u32> {
+    let text = std::fs::read_to_string("no/such/file").context("cannot count the stock")?;
+    Ok(text.trim().parse()?)
+}
+
+fn site(route: Site, _: &mut Request) -> Result<String> {
+    Ok(match route {
+        // What the client did wrong it is told.
+        Site::Order { id: 0 } => Err(Problem::new(StatusCode::NOT_FOUND).detail("orders begin with 1"))?,
+        Site::Order { id } => order(id)?,
+        Site::Stock => stock().map_err(Error::boxed)?.to_string(),
+    })
+}
+
+fn main() -> weftwork::Result<()> {
+    // Without a logger there is nothing to see. Any for the crate `log` will do.
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
+    Server::bind("127.0.0.1:8080")?.run(routes(site))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork::TestClient;
+
+    #[test]
+    fn clients_are_told_what_is_theirs_to_know() {
+        let mut client = TestClient::new(routes(site));
+        let answer = client.get("/orders/0").send();
+        assert!(answer.status == 404 && answer.text().contains("orders begin with 1"), "{answer:?}");
+        for path in ["/orders/7", "/stock"] {
+            let answer = client.get(path).send();
+            assert!(answer.status == 500 && !answer.text().contains("no/such"), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn the_log_is_told_all() {
+        let error = Error::boxed(stock().unwrap_err()).to_string();
+        assert!(error.starts_with("cannot count the stock: ") && error.contains("os error 2"), "{error}");
+    }
+}
