@@ -4,10 +4,9 @@ use std::ffi::{OsStr, OsString};
 
 use lexopt::{Arg, Parser, ValueExt};
 use log::LevelFilter;
-use weftwork::{Engine, Settings};
+use weftwork::{Engine, Settings, nearest};
 
 use crate::folder::{FOLDER_OPTIONS, Folder};
-use crate::nearest::nearest;
 
 /// The options that are not settings.
 pub(crate) const OPTIONS: [&str; 7] = ["host", "port", "bind", "engine", "log", "help", "version"];

@@ -5,7 +5,6 @@ mod demo;
 mod folder;
 mod help;
 mod logger;
-mod nearest;
 mod place;
 mod serving;
 

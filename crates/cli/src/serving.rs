@@ -22,7 +22,11 @@ pub(crate) fn serve(
     handler: impl Handler,
     window: Window,
 ) -> Result<(), Usage> {
-    let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    // An empty variable is how shells and service files unset one.
+    let variable = |name: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty());
+        value.map(|value| value.to_string_lossy().into_owned())
+    };
     let log = match (options.log, variable("WEFT_LOG")) {
         (Some(level), _) => level,
         (None, Some(text)) => level("WEFT_LOG", &text)?,

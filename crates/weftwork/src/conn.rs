@@ -38,6 +38,7 @@ pub(crate) use live::Call;
 
 use self::fed::Fed;
 use crate::message::{Asked, Part, Take};
+use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
@@ -150,7 +151,7 @@ impl Conn {
         let accepted = cx.counters.accepted.fetch_add(1, Ordering::Relaxed);
         cx.counters.connections.fetch_add(1, Ordering::Relaxed);
         // Spread by up to a tenth, so that connections opened together do not end together.
-        let age = cx.settings.age_max;
+        let age = or_never(cx.settings.age_max);
         let age = age - age.mul_f64((accepted.wrapping_mul(0x9e37_79b9) % 1024) as f64 / 10_240.0);
         Box::new(Conn {
             stream,

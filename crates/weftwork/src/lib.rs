@@ -156,6 +156,8 @@ pub use message::{
     UpgradedWriter, blocks, escaped, html, text, unbuffered,
 };
 pub use server::{Address, Running, Server, View};
+#[doc(hidden)]
+pub use settings::nearest;
 pub use settings::{ByteCount, ForwardedHeader, Networks, Setting, Settings, Source};
 pub use shutdown::{Abandoned, Report, Signals};
 pub use testing::{NoResponse, TestClient, TestConnection, TestRequest, TestResponse};
@@ -175,8 +177,8 @@ pub use weftwork_macros::Routes;
 /// What most programs use.
 pub mod prelude {
     pub use crate::{
-        Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request, Response, Result,
-        Router, Routes, Running, Server, Settings, blocks, escaped, html, routes, text,
+        ByteCount, Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request, Response,
+        Result, Router, Routes, Running, Server, Settings, blocks, escaped, html, routes, text,
     };
     #[cfg(feature = "json")]
     pub use crate::{Json, json};

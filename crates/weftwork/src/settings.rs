@@ -1,5 +1,7 @@
 //! Which limits and deadlines hold, where each value came from, and why its default is what it is.
 
+mod environment;
+mod nearest;
 mod proxies;
 mod units;
 
@@ -7,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
+pub use nearest::nearest;
 pub use proxies::{ForwardedHeader, Networks};
 pub use units::ByteCount;
 use units::Unit;
@@ -50,15 +53,25 @@ macro_rules! settings {
         /// Every limit and deadline of a server: a field each, with its default and the reason for it.
         ///
         /// A value is written `30s`, `500ms`, `2MiB` or as a plain number, in variables and flags alike.
+        ///
+        /// **0 means none**, and each setting that takes it says what that is: no limit, no delay, no warning. Where a
+        /// wait for a client would have no end, 0 is refused when the server starts: for `head_timeout`,
+        /// `body_idle_timeout`, `write_timeout`, `idle_timeout`, `heartbeat` and `proxy_header_timeout`.
         #[derive(Clone, Debug)]
         pub struct Settings {
             $( $(#[doc = $doc])+ pub $name: $type, )+
             sources: [Source; Settings::COUNT],
+            /// What the environment left; empty where it was not read.
+            from_environment: Box<[String]>,
         }
 
         impl Default for Settings {
             fn default() -> Settings {
-                Settings { $( $name: $default, )+ sources: [Source::Default; Settings::COUNT] }
+                Settings {
+                    $( $name: $default, )+
+                    sources: [Source::Default; Settings::COUNT],
+                    from_environment: Box::default(),
+                }
             }
         }
 
@@ -115,8 +128,8 @@ settings! {
     /// How long a body may pause: 30 s, half of what nginx gives; many lost packets fit in it. Longer: 408.
     body_idle_timeout: Duration = Duration::from_secs(30), "longest pause within a body (408)";
     /// The slowest that a peer may send or take bytes, on average, after ten seconds: 500 B/s, as Apache's
-    /// `mod_reqtimeout`. Slower: 408, or the connection ends.
-    rate_bytes_min: ByteCount = ByteCount(500), "slowest peer, bytes a second after 10 s (408)";
+    /// `mod_reqtimeout`. Slower: 408, or the connection ends. 0: as slow as the other deadlines allow.
+    rate_bytes_min: ByteCount = ByteCount(500), "slowest peer, bytes a second after 10 s (408; 0: no limit)";
     /// How long a response may make no progress: 30 s, as a body that comes. Longer: the connection ends.
     write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
     /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
@@ -125,30 +138,33 @@ settings! {
     /// How long a connection may wait for its next request: 75 s, above the 60 s of common load balancers,
     /// so that they are the ones who close.
     idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";
-    /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients.
-    age_max: Duration = Duration::from_secs(3600), "oldest connection";
+    /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients. 0s: no
+    /// limit.
+    age_max: Duration = Duration::from_secs(3600), "oldest connection (0s: no limit)";
     /// A handler that takes longer is logged, with its route and thread, while it runs and when it ends: 30 s, when
-    /// most clients and proxies have given up. Handlers have no deadline.
-    handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged";
+    /// most clients and proxies have given up. Handlers have no deadline. 0s: none is logged.
+    handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged (0s: never)";
     /// How long after a request has come an answer to it makes sense: no limit (0s). Handlers are told by
     /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a
     /// thread for longer is not started, and gets 503.
     request_timeout: Duration = Duration::ZERO, "time in which an answer makes sense (0s: no limit)";
     /// How long a server that is told to stop goes on as before, new connections and all: not at all (0s). A load
     /// balancer needs that time to find out: let its health check answer 503 when
-    /// [`View::is_stopping`](crate::View::is_stopping). A second signal ends it.
+    /// [`Request::is_stopping`](crate::Request::is_stopping). A second signal ends it.
     drain_delay: Duration = Duration::ZERO, "going on as before when told to stop (0s: not at all)";
-    /// How long `run` waits for requests in flight after SIGTERM or SIGINT: 30 s, what Kubernetes and most others leave
-    /// a process before they kill it; a second signal ends the wait.
-    drain_timeout: Duration = Duration::from_secs(30), "time to finish requests at shutdown";
+    /// How long `run` waits for requests in flight after SIGTERM or SIGINT and the `drain_delay`: 25 s. With the second
+    /// that threads get to end, that is within the 30 s which Kubernetes and most others leave a process before they kill
+    /// it: `drain_delay` + `drain_timeout` + 1 s has to be less. 0s: requests in flight are cut; a second signal does that
+    /// too.
+    drain_timeout: Duration = Duration::from_secs(25), "time to finish requests at shutdown (0s: cut them)";
     /// How much of an unread request body is read and dropped to keep a connection: 64 KiB, as much as
     /// is read ahead; for more, a new connection is cheaper.
     unread_bytes_max: ByteCount = ByteCount(64 * KIB), "unread body dropped to keep a connection";
-    /// How long the rest of an unread body may take: 500 ms; a new connection is made sooner.
-    unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body";
+    /// How long the rest of an unread body may take: 500 ms; a new connection is made sooner. 0s: it is not waited for.
+    unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body (0s: none)";
     /// How long a connection that ends early still reads what its peer sends, so that the answer is not lost
-    /// to a reset (RFC 9112 section 9.6): 2 s, several round trips of a slow network.
-    linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer";
+    /// to a reset (RFC 9112 section 9.6): 2 s, several round trips of a slow network. 0s: it does not.
+    linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer (0s: not)";
     /// How much is read and dropped meanwhile: 1 MiB, what a fast client has on the way before it sees the answer.
     linger_bytes_max: ByteCount = ByteCount(MIB), "bytes dropped after an early answer";
     /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request: off. One
@@ -189,22 +205,6 @@ settings! {
 }
 
 impl Settings {
-    /// The defaults, overridden by the `WEFT_...` variables that are set.
-    ///
-    /// # Errors
-    /// A variable whose value does not parse, with its name and what was expected.
-    pub fn from_env() -> Result<Settings, Error> {
-        let mut settings = Settings::default();
-        for (index, name) in Settings::NAMES.iter().enumerate() {
-            let variable = format!("WEFT_{}", name.to_uppercase());
-            let Some(value) = std::env::var_os(&variable) else { continue };
-            let assigned = settings.assign(index, &value.to_string_lossy());
-            assigned.map_err(|error| Error::usage(format!("{variable}: {}", error.message())))?;
-            settings.sources[index] = Source::Environment;
-        }
-        Ok(settings)
-    }
-
     /// Sets one value by its name (`head_bytes_max` or `head-bytes-max`), as a flag would.
     ///
     /// # Errors
@@ -212,7 +212,8 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let wanted = name.replace('-', "_");
         let Some(index) = Settings::NAMES.iter().position(|known| *known == wanted) else {
-            return Err(Error::usage(format!("there is no setting {name:?}")));
+            let meant = nearest(&wanted, Settings::NAMES).map(|known| format!("; did you mean {known}?"));
+            return Err(Error::usage(format!("there is no setting {name:?}{}", meant.unwrap_or_default())));
         };
         self.assign(index, value)?;
         self.sources[index] = Source::Code;
@@ -221,15 +222,25 @@ impl Settings {
 
     /// Every setting with its value, its source and what it bounds.
     pub fn list(&self) -> Vec<Setting> {
-        let texts = self.texts();
-        (texts.into_iter().enumerate())
-            .map(|(i, value)| Setting {
+        let (texts, defaults) = (self.texts(), Settings::default().texts());
+        (texts.into_iter().zip(&defaults).enumerate())
+            .map(|(i, (value, default))| Setting {
                 name: Settings::NAMES[i],
+                source: self.source(i, &value, default),
                 value,
-                source: self.sources[i],
                 about: Settings::ABOUT[i],
             })
             .collect()
+    }
+
+    /// Fields can be assigned to: then the value tells that it came from code.
+    fn source(&self, index: usize, value: &str, default: &str) -> Source {
+        let before = match self.sources[index] {
+            Source::Default => Some(default),
+            Source::Environment => self.from_environment.get(index).map(String::as_str),
+            Source::Code => None,
+        };
+        if before == Some(value) { self.sources[index] } else { Source::Code }
     }
 
     /// Some of them with their values, for a log line or an answer: `head_timeout is 10s, rate_bytes_min is 500B`.
@@ -267,11 +278,29 @@ impl Settings {
         floor("threads_max", self.threads_max as u64, 2)?;
         floor("fiber_stack_bytes", self.fiber_stack_bytes.0, 16 * KIB)?;
         floor("backlog", u64::from(self.backlog), 1)?;
+        floor("proxy_header_bytes_max", self.proxy_header_bytes_max.0, 16)?;
+        for (name, time) in [
+            ("head_timeout", self.head_timeout),
+            ("body_idle_timeout", self.body_idle_timeout),
+            ("write_timeout", self.write_timeout),
+            ("heartbeat", self.heartbeat),
+            ("idle_timeout", self.idle_timeout),
+            ("proxy_header_timeout", self.proxy_header_timeout),
+        ] {
+            if time.is_zero() {
+                return Err(Error::knob(name, "0s", "longer: every wait for a client has an end"));
+            }
+        }
         if self.standby_kept > self.threads_max {
             return Err(Error::too_large("standby_kept", self.standby_kept, "threads_max", self.threads_max));
         }
         Ok(())
     }
+}
+
+/// A limit for which 0 is none.
+pub(crate) fn or_never(limit: Duration) -> Duration {
+    if limit.is_zero() { Duration::MAX } else { limit }
 }
 
 #[cfg(test)]

@@ -47,6 +47,23 @@ fn flags_win_over_variables_and_these_over_defaults() {
 }
 
 #[test]
+fn an_empty_variable_is_not_set_and_an_unknown_one_is_named() {
+    let empty = [
+        ("WEFT_PORT", ""),
+        ("PORT", "0"),
+        ("WEFT_HOST", ""),
+        ("WEFT_LOG", ""),
+        ("WEFT_ENGINE", ""),
+        ("WEFT_IDLE_TIMEOUT", ""),
+        ("WEFT_HEAD_TIMOUT", "5s"),
+    ];
+    let mut weft = Weft::start_with("", &empty);
+    assert!(has(&weft, "idle_timeout 75s"), "{:?}", weft.lines);
+    weft.wait_for("WEFT_HEAD_TIMOUT is no setting, and is not read; did you mean WEFT_HEAD_TIMEOUT?");
+    assert_eq!(weft.connect().ask("GET /health").text(), "OK");
+}
+
+#[test]
 fn an_unknown_engine_in_the_environment_only_warns() {
     let mut weft = Weft::start_with("--port 0", &[("WEFT_ENGINE", "warp")]);
     weft.wait_for("there is no engine \"warp\"");

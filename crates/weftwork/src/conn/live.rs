@@ -72,7 +72,7 @@ impl Conn {
         live.respond(handler, &mut response);
         post.leave();
         let now = live.wait.now();
-        if begun.until(now) >= cx.settings.handler_warn_after {
+        if begun.until(now) >= cx.warn_after {
             live.warn_of_slowness(begun.until(now));
         }
         if let Some(response) = &mut response {

@@ -92,10 +92,10 @@ impl Default for Engine {
 }
 
 impl Engine {
-    /// The engine that `WEFT_ENGINE` names, if it is set. A name that is none warns on stderr, names the
+    /// The engine that `WEFT_ENGINE` names, if it is set and not empty. A name that is none warns on stderr, names the
     /// choices, and counts as not set.
     pub fn from_env() -> Option<Engine> {
-        let named = std::env::var_os("WEFT_ENGINE")?;
+        let named = std::env::var_os("WEFT_ENGINE").filter(|name| !name.is_empty())?;
         match named.to_string_lossy().parse() {
             Ok(engine) => Some(engine),
             Err(error) => {

@@ -15,7 +15,7 @@ fn values_are_written_as_people_write_them() {
     reads_back("30s", Duration::from_secs(30), "30s");
     reads_back("1500ms", Duration::from_millis(1500), "1500ms");
     reads_back("90 m", Duration::from_secs(5400), "90m");
-    reads_back("0s", Duration::ZERO, "0ms");
+    reads_back("0s", Duration::ZERO, "0s");
     reads_back("2MiB", ByteCount(2 << 20), "2MiB");
     reads_back("64kib", ByteCount(64 << 10), "64KiB");
     reads_back("1_000", ByteCount(1000), "1000B");
@@ -97,12 +97,104 @@ fn a_builder_marks_its_source() {
 }
 
 #[test]
+fn a_field_that_was_assigned_to_came_from_code() {
+    let source = |settings: &Settings, name: &str| {
+        settings.list().into_iter().find(|setting| setting.name == name).unwrap().source
+    };
+    let variables = [("WEFT_IDLE_TIMEOUT", "9s"), ("WEFT_HEAD_TIMEOUT", "9s")];
+    let (mut settings, _) = read(&variables).unwrap();
+    settings.idle_timeout = Duration::from_secs(8);
+    settings.fields_max = 7;
+    assert_eq!(source(&settings, "idle_timeout"), Source::Code);
+    assert_eq!(source(&settings, "fields_max"), Source::Code);
+    assert_eq!(source(&settings, "head_timeout"), Source::Environment);
+    assert_eq!(source(&settings, "age_max"), Source::Default);
+}
+
+/// What 0 means, for every duration there is.
+#[test]
+fn no_time_is_none_or_refused() {
+    let taken = [
+        "age_max",
+        "drain_delay",
+        "drain_timeout",
+        "handler_warn_after",
+        "linger_timeout",
+        "request_timeout",
+        "unread_timeout",
+    ];
+    let refused = [
+        "body_idle_timeout",
+        "head_timeout",
+        "heartbeat",
+        "idle_timeout",
+        "proxy_header_timeout",
+        "write_timeout",
+    ];
+    let mut durations = Vec::new();
+    for setting in Settings::default().list() {
+        let mut settings = Settings::default();
+        if settings.set(setting.name, "0s").is_err() {
+            continue;
+        }
+        durations.push(setting.name);
+        match settings.check() {
+            Ok(()) => {
+                assert!(taken.contains(&setting.name), "{} is taken", setting.name);
+                assert!(setting.about.contains("(0s: "), "{} does not say what 0s is", setting.name);
+            }
+            Err(error) => {
+                assert!(refused.contains(&setting.name), "{error}");
+                assert!(error.to_string().starts_with(&format!("{} is \"0s\"", setting.name)), "{error}");
+            }
+        }
+    }
+    assert_eq!(durations.len(), taken.len() + refused.len(), "{durations:?}");
+    let error = Settings::default().proxy_header_bytes_max(ByteCount(0)).check().unwrap_err();
+    assert!(error.to_string().contains("proxy_header_bytes_max"), "{error}");
+}
+
+fn read(variables: &[(&str, &str)]) -> Result<(Settings, Vec<String>), Error> {
+    Settings::read(variables.iter().map(|(name, value)| (name.to_string(), value.to_string())))
+}
+
+#[test]
+fn an_empty_variable_is_not_set() {
+    let (settings, unknown) = read(&[("WEFT_HEAD_TIMEOUT", ""), ("WEFT_NONSENSE", "")]).unwrap();
+    assert!(settings.list().iter().all(|setting| setting.source == Source::Default));
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn variables_that_nobody_reads_are_named() {
+    let told = |variable: &str| read(&[(variable, "5s")]).unwrap().1;
+    assert_eq!(
+        told("WEFT_HEAD_TIMOUT"),
+        ["WEFT_HEAD_TIMOUT is no setting, and is not read; did you mean WEFT_HEAD_TIMEOUT?"]
+    );
+    assert_eq!(told("WEFT_NONSENSE_OF_MINE"), ["WEFT_NONSENSE_OF_MINE is no setting, and is not read"]);
+    assert_eq!(told("WEFT_ENGIN").len(), 1);
+    for others in ["WEFT_LOG", "WEFT_ENGINE", "WEFT_PORT", "WEFT_HOST", "WEFTWORK_X", "HEAD_TIMOUT"] {
+        assert!(told(others).is_empty(), "{others}");
+    }
+    for of_kubernetes in ["WEFT_SERVICE_HOST", "WEFT_PORT_8080_TCP"] {
+        assert!(told(of_kubernetes).is_empty(), "{of_kubernetes}");
+    }
+    let text = read(&[("WEFT_HEAD_TIMEOUT", "soon")]).unwrap_err().to_string();
+    assert!(text.contains("WEFT_HEAD_TIMEOUT") && text.contains("soon"), "{text}");
+}
+
+#[test]
 fn errors_name_the_knob_its_value_and_the_cure() {
     let mut settings = Settings::default();
     let text = settings.set("head_timeout", "soon").unwrap_err().to_string();
     assert!(text.contains("head_timeout") && text.contains("soon") && text.contains("30s"), "{text}");
     let text = settings.set("haed_timeout", "3s").unwrap_err().to_string();
-    assert!(text.contains("haed_timeout"), "{text}");
+    assert!(text.contains("haed_timeout") && text.contains("did you mean head_timeout?"), "{text}");
+    let text = settings.set("colour", "red").unwrap_err().to_string();
+    assert!(text.ends_with("there is no setting \"colour\""), "{text}");
+    let text = "2 MB!".parse::<ByteCount>().unwrap_err().to_string();
+    assert!(text.contains("2 MB!") && text.contains("2MiB"), "{text}");
     let text = Settings::default().threads_max(1).check().unwrap_err().to_string();
     assert!(text.contains("threads_max") && text.contains('1') && text.contains('2'), "{text}");
     let text = Settings::default().threads_max(4).check().unwrap_err().to_string();

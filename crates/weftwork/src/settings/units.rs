@@ -3,9 +3,26 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::Error;
+
 /// A number of bytes. Written `512`, `8KiB`, `2MiB`, `1GiB`, or with decimal `kB`, `MB`, `GB`.
+///
+/// ```
+/// # use weftwork::ByteCount;
+/// let limit: ByteCount = "2MiB".parse()?;
+/// assert_eq!(limit, ByteCount(2 << 20));
+/// # weftwork::Result::<()>::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteCount(pub u64);
+
+impl std::str::FromStr for ByteCount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<ByteCount, Error> {
+        Unit::parse(text).map_err(|wanted| Error::knob("a number of bytes", text, wanted))
+    }
+}
 
 const SIZES: [(&str, u64); 8] = [
     ("gib", 1 << 30),
@@ -69,6 +86,9 @@ impl Unit for Duration {
             .ok_or("a duration with its unit, such as 500ms, 30s or 5m")
     }
     fn show(&self) -> String {
+        if self.is_zero() {
+            return "0s".into();
+        }
         let millis = self.as_millis() as u64;
         let (unit, factor) = TIMES
             .iter()

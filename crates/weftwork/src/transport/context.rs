@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use weftwork_wire::Limits;
 
@@ -11,7 +12,7 @@ use super::counters::Counters;
 use super::spare::Spare;
 use super::watchdog::Watchdog;
 use crate::message::{Asked, Handler};
-use crate::settings::Settings;
+use crate::settings::{Settings, or_never};
 
 /// How far a server is with stopping. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,8 @@ pub(crate) enum Stage {
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
+    /// The setting `handler_warn_after`; never, where that is none.
+    pub(crate) warn_after: Duration,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
     pub(crate) watchdog: Watchdog,
@@ -63,6 +66,7 @@ impl Context {
     pub(crate) fn new(settings: Settings) -> std::io::Result<Context> {
         Ok(Context {
             limits: settings.wire(),
+            warn_after: or_never(settings.handler_warn_after),
             settings,
             clock: Clock::start(),
             counters: Arc::default(),

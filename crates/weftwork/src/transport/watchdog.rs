@@ -106,7 +106,7 @@ impl Watchdog {
 
 /// The life of the watchdog's thread: until the server cuts its connections.
 pub(crate) fn watch(cx: &Context) {
-    let patience = cx.settings.handler_warn_after;
+    let patience = cx.warn_after;
     let pause = Timespec::try_from((patience / 4).clamp(LOOK_MIN, LOOK_MAX)).ok();
     let mut told: Vec<(Weak<Post>, u64)> = Vec::new();
     while let Ok(0) | Err(rustix::io::Errno::INTR) =
