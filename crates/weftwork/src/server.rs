@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
@@ -42,7 +43,9 @@ pub struct Server {
 
 impl Server {
     /// Binds to an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (all that the name stands for),
-    /// `:8080` (any address), `unix:/run/app.sock`, or a [`SocketAddr`]. Port 0 lets the system choose.
+    /// `:8080` (any address), `unix:/run/app.sock`, or a [`SocketAddr`]. Port 0 lets the system choose; of several
+    /// addresses all get the same port. Those of a family that the machine does not have (IPv6, in many containers)
+    /// are left out, if another one can be had.
     ///
     /// `proxy+127.0.0.1:8080` expects the PROXY protocol there; the setting `proxy_protocol` expects it
     /// everywhere. [`trusted_proxies`](Settings::trusted_proxies) says who may speak it.
@@ -52,8 +55,37 @@ impl Server {
     /// # Errors
     /// The address cannot be had, with the reason; or a variable's value does not parse.
     pub fn bind(address: impl fmt::Display) -> Result<Server> {
-        let server = Server { listeners: Vec::new(), engine: None, settings: Settings::from_env()? };
-        server.and_bind(address)
+        Server::nowhere()?.and_bind(address)
+    }
+
+    fn nowhere() -> Result<Server> {
+        Ok(Server { listeners: Vec::new(), engine: None, settings: Settings::from_env()? })
+    }
+
+    /// Takes a socket that is bound already: a [`TcpListener`](std::net::TcpListener), a
+    /// [`UnixListener`](std::os::unix::net::UnixListener), or what systemd or a parent process has handed over. At the end
+    /// it is only closed: who holds a copy of it, as systemd does, keeps the address and whoever waits there.
+    ///
+    /// ```
+    /// # use weftwork::prelude::*;
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let running = Server::from_listener(listener)?.start(|_: &mut Request| "hello")?;
+    /// # weftwork::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is no TCP or Unix socket, or a variable's value does not parse.
+    pub fn from_listener(listener: impl Into<OwnedFd>) -> Result<Server> {
+        Server::nowhere()?.and_listener(listener)
+    }
+
+    /// Takes one more socket that is bound already.
+    ///
+    /// # Errors
+    /// As [`from_listener`](Server::from_listener).
+    pub fn and_listener(mut self, listener: impl Into<OwnedFd>) -> Result<Server> {
+        self.listeners.push(Listener::given(listener.into())?);
+        Ok(self)
     }
 
     /// Binds to one more address.
@@ -66,9 +98,7 @@ impl Server {
             Some(rest) => (true, rest),
             None => (false, text.as_str()),
         };
-        for address in Address::parse(text)? {
-            self.listeners.push(Listener::bind(&address, is_proxied)?);
-        }
+        self.listeners.extend(Listener::bind_all(&Address::parse(text)?, is_proxied)?);
         Ok(self)
     }
 

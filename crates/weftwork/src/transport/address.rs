@@ -17,7 +17,7 @@ pub enum Address {
 
 impl Address {
     /// Reads `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (every address the name stands for),
-    /// `:8080` (any address), or `unix:/run/app.sock`.
+    /// `:8080` (any address: of IPv6 and with it IPv4, or of IPv4 alone), or `unix:/run/app.sock`.
     ///
     /// # Errors
     /// It is none of these, or the name is not known.
@@ -28,21 +28,33 @@ impl Address {
             }
             return Ok(vec![Address::Unix(path.into())]);
         }
-        let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
         let wanted = "127.0.0.1:8080, [::1]:8080, localhost:8080, :8080 or unix:/path";
-        let found = full
-            .to_socket_addrs()
-            .map_err(|error| Error::io(format!("cannot listen at {text:?} (expected {wanted})"), error))?;
+        let any = [format!("[::]{text}"), format!("0.0.0.0{text}")];
+        let meant = if text.starts_with(':') { &any[..] } else { &[text.to_owned()] };
         let mut all: Vec<Address> = Vec::new();
-        for address in found.map(Address::Tcp) {
-            if !all.contains(&address) {
-                all.push(address);
+        for full in meant {
+            let found = full.to_socket_addrs();
+            let found = found.map_err(|error| {
+                Error::io(format!("cannot listen at {text:?} (expected {wanted})"), error)
+            })?;
+            for address in found.map(Address::Tcp) {
+                if !all.contains(&address) {
+                    all.push(address);
+                }
             }
         }
         if all.is_empty() {
             return Err(Error::usage(format!("{text:?} stands for no address")));
         }
         Ok(all)
+    }
+
+    pub(crate) fn is_any_ipv4(&self) -> bool {
+        matches!(self, Address::Tcp(SocketAddr::V4(v4)) if v4.ip().is_unspecified())
+    }
+
+    pub(crate) fn is_any_ipv6(&self) -> bool {
+        matches!(self, Address::Tcp(SocketAddr::V6(v6)) if v6.ip().is_unspecified())
     }
 
     /// The URL of `/` there, where there is one.

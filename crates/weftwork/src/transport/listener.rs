@@ -1,11 +1,14 @@
 //! A listening socket: made, asked for connections, and cleaned up.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::address::Address;
@@ -21,23 +24,49 @@ pub(crate) struct Listener {
     made_path: AtomicBool,
     /// Its connections begin with a PROXY header.
     is_proxied: bool,
+    /// It was made elsewhere, and others may hold it: it is only closed.
+    is_given: bool,
 }
 
 impl Listener {
-    pub(crate) fn bind(address: &Address, is_proxied: bool) -> Result<Listener, Error> {
-        let bound = match address {
-            Address::Tcp(address) => bind_tcp(*address, false),
-            Address::Unix(path) => bind_unix(path),
-        };
-        let failed = |error: rustix::io::Errno| explain(address, error.into());
-        let fd = bound.map_err(failed)?;
-        let address = match address {
-            Address::Tcp(_) => {
-                Address::Tcp(net::getsockname(&fd).and_then(SocketAddr::try_from).map_err(failed)?)
+    /// One at each of the addresses that a name stands for. Where port 0 lets the system choose, all get the same
+    /// one. What this machine does not have, IPv6 mostly, is left out, unless that is all there is.
+    pub(crate) fn bind_all(addresses: &[Address], is_proxied: bool) -> Result<Vec<Listener>, Error> {
+        bind_each(addresses, |address| Listener::bind(address, is_proxied))
+    }
+
+    pub(crate) fn bind(address: &Address, is_proxied: bool) -> rustix::io::Result<Listener> {
+        let (fd, address) = match address {
+            Address::Tcp(tcp) => {
+                let fd = bind_tcp(*tcp, false)?;
+                let real = net::getsockname(&fd).and_then(SocketAddr::try_from)?;
+                (fd, Address::Tcp(real))
             }
-            Address::Unix(path) => Address::Unix(path.clone()),
+            Address::Unix(path) => (bind_unix(path)?, address.clone()),
         };
-        Ok(Listener { fd, address, made_path: AtomicBool::new(true), is_proxied })
+        Ok(Listener { fd, address, made_path: AtomicBool::new(true), is_proxied, is_given: false })
+    }
+
+    /// A socket that was bound elsewhere.
+    pub(crate) fn given(fd: OwnedFd) -> Result<Listener, Error> {
+        let failed =
+            |error: rustix::io::Errno| Error::io("cannot use the socket that was given", error.into());
+        let name = net::getsockname(&fd).map_err(failed)?;
+        let address = match (SocketAddr::try_from(name.clone()), SocketAddrUnix::try_from(name)) {
+            (Ok(tcp), _) => Address::Tcp(tcp),
+            (_, Ok(unix)) => {
+                let path = unix
+                    .path()
+                    .ok_or_else(|| Error::usage("a Unix socket that is given has to have a path"))?;
+                Address::Unix(OsStr::from_bytes(path.to_bytes()).into())
+            }
+            (Err(error), Err(_)) => return Err(failed(error)),
+        };
+        rustix::io::ioctl_fionbio(&fd, true).map_err(failed)?;
+        if let Address::Tcp(_) = address {
+            sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
+        }
+        Ok(Listener { fd, address, made_path: AtomicBool::new(false), is_proxied: false, is_given: true })
     }
 
     /// From now on the kernel takes connections, and keeps this many for us.
@@ -53,18 +82,28 @@ impl Listener {
     /// the option only now. No two servers can come to share a port by accident: for that, both would have to
     /// ask before they bind.
     pub(crate) fn sibling(&self, backlog: u32) -> io::Result<Listener> {
-        let (address, is_proxied) = (self.address.clone(), self.is_proxied);
-        if let Address::Tcp(tcp) = self.address {
+        let (address, is_proxied, is_given) = (self.address.clone(), self.is_proxied, self.is_given);
+        // Whoever holds a socket that was given takes over what waits in its queue: there shall be no other one.
+        if let Address::Tcp(tcp) = self.address
+            && !is_given
+        {
             let bound = sockopt::set_socket_reuseport(&self.fd, true).and_then(|()| bind_tcp(tcp, true));
             match bound {
                 Ok(fd) => {
                     net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
-                    return Ok(Listener { fd, address, made_path: AtomicBool::new(false), is_proxied });
+                    return Ok(Listener {
+                        fd,
+                        address,
+                        made_path: AtomicBool::new(false),
+                        is_proxied,
+                        is_given,
+                    });
                 }
                 Err(error) => log::info!("the listeners at {address} share one queue: {error}"),
             }
         }
-        Ok(Listener { fd: self.fd.try_clone()?, address, made_path: AtomicBool::new(false), is_proxied })
+        let fd = self.fd.try_clone()?;
+        Ok(Listener { fd, address, made_path: AtomicBool::new(false), is_proxied, is_given })
     }
 
     /// The real address: with the port that the kernel chose where 0 was asked for.
@@ -73,10 +112,12 @@ impl Listener {
     }
 
     /// Takes no more connections, and leaves its address to others, though somebody still holds it: a loop that is
-    /// stuck in a handler, say.
+    /// stuck in a handler, say. One that was given goes on for those who gave it.
     pub(crate) fn shut(&self) {
-        // Where the system does not know that for listeners, they end with the last who holds them.
-        let _ = net::shutdown(&self.fd, net::Shutdown::Both);
+        if !self.is_given {
+            // Where the system does not know that for listeners, they end with the last who holds them.
+            let _ = net::shutdown(&self.fd, net::Shutdown::Both);
+        }
         self.remove_path();
     }
 
@@ -106,7 +147,7 @@ impl Listener {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     return Ok((Stream::new(fd), peer));
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -128,6 +169,45 @@ impl AsFd for Listener {
 impl AsRawFd for Listener {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+/// How often another port is tried, when the one that the system chose is taken at another address.
+const PORT_TRIES: u32 = 8;
+
+fn bind_each(
+    addresses: &[Address],
+    mut bind: impl FnMut(&Address) -> rustix::io::Result<Listener>,
+) -> Result<Vec<Listener>, Error> {
+    let mut tries = 0;
+    'anew: loop {
+        tries += 1;
+        let (mut bound, mut left_out): (Vec<Listener>, Option<Error>) = (Vec::new(), None);
+        for address in addresses {
+            let (wanted, chosen) = match (address, bound.first().map(Listener::address)) {
+                (Address::Tcp(tcp), Some(Address::Tcp(first))) if tcp.port() == 0 => {
+                    (Address::Tcp(SocketAddr::new(tcp.ip(), first.port())), true)
+                }
+                _ => (address.clone(), false),
+            };
+            if wanted.is_any_ipv4() && bound.iter().any(|listener| listener.address.is_any_ipv6()) {
+                // It takes IPv4 as well.
+                continue;
+            }
+            match bind(&wanted) {
+                Ok(listener) => bound.push(listener),
+                Err(Errno::ADDRINUSE) if chosen && tries < PORT_TRIES => continue 'anew,
+                Err(error @ (Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT)) => {
+                    log::info!("not listening at {wanted}, which this machine does not have: {error}");
+                    left_out.get_or_insert_with(|| explain(&wanted, error.into()));
+                }
+                Err(error) => return Err(explain(&wanted, error.into())),
+            }
+        }
+        return match left_out {
+            Some(error) if bound.is_empty() => Err(error),
+            _ => Ok(bound),
+        };
     }
 }
 
@@ -154,7 +234,7 @@ fn bind_unix(path: &Path) -> rustix::io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let fd = socket(AddressFamily::UNIX)?;
     match net::bind(&fd, &address) {
-        Err(rustix::io::Errno::ADDRINUSE) if is_stale(&address) => {
+        Err(Errno::ADDRINUSE) if is_stale(&address) => {
             // Left behind by a server that was killed: nobody answers there.
             rustix::fs::unlink(path)?;
             net::bind(&fd, &address)?;
@@ -166,7 +246,7 @@ fn bind_unix(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 fn is_stale(address: &SocketAddrUnix) -> bool {
     let probe = socket(AddressFamily::UNIX);
-    probe.is_ok_and(|probe| net::connect(&probe, address) == Err(rustix::io::Errno::CONNREFUSED))
+    probe.is_ok_and(|probe| net::connect(&probe, address) == Err(Errno::CONNREFUSED))
 }
 
 #[cfg(not(target_vendor = "apple"))]
@@ -189,8 +269,86 @@ fn explain(address: &Address, error: io::Error) -> Error {
             ": ports below 1024 need a privilege; choose a higher one"
         }
         (io::ErrorKind::AddrNotAvailable, _) => ": no interface of this machine has that address",
+        _ if error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {
+            ": this machine has no addresses of that family"
+        }
         (io::ErrorKind::NotFound, Address::Unix(_)) => ": the folder of the socket does not exist",
         _ => "",
     };
     Error::io(format!("cannot listen at {address}{cure}"), error)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which of several addresses have to be had, and with which port.
+
+    use super::*;
+
+    fn parsed(text: &str) -> Vec<Address> {
+        Address::parse(text).unwrap()
+    }
+
+    fn ports(listeners: &[Listener]) -> Vec<u16> {
+        let port = |listener: &Listener| match listener.address() {
+            Address::Tcp(tcp) => tcp.port(),
+            Address::Unix(_) => 0,
+        };
+        listeners.iter().map(port).collect()
+    }
+
+    #[test]
+    fn a_chosen_port_is_the_same_at_all_addresses() {
+        let both = [parsed("127.0.0.1:0"), parsed("127.0.0.2:0")].concat();
+        let bound = ports(&Listener::bind_all(&both, false).unwrap());
+        assert!(bound.len() == 2 && bound[0] == bound[1] && bound[0] != 0, "{bound:?}");
+    }
+
+    #[test]
+    fn another_port_is_tried_when_the_chosen_one_is_taken_elsewhere() {
+        let both = [parsed("127.0.0.1:0"), parsed("127.0.0.2:0")].concat();
+        let mut refusals = 1;
+        let bound = bind_each(&both, |address| match address {
+            Address::Tcp(tcp) if tcp.port() != 0 && refusals > 0 => {
+                refusals -= 1;
+                Err(Errno::ADDRINUSE)
+            }
+            _ => Listener::bind(address, false),
+        });
+        let bound = ports(&bound.unwrap());
+        assert!(refusals == 0 && bound.len() == 2 && bound[0] == bound[1], "{bound:?}");
+    }
+
+    #[test]
+    fn what_the_machine_does_not_have_is_left_out() {
+        for missing in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
+            let without_ipv6 = |address: &Address| match address {
+                Address::Tcp(SocketAddr::V6(_)) => Err(missing),
+                _ => Listener::bind(address, false),
+            };
+            let both = [parsed("[::1]:0"), parsed("127.0.0.1:0")].concat();
+            assert_eq!(bind_each(&both, without_ipv6).unwrap().len(), 1);
+            let error = bind_each(&both[..1], without_ipv6).unwrap_err().to_string();
+            assert!(error.contains("[::1]:0") && error.contains("this machine"), "{error}");
+            // Any address is the wildcard of IPv6, which takes IPv4 too; else that of IPv4.
+            let any = bind_each(&parsed(":0")[..], without_ipv6).unwrap();
+            assert!(
+                matches!(any[..], [Listener { address: Address::Tcp(SocketAddr::V4(v4)), .. }] if v4.ip().is_unspecified())
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_in_use_is_an_error_beside_others_too() {
+        let taken = Listener::bind_all(&parsed("127.0.0.1:0"), false).unwrap();
+        taken[0].listen(1).unwrap();
+        let both = [parsed("127.0.0.2:0"), vec![taken[0].address().clone()]].concat();
+        let error = Listener::bind_all(&both, false).unwrap_err().to_string();
+        assert!(error.contains("another program listens there"), "{error}");
+    }
+
+    #[test]
+    fn any_address_is_bound_once() {
+        let any = Listener::bind_all(&parsed(":0"), false).unwrap();
+        assert_eq!(any.len(), 1, "{any:?}");
+    }
 }

@@ -91,6 +91,59 @@ fn port_0_is_a_free_port() {
 }
 
 #[test]
+fn a_name_with_several_addresses_has_one_port() {
+    let site = Site::start(ROOM.bind("localhost:0"));
+    let addresses = site.running.addresses().to_vec();
+    let mut ports: Vec<u16> = addresses.iter().filter_map(port).collect();
+    ports.dedup();
+    assert_eq!(ports.len(), 1, "{addresses:?}");
+    addresses.iter().for_each(|address| Client::connect_to(address).get("/").is(200, "hello"));
+}
+
+#[test]
+fn any_address_takes_ipv4_too() {
+    let site = Site::start(ROOM.bind(":0"));
+    let port = port(&site.running.addresses()[0]).unwrap();
+    Client::connect_to(&Address::Tcp(([127, 0, 0, 1], port).into())).get("/").is(200, "hello");
+}
+
+fn port(address: &Address) -> Option<u16> {
+    match address {
+        Address::Tcp(address) => Some(address.port()),
+        Address::Unix(_) => None,
+    }
+}
+
+/// As under systemd: the address outlives the server, and who came in between is served by the next one.
+#[test]
+fn sockets_that_are_given_are_left_as_they_are() {
+    let path = Path::new("given");
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix = UnixListener::bind(&path.0).unwrap();
+    let start = || {
+        let server = Server::from_listener(tcp.try_clone().unwrap()).unwrap();
+        let server = server.and_listener(unix.try_clone().unwrap()).unwrap();
+        Site::start(server.engine(ROOM.engine))
+    };
+    let site = start();
+    let addresses = site.running.addresses().to_vec();
+    assert_eq!(addresses, [Address::Tcp(tcp.local_addr().unwrap()), Address::Unix(path.0.clone())]);
+    addresses.iter().for_each(|address| Client::connect_to(address).get("/").is(200, "hello"));
+    let report = site.running.shutdown(crate::support::PATIENCE);
+    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+    assert!(path.0.exists(), "the path is not ours to remove");
+    let between: Vec<Client> = addresses.iter().map(Client::connect_to).collect();
+    let _again = start();
+    between.into_iter().for_each(|mut client| client.get("/").is(200, "hello"));
+}
+
+#[test]
+fn what_is_no_listener_is_refused() {
+    let error = Server::from_listener(std::fs::File::open("/dev/null").unwrap()).unwrap_err().to_string();
+    assert!(error.contains("the socket that was given"), "{error}");
+}
+
+#[test]
 fn an_occupied_port_is_an_error_with_a_cure() {
     let site = ROOM.start();
     let address = site.running.local_addr().unwrap();
