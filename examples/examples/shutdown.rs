@@ -1,21 +1,31 @@
-//! A server that ends in good order: `cargo run --example shutdown`, then Ctrl-C in the middle of a request.
+//! A server that ends in good order, and tells a load balancer before:
+//! `cargo run -p weftwork-examples --example shutdown`, then Ctrl-C in the middle of a request.
 
 use std::time::Duration;
 
 use weftwork::Signals;
 use weftwork::prelude::*;
 
-/// Takes a moment, and is not interrupted.
-fn slow(_: &mut Request) -> String {
-    weftwork::sleep(Duration::from_millis(300));
-    "done\n".into()
+/// Takes a moment, and is not interrupted. `/ready` is for a load balancer, which sends nobody here any more once it is
+/// told 503; `drain_delay` is the time it has to find out.
+fn site(req: &mut Request) -> Response {
+    match req.path() {
+        "/ready" if req.is_stopping() => text("stopping\n").with_status(StatusCode::SERVICE_UNAVAILABLE),
+        "/ready" => text("ready\n"),
+        _ => {
+            weftwork::sleep(Duration::from_millis(300));
+            text("done\n")
+        }
+    }
 }
 
 fn main() -> weftwork::Result<()> {
     // Before the start, so that no signal comes in between.
     let signals = Signals::install()?;
-    let server = Server::bind("127.0.0.1:8080")?.settings(|s| s.drain_timeout(Duration::from_secs(10)));
-    let running = server.start(slow)?;
+    let seconds = Duration::from_secs;
+    let server =
+        Server::bind("127.0.0.1:8080")?.settings(|s| s.drain_delay(seconds(5)).drain_timeout(seconds(20)));
+    let running = server.start(site)?;
     println!("at {:?}; stop with Ctrl-C, twice to stop at once", running.local_addr());
     let report = running.wait(signals)?;
     println!("{report}");
@@ -32,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_request_in_flight_is_finished() {
-        let running = Server::bind("127.0.0.1:0").unwrap().start(slow).unwrap();
+        let running = Server::bind("127.0.0.1:0").unwrap().start(site).unwrap();
         let mut client = TcpStream::connect(running.local_addr().unwrap()).unwrap();
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         while running.counts().accepted == 0 {
@@ -43,5 +53,26 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         assert!(answer.contains("Connection: close\r\n") && answer.ends_with("done\n"), "{answer}");
+    }
+
+    #[test]
+    fn a_load_balancer_is_told_before() {
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        let running = server.settings(|s| s.drain_delay(Duration::from_secs(10))).start(site).unwrap();
+        let (view, address) = (running.view(), running.local_addr().unwrap());
+        let ready = || {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(b"GET /ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        assert!(ready().starts_with("HTTP/1.1 200 "));
+        // Left to itself: nobody waits for the end of the delay.
+        std::thread::spawn(move || running.shutdown(Duration::from_secs(1)));
+        while !view.is_stopping() {
+            std::thread::yield_now();
+        }
+        assert!(ready().starts_with("HTTP/1.1 503 "));
     }
 }

@@ -1,5 +1,7 @@
 //! Floor 4: a server is a value. It is bound, started, and stopped.
 
+mod view;
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +21,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counts;
 use crate::transport::listener::Listener;
 use crate::transport::watchdog;
+pub use view::View;
 
 /// How often a server that drains looks whether its last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
@@ -228,7 +231,7 @@ impl Running {
 
     /// What was counted so far.
     pub fn counts(&self) -> Counts {
-        self.cx.counters.read()
+        self.cx.counts()
     }
 
     /// Threads there are now that serve requests; `threads_max` bounds them. A few others keep house.
@@ -317,53 +320,6 @@ impl Running {
 
     fn open(&self) -> usize {
         self.cx.counters.connections.load(Ordering::Acquire)
-    }
-}
-
-/// What a server is doing, for whoever wants to show it. It stays usable when the server has stopped.
-#[derive(Clone)]
-pub struct View {
-    cx: Arc<Context>,
-    room: Arc<dyn Room>,
-    engine: Engine,
-    addresses: Arc<[Address]>,
-}
-
-impl View {
-    /// The engine that was chosen.
-    pub fn engine(&self) -> Engine {
-        self.engine
-    }
-
-    /// All addresses, with their real ports.
-    pub fn addresses(&self) -> &[Address] {
-        &self.addresses
-    }
-
-    /// What was counted so far.
-    pub fn counts(&self) -> Counts {
-        self.cx.counters.read()
-    }
-
-    /// Threads there are now that serve requests; `threads_max` bounds them. A few others keep house.
-    pub fn threads(&self) -> usize {
-        self.room.threads()
-    }
-
-    /// The server has been told to stop. It may go on for a while: see [`drain_delay`](Settings::drain_delay).
-    pub fn is_stopping(&self) -> bool {
-        self.cx.is_stopping()
-    }
-
-    /// The settings in force; `connections_max` and `accepted_max` are the numbers that were worked out.
-    pub fn settings(&self) -> &Settings {
-        &self.cx.settings
-    }
-}
-
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("counts", &self.counts()).finish_non_exhaustive()
     }
 }
 

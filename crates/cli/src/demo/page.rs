@@ -45,13 +45,14 @@ fn write_page(out: &mut String, running: Option<&View>) -> fmt::Result {
 fn write_now(out: &mut String, running: &View) -> fmt::Result {
     let engine = running.engine();
     let counts = running.counts();
-    let facts: [(&str, &dyn Display); 14] = [
+    let facts: [(&str, &dyn Display); 15] = [
         ("version", &env!("CARGO_PKG_VERSION")),
         ("engine", &engine),
         ("loops", &engine.loops()),
         ("threads", &running.threads()),
         ("connections open", &counts.connections),
         ("connections accepted", &counts.accepted),
+        ("requests", &counts.requests),
         ("loops taken from a handler that blocked", &counts.taken_lazily),
         ("loops handed over before one that would", &counts.handed_eagerly),
         ("requests that waited for a thread", &counts.queued),

@@ -489,4 +489,8 @@ impl Exchange for Live<'_> {
     fn heartbeat(&self) -> Duration {
         self.cx.settings.heartbeat
     }
+
+    fn is_stopping(&self) -> bool {
+        self.cx.is_stopping()
+    }
 }

@@ -46,6 +46,8 @@ pub(crate) trait Exchange {
     fn pause(&mut self, patience: Duration) -> io::Result<bool>;
     /// The setting of that name.
     fn heartbeat(&self) -> Duration;
+    /// The server has been told to stop.
+    fn is_stopping(&self) -> bool;
 }
 
 /// What an exchange that stands in front of another one, its `below`, never changes.
@@ -96,6 +98,10 @@ macro_rules! forward_the_rest {
 
         fn heartbeat(&self) -> std::time::Duration {
             self.below.heartbeat()
+        }
+
+        fn is_stopping(&self) -> bool {
+            self.below.is_stopping()
         }
     };
 }

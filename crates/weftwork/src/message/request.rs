@@ -237,6 +237,20 @@ impl<'c> Request<'c> {
         self.exchange.client_gone()
     }
 
+    /// The server has been told to stop. It may go on for a while ([`drain_delay`](crate::Settings::drain_delay)), so that
+    /// a load balancer can find out: by a route of yours that answers 503 from then on.
+    ///
+    /// ```
+    /// use weftwork::{Request, http::StatusCode};
+    ///
+    /// fn ready(req: &mut Request) -> StatusCode {
+    ///     if req.is_stopping() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
+    /// }
+    /// ```
+    pub fn is_stopping(&self) -> bool {
+        self.exchange.is_stopping()
+    }
+
     /// Our end of the connection; none on a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.exchange.local_addr()

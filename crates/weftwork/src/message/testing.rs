@@ -197,4 +197,8 @@ impl Exchange for Canned {
     fn heartbeat(&self) -> Duration {
         Duration::from_secs(15)
     }
+
+    fn is_stopping(&self) -> bool {
+        false
+    }
 }

@@ -67,6 +67,7 @@ pub struct TestConnection {
     pub(super) pipe: Arc<Pipe>,
     pub(super) pool: Pool,
     dates: DateCache,
+    post: Arc<Post>,
 }
 
 impl TestConnection {
@@ -85,7 +86,8 @@ impl TestConnection {
         let now = bench.now();
         let conn = Conn::new(Stream::Memory(stream), Some(peer), now, &bench.cx);
         let (pool, dates) = (Pool::alone(), DateCache::new(now));
-        TestConnection { bench: bench.clone(), conn: Some(conn), pipe, pool, dates }
+        let post = bench.cx.watchdog.post();
+        TestConnection { bench: bench.clone(), conn: Some(conn), pipe, pool, dates, post }
     }
 
     /// Sends bytes, of whatever.
@@ -224,7 +226,7 @@ impl TestConnection {
         let _ground = enter(Rc::new(Skipping(self.bench.clock.clone())));
         let wait = Turns { bench: &self.bench, pipe: &self.pipe };
         let (cx, handler) = (&self.bench.cx, &*self.bench.handler);
-        conn.run(Call { cx, handler, wait: &wait, dates: &mut self.dates, post: &Post::default() });
+        conn.run(Call { cx, handler, wait: &wait, dates: &mut self.dates, post: &self.post });
     }
 
     fn close(&mut self) {

@@ -179,9 +179,15 @@ impl TestClient {
         Duration::from_millis(self.bench.now().0)
     }
 
-    /// The server is told to stop, as by SIGTERM: idle connections end, and others with their next response.
+    /// The server is told to stop, as by SIGTERM: idle connections end, and others with their next response. With a
+    /// `drain_delay` it goes on as before, and [`Request::is_stopping`](crate::Request::is_stopping), until it is told
+    /// once more.
     pub fn drain(&mut self) {
-        self.bench.cx.enter(Stage::Draining);
+        let cx = &self.bench.cx;
+        if !cx.is_stopping() && !cx.settings.drain_delay.is_zero() {
+            return cx.announce_stop();
+        }
+        cx.enter(Stage::Draining);
         if let Some(connection) = &mut self.connection {
             connection.go_on();
         }
@@ -189,7 +195,7 @@ impl TestClient {
 
     /// What was counted so far.
     pub fn counts(&self) -> Counts {
-        self.bench.cx.counters.read()
+        self.bench.cx.counts()
     }
 
     fn exchange(

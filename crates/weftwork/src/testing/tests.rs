@@ -205,6 +205,32 @@ fn the_clock_ends_what_it_should() {
     assert_eq!(client.elapsed(), Duration::from_secs(149));
 }
 
+/// A request a minute, for longer than connections usually get to be.
+#[test]
+fn no_limit_on_age_is_none() {
+    for (age_max, connections) in [(Settings::default().age_max, 2), (Duration::ZERO, 1)] {
+        let mut client = client().settings(|s| s.age_max(age_max).handler_warn_after(Duration::ZERO));
+        for _ in 0..70 {
+            assert_eq!(client.get("/").send().status, 200);
+            client.advance(Duration::from_secs(60));
+        }
+        assert_eq!((client.counts().accepted, client.counts().requests), (connections, 70), "{age_max:?}");
+    }
+}
+
+#[test]
+fn a_drain_delay_lasts_until_the_second_word() {
+    let mut client = TestClient::new(|req: &mut Request| req.is_stopping().to_string());
+    client = client.settings(|s| s.drain_delay(Duration::from_secs(5)));
+    assert_eq!(client.get("/").send().text(), "false");
+    client.drain();
+    let answer = client.get("/").send();
+    assert_eq!((answer.text(), answer.header("connection")), ("true", None));
+    assert_eq!(client.counts().connections, 1);
+    client.drain();
+    assert_eq!(client.counts().connections, 0);
+}
+
 #[test]
 fn sleep_moves_the_clock() {
     let mut client = client();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weftwork_wire::Limits;
 
 use super::clock::Clock;
-use super::counters::Counters;
+use super::counters::{Counters, Counts};
 use super::spare::Spare;
 use super::watchdog::Watchdog;
 use crate::message::{Asked, Handler};
@@ -115,6 +115,11 @@ impl Context {
         if stage >= Stage::Closing {
             self.closing.give();
         }
+    }
+
+    /// What was counted so far.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts { requests: self.watchdog.calls(), ..self.counters.read() }
     }
 
     /// The time of day, for answers that no handler gave.

@@ -17,13 +17,18 @@ macro_rules! counters {
         pub struct Counts {
             /// Connections open now.
             pub connections: usize,
+            /// Requests that a handler was called for. What the protocol itself answered is in `faults`, `timeouts` and
+            /// `shed`. Statuses are not counted here; the access log has them, or a middleware of yours.
+            pub requests: u64,
             $( $(#[doc = $doc])+ pub $name: u64, )+
         }
 
         impl Counters {
+            /// All but the requests, which the watchdog counts.
             pub(crate) fn read(&self) -> Counts {
                 Counts {
                     connections: self.connections.load(Ordering::Relaxed),
+                    requests: 0,
                     $( $name: self.$name.load(Ordering::Relaxed), )+
                 }
             }

@@ -24,9 +24,22 @@ pub(crate) struct Post {
     begun: AtomicU64,
     line: [AtomicU64; LINE_BYTES / 8],
     thread: String,
+    /// What it counted is added here when it is dropped.
+    before: Arc<AtomicU64>,
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.before.fetch_add(self.calls(), Ordering::Relaxed);
+    }
 }
 
 impl Post {
+    /// How many calls there were, the one in progress included.
+    fn calls(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed).div_ceil(2)
+    }
+
     /// A call begins. `head` is the request as it came, from its first byte.
     ///
     /// A copy, because what it is of belongs to the caller: eight loads and stores of a head that is long enough.
@@ -83,19 +96,32 @@ impl Post {
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     posts: Mutex<Vec<Weak<Post>>>,
+    /// Calls at posts that are gone.
+    before: Arc<AtomicU64>,
+    /// The most calls that anybody was told of.
+    told: AtomicU64,
 }
 
 impl Watchdog {
     /// A post for the calling thread. It is forgotten when its owner drops it.
     pub(crate) fn post(&self) -> Arc<Post> {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
-        let post = Arc::new(Post { thread, ..Post::default() });
+        let (turn, begun, line) = Default::default();
+        let post = Arc::new(Post { turn, begun, line, thread, before: self.before.clone() });
         let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
         if posts.len() == posts.capacity() {
             posts.retain(|post| post.strong_count() > 0);
         }
         posts.push(Arc::downgrade(&post));
         post
+    }
+
+    /// How many calls there were at all posts.
+    pub(crate) fn calls(&self) -> u64 {
+        let before = self.before.load(Ordering::Relaxed);
+        let calls = before + self.all().iter().map(|post| post.calls()).sum::<u64>();
+        // One that is dropped just now may be in neither; nobody shall see the number fall.
+        self.told.fetch_max(calls, Ordering::Relaxed).max(calls)
     }
 
     fn all(&self) -> Vec<Arc<Post>> {
@@ -177,6 +203,25 @@ mod tests {
         assert_eq!(watchdog.all().len(), 1);
         assert!(watchdog.posts.lock().unwrap().len() < 10);
         assert_eq!(kept.thread, std::thread::current().name().unwrap());
+    }
+
+    #[test]
+    fn calls_are_counted_beyond_their_posts() {
+        let watchdog = Watchdog::default();
+        let (kept, gone) = (watchdog.post(), watchdog.post());
+        for post in [&kept, &gone, &gone] {
+            post.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
+            post.leave();
+        }
+        assert_eq!(watchdog.calls(), 3);
+        // It unwinds.
+        gone.enter(Tick(1), b"");
+        drop(gone);
+        assert_eq!(watchdog.calls(), 4);
+        kept.enter(Tick(2), b"");
+        kept.enter(Tick(2), b"");
+        kept.leave();
+        assert_eq!(watchdog.calls(), 6);
     }
 
     #[test]

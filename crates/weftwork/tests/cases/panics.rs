@@ -17,6 +17,7 @@ fn the_client_gets_500_and_an_end() {
         assert_eq!(site.running.counts().panics, count);
     }
     other.get("/").is(200, "hello");
+    assert_eq!(site.running.counts().requests, site.calls() as u64);
     drop(other);
     site.is_well();
 }

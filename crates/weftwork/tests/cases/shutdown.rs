@@ -251,7 +251,7 @@ fn a_drain_delay_goes_on_as_before() {
     let site = Site::start(ROOM.bind_alone().settings(|s| s.drain_delay(delay)));
     let (view, address) = (site.running.view(), site.running.local_addr().unwrap());
     let mut old = site.client();
-    old.get("/").is(200, "hello");
+    old.get("/stopping").is(200, "false");
     let addresses = site.running.addresses().to_vec();
     let begun = Instant::now();
     assert!(!view.is_stopping());
@@ -259,8 +259,9 @@ fn a_drain_delay_goes_on_as_before() {
     crate::support::eventually("it is told", || view.is_stopping());
     let mut new = Client::connect_to(&addresses[0]);
     for client in [&mut old, &mut new] {
-        let answer = client.get("/");
-        assert!(answer.status == 200 && !answer.closes(), "{answer:?}");
+        let answer = client.get("/stopping");
+        answer.is(200, "true");
+        assert!(!answer.closes(), "{answer:?}");
     }
     old.ends();
     new.ends();

@@ -125,6 +125,7 @@ impl Inside {
             "gate-stream" => self.gate_stream(),
             "thread" => self.note_thread(),
             "client" => client(req),
+            "stopping" => Response::text(req.is_stopping().to_string()),
             "deadline" => deadline(req, number),
             "gone" => self.watch_client(req),
             "panic" => panic!("as asked"),
