@@ -16,86 +16,7 @@
 //! }
 //! ```
 //!
-//! # From one function to a site
-//!
-//! **A function is a handler.** It takes `&mut Request` and returns a [`Response`], text, bytes, a status, or a
-//! `Result` of one ([`IntoResponse`]). One function may do for a small service: it looks at
-//! [`path`](Request::path) and [`method`](Request::method) by itself.
-//!
-//! **Routes are an enum.** [`#[derive(Routes)]`](derive@Routes) parses a request into one of its values, and a
-//! `match` answers them all. What is forgotten, overlaps, or links to nowhere does not compile.
-//!
-//! ```
-//! use weftwork::prelude::*;
-//!
-//! #[derive(Routes)]
-//! enum Site {
-//!     #[get("/")]
-//!     Home,
-//!     #[get("/users/{id}?{tab}")]
-//!     User { id: u64, tab: Option<String> },
-//! }
-//!
-//! fn site(route: Site, _: &mut Request) -> Response {
-//!     match route {
-//!         Site::Home => html(Site::User { id: 7, tab: None }.link("user 7")),
-//!         Site::User { id, tab } => text(format!("{id}, {}\n", tab.unwrap_or_default())),
-//!     }
-//! }
-//!
-//! let mut client = weftwork::TestClient::new(routes(site));
-//! assert_eq!(client.get("/").send().text(), r#"<a href="/users/7">user 7</a>"#);
-//! assert_eq!(client.get("/users/7?tab=posts").send().text(), "7, posts\n");
-//! assert_eq!(client.get("/users/x").send().status, 400);
-//! assert_eq!(client.post("/users/7").send().header("allow"), Some("GET, HEAD"));
-//! ```
-//!
-//! **A [`Router`] is for the rest:** closures, routes that are known when the program runs, and other handlers beneath
-//! a prefix, the enum among them. Its handlers may take typed arguments ([`Extract`]).
-//!
-//! **What handlers share** is a struct of yours. With an enum a closure owns it; a router is given it, and its
-//! methods are handlers.
-//!
-//! ```
-//! use std::sync::atomic::{AtomicU64, Ordering};
-//! use weftwork::prelude::*;
-//!
-//! #[derive(Routes)]
-//! enum Site {
-//!     #[post("/visits")]
-//!     Visit,
-//! }
-//!
-//! #[derive(Default)]
-//! struct App {
-//!     visits: AtomicU64,
-//! }
-//!
-//! impl App {
-//!     fn site(&self, route: Site, _: &mut Request) -> String {
-//!         match route {
-//!             Site::Visit => self.visit(),
-//!         }
-//!     }
-//!
-//!     fn visit(&self) -> String {
-//!         format!("{}\n", self.visits.fetch_add(1, Ordering::Relaxed) + 1)
-//!     }
-//! }
-//!
-//! let app = App::default();
-//! let by_enum = routes(move |route: Site, req: &mut Request| app.site(route, req));
-//! let by_router = Router::new().post("/visits", App::visit).state(App::default());
-//! let both = Router::new().mount("/one", by_enum).mount("/two", by_router);
-//!
-//! let mut client = weftwork::TestClient::new(both);
-//! assert_eq!(client.post("/one/visits").send().text(), "1\n");
-//! assert_eq!(client.post("/two/visits").send().text(), "1\n");
-//! ```
-//!
-//! **Errors** go through `?`: every error type becomes an [`Error`], which answers 500 and is logged; a [`Problem`]
-//! keeps its status and tells the client. **Middleware** is a function around a handler ([`HandlerExt::with`]).
-//! **Tests** drive all of it in memory ([`TestClient`]).
+#![doc = include_str!("guide.md")]
 //!
 //! # Names
 //!
@@ -211,6 +132,11 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/middleware.md")]
 struct MiddlewarePage;
+
+/// And that of the page on running it.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/deploying.md")]
+struct Deploying;
 
 /// So does the code of the page on testing.
 #[cfg(doctest)]
