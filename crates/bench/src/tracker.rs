@@ -55,6 +55,9 @@ pub(crate) struct Track {
     pub(crate) cpu_us_per_request: f64,
     pub(crate) p99_ms: f64,
     pub(crate) errors: f64,
+    /// Rounds that gave no figures: the server did not start, died, or answered wrong.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub(crate) failed_rounds: usize,
     /// How near to the floor, 1 is there: by CPU a request, or by rate where handlers block. More is better.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) of_floor: Option<f64>,
@@ -79,7 +82,7 @@ pub(crate) fn track(options: &TrackOptions) -> Result<()> {
     Ok(())
 }
 
-/// Fails where a run is worse than the best of the last ones.
+/// Fails where a run is broken, has lost figures, or is worse than the best of the last ones.
 pub(crate) fn compare(options: &CompareOptions) -> Result<()> {
     let now = entry(&Results::read(&options.run)?);
     let history = read(&options.history)?;
@@ -88,37 +91,29 @@ pub(crate) fn compare(options: &CompareOptions) -> Result<()> {
         history.iter().filter(|entry| (&entry.commit, &entry.when) != (&now.commit, &now.when)).collect();
     let last = &before[before.len().saturating_sub(options.last)..];
     let lines = compared(&now, last);
-    let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "{:<40} {:>8} {:>8} {:>8}  best of {} commits",
-        "share of",
-        "now",
-        "best",
-        "now/best",
-        last.len()
-    )?;
-    for line in &lines {
-        writeln!(
-            out,
-            "{:<40} {:>8.3} {:>8.3} {:>8.2}  {}",
-            line.name,
-            line.now,
-            line.best,
-            line.now / line.best,
-            line.commit
-        )?;
-    }
-    let alerts: Vec<String> =
-        lines.iter().filter(|line| line.now < line.best * options.least).map(Line::alert).collect();
+    write_lines(&mut io::stdout().lock(), &lines, last.len())?;
+    let worse = lines.iter().filter(|line| line.now < line.best * options.least).map(Line::alert);
+    let alerts: Vec<String> = broken(&now).into_iter().chain(lost(&now, last)).chain(worse).collect();
     match alerts.is_empty() {
         true => Ok(()),
         false => Err(Failure::Run(format!(
-            "under {:.0} % of the best:\n{}",
+            "broken, lost, or under {:.0} % of the best:\n{}",
             options.least * 100.0,
             alerts.join("\n")
         ))),
     }
+}
+
+fn write_lines(out: &mut impl Write, lines: &[Line], commits: usize) -> io::Result<()> {
+    if commits == 0 {
+        return writeln!(out, "no history: there is nothing to compare this run with");
+    }
+    let (share, ratio) = ("share of", "now/best");
+    writeln!(out, "{share:<40} {:>8} {:>8} {ratio:>8}  best of {commits} commits", "now", "best")?;
+    for Line { name, now, best, commit } in lines {
+        writeln!(out, "{name:<40} {now:>8.3} {best:>8.3} {:>8.2}  {commit}", now / best)?;
+    }
+    Ok(())
 }
 
 /// A ratio that is compared.
@@ -146,8 +141,9 @@ fn compared(now: &Entry, before: &[&Entry]) -> Vec<Line> {
     let mut lines = Vec::new();
     for (name, track) in &now.figures {
         for (what, of) in SHARES {
-            let values =
-                before.iter().filter_map(|entry| Some((of(entry.figures.get(name)?)?, &entry.commit)));
+            let sound =
+                |entry: &&Entry| entry.figures.get(name).filter(|track| !track.is_broken()).and_then(of);
+            let values = before.iter().filter_map(|entry| Some((sound(entry)?, &entry.commit)));
             let best = values.reduce(|best, next| if next.0 > best.0 { next } else { best });
             let (Some(now), Some((best, commit))) = (of(track), best) else { continue };
             lines.push(Line { name: format!("{what}: {name}"), now, best, commit: commit.clone() });
@@ -156,22 +152,57 @@ fn compared(now: &Entry, before: &[&Entry]) -> Vec<Line> {
     lines
 }
 
-/// What of a run is kept: our engines, wherever they made figures.
+impl Track {
+    /// It crashed, answered wrong, or not at all: what figures it has mean nothing.
+    fn is_broken(&self) -> bool {
+        self.failed_rounds > 0 || self.errors > 0.0 || self.requests_per_s == 0.0
+    }
+}
+
+/// Whose answers were wrong or did not come.
+fn broken(now: &Entry) -> Vec<String> {
+    let broken = now.figures.iter().filter(|(_, track)| track.is_broken());
+    let alert = |(name, track): (&String, &Track)| {
+        let Track { errors, failed_rounds, requests_per_s, .. } = track;
+        format!("  {name}: {failed_rounds} failed rounds, {errors} errors, {requests_per_s:.0} requests/s")
+    };
+    broken.map(alert).collect()
+}
+
+/// What was measured before, and is not now: figures of the last run, and ratios that any of these had.
+fn lost(now: &Entry, before: &[&Entry]) -> Vec<String> {
+    let mut alerts = Vec::new();
+    if let Some(last) = before.last() {
+        let gone = last.figures.keys().filter(|name| !now.figures.contains_key(*name));
+        alerts.extend(gone.map(|name| format!("  {name}: not measured, was at {}", last.commit)));
+    }
+    for (name, track) in &now.figures {
+        for (what, of) in SHARES.iter().filter(|(_, of)| of(track).is_none()) {
+            let had = before.iter().rev().find(|entry| entry.figures.get(name).and_then(*of).is_some());
+            alerts
+                .extend(had.map(|entry| format!("  {what}: {name}: no ratio, had one at {}", entry.commit)));
+        }
+    }
+    alerts
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// What of a run is kept: our engines, wherever they made requests, or failed to.
 fn entry(results: &Results) -> Entry {
     let mut figures = BTreeMap::new();
     for column in &results.workloads {
-        for cell in
-            column.cells.iter().filter(|cell| cell.subject.starts_with("weft") && cell.failed_rounds == 0)
-        {
+        let ours = column.cells.iter().filter(|cell| cell.subject.starts_with("weft"));
+        for cell in ours.filter(|cell| cell.failed_rounds > 0 || cell.median("requests_per_s").is_some()) {
             let figure = |key: &str| cell.median(key).unwrap_or(0.0);
-            if figure("requests_per_s") == 0.0 {
-                continue;
-            }
             let track = Track {
                 requests_per_s: figure("requests_per_s"),
                 cpu_us_per_request: figure("cpu_us_per_request"),
                 p99_ms: figure("p99_ms"),
                 errors: cell.errors,
+                failed_rounds: cell.failed_rounds,
                 of_floor: share(column, cell, "floor"),
                 of_nginx: share(column, cell, "nginx"),
             };

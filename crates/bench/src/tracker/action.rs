@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::Entry;
+use super::{Entry, Track};
 use crate::failure::{Failure, Result};
 
 pub(super) fn bigger(entry: &Entry) -> Result<String> {
     let mut list = Vec::new();
-    for (name, track) in &entry.figures {
+    for (name, track) in sound(entry) {
         for (what, share) in [("floor", track.of_floor), ("nginx", track.of_nginx)] {
             list.extend(share.map(|share| one(&format!("{name}, of {what}"), "ratio", share, entry)));
         }
@@ -18,11 +18,16 @@ pub(super) fn bigger(entry: &Entry) -> Result<String> {
 
 pub(super) fn smaller(entry: &Entry) -> Result<String> {
     let mut list = Vec::new();
-    for (name, track) in &entry.figures {
+    for (name, track) in sound(entry) {
         list.push(one(&format!("{name}, CPU"), "us/request", track.cpu_us_per_request, entry));
         list.push(one(&format!("{name}, p99"), "ms", track.p99_ms, entry));
     }
     text(&list)
+}
+
+/// What crashed or answered wrong would look cheap.
+fn sound(entry: &Entry) -> impl Iterator<Item = (&String, &Track)> {
+    entry.figures.iter().filter(|(_, track)| !track.is_broken())
 }
 
 fn one(name: &str, unit: &str, value: f64, entry: &Entry) -> Value {

@@ -25,7 +25,7 @@ fn run() -> Results {
 }
 
 fn before(commit: &str, of_floor: f64) -> Entry {
-    let track = Track { of_floor: Some(of_floor), ..Track::default() };
+    let track = Track { requests_per_s: 1000.0, of_floor: Some(of_floor), ..Track::default() };
     let figures = BTreeMap::from([("health-64 weft:adaptive".to_owned(), track)]);
     Entry { commit: commit.to_owned(), figures, ..Entry::default() }
 }
@@ -54,6 +54,86 @@ fn the_best_is_what_is_compared_with() {
         commit: "old".to_owned(),
     };
     assert_eq!(lines, [want]);
+}
+
+#[test]
+fn a_run_that_is_broken_says_so() {
+    assert_eq!(broken(&entry(&run())), [""; 0]);
+    type Spoil = fn(&mut Cell);
+    let spoilt: [(Spoil, &str); 4] = [
+        (
+            |cell| cell.failed_rounds = 1,
+            "  slow-100 weft:adaptive: 1 failed rounds, 0 errors, 1000 requests/s",
+        ),
+        (|cell| cell.errors = 2.0, "  slow-100 weft:adaptive: 0 failed rounds, 2 errors, 1000 requests/s"),
+        // Every round crashed: there are no figures at all.
+        (
+            |cell| (cell.failed_rounds, cell.figures) = (3, BTreeMap::new()),
+            "  slow-100 weft:adaptive: 3 failed rounds, 0 errors, 0 requests/s",
+        ),
+        (
+            |cell| cell.figures.values_mut().for_each(|figure| figure.median = 0.0),
+            "  slow-100 weft:adaptive: 0 failed rounds, 0 errors, 0 requests/s",
+        ),
+    ];
+    for (spoil, says) in spoilt {
+        let mut run = run();
+        spoil(&mut run.workloads[1].cells[0]);
+        assert_eq!(broken(&entry(&run)), [says]);
+    }
+}
+
+#[test]
+fn what_is_no_longer_measured_is_named() {
+    let old = before("old", 0.5);
+    assert_eq!(lost(&entry(&run()), &[&old]), [""; 0]);
+    let mut gone = run();
+    gone.workloads.remove(0);
+    assert_eq!(lost(&entry(&gone), &[&old]), ["  health-64 weft:adaptive: not measured, was at old"]);
+    let mut no_floor = run();
+    no_floor.workloads[0].cells[0].ratios.remove("cpu_over_floor");
+    let now = entry(&no_floor);
+    let says = "  floor: health-64 weft:adaptive: no ratio, had one at old";
+    assert_eq!(lost(&now, &[&old, &Entry { commit: "later".to_owned(), ..now.clone() }]), [says]);
+}
+
+#[test]
+fn a_failed_round_fails_the_comparison_whatever_was_before() {
+    let folder = std::env::temp_dir().join(format!("weftwork-bench-broken-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let options = CompareOptions {
+        run: folder.join("run.json"),
+        history: folder.join("history"),
+        last: 20,
+        least: 0.8,
+    };
+    let mut failed = run();
+    failed.workloads[1].cells[0].failed_rounds = 1;
+    fs::write(&options.run, failed.json().unwrap()).unwrap();
+    assert!(matches!(compare(&options), Err(Failure::Run(why)) if why.contains("1 failed rounds")));
+    append(&options.history, &before("old", 0.1)).unwrap();
+    assert!(matches!(compare(&options), Err(Failure::Run(why)) if why.contains("1 failed rounds")));
+    fs::write(&options.run, run().json().unwrap()).unwrap();
+    assert!(compare(&options).is_ok());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_broken_run_is_nobodys_best() {
+    let mut broken = before("broken", 2.0);
+    broken.figures.values_mut().for_each(|track| track.errors = 1.0);
+    assert_eq!(compared(&entry(&run()), &[&broken]), []);
+    let mut text = Vec::new();
+    write_lines(&mut text, &[], 0).unwrap();
+    assert!(text.starts_with(b"no history"));
+}
+
+#[test]
+fn idle_connections_make_no_requests() {
+    let mut run = run();
+    let idle = Cell { subject: "weft:adaptive".to_owned(), ..Cell::default() };
+    run.workloads.push(Column { name: "idle".to_owned(), cells: vec![idle], ..Column::default() });
+    assert!(!entry(&run).figures.contains_key("idle weft:adaptive"));
 }
 
 #[test]
