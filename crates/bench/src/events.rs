@@ -56,7 +56,7 @@ pub(crate) struct EventOptions {
 
 /// The options, or none where help was asked for.
 pub(crate) fn parse(parser: &mut Parser) -> Result<Option<EventOptions>> {
-    let cores = Cores { server: 0, load: 1 };
+    let cores = Cores::default();
     let time = Duration::from_secs(20);
     let mut options = EventOptions { clients: 10_000, time, engine: None, weft: None, cores };
     while let Some(arg) = parser.next()? {
@@ -65,13 +65,7 @@ pub(crate) fn parse(parser: &mut Parser) -> Result<Option<EventOptions>> {
             Arg::Long("seconds") => options.time = Duration::from_secs(parser.value()?.parse()?),
             Arg::Long("engine") => options.engine = Some(parser.value()?.string()?),
             Arg::Long("weft") => options.weft = Some(parser.value()?.into()),
-            Arg::Long("cores") => {
-                let text = parser.value()?.string()?;
-                let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-                let wanted = || Failure::Usage(format!("--cores is {text:?}, but has to be like 0,1"));
-                let (server, load) = pair.ok_or_else(wanted)?;
-                options.cores = Cores { server, load };
-            }
+            Arg::Long("cores") => options.cores = parser.value()?.parse()?,
             Arg::Short('h') | Arg::Long("help") => return Ok(None),
             _ => return Err(arg.unexpected().into()),
         }

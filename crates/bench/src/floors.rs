@@ -5,6 +5,7 @@ mod epoll;
 mod threads;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::thread;
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
@@ -45,6 +46,8 @@ pub(crate) struct FloorOptions {
     pub(crate) sleep: Duration,
     /// Start a thread for each connection instead of keeping them (threads only).
     pub(crate) spawn: bool,
+    /// Threads that each run a loop of their own (epoll only).
+    pub(crate) loops: usize,
     /// Length of the answer, head and body.
     pub(crate) answer_bytes: usize,
 }
@@ -53,12 +56,32 @@ pub(crate) struct FloorOptions {
 pub(crate) fn run(options: &FloorOptions) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     limits::raise_files()?;
-    let listener = listen(options).map_err(|error| Failure::step(format!("port {}", options.port), error))?;
     let answer = canned_answer(options)?;
     match options.floor {
-        Floor::Epoll => Ok(epoll::serve(&listener, options, &answer)?),
-        Floor::Threads => threads::serve(&listener, options, &answer),
+        Floor::Epoll => loops(options, &answer),
+        Floor::Threads => threads::serve(&open(options)?, options, &answer),
     }
+}
+
+/// Loops that share nothing but the port. The first is the process's first thread: with one loop there is no other,
+/// and the kernel need not count who uses a descriptor.
+fn loops(options: &FloorOptions, answer: &[u8]) -> Result<()> {
+    let first = open(options)?;
+    let others = (1..options.loops).map(|_| open(options)).collect::<Result<Vec<OwnedFd>>>()?;
+    thread::scope(|scope| {
+        for listener in &others {
+            scope.spawn(move || {
+                if let Err(error) = epoll::serve(listener, options, answer) {
+                    eprintln!("a loop of the floor ended: {error}");
+                }
+            });
+        }
+        Ok(epoll::serve(&first, options, answer)?)
+    })
+}
+
+fn open(options: &FloorOptions) -> Result<OwnedFd> {
+    listen(options).map_err(|error| Failure::step(format!("port {}", options.port), error))
 }
 
 /// Backlog of the listener: what weft asks for, so that neither drops a burst of 400 that the other takes.
@@ -71,6 +94,9 @@ fn listen(options: &FloorOptions) -> rustix::io::Result<OwnedFd> {
     };
     let listener = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
+    if options.loops > 1 {
+        sockopt::set_socket_reuseport(&listener, true)?;
+    }
     // Accepted sockets inherit it: no system call for each connection.
     sockopt::set_tcp_nodelay(&listener, true)?;
     net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, options.port))?;

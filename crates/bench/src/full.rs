@@ -20,7 +20,7 @@ pub(crate) fn run(options: &FullOptions) -> Result<()> {
     let contestants = contestants(&mut peers)?;
     let run = grid::measure_all(&options.grid, &mut peers, &contestants)?;
     io::stdout().write_all(table::tables(&run).as_bytes())?;
-    let results = collect(&run, &options.grid, contestants);
+    let results = collect(&run, &options.grid, contestants, peers.left_out);
     if let Some(path) = &options.json {
         write(path, &results.json()?)?;
     }
@@ -53,7 +53,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 /// Runs what `quick --json` wants: the same document, without asking for manners.
 pub(crate) fn quick_json(run: &crate::report::Run, options: &GridOptions, peers: &Peers) -> Result<String> {
     let contestants = peers.subjects.iter().map(|subject| contestant(subject, peers)).collect();
-    collect(run, options, contestants).json()
+    collect(run, options, contestants, peers.left_out.clone()).json()
 }
 
 fn contestants(peers: &mut Peers) -> Result<Vec<Contestant>> {

@@ -9,6 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::full;
 use crate::honesty::IGNORES_CLOSE;
 use crate::interrupt;
+use crate::load::wrk;
 use crate::measure::{Metric, Sample, measure};
 use crate::peers::Peers;
 use crate::procs::{limits, pin};
@@ -31,6 +32,9 @@ pub(crate) fn quick(options: &GridOptions) -> Result<()> {
 pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
     interrupt::install()?;
     options.cores.check()?;
+    if options.load == LoadKind::Own && options.cores.load.count > 1 {
+        eprintln!("note: the own load is one thread; --load wrk uses every core of the load");
+    }
     let files_max = limits::raise_files()?;
     check_idle(options, files_max)?;
     // Before pinning: a build may use all cores.
@@ -62,11 +66,8 @@ fn check_idle(options: &GridOptions, files_max: u64) -> Result<()> {
 }
 
 fn takes_part(options: &GridOptions, subject: &Subject, workload: &Workload) -> bool {
-    let own_load_only = !matches!(workload.kind, Kind::Requests(_));
-    if options.load == LoadKind::Wrk && own_load_only {
-        return false;
-    }
-    subject.can(workload.ask)
+    let is_for_wrk = matches!(&workload.kind, Kind::Requests(group) if wrk::can(group));
+    (options.load == LoadKind::Own || is_for_wrk) && subject.can(workload.ask)
 }
 
 fn empty_rows(options: &GridOptions, subjects: &[Subject], known: &[Contestant]) -> Vec<Row> {

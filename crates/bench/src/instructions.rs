@@ -21,6 +21,8 @@ const GROWTH_MAX_ABSOLUTE: f64 = 3.0;
 pub(crate) struct InstructionOptions {
     /// Fail where a figure has grown, or a target is missed.
     pub(crate) check: bool,
+    /// Fail, too, where no figure could be checked since the kept ones are another toolchain's.
+    pub(crate) same_toolchain: bool,
     /// Keep the new figures.
     pub(crate) update: bool,
     /// Names, or their beginnings; empty for all.
@@ -48,7 +50,10 @@ pub(crate) fn run(options: &InstructionOptions) -> Result<()> {
     if options.update {
         return kept::write(toolchain, counts);
     }
-    let faults = faults(&counts, &kept, &toolchain);
+    let mut faults = faults(&counts, &kept, &toolchain);
+    if options.same_toolchain {
+        faults.extend(unchecked(&kept, &toolchain));
+    }
     if !options.check || faults.is_empty() {
         return Ok(());
     }
@@ -100,13 +105,17 @@ fn table(counts: &BTreeMap<String, f64>, kept: &Kept, toolchain: &Toolchain) -> 
         let Some((value, met)) = target.reached(counts) else { continue };
         text += &format!("{} {}: {value:.2}\n", if met { "met " } else { "LOST" }, target.title);
     }
-    if kept.toolchain != *toolchain {
-        text += &format!(
-            "note: the kept figures come from {}, these from {toolchain}: they are compared, but decide nothing\n",
-            kept.toolchain
-        );
+    if let Some(why) = unchecked(kept, toolchain) {
+        text += &format!("note: {why}\n");
     }
     text
+}
+
+/// Why no figure decides anything.
+fn unchecked(kept: &Kept, toolchain: &Toolchain) -> Option<String> {
+    let kept = &kept.toolchain;
+    let why = "they are compared, but decide nothing";
+    (kept != toolchain).then(|| format!("the kept figures come from {kept}, these from {toolchain}: {why}"))
 }
 
 /// What has grown too much, or misses a target. Growth counts only where the same compiler made the code.

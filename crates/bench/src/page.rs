@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use weftwork::escaped;
 
-use crate::results::{Cell, Column, Results};
+use crate::results::{Cell, Column, LeftOut, Results};
 
 pub(crate) use markdown::markdown;
 pub(crate) use trend::trend;
@@ -64,12 +64,17 @@ pub(crate) fn html(results: &Results) -> String {
         let _ = write!(out, "<section><h2>{}</h2>\n{}</section>\n", escaped(&chart.title), chart.svg);
     }
     write_contestants(&mut out, results);
-    let _ = writeln!(out, "<section><h2>Every figure</h2>");
+    let _ = writeln!(
+        out,
+        "<section><h2>Every figure</h2>\n<p>~: the rounds lie more than 10&nbsp;% apart, or others took more than \
+         10&nbsp;% of a core meanwhile. A figure tells its lowest and highest when it is pointed at.</p>"
+    );
     results.workloads.iter().for_each(|column| write_column(&mut out, column));
-    let command = escaped(&results.command);
+    let command = standing::command(results);
+    let command = escaped(&command);
     let _ = write!(
         out,
-        "</section>\n<section><h2>The command</h2>\n<pre>cargo run --release -p weftwork-bench -- {command}</pre>\n\
+        "</section>\n<section><h2>The command</h2>\n<pre>{command}</pre>\n\
          </section>\n</main>\n</html>\n"
     );
     out
@@ -85,7 +90,7 @@ fn write_standings(out: &mut String, results: &Results) {
         standings.len()
     );
     for standing in standings.iter().filter(|standing| !standing.is_won) {
-        let _ = writeln!(out, "<li>{}", escaped(&standing.says));
+        let _ = writeln!(out, "<li>{}<br>Why: {}", escaped(&standing.says), escaped(&standing.why));
     }
     out.push_str("</ul></section>\n");
 }
@@ -102,7 +107,16 @@ fn write_contestants(out: &mut String, results: &Results) {
             [&subject.name, &subject.version, &subject.about, &broken].map(|text| escaped(text));
         let _ = writeln!(out, "<tr><td>{name}<td>{version}<td>{about}<td>{broken}");
     }
-    out.push_str("</table></section>\n");
+    out.push_str("</table>\n");
+    for LeftOut { name, why } in &results.left_out {
+        let _ = writeln!(out, "<p>{} was left out: {}</p>", escaped(name), escaped(first_line(why)));
+    }
+    out.push_str("</section>\n");
+}
+
+/// What was said may be a whole log.
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// Figures of a table: key, heading, decimals.
@@ -116,6 +130,7 @@ const FIGURES: &[(&str, &str, usize)] = &[
     ("peak_bytes", "peak bytes", 0),
     ("threads", "threads", 0),
     ("unanswered", "unanswered", 0),
+    ("others_cpu_percent", "CPU of others, %", 1),
     ("p99_over_alone", "p99 over alone", 2),
     ("bytes_per_connection", "bytes a connection", 0),
     ("idle_cpu_ms", "CPU ms in 5 s", 0),
@@ -123,6 +138,7 @@ const FIGURES: &[(&str, &str, usize)] = &[
 ];
 
 fn write_column(out: &mut String, column: &Column) {
+    let measure = standing::decides(column);
     let has = |key: &str| column.cells.iter().any(|cell| cell.figures.contains_key(key));
     let figures: Vec<_> = FIGURES.iter().filter(|(key, ..)| has(key)).collect();
     let _ = write!(
@@ -136,12 +152,13 @@ fn write_column(out: &mut String, column: &Column) {
     }
     out.push_str("<th>errors<th>CPU over floor<th>CPU over nginx<th>note\n");
     for cell in &column.cells {
-        let _ = write!(out, "<tr><td>{}", escaped(&cell.subject));
+        let noisy = if cell.is_noisy(measure.key) { " ~" } else { "" };
+        let _ = write!(out, "<tr><td>{}{noisy}", escaped(&cell.subject));
         for (key, _, decimals) in &figures {
             let _ = write!(out, "<td class=\"n\">{}", figure(cell, key, *decimals));
         }
         let ratio = |key: &str| cell.ratios.get(key).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let note = cell.why.as_deref().and_then(|why| why.lines().next()).unwrap_or_default();
+        let note = cell.why.as_deref().map(first_line).unwrap_or_default();
         let (floor, nginx) = (ratio("cpu_over_floor"), ratio("cpu_over_nginx"));
         let (errors, note) = (cell.errors, escaped(note));
         let _ =

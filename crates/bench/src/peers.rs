@@ -19,6 +19,7 @@ use crate::load::probe;
 use crate::procs::pin::Cores;
 use crate::procs::scratch::Scratch;
 use crate::procs::server::{Ports, Server};
+use crate::results::LeftOut;
 use crate::subject::Subject;
 use crate::workloads::{Ask, FILES, HEALTH, Kind, Workload};
 
@@ -28,6 +29,8 @@ pub(crate) use table::{PEERS, Peer};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) port: u16,
+    /// How many workers, loops or threads it may keep busy: one for each of its cores.
+    pub(crate) workers: usize,
     /// Descriptors that it may have.
     pub(crate) files_max: u64,
     /// For its configuration and its own files.
@@ -52,6 +55,7 @@ pub(crate) struct Peers {
     programs: BTreeMap<&'static str, PathBuf>,
     pub(crate) scratch: Scratch,
     pub(crate) subjects: Vec<Subject>,
+    pub(crate) left_out: Vec<LeftOut>,
     /// Version of each subject that has one.
     pub(crate) versions: BTreeMap<String, String>,
 }
@@ -78,6 +82,7 @@ impl Peers {
             programs: BTreeMap::new(),
             scratch: Scratch::new()?,
             subjects: Vec::new(),
+            left_out: Vec::new(),
             versions: BTreeMap::new(),
         };
         for subject in &options.subjects {
@@ -99,6 +104,7 @@ impl Peers {
                 }
                 Err(Failure::Run(why)) => {
                     eprintln!("note: {} is left out: {why}", peer.name);
+                    self.left_out.push(LeftOut { name: peer.name.to_owned(), why });
                     return Ok(());
                 }
                 Err(other) => return Err(other),
@@ -130,7 +136,8 @@ impl Peers {
             Subject::Peer(peer) => {
                 let program = self.programs.get(peer.name).map(PathBuf::as_path).unwrap_or(Path::new(""));
                 let (scratch, files_max) = (self.scratch.path(), self.files_max);
-                (peer.command)(peer, &Setup { port, files_max, scratch, files: &files, program })?
+                let workers = self.cores.server.count;
+                (peer.command)(peer, &Setup { port, workers, files_max, scratch, files: &files, program })?
             }
         };
         let log = self.scratch.path().join("server.log");
@@ -142,6 +149,7 @@ impl Peers {
         command.args(["floor", workload.floor.name(), "--port", &port.to_string()]);
         command.args(["--sleep-ms", &workload.sleep.as_millis().to_string()]);
         command.args(["--answer-bytes", &self.answer_bytes.to_string()]);
+        command.args(["--loops", &self.cores.server.count.to_string()]);
         if let Kind::Requests(group) = &workload.kind {
             command.args(group.close.then_some("--close"));
             command.args((group.depth > 1).then_some("--pipelined"));
@@ -194,3 +202,6 @@ fn write_files(directory: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, Result};
 
 pub(crate) use collect::collect;
-pub(crate) use machine::Machine;
+pub(crate) use machine::{Machine, major_minor};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Results {
@@ -25,11 +25,24 @@ pub(crate) struct Results {
     /// Measured time of each cell.
     pub(crate) seconds: f64,
     pub(crate) took_s: u64,
+    /// The first core of each side, and how many it has.
     pub(crate) server_core: usize,
     pub(crate) load_core: usize,
+    #[serde(default = "one")]
+    pub(crate) server_cores: usize,
+    #[serde(default = "one")]
+    pub(crate) load_cores: usize,
     pub(crate) load: String,
     pub(crate) subjects: Vec<Contestant>,
+    /// Who was to take part, and could not.
+    #[serde(default)]
+    pub(crate) left_out: Vec<LeftOut>,
     pub(crate) workloads: Vec<Column>,
+}
+
+/// Earlier documents say nothing of it.
+fn one() -> usize {
+    1
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +53,12 @@ pub(crate) struct Contestant {
     pub(crate) about: String,
     /// The rules of HTTP/1.1 that it breaks.
     pub(crate) broken: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeftOut {
+    pub(crate) name: String,
+    pub(crate) why: String,
 }
 
 /// One workload.
@@ -105,6 +124,9 @@ impl Results {
     }
 }
 
+/// More than this is marked.
+const NOISE_PERCENT_MAX: f64 = 10.0;
+
 impl Column {
     pub(crate) fn cell(&self, subject: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.subject == subject)
@@ -114,6 +136,23 @@ impl Column {
 impl Cell {
     pub(crate) fn median(&self, metric: &str) -> Option<f64> {
         self.figures.get(metric).map(|figure| figure.median)
+    }
+
+    /// How far the rounds lie apart, percent of the median; none where there was one round.
+    pub(crate) fn spread_percent(&self, metric: &str) -> Option<f64> {
+        let Figure { median, low, high } = self.figures.get(metric)?;
+        (high > low && *median > 0.0).then(|| (high - low) / median * 100.0)
+    }
+
+    /// CPU that strangers took of the cores meanwhile, percent of one core.
+    pub(crate) fn others_percent(&self) -> Option<f64> {
+        self.median("others_cpu_percent")
+    }
+
+    /// The figure may be another one next time: its rounds lie far apart, or strangers were at work.
+    pub(crate) fn is_noisy(&self, metric: &str) -> bool {
+        let all = [self.spread_percent(metric), self.others_percent()];
+        all.into_iter().flatten().any(|percent| percent > NOISE_PERCENT_MAX)
     }
 }
 

@@ -2,7 +2,9 @@
 //! watches what they must not be able to change: memory, descriptors, threads, and the answer to a health check.
 
 mod clients;
+mod guests;
 mod health;
+mod kinds;
 mod vitals;
 
 use std::path::PathBuf;
@@ -16,8 +18,8 @@ use crate::procs::limits;
 use crate::procs::pin::Cores;
 use crate::procs::server::{Ports, Server};
 use clients::Crowd;
-pub(crate) use clients::Kind;
 use health::{Checks, Prober};
+pub(crate) use kinds::Kind;
 use vitals::Vitals;
 
 /// A health check under attack never takes longer than this.
@@ -26,13 +28,14 @@ const HEALTH_MAX: Duration = Duration::from_millis(100);
 const HEALTH_BESIDE_HEADS_MAX: Duration = Duration::from_millis(50);
 /// How long a server may take to come to rest when everybody has left.
 const REST: Duration = Duration::from_secs(15);
-/// Threads that may be left standing by then: `standby_kept`.
-const STANDBY: usize = 8;
+/// Threads that may be left standing by then: `standby_kept`, and the demo's clock.
+const STANDBY: usize = 9;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SoakOptions {
     pub(crate) time: Duration,
-    pub(crate) engine: Option<String>,
+    /// One after the other; none: the server's own default.
+    pub(crate) engines: Vec<Option<String>>,
     /// A binary to use instead of the one that would be built.
     pub(crate) weft: Option<PathBuf>,
     /// Who attacks, and how many of each.
@@ -46,11 +49,11 @@ impl Default for SoakOptions {
     fn default() -> Self {
         SoakOptions {
             time: Duration::from_secs(600),
-            engine: None,
+            engines: vec![None],
             weft: None,
             kinds: Kind::STORM.to_vec(),
             heads: 10_000,
-            cores: Cores { server: 0, load: 1 },
+            cores: Cores::default(),
         }
     }
 }
@@ -63,13 +66,10 @@ struct Watched {
 }
 
 impl Watched {
-    fn start(options: &SoakOptions) -> Result<Watched> {
-        interrupt::install()?;
-        options.cores.check()?;
-        limits::raise_files()?;
+    fn start(options: &SoakOptions, engine: Option<&String>) -> Result<Watched> {
         let binary = options.weft.clone().map_or_else(weft::build, Ok)?;
         let port = Ports::new().next()?;
-        let mut command: Command = weft::command(&binary, port, options.engine.as_ref(), None);
+        let mut command: Command = weft::command(&binary, port, engine, None);
         // glibc keeps what was freed in an arena for each thread. With one for all, what grows is ours.
         command.env("MALLOC_ARENA_MAX", "1");
         // Its log would wait for a disk that others use.
@@ -84,9 +84,44 @@ impl Watched {
     }
 }
 
-/// Everything at once, for minutes.
+/// Everything at once, for minutes on each engine.
 pub(crate) fn run(options: &SoakOptions) -> Result<()> {
-    let mut watched = Watched::start(options)?;
+    on_each(options, storm)
+}
+
+/// Many clients that send a head one byte a second, and never all of it.
+pub(crate) fn slow_heads(options: &SoakOptions) -> Result<()> {
+    on_each(options, heads)
+}
+
+/// What one engine does wrong does not spare the next.
+fn on_each(
+    options: &SoakOptions,
+    run: fn(&SoakOptions, Option<&String>) -> Result<Vec<String>>,
+) -> Result<()> {
+    interrupt::install()?;
+    // Once: whoever has started a server is pinned to the load's cores.
+    options.cores.check()?;
+    limits::raise_files()?;
+    let mut faults = Vec::new();
+    for engine in &options.engines {
+        let name = engine.as_deref().unwrap_or("of the server's choice");
+        println!("engine {name}");
+        let found = match run(options, engine.as_ref()) {
+            Err(Failure::Run(why)) => vec![why],
+            found => found?,
+        };
+        println!("{}\n", if found.is_empty() { "all well" } else { "not well" });
+        faults.extend(found.iter().map(|fault| format!("engine {name}: {fault}")));
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Run(format!("not well:\n  {}", faults.join("\n  ")))),
+    }
+}
+
+fn storm(options: &SoakOptions, engine: Option<&String>) -> Result<Vec<String>> {
+    let mut watched = Watched::start(options, engine)?;
     println!("idle: {}", watched.idle);
     println!("{}", vitals::HEADINGS);
     let mut crowd = Crowd::new(watched.server.port, &options.kinds);
@@ -116,12 +151,11 @@ pub(crate) fn run(options: &SoakOptions) -> Result<()> {
     faults.extend(vitals::not_flat(&samples));
     faults.extend(comes_to_rest(&watched)?);
     println!("health: {all}");
-    verdict(&faults)
+    Ok(faults)
 }
 
-/// Many clients that send a head one byte a second, and never all of it.
-pub(crate) fn slow_heads(options: &SoakOptions) -> Result<()> {
-    let mut watched = Watched::start(options)?;
+fn heads(options: &SoakOptions, engine: Option<&String>) -> Result<Vec<String>> {
+    let mut watched = Watched::start(options, engine)?;
     println!("idle: {}", watched.idle);
     let mut crowd = Crowd::once(watched.server.port, Kind::SlowHead, options.heads);
     let (begun, mut most) = (Instant::now(), watched.idle);
@@ -141,7 +175,7 @@ pub(crate) fn slow_heads(options: &SoakOptions) -> Result<()> {
         faults.push(format!("{} threads, {} at idle", most.threads, watched.idle.threads));
     }
     faults.extend(checks.faults(HEALTH_BESIDE_HEADS_MAX));
-    verdict(&faults)
+    Ok(faults)
 }
 
 /// What is still held when everybody has left.
@@ -157,12 +191,4 @@ fn comes_to_rest(watched: &Watched) -> Result<Option<String>> {
     }
     println!("afterwards: {now}");
     Ok(held(&now).then(|| format!("not at rest {REST:?} after the last client: {now}")))
-}
-
-fn verdict(faults: &[String]) -> Result<()> {
-    if faults.is_empty() {
-        println!("all well");
-        return Ok(());
-    }
-    Err(Failure::Run(format!("not well:\n  {}", faults.join("\n  "))))
 }

@@ -3,12 +3,14 @@
 
 mod grid;
 mod quick;
+mod reasons;
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::floors::Floor;
 use crate::load::Group;
+pub(crate) use reasons::{UNKNOWN, why_lost};
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Workload {
@@ -74,10 +76,11 @@ pub(crate) const FILES: &[(&str, usize)] = &[
     ("100k.bin", 100 << 10),
     ("1m.bin", 1 << 20),
     ("10m.bin", 10 << 20),
+    ("page.html", 20 << 10),
 ];
 /// What is asked for of some of them: first and last byte.
 pub(crate) const FILE_RANGES: &[(&str, (usize, usize))] =
-    &[("1k.bin", (100, 299)), ("100k.bin", (50_000, 59_999)), ("10m.bin", (5_000_000, 5_099_999))];
+    &[("1k.bin", (100, 299)), ("100k.bin", (50_000, 60_239)), ("10m.bin", (5_000_000, 5_099_999))];
 /// Requests a second of the paced workloads.
 pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_000];
 

@@ -4,6 +4,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -28,11 +29,20 @@ func answer(call *fasthttp.RequestCtx) {
 		call.SetBody(body)
 	case "/echo":
 		call.SetBody(call.PostBody())
-	case "/slow", "/wait":
-		ms := call.QueryArgs().GetUintOrZero("ms")
-		time.Sleep(time.Duration(ms) * time.Millisecond)
-		call.SetBodyString("slept\n")
+	case "/slow":
+		block(time.Duration(call.QueryArgs().GetUintOrZero("ms")) * time.Millisecond)
+		call.SetBodyString("blocked\n")
+	case "/wait":
+		time.Sleep(time.Duration(call.QueryArgs().GetUintOrZero("ms")) * time.Millisecond)
+		call.SetBodyString("waited\n")
 	default:
 		call.SetStatusCode(fasthttp.StatusNotFound)
+	}
+}
+
+// A call that blocks: it holds its thread, where time.Sleep would park the goroutine.
+func block(length time.Duration) {
+	left := syscall.NsecToTimespec(length.Nanoseconds())
+	for syscall.Nanosleep(&left, &left) == syscall.EINTR {
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -31,12 +32,21 @@ func main() {
 		out.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		out.Write(body)
 	})
-	pause := func(out http.ResponseWriter, request *http.Request) {
-		ms, _ := strconv.Atoi(request.URL.Query().Get("ms"))
-		time.Sleep(time.Duration(ms) * time.Millisecond)
-		io.WriteString(out, "slept\n")
+	pause := func(did string, pause func(time.Duration)) http.HandlerFunc {
+		return func(out http.ResponseWriter, request *http.Request) {
+			ms, _ := strconv.Atoi(request.URL.Query().Get("ms"))
+			pause(time.Duration(ms) * time.Millisecond)
+			io.WriteString(out, did)
+		}
 	}
-	http.HandleFunc("GET /slow", pause)
-	http.HandleFunc("GET /wait", pause)
+	http.HandleFunc("GET /slow", pause("blocked\n", block))
+	http.HandleFunc("GET /wait", pause("waited\n", time.Sleep))
 	panic(http.ListenAndServe("127.0.0.1:"+os.Args[1], nil))
+}
+
+// A call that blocks: it holds its thread, where time.Sleep would park the goroutine.
+func block(length time.Duration) {
+	left := syscall.NsecToTimespec(length.Nanoseconds())
+	for syscall.Nanosleep(&left, &left) == syscall.EINTR {
+	}
 }

@@ -1,4 +1,4 @@
-//! actix-web: one worker, `web::block` for what blocks.
+//! actix-web: a worker for each core, `web::block` for what blocks.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::routes;
 
-pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let app = || {
         App::new()
             .app_data(web::PayloadConfig::new(routes::ECHO_BYTES_MAX))
@@ -18,7 +18,7 @@ pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> 
             .route("/wait", web::get().to(wait))
     };
     let server = HttpServer::new(app)
-        .workers(1)
+        .workers(workers)
         .worker_max_blocking_threads(routes::BLOCKING_THREADS)
         .tcp_nodelay(true)
         .backlog(4096)

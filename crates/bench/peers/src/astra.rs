@@ -7,7 +7,7 @@ use std::io::Read;
 
 use crate::routes;
 
-pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub fn serve(port: u16, _: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let server = Server::bind((Ipv4Addr::LOCALHOST, port));
     let server = server.http1_only().http1_pipeline_flush(true).max_workers(routes::BLOCKING_THREADS);
     Ok(server.serve(|request: Request, _: ConnectionInfo| answer(request))?)

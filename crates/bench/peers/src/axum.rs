@@ -13,22 +13,22 @@ use crate::tokio::{listen, run};
 
 type Result = std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-pub fn serve_asynchronous(port: u16) -> Result {
-    serve(port, Router::new().route("/slow", get(block_in_place)))
+pub fn serve_asynchronous(port: u16, workers: usize) -> Result {
+    serve(port, workers, Router::new().route("/slow", get(block_in_place)))
 }
 
-pub fn serve_blocking(port: u16) -> Result {
-    serve(port, Router::new().route("/slow", get(block_elsewhere)))
+pub fn serve_blocking(port: u16, workers: usize) -> Result {
+    serve(port, workers, Router::new().route("/slow", get(block_elsewhere)))
 }
 
-fn serve(port: u16, router: Router) -> Result {
+fn serve(port: u16, workers: usize, router: Router) -> Result {
     let router = router
         .route("/health", get(async || routes::HEALTH))
         .route("/json", get(async || Json(routes::MESSAGE)))
         .route("/echo", post(async |body: Bytes| body))
         .route("/wait", get(wait))
         .layer(DefaultBodyLimit::max(routes::ECHO_BYTES_MAX));
-    run(async move {
+    run(workers, async move {
         let listener = listen(port)?.tap_io(|stream| drop(stream.set_nodelay(true)));
         Ok(::axum::serve(listener, router).await?)
     })?

@@ -15,8 +15,8 @@ use hyper_util::rt::TokioIo;
 use crate::routes;
 use crate::tokio::{listen, run};
 
-pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    run(async move {
+pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    run(workers, async move {
         let listener = listen(port)?;
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };

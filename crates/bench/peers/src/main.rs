@@ -1,4 +1,5 @@
-//! Which server runs on which port? `weftwork-bench-peers NAME PORT`, on 127.0.0.1, until killed.
+//! Which server runs on which port, on how many cores? `weftwork-bench-peers NAME PORT [CORES]`, on 127.0.0.1, until
+//! killed.
 
 mod actix;
 mod astra;
@@ -13,7 +14,8 @@ mod tokio;
 use std::env;
 use std::process::ExitCode;
 
-type Serve = fn(u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// The port, and how many workers.
+type Serve = fn(u16, usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 const SERVERS: &[(&str, Serve)] = &[
     ("hyper", hyper::serve),
@@ -28,10 +30,16 @@ const SERVERS: &[(&str, Serve)] = &[
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    let [name, port] = words.as_slice() else { return usage() };
+    let (name, port, workers) = match words.as_slice() {
+        [name, port] => (name, port, "1"),
+        [name, port, workers] => (name, port, workers.as_str()),
+        _ => return usage(),
+    };
     let server = SERVERS.iter().find(|(known, _)| known == name);
-    let (Some((_, serve)), Ok(port)) = (server, port.parse()) else { return usage() };
-    match serve(port) {
+    let (Some((_, serve)), Ok(port), Ok(workers @ 1..)) = (server, port.parse(), workers.parse()) else {
+        return usage();
+    };
+    match serve(port, workers) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name}: {error}");
@@ -42,6 +50,6 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     let names: Vec<&str> = SERVERS.iter().map(|(name, _)| *name).collect();
-    eprintln!("Usage: weftwork-bench-peers <{}> PORT", names.join("|"));
+    eprintln!("Usage: weftwork-bench-peers <{}> PORT [CORES]", names.join("|"));
     ExitCode::from(2)
 }

@@ -1,4 +1,4 @@
-//! may_minihttp: one worker; a coroutine a connection. It has no way to move a blocking call elsewhere, so
+//! may_minihttp: a worker for each core; a coroutine a connection. It has no way to move a blocking call elsewhere, so
 //! /slow blocks the worker.
 
 use std::io::{self, Read};
@@ -40,9 +40,9 @@ impl HttpService for Service {
     }
 }
 
-pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     // The bench pins the process.
-    config().set_workers(1).set_stack_size(0x2000).set_worker_pin(false);
+    config().set_workers(workers).set_stack_size(0x2000).set_worker_pin(false);
     let server = HttpServer(Service).start((Ipv4Addr::LOCALHOST, port))?;
     server.join().map_err(|_| "the server panicked".into())
 }

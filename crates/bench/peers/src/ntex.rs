@@ -1,4 +1,4 @@
-//! ntex on its own runtime: one worker, `spawn_blocking` for what blocks.
+//! ntex on its own runtime: a worker for each core, `spawn_blocking` for what blocks.
 
 use std::net::Ipv4Addr;
 
@@ -8,12 +8,12 @@ use ::ntex::{rt, time};
 
 use crate::routes;
 
-pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let system = rt::System::new("ntex", ::ntex::rt::DefaultRuntime);
-    Ok(system.block_on(run(port))?)
+    Ok(system.block_on(run(port, workers))?)
 }
 
-async fn run(port: u16) -> std::io::Result<()> {
+async fn run(port: u16, workers: usize) -> std::io::Result<()> {
     let app = async || {
         App::new()
             .state(web::types::PayloadConfig::new(routes::ECHO_BYTES_MAX))
@@ -23,7 +23,8 @@ async fn run(port: u16) -> std::io::Result<()> {
             .route("/slow", web::get().to(slow))
             .route("/wait", web::get().to(wait))
     };
-    web::server(app).workers(1).backlog(4096).maxconn(100_000).bind((Ipv4Addr::LOCALHOST, port))?.run().await
+    let server = web::server(app).workers(workers).backlog(4096).maxconn(100_000);
+    server.bind((Ipv4Addr::LOCALHOST, port))?.run().await
 }
 
 async fn slow(request: HttpRequest) -> &'static str {

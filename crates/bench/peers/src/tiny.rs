@@ -8,7 +8,7 @@ use tiny_http::{Header, Request, Response, Server};
 
 use crate::routes;
 
-pub fn serve(port: u16) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub fn serve(port: u16, _: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let server = Server::http((Ipv4Addr::LOCALHOST, port))?;
     let json = Header::from_str("Content-Type: application/json").map_err(|()| "no header")?;
     thread::scope(|scope| {

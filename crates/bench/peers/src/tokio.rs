@@ -1,4 +1,5 @@
-//! On which runtime do the servers on tokio run? One thread: they get one core.
+//! On which runtime do the servers on tokio run? With one core on one thread, which is the cheaper runtime; with more
+//! on a thread for each.
 
 use std::future::Future;
 use std::io;
@@ -9,9 +10,11 @@ use ::tokio::runtime::Builder;
 
 use crate::routes::BLOCKING_THREADS;
 
-pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
-    let runtime =
-        Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()?;
+pub fn run<F: Future>(workers: usize, future: F) -> io::Result<F::Output> {
+    let mut builder = if workers == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    // Of no effect on the one thread.
+    builder.worker_threads(workers);
+    let runtime = builder.enable_all().max_blocking_threads(BLOCKING_THREADS).build()?;
     Ok(runtime.block_on(future))
 }
 

@@ -34,8 +34,10 @@ Options:
                          (floor:spawn: a new thread for each connection, where handlers block)
   --engine ENGINE        engine of the plain subject weft [its own default]
   --weft PATH            measure this binary instead of building weftwork-cli
-  --cores SERVER,LOAD    cores to pin to [0,1]
-  --load own|wrk         who asks; wrk does not do mixed and idle [own]
+  --cores SERVER,LOAD    cores to pin to, or spans of them: 0-3,4-7 gives each server four, and as many
+                         workers, loops or GOMAXPROCS [0,1]
+  --load own|wrk         who asks; wrk takes a thread for each core of the load, own takes one in all; wrk does
+                         not do bodies, fields, ranges, churn, fixed rates, mixed and idle [own]
   --idle N               connections of the idle workload [15000]
   --json                 one JSON document instead of the tables
   -h, --help             this text
@@ -53,8 +55,8 @@ Usage: weftwork-bench full [OPTIONS]
 
 Options:
   --rounds N             rounds of the columns that bear a number of connections, of the others one: so the whole
-                         grid takes some 35 minutes; medians over them are shown [2]
-  --seconds S            measured time of each cell, after a short warm-up [0.6]
+                         grid takes some 43 minutes; medians over them are shown [2]
+  --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 5 at least [0.6]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,
                          pipelined, browser, churn, json, echo, mixed, idle, file, rate [all]
   --subjects A,B,..      floor, floor:spawn, weft:ENGINE, nginx, h2o, lighttpd, hyper, axum, axum-blocking,
@@ -89,6 +91,7 @@ Options:
   --pipelined        epoll: count heads, and answer all that came with one write;
                      without it one answer for each read
   --sleep-ms MS      threads: sleep before the answer to GET /slow.. [0]
+  --loops N          epoll: threads that each run a loop, and share the port [1]
   --spawn            threads: a new thread for each connection, instead of 512 that accept
   --answer-bytes N   length of the answer, head and body [130]
   -h, --help         this text
@@ -102,29 +105,32 @@ Usage: weftwork-bench instructions [OPTIONS]
 Options:
   --only A,B,..   cases whose names begin so [all]
   --check         fail where a figure has grown by more than 3 %, or a target is missed
+  --same-toolchain  with --check: fail where the kept figures are another toolchain's, and nothing could be checked
   --update        keep the new figures
   -h, --help      this text
 
-Figures of another compiler, C library or processor are shown, but fail nothing.
+Figures of another compiler, C library or processor are shown, but fail nothing without --same-toolchain.
 ";
 
 pub(super) const SOAK: &str = "\
 Starts weft demo and sets hostile clients on it: slow heads, slow bodies, slow readers, half-open connections,
-clients that vanish, floods, churn, and nonsense. Health checks go on beside them.
+clients that vanish, floods, churn, and nonsense. Beside them guests stay who behave: bodies that go both ways at once,
+downloads, WebSockets and event streams; and health checks go on.
 
 Usage: weftwork-bench soak [OPTIONS]
 
 Options:
   --minutes N            how long [10]
-  --only A,B,..          slow-heads, slow-bodies, slow-readers, silent, vanishing, flood, churn, nonsense [all]
-  --engine ENGINE        engine of the server [its own default]
+  --only A,B,..          slow-heads, slow-bodies, slow-readers, silent, vanishing, flood, churn, nonsense, duplex,
+                         download, socket, feed [all]
+  --engine A,B,..        engines of the server, one after the other [its own default]
   --weft PATH            use this binary instead of building weftwork-cli
   --cores SERVER,LOAD    cores to pin to [0,1]
   -h, --help             this text
 
 Well is: memory, descriptors and threads are the same in the last quarter of the run as in the second, whoever
-dawdles is ended by its deadline, no health check fails or takes over 100 ms, and when all have left, the server
-holds what it held before. A check is 'late' over 100 ms. It is 'excused' where a thread that only sleeps, on the server's
+dawdles is ended by its deadline, no guest is ended, answered wrong or left without an answer for 15 s, no health check
+fails or takes over 100 ms, and when all have left, the server holds what it held before. A check is 'late' over 100 ms. It is 'excused' where a thread that only sleeps, on the server's
 core, woke so late meanwhile that the check would have been in time without it: the machine had other things to do.
 The server runs with MALLOC_ARENA_MAX=1, so that what glibc keeps for each thread does not pass for a leak.
 Exit code: 0 all well, 1 not, 2 wrong arguments, 130 interrupted.
@@ -137,7 +143,7 @@ Usage: weftwork-bench slow-heads [OPTIONS]
 
 Options:
   --clients N            how many [10000]; the limit of open files has to allow it
-  --engine ENGINE        engine of the server [its own default]
+  --engine A,B,..        engines of the server, one after the other [its own default]
   --weft PATH            use this binary instead of building weftwork-cli
   --cores SERVER,LOAD    cores to pin to [0,1]
   -h, --help             this text
@@ -149,7 +155,8 @@ Exit code: 0 all well, 1 not, 2 wrong arguments, 130 interrupted.
 
 pub(super) const TRACK: &str = "\
 Keeps one line a commit, and says when a commit is worse than the best of the last ones. Ratios to the floor and to
-nginx of the same run decide: machines change.
+nginx of the same run decide: machines change. 'compare' also fails where a round failed, answers were wrong or missing, or
+figures are gone that the history has. Without a history it says so, and compares nothing.
 
 Usage: weftwork-bench track RUN.json [OPTIONS]
        weftwork-bench compare RUN.json [OPTIONS]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use super::{Command, cores, help, list, within};
+use super::{Command, help, list, within};
 use crate::failure::Result;
 use crate::soak::{Kind, SoakOptions};
 
@@ -18,9 +18,9 @@ pub(super) fn soak(parser: &mut Parser) -> Result<Command> {
         match arg {
             Arg::Long("minutes") => minutes = parser.value()?.parse()?,
             Arg::Long("only") => options.kinds = list(&parser.value()?.string()?, kinds_named)?,
-            Arg::Long("engine") => options.engine = Some(parser.value()?.string()?),
+            Arg::Long("engine") => options.engines = list(&parser.value()?.string()?, engine)?,
             Arg::Long("weft") => options.weft = Some(parser.value()?.into()),
-            Arg::Long("cores") => options.cores = parser.value()?.parse_with(cores)?,
+            Arg::Long("cores") => options.cores = parser.value()?.parse()?,
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::SOAK)),
             _ => return Err(arg.unexpected().into()),
         }
@@ -34,15 +34,19 @@ pub(super) fn slow_heads(parser: &mut Parser) -> Result<Command> {
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("clients") => options.heads = parser.value()?.parse()?,
-            Arg::Long("engine") => options.engine = Some(parser.value()?.string()?),
+            Arg::Long("engine") => options.engines = list(&parser.value()?.string()?, engine)?,
             Arg::Long("weft") => options.weft = Some(parser.value()?.into()),
-            Arg::Long("cores") => options.cores = parser.value()?.parse_with(cores)?,
+            Arg::Long("cores") => options.cores = parser.value()?.parse()?,
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::SLOW_HEADS)),
             _ => return Err(arg.unexpected().into()),
         }
     }
     within("--clients", options.heads, 1, 1_000_000)?;
     Ok(Command::SlowHeads(options))
+}
+
+fn engine(name: &str) -> std::result::Result<Vec<Option<String>>, String> {
+    Ok(vec![Some(name.to_owned())])
 }
 
 fn kinds_named(name: &str) -> std::result::Result<Vec<(Kind, usize)>, String> {

@@ -1,6 +1,7 @@
 //! Are the arguments read right, and wrong ones refused with a reason?
 
 use super::*;
+use crate::procs::pin::Span;
 
 fn parse_words(line: &str) -> Result<Command> {
     parse(Parser::from_args(line.split_whitespace()))
@@ -28,7 +29,7 @@ fn check_refused(line: &str, reason: &str) {
 fn quick_defaults() {
     let options = quick_options("quick");
     assert_eq!((options.rounds, options.time, options.idle), (3, Duration::from_secs(2), 15_000));
-    assert_eq!(options.cores, Cores { server: 0, load: 1 });
+    assert_eq!(options.cores, Cores::default());
     assert_eq!(options.workloads.len(), QUICK.len());
     assert_eq!(options.subjects.len(), 3);
 }
@@ -39,8 +40,10 @@ fn quick_choices() {
         quick_options("quick --only mixed,slow,slow-100 --subjects floor,weft:reactor --cores 2,3 --json");
     assert_eq!(names(&options), ["mixed", "slow-100", "slow-400", "slow-close-100", "slow-close-400"]);
     assert_eq!(options.subjects, [Subject::Floor, Subject::Weft { engine: Some("reactor".to_owned()) }]);
-    assert_eq!(options.cores, Cores { server: 2, load: 3 });
+    assert_eq!(options.cores, Cores { server: Span::one(2), load: Span::one(3) });
     assert!(options.json);
+    let spans = quick_options("quick --cores 0-3,4-7 --load wrk").cores;
+    assert_eq!(spans, Cores { server: Span { first: 0, count: 4 }, load: Span { first: 4, count: 4 } });
     assert_eq!(names(&quick_options("quick --only close")), ["close"]);
     assert_eq!(quick_options("quick --seconds 0.5").time, Duration::from_millis(500));
     assert_eq!(quick_options("quick --load wrk").load, LoadKind::Wrk);
@@ -82,8 +85,18 @@ fn tracking() {
 }
 
 #[test]
+fn instruction_counts() {
+    match parse_words("instructions --check --same-toolchain --only head") {
+        Ok(Command::Instructions(options)) => {
+            assert!(options.check && options.same_toolchain && !options.update && options.only == ["head"]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn floors() {
-    match parse_words("floor threads --port 9 --close --sleep-ms 1 --spawn --answer-bytes 200") {
+    match parse_words("floor threads --port 9 --close --sleep-ms 1 --spawn --loops 2 --answer-bytes 200") {
         Ok(Command::Floor(options)) => {
             let sleep = Duration::from_millis(1);
             let floor = Floor::Threads;
@@ -94,6 +107,7 @@ fn floors() {
                 pipelined: false,
                 sleep,
                 spawn: true,
+                loops: 2,
                 answer_bytes: 200,
             };
             assert_eq!(options, want);
@@ -143,10 +157,13 @@ fn help_is_there_for_each_command() {
 
 #[test]
 fn hostile_clients() {
-    let Ok(Command::Soak(options)) = parse_words("soak --minutes 2 --engine pool") else { panic!("soak") };
-    assert_eq!((options.time, options.engine.as_deref()), (Duration::from_secs(120), Some("pool")));
+    let Ok(Command::Soak(options)) = parse_words("soak --minutes 2 --engine pool,reactor:2") else {
+        panic!("soak")
+    };
+    assert_eq!(options.time, Duration::from_secs(120));
+    assert_eq!(options.engines, ["pool", "reactor:2"].map(|name| Some(name.to_owned())));
     let Ok(Command::SlowHeads(options)) = parse_words("slow-heads --clients 7") else { panic!("slow-heads") };
-    assert_eq!((options.heads, options.cores), (7, Cores { server: 0, load: 1 }));
+    assert_eq!((options.heads, options.cores), (7, Cores::default()));
     check_refused("soak --minutes 0", "--minutes must be from 1 to 1440, not 0");
     check_refused("slow-heads --clients 0", "--clients must be from 1");
 }

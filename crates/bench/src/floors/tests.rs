@@ -5,7 +5,8 @@ use crate::load::response::{Answer, ResponseParser};
 
 fn options(close: bool, answer_bytes: usize) -> FloorOptions {
     let sleep = Duration::ZERO;
-    FloorOptions { floor: Floor::Epoll, port: 0, close, pipelined: false, sleep, spawn: false, answer_bytes }
+    let (floor, loops) = (Floor::Epoll, 1);
+    FloorOptions { floor, port: 0, close, pipelined: false, sleep, spawn: false, loops, answer_bytes }
 }
 
 fn check(close: bool, answer_bytes: usize) {

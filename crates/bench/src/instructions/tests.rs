@@ -34,6 +34,10 @@ fn another_compiler_only_reports() {
     let kept = Kept { toolchain: toolchain("rustc 1"), cases: counts(&[("head_small", 1000.0)]) };
     let text = table(&counts(&[("head_small", 1500.0)]), &kept, &toolchain("rustc 2"));
     assert!(text.contains("+50.0 %") && text.contains("decide nothing"), "{text}");
+    assert!(
+        unchecked(&kept, &toolchain("rustc 2")).is_some()
+            && unchecked(&kept, &toolchain("rustc 1")).is_none()
+    );
 }
 
 #[test]

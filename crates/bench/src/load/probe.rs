@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::Group;
 use super::response::ResponseParser;
@@ -81,8 +81,11 @@ pub(crate) fn connect(port: u16, source: Ipv4Addr) -> io::Result<TcpStream> {
     if source != Ipv4Addr::LOCALHOST {
         net::bind(&socket, &SocketAddrV4::new(source, 0))?;
     }
+    // Where the queue of a listener is full, a connect would be tried again for minutes.
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(TIMEOUT))?;
     net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(None)?;
     Ok(stream)
 }

@@ -83,6 +83,11 @@ impl ResponseParser {
         if let Bodies::Keep(body) = self.bodies { body } else { Vec::new() }
     }
 
+    /// Length of the body so far, or of the last one.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body_bytes
+    }
+
     /// Takes bytes up to the end of one response: how many, and the response if it ended.
     pub(crate) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Answer>), Malformed> {
         let mut used = 0;

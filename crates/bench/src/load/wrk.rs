@@ -1,4 +1,5 @@
-//! What does wrk say about the same load? A second opinion on the generator: one thread, the same pinning.
+//! What does wrk say about the same load? A second opinion on the generator, on the same cores; and the load where
+//! one thread cannot ask enough.
 
 use std::fs;
 use std::io::Read;
@@ -20,12 +21,35 @@ pub(crate) struct WrkReport {
     pub(crate) errors: f64,
 }
 
+/// wrk sends the same short request again and again.
+pub(crate) fn can(group: &Group) -> bool {
+    let Group { body_bytes, browser, lots_max, range, .. } = group;
+    *body_bytes == 0 && !browser && *lots_max == 0 && range.is_none()
+}
+
 /// Runs wrk to its end. The script that pipelines is written to `scratch`.
-pub(crate) fn run(group: &Group, port: u16, time: Duration, scratch: &Path) -> Result<WrkReport> {
+pub(crate) fn run(
+    group: &Group,
+    port: u16,
+    time: Duration,
+    threads: usize,
+    scratch: &Path,
+) -> Result<WrkReport> {
+    let mut wrk = ChildGuard::spawn(command(group, port, time, threads, scratch)?, "wrk")?;
+    let mut text = String::new();
+    if let Some(output) = wrk.stdout() {
+        output.read_to_string(&mut text)?;
+    }
+    parse(&text).ok_or_else(|| Failure::Run(format!("wrk said what is not understood:\n{text}")))
+}
+
+fn command(group: &Group, port: u16, time: Duration, threads: usize, scratch: &Path) -> Result<Command> {
     let mut command = Command::new("wrk");
-    // wrk takes whole seconds only.
+    // wrk takes whole seconds only, and a connection at least for each thread.
     let seconds = time.as_secs_f64().ceil().max(1.0);
-    command.args(["-t1", "--latency", &format!("-c{}", group.connections), &format!("-d{seconds}s")]);
+    let threads = threads.min(group.connections);
+    command.args([format!("-t{threads}"), "--latency".to_owned()]);
+    command.args([format!("-c{}", group.connections), format!("-d{seconds}s")]);
     if group.close {
         command.args(["-H", "Connection: close"]);
     }
@@ -36,12 +60,7 @@ pub(crate) fn run(group: &Group, port: u16, time: Duration, scratch: &Path) -> R
     }
     command.arg(format!("http://127.0.0.1:{port}{}", group.path));
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut wrk = ChildGuard::spawn(command, "wrk")?;
-    let mut text = String::new();
-    if let Some(output) = wrk.stdout() {
-        output.read_to_string(&mut text)?;
-    }
-    parse(&text).ok_or_else(|| Failure::Run(format!("wrk said what is not understood:\n{text}")))
+    Ok(command)
 }
 
 fn pipeline_script(group: &Group) -> String {

@@ -48,7 +48,7 @@ impl Meter {
         ]
     }
 
-    /// CPU that strangers took of both cores, percent of one core.
+    /// CPU that strangers took of all cores used here, percent of one core.
     pub(super) fn others(&self) -> f64 {
         self.others_over(self.start.elapsed())
     }
@@ -58,11 +58,11 @@ impl Meter {
     }
 }
 
-/// What both cores did, less what this process and its children did: it is approximate, since the kernel
+/// What all cores did, less what this process and its children did: it is approximate, since the kernel
 /// samples the one and measures the other.
 fn strangers_ticks(cores: Cores) -> u64 {
-    let load = if cores.load == cores.server { 0 } else { core_busy_ticks(cores.load) };
-    (core_busy_ticks(cores.server) + load).saturating_sub(Usage::of(process::id()).ticks)
+    let busy: u64 = cores.all().map(core_busy_ticks).sum();
+    busy.saturating_sub(Usage::of(process::id()).ticks)
 }
 
 fn percent(cpu_us: f64, elapsed: Duration) -> f64 {

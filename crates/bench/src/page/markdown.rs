@@ -2,16 +2,10 @@
 
 use std::fmt::Write;
 
-use super::standing::{CPU, Measure, RATE, counts, decides, first, how, standings};
+use super::standing::{CPU, Measure, RATE, command, counts, decides, first, how, standings};
 use super::svg::short;
-use crate::results::{Column, Results};
-
-const INTRODUCTION: &str = "\
-# Benchmarks
-
-This page is made by `cargo run --release -p weftwork-bench -- full --markdown docs/benchmarks.md`. Do not edit it.
-
-";
+use crate::results::{Cell, Column, LeftOut, Results};
+use crate::workloads::UNKNOWN;
 
 const METHOD: &str = "
 ## How it is measured, and what each figure means
@@ -29,13 +23,22 @@ const METHOD: &str = "
   itself (coordinated omission).
 - The **floors** are hand-written and do nothing but answer: no parser, no limits. They are what there is to reach, not contestants.
 - `!` also marks who ignores `Connection: close`. The other rules that a server breaks are in the list of contestants.
-- One core for each side says nothing about many cores.
+- `~` marks a figure whose rounds lie more than 10 % apart, or during which others took more than 10 % of a core. How far they lie
+  apart is highest less lowest, of the median; CPU of others is what all other processes took of the cores used here, in percent
+  of one.
+- One core for each side says nothing about many cores; `--cores 0-3,4-7 --load wrk` gives each side four, where there are eight.
 ";
 
 pub(crate) fn markdown(results: &Results) -> String {
-    let mut out = String::from(INTRODUCTION);
+    let mut out = String::new();
     // Writing to a String does not fail.
-    let _ = writeln!(out, "{}\n", how(results));
+    let _ = write!(
+        out,
+        "# Benchmarks\n\nMeasured by `{}`. This page is made from its JSON by\n`weftwork-bench report RUN.json --markdown \
+         docs/benchmarks.md`: do not edit it.\n\n{}\n\n",
+        command(results),
+        how(results)
+    );
     write_lost(&mut out, results);
     for chart in super::overviews(results) {
         let _ = write!(out, "\n{}:\n\n![{}](benchmarks/{})\n", chart.title, chart.title, chart.file);
@@ -43,6 +46,7 @@ pub(crate) fn markdown(results: &Results) -> String {
     write_grid(&mut out, results, "The grid by CPU us a request", CPU);
     write_grid(&mut out, results, "The grid by requests/s", RATE);
     write_columns(&mut out, results);
+    write_errors(&mut out, results);
     out.push_str(METHOD);
     write_contestants(&mut out, results);
     out
@@ -58,7 +62,7 @@ fn write_lost(out: &mut String, results: &Results) {
         standings.len()
     );
     for standing in standings.iter().filter(|standing| !standing.is_won) {
-        let _ = writeln!(out, "- {}", standing.says);
+        let _ = writeln!(out, "- {}.\n  Why: {}.", standing.says, standing.why);
     }
 }
 
@@ -95,38 +99,73 @@ fn write_grid(out: &mut String, results: &Results, title: &str, measure: Measure
 fn cell(results: &Results, column: &Column, subject: &str, measure: Measure) -> String {
     let Some(cell) = column.cell(subject) else { return String::new() };
     let Some(value) = cell.median(measure.key).filter(|value| *value > 0.0) else { return "-".to_owned() };
+    let noisy = if cell.is_noisy(measure.key) { " ~" } else { "" };
     let text = short(value);
     match counts(results, cell, measure) {
         Some(_) if first(results, column, measure).is_some_and(|(name, _)| name == subject) => {
-            format!("**{text}**")
+            format!("**{text}**{noisy}")
         }
-        Some(_) => text,
-        None if subject.starts_with("floor") => text,
+        Some(_) => format!("{text}{noisy}"),
+        None if subject.starts_with("floor") => format!("{text}{noisy}"),
         None => format!("{text} !"),
     }
 }
 
-/// All other columns: what decides, us, the first, and the floor.
+/// All columns: what decides, us, the first, and the floor; and how sure that is.
 fn write_columns(out: &mut String, results: &Results) {
-    out.push_str("\n## All columns\n\n| column | decided by | adaptive | first of the others | floor |\n|---|---|---|---|---|\n");
+    out.push_str(
+        "\n## All columns\n\nThe last two columns are of adaptive and of the first of the others; where there was one round, none lie apart.\n\n\
+         | column | decided by | adaptive | first of the others | floor | rounds apart | CPU of others |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
     for column in &results.workloads {
         let measure = decides(column);
         let shown = |name: &str| cell(results, column, name, measure);
         let mut others = column.clone();
         others.cells.retain(|cell| !cell.subject.starts_with("weft"));
         let best = first(results, &others, measure);
-        let best = best.map_or("-".to_owned(), |(name, value)| format!("{name} {}", short(value)));
+        let best = best.map(|(name, _)| name);
         let ours = if column.cell("weft:adaptive").is_some() { "weft:adaptive" } else { "weft" };
         let _ = writeln!(
             out,
-            "| {}: {} | {} | {} | {best} | {} |",
+            "| {}: {} | {} | {} | {} | {} | {} | {} |",
             column.name,
             column.title,
             measure.title,
             shown(ours),
-            shown("floor")
+            best.map_or("-".to_owned(), |name| format!("{name} {}", shown(name).replace('*', ""))),
+            shown("floor"),
+            both(column, [Some(ours), best], |cell| cell.spread_percent(measure.key)),
+            both(column, [Some(ours), best], Cell::others_percent)
         );
     }
+}
+
+/// Who made errors, and whose rounds failed: in which columns, and why.
+fn write_errors(out: &mut String, results: &Results) {
+    out.push_str("\n## Errors and failures\n\n");
+    let before = out.len();
+    for subject in &results.subjects {
+        let cells = || results.workloads.iter().filter_map(|one| Some((&one.name, one.cell(&subject.name)?)));
+        let errors = cells().filter(|(_, cell)| cell.errors > 0.0);
+        let errors: Vec<String> = errors.map(|(name, cell)| format!("{name} {}", cell.errors)).collect();
+        if !errors.is_empty() {
+            let _ = writeln!(out, "- {}, errors: {}.", subject.name, errors.join(", "));
+        }
+        for (name, cell) in cells().filter(|(_, cell)| cell.failed_rounds > 0) {
+            let why = cell.why.as_deref().map_or(UNKNOWN, super::first_line);
+            let _ = writeln!(out, "- {}, {name}: {} failed rounds: {why}.", subject.name, cell.failed_rounds);
+        }
+    }
+    if out.len() == before {
+        out.push_str("None.\n");
+    }
+}
+
+/// A percentage of us, and of the first of the others.
+fn both(column: &Column, names: [Option<&str>; 2], percent: impl Fn(&Cell) -> Option<f64>) -> String {
+    let one = |name: Option<&str>| Some(format!("{:.0} %", percent(column.cell(name?)?)?));
+    names.map(|name| one(name).unwrap_or("-".to_owned())).join(", ")
 }
 
 fn write_contestants(out: &mut String, results: &Results) {
@@ -138,5 +177,11 @@ fn write_contestants(out: &mut String, results: &Results) {
             subject.broken.join("; ")
         };
         let _ = writeln!(out, "| {} | {} | {} | {broken} |", subject.name, subject.version, subject.about);
+    }
+    if !results.left_out.is_empty() {
+        out.push_str("\nLeft out:\n\n");
+    }
+    for LeftOut { name, why } in &results.left_out {
+        let _ = writeln!(out, "- {name}: {}", super::first_line(why));
     }
 }

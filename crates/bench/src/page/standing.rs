@@ -1,7 +1,9 @@
 //! Who is first at what? By CPU a request where handlers do not block, by requests/s where they do; and only
 //! who makes no errors can be first.
 
-use crate::results::{Cell, Column, Results};
+use crate::procs::pin::Span;
+use crate::results::{Cell, Column, Results, major_minor};
+use crate::workloads::{UNKNOWN, why_lost};
 
 /// A figure of a column that decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +60,8 @@ fn better(measure: Measure, one: f64, other: f64) -> bool {
 pub(super) struct Standing {
     pub(super) is_won: bool,
     pub(super) says: String,
+    /// Where it is lost: why, as far as that is known.
+    pub(super) why: String,
 }
 
 pub(super) fn standings(results: &Results) -> Vec<Standing> {
@@ -77,12 +81,13 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
     let others = Column { cells: column.cells.iter().filter(theirs).cloned().collect(), ..column.clone() };
     let Some(mine) = counts(results, ours, measure) else {
         let says = format!("{}: {} errors, {} failed rounds", column.name, ours.errors, ours.failed_rounds);
-        return Some(Standing { is_won: false, says });
+        let why = ours.why.as_deref().and_then(|why| why.lines().next()).unwrap_or(UNKNOWN).to_owned();
+        return Some(Standing { is_won: false, says, why });
     };
     let (name, best) = first(results, &others, measure)?;
     let behind = if measure.more_is_better { best / mine } else { mine / best };
     let percent = (behind - 1.0) * 100.0;
-    let says = format!(
+    let mut says = format!(
         "{} ({}): {} {}, {name} {}: {percent:.0} % behind",
         column.name,
         column.title,
@@ -90,25 +95,55 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
         measure.title,
         super::svg::short(best)
     );
-    Some(Standing { is_won: behind <= TIE, says })
+    let spread = |cell: &Cell| cell.spread_percent(measure.key);
+    if let (Some(ours), Some(theirs)) = (spread(ours), others.cell(name).and_then(spread)) {
+        says.push_str(&format!("; our rounds lie {ours:.0} % apart, theirs {theirs:.0} %"));
+    }
+    let set_up = results.subjects.iter().find(|subject| subject.name == name);
+    let why = why_lost(&column.name, name, set_up.map_or("", |subject| subject.about.as_str())).to_owned();
+    Some(Standing { is_won: behind <= TIE, says, why })
+}
+
+/// Options that say where the results go, and nothing of how they came about.
+const OUTPUTS: [&str; 3] = ["--json", "--html", "--markdown"];
+
+/// The command that measured it, to type again: without the outputs, and without the folders of a machine.
+pub(super) fn command(results: &Results) -> String {
+    let mut shown = "cargo run --release -p weftwork-bench --".to_owned();
+    let mut words = results.command.split_ascii_whitespace();
+    while let Some(word) = words.next() {
+        match word.split_once('=').unwrap_or((word, "")) {
+            (option, path) if OUTPUTS.contains(&option) => {
+                if path.is_empty() {
+                    words.next();
+                }
+            }
+            _ => {
+                let file = if word.starts_with('/') { word.rsplit('/').next() } else { None };
+                shown.push(' ');
+                shown.push_str(file.unwrap_or(word));
+            }
+        }
+    }
+    shown
 }
 
 /// When, on what, and how it was measured.
 pub(super) fn how(results: &Results) -> String {
     let machine = &results.machine;
+    let server = Span { first: results.server_core, count: results.server_cores };
+    let load = Span { first: results.load_core, count: results.load_cores };
     format!(
-        "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on core {}, load ({}) on core {}. {} rounds of \
+        "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on {server}, load ({}) on {load}. {} rounds of \
          {} s a cell, in turn; medians; {} minutes in all.",
         results.when,
         results.commit,
         machine.cpu,
         machine.cores,
         machine.memory_gib,
-        machine.kernel,
+        major_minor(&machine.kernel),
         machine.rustc,
-        results.server_core,
         results.load,
-        results.load_core,
         results.rounds,
         results.seconds,
         results.took_s.div_ceil(60),

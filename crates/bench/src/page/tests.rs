@@ -7,7 +7,7 @@ use crate::results::{Contestant, Figure};
 use standing::standings;
 
 fn cell(subject: &str, rate: f64, cpu: f64, errors: f64) -> Cell {
-    let figure = |value| Figure { median: value, low: value * 0.9, high: value * 1.1 };
+    let figure = |value| Figure { median: value, low: value * 0.99, high: value * 1.01 };
     let figures = [("requests_per_s", rate), ("cpu_us_per_request", cpu), ("p50_ms", 0.1), ("p99_ms", 0.9)];
     Cell {
         subject: subject.to_owned(),
@@ -86,10 +86,66 @@ fn pages_hold_every_column_and_are_well_formed() {
     let text = markdown(&results);
     assert!(text.contains("| nginx | **4.50** |"), "{text}");
     assert!(text.contains("| cheat | 1.00 ! |"), "{text}");
-    assert!(
-        text.contains("- health-100 (title of <health-100>): 5.00 CPU us a request, nginx 4.50: 11 % behind"),
-        "{text}"
-    );
+    assert!(text.contains("## Errors and failures\n\nNone.\n"), "{text}");
+    let lost = "- health-100 (title of <health-100>): 5.00 CPU us a request, nginx 4.50: 11 % behind; our rounds lie 2 % \
+                apart, theirs 2 %.\n  Why: not yet explained.\n";
+    assert!(text.contains(lost), "{text}");
+}
+
+#[test]
+fn noise_is_shown_and_marked() {
+    let mut cells = vec![cell("weft:adaptive", 1e5, 5.0, 0.0), cell("nginx", 1e5, 4.0, 0.0)];
+    let far = Figure { median: 5.0, low: 4.0, high: 6.0 };
+    cells[0].figures.insert("cpu_us_per_request".to_owned(), far);
+    let others = Figure { median: 12.0, low: 12.0, high: 12.0 };
+    cells[1].figures.insert("others_cpu_percent".to_owned(), others);
+    let results = results(vec![column("health-100", cells)]);
+    let text = markdown(&results);
+    let row = "| CPU us a request | 5.00 ~ | nginx 4.00 ~ |  | 40 %, 2 % | -, 12 % |";
+    assert!(text.contains(row) && text.contains("| nginx | **4.00** ~ |"), "{text}");
+    let html = html(&results);
+    assert!(html.contains("<td>weft:adaptive ~<td") && html.contains("<th>CPU of others, %"), "{html}");
+}
+
+#[test]
+fn errors_and_failures_are_listed() {
+    let mut failed = cell("cheat", 1e5, 4.0, 0.0);
+    (failed.failed_rounds, failed.why) = (2, Some("it broke off\nand a log".to_owned()));
+    let text = markdown(&results(vec![
+        column("health-100", vec![cell("nginx", 1e5, 4.0, 7.0), failed]),
+        column("json-64", vec![cell("nginx", 1e5, 4.0, 1.0)]),
+    ]));
+    let want =
+        "\n- nginx, errors: health-100 7, json-64 1.\n- cheat, health-100: 2 failed rounds: it broke off.\n";
+    assert!(text.contains(want), "{text}");
+}
+
+#[test]
+fn pages_name_the_command_and_who_was_left_out() {
+    let command =
+        "full --rounds 3 --weft /home/somebody/weft --only health --json /tmp/a.json --html=/tmp/a.html";
+    let why = "it does not build:\nerror: and a whole log".to_owned();
+    let results = Results {
+        command: command.to_owned(),
+        left_out: vec![LeftOut { name: "astra".to_owned(), why }],
+        ..results(vec![column("health-100", vec![cell("nginx", 1e5, 4.0, 0.0)])])
+    };
+    let shown = "cargo run --release -p weftwork-bench -- full --rounds 3 --weft weft --only health";
+    let text = markdown(&results);
+    assert!(text.contains(&format!("Measured by `{shown}`.")), "{text}");
+    assert!(text.contains("- astra: it does not build:\n") && !text.contains("whole log"), "{text}");
+    let html = html(&results);
+    assert!(html.contains(&format!("<pre>{shown}</pre>")), "{html}");
+    assert!(html.contains("<p>astra was left out: it does not build:</p>") && !html.contains("whole log"));
+}
+
+#[test]
+fn a_loss_is_explained_by_how_the_first_was_set_up() {
+    let cells = vec![cell("weft:adaptive", 1e3, 5.0, 0.0), cell("go-fasthttp", 2e3, 4.0, 0.0)];
+    let about = "/slow is time.Sleep, which parks the goroutine".to_owned();
+    let mut results = results(vec![column("slow-100", cells)]);
+    results.subjects.push(Contestant { name: "go-fasthttp".to_owned(), about, ..Contestant::default() });
+    assert!(markdown(&results).contains("  Why: its handler calls time.Sleep, which parks a goroutine"));
 }
 
 #[test]

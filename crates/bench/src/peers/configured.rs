@@ -1,4 +1,4 @@
-//! How are h2o and lighttpd set up to be at their best? One worker, no logs, answers from small files.
+//! How are h2o and lighttpd set up to be at their best? A worker for each core, no logs, answers from small files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) fn h2o(_: &Peer, setup: &Setup<'_>) -> Result<Command> {
     let (port, answers, files) = (setup.port, setup.program.display(), setup.files.display());
     let files = if setup.files.exists() { files.to_string() } else { answers.to_string() };
     let configuration = format!(
-        "num-threads: 1
+        "num-threads: {}
 max-connections: {}
 http1-request-timeout: 3600
 tcp-fastopen: 0
@@ -50,6 +50,7 @@ hosts:
       /:
         file.dir: {files}
 ",
+        setup.workers,
         setup.files_max.min(65_536),
         // Else it gives up root, and with it the way to its files.
         user = version_of("id", &["-un"])?,
@@ -68,6 +69,7 @@ server.document-root = \"{files}\"
 server.modules = ( \"mod_alias\" )
 alias.url = ( \"/health\" => \"{answers}/health\", \"/json\" => \"{answers}/json\" )
 mimetype.assign = ( \"\" => \"text/plain\" )
+server.max-worker = {workers}
 server.max-fds = {files_max}
 server.max-connections = {connections}
 server.listen-backlog = 4096
@@ -77,6 +79,8 @@ server.stat-cache-engine = \"simple\"
 etag.use-inode = \"disable\"
 ",
         port = setup.port,
+        // 0: no process beside the one that serves.
+        workers = if setup.workers > 1 { setup.workers } else { 0 },
         files = if setup.files.exists() { setup.files } else { setup.program }.display(),
         answers = setup.program.display(),
         files_max = setup.files_max.min(65_536),

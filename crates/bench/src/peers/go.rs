@@ -33,6 +33,6 @@ pub(super) fn prepare(peer: &Peer, scratch: &Path) -> Result<(PathBuf, String)> 
 
 pub(super) fn command(_: &Peer, setup: &Setup<'_>) -> Result<Command> {
     let mut command = Command::new(setup.program);
-    command.arg(setup.port.to_string()).env("GOMAXPROCS", "1");
+    command.arg(setup.port.to_string()).env("GOMAXPROCS", setup.workers.to_string());
     Ok(command)
 }

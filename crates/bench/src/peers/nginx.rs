@@ -1,4 +1,4 @@
-//! How is nginx set up to be at its best at answering? One worker, no logs, open files kept.
+//! How is nginx set up to be at its best at answering? A worker for each core, no logs, open files kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,15 @@ pub(super) fn command(_: &Peer, setup: &Setup<'_>) -> Result<Command> {
 /// `user root`: a server started by root would drop to somebody who may not read the scratch directory. For others
 /// the line means nothing.
 fn configuration(setup: &Setup<'_>) -> String {
-    let Setup { port, files_max, .. } = *setup;
+    let Setup { port, workers, files_max, .. } = *setup;
+    // One queue for all lets one worker take most.
+    let reuseport = if workers > 1 { " reuseport" } else { "" };
     let (scratch, files) = (setup.scratch.display(), setup.files.display());
     let connections = files_max.saturating_sub(OTHER_FILES).min(CONNECTIONS_MAX);
     format!(
         "daemon off;
 user root;
-worker_processes 1;
+worker_processes {workers};
 worker_rlimit_nofile {files_max};
 pid {scratch}/nginx.pid;
 error_log stderr error;
@@ -53,7 +55,7 @@ http {{
     uwsgi_temp_path {scratch}/uwsgi;
     scgi_temp_path {scratch}/scgi;
     server {{
-        listen 127.0.0.1:{port} backlog=4096;
+        listen 127.0.0.1:{port} backlog=4096{reuseport};
         location = /health {{
             default_type text/plain;
             return 200 \"OK\";

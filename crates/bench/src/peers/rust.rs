@@ -38,6 +38,9 @@ pub(super) fn prepare(peer: &Peer, _: &Path) -> Result<(PathBuf, String)> {
 pub(super) fn command(peer: &Peer, setup: &Setup<'_>) -> Result<Command> {
     let mut command = Command::new(setup.program);
     command.args([peer.name, &setup.port.to_string()]);
+    if setup.workers > 1 {
+        command.arg(setup.workers.to_string());
+    }
     Ok(command)
 }
 

@@ -32,54 +32,53 @@ const CANNED: &[Ask] = &[Health, Json, File];
 const BLOCKING: &[Ask] = &[Health, Json, Echo, Slow];
 const ASYNCHRONOUS: &[Ask] = &[Health, Json, Echo, Slow, Wait];
 
+/// What the two Go servers are told, and what their handlers do.
+const GO: &str = "GOMAXPROCS is the number of cores; /slow blocks its thread by nanosleep(2), /wait parks the goroutine by time.Sleep";
+
 pub(crate) static PEERS: &[Peer] = &[
     Peer {
         name: "nginx",
         can: CANNED,
-        about: "1 worker, no logs; /health and /json are `return` directives, files by sendfile",
+        about: "a worker for each core, no logs; /health and /json are `return` directives, files by sendfile",
         prepare: nginx::prepare,
         command: nginx::command,
     },
     Peer {
         name: "h2o",
         can: CANNED,
-        about: "1 thread, no logs; every answer is a file from its cache of open files",
+        about: "a thread for each core, no logs; every answer is a file from its cache of open files",
         prepare: configured::prepare_h2o,
         command: configured::h2o,
     },
     Peer {
         name: "lighttpd",
         can: CANNED,
-        about: "1 worker, no logs; every answer is a small file",
+        about: "a worker for each core, no logs; every answer is a small file",
         prepare: configured::prepare_lighttpd,
         command: configured::lighttpd,
     },
-    rust("hyper", ASYNCHRONOUS, "tokio on the current thread; /slow in spawn_blocking, 512 threads at most"),
+    rust(
+        "hyper",
+        ASYNCHRONOUS,
+        "tokio on a thread for each core; /slow in spawn_blocking, 512 threads at most",
+    ),
     rust(
         "axum",
         ASYNCHRONOUS,
-        "tokio on the current thread; /slow blocks in the handler, as when somebody forgets",
+        "tokio on a thread for each core; /slow blocks in the handler, as when somebody forgets",
     ),
     rust("axum-blocking", BLOCKING, "the same, /slow in spawn_blocking, 512 threads at most"),
-    rust("actix-web", ASYNCHRONOUS, "1 worker; /slow in web::block, 512 threads at most"),
-    rust("ntex", ASYNCHRONOUS, "1 worker on its own runtime; /slow in spawn_blocking"),
-    rust("may_minihttp", ASYNCHRONOUS, "1 worker; /slow blocks it: there is nowhere else to go"),
+    rust("actix-web", ASYNCHRONOUS, "a worker for each core; /slow in web::block, 512 threads at most"),
+    rust("ntex", ASYNCHRONOUS, "a worker for each core, on its own runtime; /slow in spawn_blocking"),
+    rust(
+        "may_minihttp",
+        ASYNCHRONOUS,
+        "a worker for each core; /slow blocks it: there is nowhere else to go",
+    ),
     rust("tiny_http", BLOCKING, "512 threads take requests"),
     rust("astra", BLOCKING, "512 workers at most"),
-    Peer {
-        name: "go-nethttp",
-        can: ASYNCHRONOUS,
-        about: "GOMAXPROCS=1; /slow is time.Sleep, which parks the goroutine",
-        prepare: go::prepare,
-        command: go::command,
-    },
-    Peer {
-        name: "go-fasthttp",
-        can: ASYNCHRONOUS,
-        about: "GOMAXPROCS=1; /slow is time.Sleep, which parks the goroutine",
-        prepare: go::prepare,
-        command: go::command,
-    },
+    Peer { name: "go-nethttp", can: ASYNCHRONOUS, about: GO, prepare: go::prepare, command: go::command },
+    Peer { name: "go-fasthttp", can: ASYNCHRONOUS, about: GO, prepare: go::prepare, command: go::command },
     Peer {
         name: "hunchentoot",
         can: &[Health, Json, Echo, Slow],

@@ -26,7 +26,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command` on the servers' core; the caller goes on on the load's core. Its stderr goes to
+    /// Starts `command` on the servers' cores; the caller goes on on the load's. Its stderr goes to
     /// `log`.
     pub(crate) fn start(
         mut command: Command,

@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 use std::env;
 
 use super::machine::{self, Machine};
-use super::{Cell, Column, Contestant, Figure, Reached, Results};
+use super::{Cell, Column, Contestant, Figure, LeftOut, Reached, Results};
 use crate::args::{GridOptions, LoadKind};
 use crate::measure::Metric;
 use crate::report::verdict::verdicts;
 use crate::report::{Row, Run, of_subject};
 use crate::subject::Subject;
 
-pub(crate) fn collect(run: &Run, options: &GridOptions, subjects: Vec<Contestant>) -> Results {
+pub(crate) fn collect(
+    run: &Run,
+    options: &GridOptions,
+    subjects: Vec<Contestant>,
+    left_out: Vec<LeftOut>,
+) -> Results {
     let load = match options.load {
         LoadKind::Own => "own",
         LoadKind::Wrk => "wrk",
@@ -24,10 +29,13 @@ pub(crate) fn collect(run: &Run, options: &GridOptions, subjects: Vec<Contestant
         rounds: run.rounds,
         seconds: run.time.as_secs_f64(),
         took_s: run.took.as_secs(),
-        server_core: options.cores.server,
-        load_core: options.cores.load,
+        server_core: options.cores.server.first,
+        load_core: options.cores.load.first,
+        server_cores: options.cores.server.count,
+        load_cores: options.cores.load.count,
         load: load.to_owned(),
         subjects,
+        left_out,
         workloads: run.workloads().filter_map(column).collect(),
     }
 }

@@ -11,6 +11,7 @@ pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: usize,
     pub(crate) memory_gib: u64,
+    /// Major and minor: what follows may name the host.
     pub(crate) kernel: String,
     pub(crate) rustc: String,
 }
@@ -33,10 +34,15 @@ impl Machine {
                 .count()
                 .max(thread::available_parallelism().map_or(1, usize::from)),
             memory_gib: memory_kib >> 20,
-            kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
+            kernel: major_minor(&file("/proc/sys/kernel/osrelease")),
             rustc: said("rustc", &["--version"]),
         }
     }
+}
+
+/// `6.18` of `6.18.44-cloud-amd64`.
+pub(crate) fn major_minor(release: &str) -> String {
+    release.trim().split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 /// The commit that is checked out, with a mark if files differ from it.

@@ -26,7 +26,7 @@ fn medians_spreads_and_ratios() {
         row("weft", &[Some((900.0, 8.0)), Some((800.0, 9.0))]),
     ];
     let run = Run { rows, rounds: 2, time: Duration::from_secs(2), took: Duration::from_secs(9) };
-    let results = collect(&run, &GridOptions::default(), Vec::new());
+    let results = collect(&run, &GridOptions::default(), Vec::new(), Vec::new());
     let back: Results = serde_json::from_str(&results.json().unwrap()).unwrap();
     assert_eq!(back, results);
     let column = back.column("close").unwrap();
@@ -36,4 +36,23 @@ fn medians_spreads_and_ratios() {
     assert_eq!((weft.errors, weft.ratios.get("cpu_over_nginx")), (2.0, None));
     assert!(!weft.targets[0].met);
     assert_eq!(column.cell("floor").unwrap().failed_rounds, 1);
+}
+
+#[test]
+fn a_document_of_before_still_reads() {
+    let mut old =
+        serde_json::to_value(Results { server_cores: 1, load_cores: 1, ..Results::default() }).unwrap();
+    for name in ["server_cores", "load_cores", "left_out"] {
+        assert!(old.as_object_mut().unwrap().remove(name).is_some());
+    }
+    let back: Results = serde_json::from_value(old).unwrap();
+    assert_eq!((back.server_cores, back.load_cores, back.left_out), (1, 1, Vec::new()));
+}
+
+#[test]
+fn a_kernel_does_not_name_its_host() {
+    for (release, want) in [("6.18.44-host-v595\n", "6.18"), ("6.1.0-39-amd64", "6.1"), ("6", "6"), ("", "")]
+    {
+        assert_eq!(major_minor(release), want);
+    }
 }

@@ -1,4 +1,4 @@
-//! Who attacks, and how? Clients without threads of their own: each acts when its time comes, and tells what
+//! What becomes of them? Clients without threads of their own: each acts when its time comes, and tells what
 //! became of it.
 
 use std::cmp::Reverse;
@@ -12,105 +12,14 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
+use super::guests::{Guest, Wrong};
+use super::kinds::{BURST, Kind};
 use crate::load::response::ResponseParser;
 
 /// Below the 28,000 ports that Linux has for one source address by default.
 const PER_SOURCE: usize = 20_000;
-/// Requests of one burst of a flood.
-const BURST: usize = 64;
-/// A server's timers may be a little late; so may we, who look once a second.
-const GRACE: Duration = Duration::from_secs(5);
-
-/// What a client does to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    SlowHead,
-    SlowBody,
-    SlowReader,
-    Silent,
-    Vanishing,
-    Flood,
-    Churn,
-    Nonsense,
-}
-
-impl Kind {
-    /// All of them, and how many of each.
-    pub(crate) const STORM: [(Kind, usize); 8] = [
-        (Kind::SlowHead, 500),
-        (Kind::SlowBody, 200),
-        (Kind::SlowReader, 50),
-        (Kind::Silent, 300),
-        (Kind::Vanishing, 50),
-        (Kind::Flood, 4),
-        (Kind::Churn, 20),
-        (Kind::Nonsense, 20),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Kind::SlowHead => "slow-heads",
-            Kind::SlowBody => "slow-bodies",
-            Kind::SlowReader => "slow-readers",
-            Kind::Silent => "silent",
-            Kind::Vanishing => "vanishing",
-            Kind::Flood => "flood",
-            Kind::Churn => "churn",
-            Kind::Nonsense => "nonsense",
-        }
-    }
-
-    fn about(self) -> &'static str {
-        match self {
-            Kind::SlowHead => "slow head: a byte a second",
-            Kind::SlowBody => "slow body: a byte a second",
-            Kind::SlowReader => "slow reader: 100 bytes a second",
-            Kind::Silent => "half open: never says a word",
-            Kind::Vanishing => "leaves within a head, by a reset",
-            Kind::Flood => "flood: 64 pipelined requests at once",
-            Kind::Churn => "churn: a connection for each request",
-            Kind::Nonsense => "nonsense",
-        }
-    }
-
-    fn every(self) -> Duration {
-        Duration::from_millis(match self {
-            Kind::SlowHead | Kind::SlowBody | Kind::SlowReader | Kind::Silent => 1_000,
-            Kind::Vanishing | Kind::Nonsense => 500,
-            Kind::Flood | Kind::Churn => 100,
-        })
-    }
-
-    /// When the server has to have ended it. None: it is welcome, or leaves by itself.
-    fn ends_within(self) -> Option<Duration> {
-        let seconds = match self {
-            // head_timeout, and the least rate after ten seconds
-            Kind::SlowHead | Kind::SlowBody | Kind::Silent => 10,
-            // write_timeout
-            Kind::SlowReader => 30,
-            // linger_timeout
-            Kind::Nonsense => 2,
-            Kind::Vanishing | Kind::Flood | Kind::Churn => return None,
-        };
-        Some(Duration::from_secs(seconds) + GRACE)
-    }
-
-    fn first_words(self) -> Vec<u8> {
-        match self {
-            Kind::SlowHead | Kind::Silent => Vec::new(),
-            Kind::SlowBody => b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n".to_vec(),
-            Kind::SlowReader => b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3_000),
-            Kind::Vanishing => b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\nhalf".to_vec(),
-            Kind::Flood => b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n".repeat(BURST),
-            Kind::Churn => b"GET /json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(),
-            Kind::Nonsense => {
-                b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n\
-                                GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
-                    .to_vec()
-            }
-        }
-    }
-}
+/// A guest has an answer in this time, or is not well served.
+const GUEST_PATIENCE: Duration = Duration::from_secs(15);
 
 /// What became of all clients of a kind.
 #[derive(Clone, Debug, Default)]
@@ -119,8 +28,9 @@ struct Tally {
     /// Ended by the server.
     ended: u64,
     answers: u64,
-    /// Not ended in time.
+    /// Not ended in time; or, of guests, left without an answer for too long.
     overdue: u64,
+    /// Could not connect; or, of guests, answered wrong.
     failed: u64,
     longest: Duration,
 }
@@ -133,6 +43,9 @@ struct Client {
     said: usize,
     awaited: usize,
     parser: ResponseParser,
+    guest: Option<Guest>,
+    /// When it had its last answer, or came.
+    served: Instant,
 }
 
 /// All clients, each waiting for its turn.
@@ -174,8 +87,7 @@ impl Crowd {
             let turn = now + kind.every().mul_f64(at as f64 / count as f64);
             self.turns.push(Reverse((turn, self.clients.len())));
             let kind = self.kinds.len();
-            let (words, parser) = (Vec::new(), ResponseParser::default());
-            self.clients.push(Client { kind, socket: None, opened: now, words, said: 0, awaited: 0, parser });
+            self.clients.push(Client::new(kind, now));
         }
         self.kinds.push((kind, Tally::default()));
     }
@@ -217,15 +129,8 @@ impl Crowd {
             let source = Ipv4Addr::new(127, 0, 0, (2 + client.kind * 4 + at / PER_SOURCE) as u8);
             match connect(self.port, source, *kind) {
                 Ok(socket) => {
-                    *client = Client {
-                        socket: Some(socket),
-                        opened: now,
-                        words: kind.first_words(),
-                        said: 0,
-                        awaited: if *kind == Kind::Flood { BURST } else { 0 },
-                        parser: ResponseParser::default(),
-                        kind: client.kind,
-                    };
+                    *client = Client::new(client.kind, now);
+                    client.come(*kind, socket);
                     tally.opened += 1;
                 }
                 Err(_) => tally.failed += 1,
@@ -234,7 +139,8 @@ impl Crowd {
         };
         let age = now - client.opened;
         if client.exchange(*kind, &socket, &mut self.input, tally) {
-            if kind.ends_within().is_some_and(|most| age > most) {
+            let is_starved = client.guest.is_some() && now - client.served > GUEST_PATIENCE;
+            if is_starved || kind.ends_within().is_some_and(|most| age > most) {
                 tally.overdue += 1;
             } else {
                 client.socket = Some(socket);
@@ -276,6 +182,10 @@ impl Crowd {
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (kind, tally) in &self.kinds {
+            if Guest::of(*kind).is_some() {
+                faults.extend(tally.inhospitable(*kind));
+                continue;
+            }
             if tally.overdue > 0 {
                 faults.push(format!("{} not ended in time: {}", tally.overdue, kind.about()));
             }
@@ -287,19 +197,62 @@ impl Crowd {
     }
 }
 
+impl Tally {
+    /// What a guest must not meet.
+    fn inhospitable(&self, kind: Kind) -> Option<String> {
+        let Tally { ended, answers, overdue, failed, .. } = *self;
+        let is_well = ended == 0 && overdue == 0 && failed == 0 && answers > 0;
+        (!is_well).then(|| {
+            format!(
+                "{}: {answers} answers, {failed} wrong or not connected, {overdue} waited over {GUEST_PATIENCE:?} for \
+                 one, {ended} ended by the server",
+                kind.about()
+            )
+        })
+    }
+}
+
 impl Client {
+    /// One that is still to come.
+    fn new(kind: usize, now: Instant) -> Client {
+        let (words, parser) = (Vec::new(), ResponseParser::default());
+        Client {
+            kind,
+            socket: None,
+            opened: now,
+            words,
+            said: 0,
+            awaited: 0,
+            parser,
+            guest: None,
+            served: now,
+        }
+    }
+
+    fn come(&mut self, kind: Kind, socket: OwnedFd) {
+        self.socket = Some(socket);
+        self.guest = Guest::of(kind);
+        self.words = self.guest.as_ref().map_or_else(|| kind.first_words(), Guest::first_words);
+        self.awaited = if kind == Kind::Flood { BURST } else { 0 };
+    }
+
     /// One step of what the client does. False: the connection is over.
     fn exchange(&mut self, kind: Kind, socket: &OwnedFd, input: &mut [u8], tally: &mut Tally) -> bool {
-        let most = if kind == Kind::SlowReader { 100 } else { input.len() };
+        let most = kind.read_bytes().unwrap_or(input.len());
         loop {
             match net::recv(socket, &mut input[..most], RecvFlags::empty()) {
                 Ok((0, _)) => return false,
+                Ok((count, _)) if self.guest.is_some() => {
+                    if self.hear(&input[..count], tally).is_err() {
+                        return false;
+                    }
+                }
                 Ok((count, _)) => self.count_answers(kind, &input[..count], tally),
                 Err(Errno::AGAIN | Errno::NOTCONN) => break,
                 Err(Errno::INTR) => continue,
                 Err(_) => return false,
             }
-            if kind == Kind::SlowReader {
+            if kind.read_bytes().is_some() {
                 break;
             }
         }
@@ -331,6 +284,21 @@ impl Client {
         true
     }
 
+    /// What a guest hears, and what it says to that.
+    fn hear(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Wrong> {
+        let Some(guest) = &mut self.guest else { return Ok(()) };
+        if self.said == self.words.len() {
+            self.words.clear();
+            self.said = 0;
+        }
+        let answers = guest.hear(bytes, &mut self.words).inspect_err(|Wrong| tally.failed += 1)?;
+        if answers > 0 {
+            self.served = Instant::now();
+            tally.answers += answers;
+        }
+        Ok(())
+    }
+
     fn count_answers(&mut self, kind: Kind, mut bytes: &[u8], tally: &mut Tally) {
         if !matches!(kind, Kind::Flood | Kind::Churn) {
             return;
@@ -349,9 +317,9 @@ impl Client {
 fn connect(port: u16, source: Ipv4Addr, kind: Kind) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    if kind == Kind::SlowReader {
+    if let Some(bytes) = kind.read_bytes() {
         // Else the kernel would read for it.
-        sockopt::set_socket_recv_buffer_size(&socket, 4096)?;
+        sockopt::set_socket_recv_buffer_size(&socket, bytes.max(4096))?;
     }
     net::bind(&socket, &SocketAddrV4::new(source, 0))?;
     match net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::procs::pin;
+use crate::procs::pin::{self, Span};
 
 const EVERY: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(2);
@@ -124,11 +124,11 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    /// Asks the server on this port, whose core is `core`.
-    pub(super) fn start(port: u16, core: usize) -> Prober {
+    /// Asks the server on this port, whose cores are `cores`.
+    pub(super) fn start(port: u16, cores: Span) -> Prober {
         let (checks, stop) = (Arc::<Mutex<Checks>>::default(), Arc::<AtomicBool>::default());
         let (into, ends) = (checks.clone(), stop.clone());
-        let canary = Canary::start(core, stop.clone());
+        let canary = Canary::start(cores, stop.clone());
         let thread = thread::spawn(move || ask_on(port, &canary, &into, &ends));
         Prober { checks, stop, thread: Some(thread) }
     }
@@ -203,7 +203,7 @@ struct Canary {
 }
 
 impl Canary {
-    fn start(core: usize, stop: Arc<AtomicBool>) -> Arc<Canary> {
+    fn start(cores: Span, stop: Arc<AtomicBool>) -> Arc<Canary> {
         let canary = Arc::new(Canary {
             begun: Instant::now(),
             late: AtomicU64::new(0),
@@ -212,7 +212,7 @@ impl Canary {
         let own = canary.clone();
         thread::spawn(move || {
             // Elsewhere it knows less, and excuses less.
-            let _ = pin::pin(core);
+            let _ = pin::pin(cores);
             while !stop.load(Ordering::Relaxed) {
                 let due = own.now() + NAP.as_micros() as u64;
                 own.due.store(due, Ordering::Relaxed);

@@ -37,12 +37,11 @@ pub(super) fn table() -> Vec<Workload> {
     table.push(quick::idle(&[]));
     for &(name, _) in FILES {
         let connections = if name.starts_with("10m") { 8 } else { 64 };
-        let path = ["/", name].concat().leak();
-        table.push(of(
-            Ask::File,
-            &format!("file-{}", name.trim_end_matches(".bin")),
-            Group::get(path, connections),
-        ));
+        // A page is what a browser asks for, and takes compressed: there is nothing compressed beside it.
+        let (stem, browser) =
+            (name.trim_end_matches(".bin").trim_end_matches(".html"), name.ends_with(".html"));
+        let group = Group { browser, ..Group::get(["/", name].concat().leak(), connections) };
+        table.push(of(Ask::File, &format!("file-{stem}"), group));
     }
     for &(name, range) in FILE_RANGES {
         let group = Group { range: Some(range), ..Group::get(["/", name].concat().leak(), 64) };
@@ -81,7 +80,9 @@ fn echo(name: &str, connections: usize, body_bytes: usize) -> Workload {
 }
 
 fn paced(per_s: u32) -> Workload {
-    let title = format!("/health, {per_s} requests a second, whatever comes back, over 64 connections");
+    let title = format!(
+        "/health, {per_s} requests a second, whatever comes back, for 5 s at least, over 64 connections"
+    );
     let kind = Kind::Paced { group: HEALTH, per_s };
     Workload { kind, title, ..health(&format!("rate-{per_s}"), HEALTH) }
 }

@@ -1,4 +1,4 @@
-//! Is what wrk prints read right?
+//! Is what wrk prints read right, and is it told what to do?
 
 use super::*;
 
@@ -37,4 +37,25 @@ fn units() {
     assert_eq!(milliseconds("1.50s"), Some(1500.0));
     assert_eq!(milliseconds("2.00m"), Some(120_000.0));
     assert_eq!(milliseconds("12"), None);
+}
+
+#[test]
+fn a_thread_for_each_core_but_never_without_a_connection() {
+    let words = |connections, threads| {
+        let group = Group::get("/health", connections);
+        let command = command(&group, 9, Duration::from_millis(600), threads, Path::new("")).unwrap();
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(words(64, 4), ["-t4", "--latency", "-c64", "-d1s", "http://127.0.0.1:9/health"]);
+    assert_eq!(words(2, 4)[0], "-t2");
+}
+
+#[test]
+fn what_wrk_cannot_ask_it_is_not_asked_to() {
+    let group = Group::get("/echo", 1);
+    assert!(can(&group) && can(&Group { close: true, depth: 16, ..group.clone() }));
+    assert!(
+        !can(&Group { body_bytes: 1, ..group.clone() }) && !can(&Group { browser: true, ..group.clone() })
+    );
+    assert!(!can(&Group { lots_max: 1, ..group.clone() }) && !can(&Group { range: Some((0, 1)), ..group }));
 }
