@@ -16,9 +16,10 @@ use super::response::{Lasting, Payload, Response};
 /// How much may wait for one client, and what happens past that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedLimits {
-    /// Messages that may wait. Default 256.
+    /// Messages that may wait. Default 4,096: what bounds a queue are its bytes, and this its places, of 32 bytes each.
+    /// It has to hold what is brought while the client's loop is busy elsewhere, or a burst cuts clients that are well.
     pub messages_max: usize,
-    /// Bytes that may wait, over all messages. Default 1 MiB.
+    /// Bytes that may wait, over all messages. Default 1 MiB. A message that is alone may be larger.
     pub bytes_max: usize,
     /// What happens when one more would pass either. Default [`Overflow::Disconnect`].
     pub overflow: Overflow,
@@ -26,9 +27,12 @@ pub struct FeedLimits {
 
 impl Default for FeedLimits {
     fn default() -> FeedLimits {
-        FeedLimits { messages_max: 256, bytes_max: 1 << 20, overflow: Overflow::Disconnect }
+        FeedLimits { messages_max: 4096, bytes_max: 1 << 20, overflow: Overflow::Disconnect }
     }
 }
+
+/// A queue that has been longer gives its places back when it is empty.
+const PLACES_KEPT: usize = 64;
 
 /// What happens to a client that takes its messages more slowly than they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ impl std::error::Error for FeedClosed {}
 /// The receiving end of a feed: the connection's. See [`Response::feed`].
 pub struct Feed {
     core: Arc<Core>,
+    /// Sent before what is brought.
+    backlog: VecDeque<Bytes>,
     /// Sent when nothing else was, for the time of the setting `heartbeat`.
     heartbeat: Option<Bytes>,
     /// Sent last when the server stops.
@@ -110,11 +116,20 @@ impl Feed {
     pub fn new(limits: FeedLimits) -> (FeedSender, Feed) {
         let state = State { queue: VecDeque::new(), bytes: 0, senders: 1, end: End::Open, waiter: None };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
-        (FeedSender { core: core.clone() }, Feed { core, heartbeat: None, farewell: None })
+        let feed = Feed { core: core.clone(), backlog: VecDeque::new(), heartbeat: None, farewell: None };
+        (FeedSender { core }, feed)
+    }
+
+    /// The same, and these are sent first. They do not count against the limits: a client that comes for what it has
+    /// missed would never get it if that were more than may wait.
+    pub(crate) fn with_backlog(mut self, messages: impl Iterator<Item = Bytes>) -> Feed {
+        self.backlog = messages.collect();
+        self
     }
 
     /// The same, and `message` is sent whenever nothing else was for the time of the setting `heartbeat`, so
-    /// that proxies keep the connection and a peer that is gone is noticed.
+    /// that proxies keep the connection and a peer that is gone is noticed. On an upgraded connection
+    /// ([`Response::upgrade_fed`]) it is sent whenever nothing *came* for that time.
     #[must_use]
     pub fn with_heartbeat(mut self, message: Bytes) -> Feed {
         self.heartbeat = Some(message);
@@ -128,14 +143,20 @@ impl Feed {
         self
     }
 
-    pub(crate) fn pull(&self) -> Pulled {
+    pub(crate) fn pull(&mut self) -> Pulled {
         let mut state = self.core.lock();
         if state.end == End::Cut {
             return Pulled::Cut;
         }
+        if let Some(message) = self.backlog.pop_front() {
+            return Pulled::Message(message);
+        }
         match state.queue.pop_front() {
             Some(message) => {
                 state.bytes -= message.len();
+                if state.queue.is_empty() && state.queue.capacity() > PLACES_KEPT {
+                    state.queue = VecDeque::new();
+                }
                 Pulled::Message(message)
             }
             None if state.end == End::Closed => Pulled::End,
@@ -146,7 +167,7 @@ impl Feed {
     /// Has `wakes` woken at the next thing that happens. False: something has happened already.
     pub(crate) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
         let mut state = self.core.lock();
-        let nothing = state.queue.is_empty() && state.end == End::Open;
+        let nothing = self.backlog.is_empty() && state.queue.is_empty() && state.end == End::Open;
         if nothing {
             state.waiter = Some((wakes.clone(), key));
         }

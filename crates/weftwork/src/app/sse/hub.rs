@@ -48,7 +48,8 @@ impl EventHub {
     }
 
     /// The same hub, and it keeps the last `events_max` events for clients that come again: they get what came after
-    /// their `Last-Event-ID`, or all that is kept if that is not known any more. Default 0.
+    /// their `Last-Event-ID`, or all that is kept if that is not known any more. What they missed does not count
+    /// against [`FeedLimits`]. Default 0.
     #[must_use]
     pub fn with_history(self, events_max: usize) -> EventHub {
         self.lock().history_max = events_max;
@@ -61,9 +62,10 @@ impl EventHub {
         let farewell = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
         let feed = feed.with_heartbeat(Bytes::from_static(HEARTBEAT)).with_farewell(farewell);
         let mut shared = self.lock();
-        if let Some(id) = last_event_id(req) {
-            shared.tell_since(&id, &sender);
-        }
+        let feed = match last_event_id(req) {
+            Some(id) => feed.with_backlog(shared.since(&id)),
+            None => feed,
+        };
         shared.take_in(sender);
         drop(shared);
         as_event_stream(Response::feed(feed))
@@ -115,11 +117,9 @@ impl Shared {
         self.history.push_back((id.map(str::to_owned), bytes.clone()));
     }
 
-    fn tell_since(&self, id: &str, client: &FeedSender) {
+    fn since(&self, id: &str) -> impl Iterator<Item = Bytes> {
         let seen = self.history.iter().rposition(|(known, _)| known.as_deref() == Some(id));
-        let mut unseen = self.history.iter().skip(seen.map_or(0, |seen| seen + 1));
-        // A client that cannot take so much at once has been cut off, and comes again.
-        let _ = unseen.try_for_each(|(_, bytes)| client.send(bytes.clone()));
+        self.history.iter().skip(seen.map_or(0, |seen| seen + 1)).map(|(_, bytes)| bytes.clone())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Event, EventHub, sse};
-use crate::{Request, TestClient};
+use crate::{FeedLimits, Overflow, Request, TestClient};
 
 #[track_caller]
 fn check(event: Event, expected: &str) {
@@ -67,6 +67,41 @@ fn a_client_that_comes_again_gets_what_it_missed() {
     // No longer known, or never: all that is kept.
     comes_again(Some("1"), &(event(3) + &event(4) + &event(5)));
     comes_again(Some("x"), &(event(3) + &event(4) + &event(5)));
+}
+
+/// More than may wait for a client, by their number or by their bytes: all of it comes, and then what is new.
+#[test]
+fn a_long_backlog_comes_whole() {
+    let limits = FeedLimits { messages_max: 10, bytes_max: 1000, overflow: Overflow::Disconnect };
+    for overflow in [Overflow::Disconnect, Overflow::DropOldest] {
+        let hub = EventHub::with_limits(FeedLimits { overflow, ..limits }).with_history(300);
+        let events: Vec<Event> = (0..300).map(|id| Event::new(id.to_string()).id(id.to_string())).collect();
+        for event in &events {
+            hub.send(event);
+        }
+        let own = hub.clone();
+        let client = TestClient::new(move |req: &mut Request| own.subscribe(req));
+        let mut connection = client.connect();
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\nLast-Event-ID: unknown\r\n\r\n");
+        assert_eq!(hub.send(&Event::new("new")), 1);
+        hub.close_all();
+        let expected: String =
+            events.iter().map(|event| String::from_utf8(event.to_bytes().to_vec()).unwrap()).collect();
+        assert!(connection.response().text() == expected + "data: new\n\n", "{overflow:?}");
+    }
+}
+
+/// Nobody sends while the loop of a client is busy elsewhere; that is no fault of the client's.
+#[test]
+fn a_burst_does_not_cut_a_client_that_is_well() {
+    let (hub, client) = hub();
+    let mut connection = client.connect();
+    connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..3000 {
+        assert_eq!(hub.send(&Event::new("x")), 1);
+    }
+    hub.close_all();
+    assert!(connection.response().text() == "data: x\n\n".repeat(3000));
 }
 
 #[test]
