@@ -40,6 +40,10 @@ pub enum LogFormat {
 ///   of this middleware to the line. A response that is a whole text or file is sent after that, so a slow
 ///   client shows only in streams; of one that other threads feed, no bytes are counted. A handler that panics is logged with its 500.
 ///
+/// - What the server refuses before any handler runs leaves no line: malformed heads (400, 414, 431), heads and bodies
+///   that come too late (408), and 503 where threads or descriptors are used up. They are logged by `log`, at the level
+///   info, and counted ([`Running::counts`](crate::Running::counts)).
+///
 /// Add it last, so that it is outermost. Lines that wait when the last clone of it goes are still written,
 /// for a second at most.
 ///

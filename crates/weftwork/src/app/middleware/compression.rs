@@ -78,9 +78,9 @@ impl Middleware for Compression {
         let raw = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
         let mut response = next.run(req);
         if response.status() == StatusCode::NOT_MODIFIED {
-            // What it stands for was, or would have been, compressed (RFC 9110 §15.4.5).
+            // What it stands for may have been compressed (RFC 9110 §15.4.5): then the client knows it by a weak tag.
             vary(&mut response, header::ACCEPT_ENCODING);
-            if coding.is_some() {
+            if asks_for_weak(req, &response) {
                 weaken(&mut response);
             }
             return response;
@@ -132,6 +132,14 @@ fn whole(body: &Bytes, coding: Coding) -> io::Result<Made> {
     encoder.push(body)?;
     let bytes = encoder.end()?;
     Ok(if bytes.len() < body.len() { Made::Whole(bytes.into()) } else { Made::Nothing })
+}
+
+/// Whether the client has named the tag of the response in its weak form.
+fn asks_for_weak(req: &Request<'_>, response: &Response) -> bool {
+    let Some(tag) = response.header_values(header::ETAG).next() else { return false };
+    let weak = [b"W/", tag.as_bytes()].concat();
+    // A tag has its quotes, which stand nowhere within one.
+    req.header_values(header::IF_NONE_MATCH).any(|tags| tags.windows(weak.len()).any(|part| part == weak))
 }
 
 fn weaken(response: &mut Response) {

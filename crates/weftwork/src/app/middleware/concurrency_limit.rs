@@ -14,6 +14,8 @@ use crate::message::{BodyWriter, Request, Response, StreamFilter};
 ///
 /// For what has few seats: a pool of database connections, a model that computes. A streamed response keeps
 /// its seat until it has been written; one that is whole, or fed by other threads, gives it back when the handler returns.
+/// So does an upgrade: a WebSocket has no seat from the 101 on. What runs on it is bounded by `threads_max`, or by
+/// `connections_max` in a hub.
 ///
 /// ```
 /// use weftwork::middleware::ConcurrencyLimit;

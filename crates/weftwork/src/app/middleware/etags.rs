@@ -20,8 +20,8 @@ const OF_CONTENT: [HeaderName; 6] = [
 
 /// Names responses by what is in them (`ETag`), and answers 304 to clients that have the named one already.
 ///
-/// The handler runs in any case; what is saved is the way over the network, and the client's work. It is for GET
-/// and HEAD that are answered with 200:
+/// It only revalidates, and stores nothing: the handler runs in any case, and what is saved is the way over the network,
+/// and the client's work. It is for GET and HEAD that are answered with 200:
 ///
 /// - A response whose bytes are in memory gets a strong tag, a hash of them, unless it has one or says `no-store`. A
 ///   stream or a file gets none: [`files`](crate::files) name theirs.
