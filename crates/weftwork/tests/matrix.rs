@@ -48,6 +48,7 @@ macro_rules! every_engine {
             mod trailers;
             mod unread;
             mod upgrades;
+            mod uploads;
             #[cfg(feature = "websocket")]
             mod websockets;
             mod waiting;

@@ -15,12 +15,13 @@ mod upstream;
 
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use weftwork_wire::{Limits, ResponseFault};
 
 use self::answer::Turn;
+use self::forward::Upload;
 use self::upstream::{Link, Upstream};
 use crate::error::{Error, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
@@ -29,12 +30,17 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 ///
 /// Bodies are streamed in both directions and nothing is gathered: tokens of a language model, or events, come through
 /// as they are sent. Connections to the server are kept and used again. Fields that are for one connection alone stay
-/// behind (RFC 9110 section 7.6.1); `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked
-/// whom, and what a client said in them is not believed (see [`Request::client_addr`]). An upgrade, WebSocket say, goes
-/// through as a tunnel. A client that leaves ends its request there too.
+/// behind (RFC 9110 section 7.6.1). A WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A client
+/// that leaves ends its request there too.
 ///
-/// The server is fixed: nothing in a request chooses where it goes. It answers 502 when that server cannot be reached
-/// or does not speak HTTP/1, and 504 when it is late.
+/// `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked whom, and for what: by
+/// [`Request::client_addr`] and [`Request::scheme`], so a client's own word is not believed, and that of a trusted proxy
+/// is. `X-Real-IP` and further `X-Forwarded-...` fields are passed on for trusted proxies only, and other spellings of
+/// all these (`X_Forwarded_For`) for nobody.
+///
+/// The server is fixed: nothing in a request chooses where it goes. A path with a `..` in it, encoded or not, is
+/// refused with 400: it could leave what a route or a prefix opens to the world. It answers 502 when that server cannot
+/// be reached or does not speak HTTP/1, and 504 when it is late.
 ///
 /// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
 /// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
@@ -57,6 +63,7 @@ pub struct Proxy {
 struct Options {
     strip: String,
     keep_host: bool,
+    upgrades: Vec<String>,
     response_timeout: Duration,
     idle_timeout: Duration,
     limits: Limits,
@@ -64,7 +71,7 @@ struct Options {
 
 impl Proxy {
     /// A proxy to the server at `url`: `http://host:port`, perhaps with a path that is put before every other. Its
-    /// name is looked up now, and again when no address of it answers.
+    /// name is looked up now, and again when no address of it answers. Of several the one that answered last comes first.
     ///
     /// # Errors
     /// It is no such URL, or the name is not known.
@@ -73,6 +80,7 @@ impl Proxy {
         let options = Options {
             strip: String::new(),
             keep_host: false,
+            upgrades: vec!["websocket".to_owned()],
             response_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
             limits: Limits::default(),
@@ -94,7 +102,16 @@ impl Proxy {
         self
     }
 
-    /// How long a connection to the server may take: 504 after that. Default 5 s.
+    /// Also passes on upgrades to this protocol, for which the connection becomes a tunnel: what goes through it is seen
+    /// by the server behind alone. Default: `websocket` and no other. A request that asks for another one is passed on
+    /// without that wish. With `h2c`, say, clients could send the server requests of which this one knows nothing.
+    #[must_use]
+    pub fn allow_upgrade(mut self, protocol: &str) -> Proxy {
+        self.options.upgrades.push(protocol.to_owned());
+        self
+    }
+
+    /// How long a connection to the server may take, with all its addresses: 504 after that. Default 5 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Proxy {
         self.upstream.connect_timeout = timeout;
@@ -125,27 +142,25 @@ impl Proxy {
 
     fn pass(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
         let head = forward::head(req, &self.upstream, &self.options)?;
+        let may_repeat = may_repeat(req);
         loop {
             let (link, is_kept) = self.upstream.link()?;
             match self.pass_by(req, &head, link) {
                 // The server has closed the kept connection before it saw the request.
-                Err(Failure::Ended { untouched: true }) if is_kept && may_repeat(req) => {}
+                Err(Failure::Ended { untouched: true }) if is_kept && may_repeat => {}
                 passed => return passed,
             }
         }
     }
 
     fn pass_by(&self, req: &mut Request<'_>, head: &[u8], mut link: Link) -> Result<Response, Failure> {
-        let in_chunks = req.body_left().is_none();
-        let is_sent = forward::send(req, head, in_chunks, &mut link, &self.options)?;
-        let until = Instant::now() + self.options.response_timeout;
-        let turn =
-            Turn { link, options: self.options.clone(), in_chunks, is_sent, keep: self.upstream.keeper() };
-        turn.answer(req, until)
+        link.put(head);
+        let (options, upload) = (self.options.clone(), Upload::of(req));
+        Turn { link, options, upload, keep: self.upstream.keeper() }.answer(req)
     }
 }
 
-/// It can be sent again: it changes nothing, and nothing of it was used up.
+/// It can be sent again: it changes nothing, and there is no body that would be used up.
 fn may_repeat(req: &Request<'_>) -> bool {
     let idempotent = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     idempotent && req.body_left() == Some(0)
@@ -177,7 +192,8 @@ enum Failure {
     Ended {
         untouched: bool,
     },
-    Late,
+    /// For longer than this option allows.
+    Late(&'static str),
     Socket(io::Error),
     Malformed(ResponseFault),
     /// It switched to a protocol that nobody asked for.
@@ -185,10 +201,10 @@ enum Failure {
 }
 
 impl Failure {
-    /// From an error of the connection to the server.
-    fn of(error: io::Error) -> Failure {
+    /// From an error of the connection to the server, whose wait this option bounds.
+    fn of(error: io::Error, bound: &'static str) -> Failure {
         match error.kind() {
-            io::ErrorKind::TimedOut => Failure::Late,
+            io::ErrorKind::TimedOut => Failure::Late(bound),
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Ended { untouched: true },
             _ => Failure::Socket(error),
         }
@@ -199,7 +215,7 @@ impl Failure {
             Failure::Request(..) | Failure::Client(_) => None,
             Failure::Unreachable(error) => Some(format!("it cannot be reached: {error}")),
             Failure::Ended { .. } => Some("it ended the connection without an answer".to_owned()),
-            Failure::Late => Some("it did not answer in time (response_timeout)".to_owned()),
+            Failure::Late(bound) => Some(format!("it was late ({bound})")),
             Failure::Socket(error) => Some(error.to_string()),
             Failure::Malformed(fault) => Some(fault.to_string()),
             Failure::Switched => Some("it switched to a protocol that nobody asked for".to_owned()),
@@ -215,7 +231,7 @@ impl IntoResponse for Failure {
         let (status, detail) = match self {
             Failure::Client(error) => return error.into_response(),
             Failure::Request(status, why) => (status, why),
-            Failure::Late => {
+            Failure::Late(_) => {
                 (StatusCode::GATEWAY_TIMEOUT, "the server behind this one did not answer in time")
             }
             Failure::Unreachable(error) if error.kind() == io::ErrorKind::TimedOut => {

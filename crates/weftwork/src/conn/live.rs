@@ -17,9 +17,9 @@ use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
 
 use super::fed::Fed;
 use super::{Conn, Flushed, OUTPUT_BYTES_MAX, Phase, Rest, Wait};
-use crate::message::client;
 use crate::message::exchange::Exchange;
 use crate::message::{BodyError, BodyWriter, Handler, Lasting, Part, Payload, Request, Response, Stream};
+use crate::settings::Settings;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
@@ -394,10 +394,8 @@ impl Exchange for Live<'_> {
         self.conn.peer
     }
 
-    fn client_addr(&self) -> Option<IpAddr> {
-        let (head, bytes) = self.head();
-        let fields = head.fields.iter().map(|field| (field.name.of(bytes), field.value.of(bytes)));
-        client::address(self.conn.source_ip(), fields, &self.cx.settings)
+    fn source(&self) -> (Option<IpAddr>, &Settings) {
+        (self.conn.source_ip(), &self.cx.settings)
     }
 
     fn now(&self) -> Instant {

@@ -1,4 +1,4 @@
-//! Which client is behind the proxies? Only the words of those that are trusted count.
+//! Which client is behind the proxies, and what did it ask for? Only the words of those that are trusted count.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -30,6 +30,42 @@ where
     found
 }
 
+/// What they say about the request itself: its `proto` or its `host`, as the client chose it.
+pub(crate) fn said<'f, I>(start: Option<IpAddr>, fields: I, settings: &Settings, what: &str) -> Option<String>
+where
+    I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
+{
+    let trusted = &settings.trusted_proxies;
+    if !trusted.contains(start) {
+        return None;
+    }
+    let name = match settings.forwarded_header {
+        ForwardedHeader::XForwardedFor => format!("x-forwarded-{what}"),
+        ForwardedHeader::Forwarded => "forwarded".to_owned(),
+    };
+    let mut found = None;
+    for (_, line) in fields.rev().filter(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes())) {
+        let line = String::from_utf8_lossy(line);
+        for element in elements(&line, settings.forwarded_header).into_iter().rev() {
+            if settings.forwarded_header == ForwardedHeader::XForwardedFor {
+                // Its elements stand for no hops: only the last is surely of who hands the request on.
+                return plain(element.trim_matches([' ', '\t']));
+            }
+            found = parameter(element, what).and_then(plain).or(found);
+            if !node(element, ForwardedHeader::Forwarded).is_some_and(|named| trusted.contains(Some(named))) {
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// It is passed on, and compared: what no scheme and no host has in it is none.
+fn plain(text: &str) -> Option<String> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    is_plain.then(|| text.to_owned())
+}
+
 /// The elements of a list. In `Forwarded` a comma may stand in quotes.
 fn elements(line: &str, field: ForwardedHeader) -> Vec<&str> {
     let (mut all, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
@@ -55,19 +91,20 @@ fn elements(line: &str, field: ForwardedHeader) -> Vec<&str> {
 fn node(element: &str, field: ForwardedHeader) -> Option<IpAddr> {
     match field {
         ForwardedHeader::XForwardedFor => host(element.trim_matches([' ', '\t'])),
-        ForwardedHeader::Forwarded => {
-            let mut named = element.split(';').filter_map(|pair| {
-                let (name, value) = pair.trim_matches([' ', '\t']).split_once('=')?;
-                name.eq_ignore_ascii_case("for").then_some(value)
-            });
-            // RFC 7239 §4: each parameter at most once.
-            match (named.next(), named.next()) {
-                (Some(value), None) => {
-                    host(value.strip_prefix('"').map_or(Some(value), |v| v.strip_suffix('"'))?)
-                }
-                _ => None,
-            }
-        }
+        ForwardedHeader::Forwarded => host(parameter(element, "for")?),
+    }
+}
+
+/// What an element of `Forwarded` says about this, without quotes.
+fn parameter<'e>(element: &'e str, wanted: &str) -> Option<&'e str> {
+    let mut named = element.split(';').filter_map(|pair| {
+        let (name, value) = pair.trim_matches([' ', '\t']).split_once('=')?;
+        name.eq_ignore_ascii_case(wanted).then_some(value)
+    });
+    // RFC 7239 §4: each parameter at most once.
+    match (named.next(), named.next()) {
+        (Some(value), None) => value.strip_prefix('"').map_or(Some(value), |value| value.strip_suffix('"')),
+        _ => None,
     }
 }
 
@@ -150,6 +187,42 @@ mod tests {
         check(F, &["for=1.1.1.1, for=\"x, for=192.0.2.7"], "10.0.0.1");
         check(F, &["for=1.1.1.1, for=\"x, for=\"[2001:db8::1]\""], "10.0.0.1");
         check(F, &["for=\"192.0.2.7:80\"", "proto=https;for=10.0.0.9"], "192.0.2.7");
+    }
+
+    #[track_caller]
+    fn says(start: &str, field: ForwardedHeader, lines: &[(&str, &str)], scheme: Option<&str>) {
+        let settings = Settings::default().trusted_proxies("10.0.0.0/8".parse().unwrap());
+        let settings = settings.forwarded_header(field);
+        let fields = lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        assert_eq!(said(start.parse().ok(), fields, &settings, "proto").as_deref(), scheme);
+    }
+
+    #[test]
+    fn the_scheme_is_that_of_the_client() {
+        use ForwardedHeader::{Forwarded as F, XForwardedFor as X};
+        let x = "X-Forwarded-Proto";
+        says("10.0.0.1", X, &[(x, "https")], Some("https"));
+        says("10.0.0.1", X, &[(x, "https, http")], Some("http"));
+        says("10.0.0.1", X, &[(x, "http"), (x, "https ,")], Some("https"));
+        says("10.0.0.1", X, &[], None);
+        says("10.0.0.1", X, &[(x, "a b")], None);
+        says("10.0.0.1", X, &[("Forwarded", "proto=https")], None);
+        says("10.0.0.1", F, &[(x, "https")], None);
+        says("10.0.0.1", F, &[("Forwarded", "for=1.1.1.1;proto=\"https\"")], Some("https"));
+        // What stands behind the client's own address is the client's word.
+        says("10.0.0.1", F, &[("Forwarded", "proto=https, for=1.1.1.1;proto=http")], Some("http"));
+        says("10.0.0.1", F, &[("Forwarded", "proto=https, for=1.1.1.1")], None);
+        says(
+            "10.0.0.1",
+            F,
+            &[("Forwarded", "for=1.1.1.1;proto=https, for=10.0.0.2;proto=http")],
+            Some("https"),
+        );
+        says("10.0.0.1", F, &[("Forwarded", "for=1.1.1.1, for=10.0.0.2;proto=http")], Some("http"));
+        for field in [X, F] {
+            says("192.0.2.9", field, &[(x, "https"), ("Forwarded", "proto=https")], None);
+            says("a unix socket", field, &[(x, "https"), ("Forwarded", "proto=https")], None);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
 
 use super::body::BodyError;
+use crate::settings::Settings;
 
 /// One request and its response, as the connection serves them. A trait, so that this floor does not know
 /// the one above. The connection implements it; what decodes a body, or filters a stream, stands in front of that.
@@ -16,8 +17,8 @@ pub(crate) trait Exchange {
     fn head(&self) -> (&Head, &[u8]);
     /// The other end of the socket; none for Unix sockets.
     fn peer_addr(&self) -> Option<SocketAddr>;
-    /// Where the request came from, as far as trusted proxies say.
-    fn client_addr(&self) -> Option<IpAddr>;
+    /// Who hands the request on, and the settings that say whether that one is believed about the client.
+    fn source(&self) -> (Option<IpAddr>, &Settings);
     /// What time it is, by the clock of the deadlines.
     fn now(&self) -> Instant;
     /// Until when an answer makes sense, as far as the settings say.
@@ -57,8 +58,8 @@ macro_rules! forward_the_rest {
             self.below.peer_addr()
         }
 
-        fn client_addr(&self) -> Option<std::net::IpAddr> {
-            self.below.client_addr()
+        fn source(&self) -> (Option<std::net::IpAddr>, &crate::settings::Settings) {
+            self.below.source()
         }
 
         fn now(&self) -> std::time::Instant {

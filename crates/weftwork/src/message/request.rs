@@ -11,6 +11,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, V
 use weftwork_wire::Field;
 
 use super::body::{Body, Quota};
+use super::client;
 use super::exchange::Exchange;
 use super::routed::Routed;
 use super::texts::form_decoded_lossy;
@@ -185,7 +186,41 @@ impl<'c> Request<'c> {
     /// A proxy that names nobody (`unknown`) is itself the answer. Without trusted proxies (the default) it is the
     /// other end of the connection; none is a client on a Unix socket.
     pub fn client_addr(&self) -> Option<IpAddr> {
-        self.exchange.client_addr()
+        let (source, settings) = self.exchange.source();
+        client::address(source, self.fields(), settings)
+    }
+
+    /// The scheme by which the client asked, as far as that can be believed: `https` where the other end of the
+    /// connection (or the client that a PROXY header has named) is one of the
+    /// [`trusted_proxies`](crate::Settings::trusted_proxies) and says so, else `http`, which is what comes here.
+    ///
+    /// A proxy says it in `X-Forwarded-Proto`, of whose elements the last one counts; or in the `proto` of
+    /// `Forwarded`, if that is the [`forwarded_header`](crate::Settings::forwarded_header), which is read as for
+    /// [`client_addr`](Request::client_addr). A proxy that is trusted has to set it, and not to pass on what came.
+    pub fn scheme(&self) -> &'static str {
+        let (source, settings) = self.exchange.source();
+        match client::said(source, self.fields(), settings, "proto") {
+            // Some proxies say `wss` of a WebSocket.
+            Some(scheme) if ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls)) => "https",
+            _ => "http",
+        }
+    }
+
+    /// The host that the client asked for, where a trusted proxy says so: see [`scheme`](Request::scheme).
+    pub(crate) fn forwarded_host(&self) -> Option<String> {
+        let (source, settings) = self.exchange.source();
+        client::said(source, self.fields(), settings, "host")
+    }
+
+    /// Who hands the request on is one of the trusted proxies.
+    pub(crate) fn is_source_trusted(&self) -> bool {
+        let (source, settings) = self.exchange.source();
+        settings.trusted_proxies.contains(source)
+    }
+
+    fn fields(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        let (head, bytes) = self.exchange.head();
+        head.fields.iter().map(move |Field { name, value }| (name.of(bytes), value.of(bytes)))
     }
 
     /// The other end of the connection; none on a Unix socket. Behind a proxy this is the proxy, also when it

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use weftwork_wire::{Head, HeadEvent, Http1, Limits};
 
 use super::exchange::Exchange;
 use super::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response};
+use crate::settings::Settings;
 
 /// What `handler` answers to a GET.
 pub(crate) fn get(path: &str, handler: &impl Handler) -> Response {
@@ -28,6 +29,7 @@ pub(crate) struct Canned {
     pub(crate) sent: Vec<u8>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) settings: Settings,
 }
 
 impl Canned {
@@ -45,6 +47,7 @@ impl Canned {
             sent: Vec::new(),
             peer: None,
             deadline: None,
+            settings: Settings::default(),
         }
     }
 
@@ -133,8 +136,8 @@ impl Exchange for Canned {
         self.peer
     }
 
-    fn client_addr(&self) -> Option<std::net::IpAddr> {
-        self.peer.map(|peer| peer.ip())
+    fn source(&self) -> (Option<IpAddr>, &Settings) {
+        (self.peer.map(|peer| peer.ip()), &self.settings)
     }
 
     fn now(&self) -> Instant {

@@ -27,7 +27,7 @@ fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> Running {
     before_address(&server.local_addr().unwrap().to_string(), change)
 }
 
-fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy) -> Running {
+pub(crate) fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy) -> Running {
     let proxy = change(Proxy::to(&format!("http://{address}")).unwrap());
     ROOM.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(64 << 20))).start(proxy).unwrap()
 }
@@ -64,7 +64,7 @@ fn says(answer: &'static str) -> (String, JoinHandle<usize>) {
     (address, thread)
 }
 
-fn read_head(stream: &mut TcpStream) -> String {
+pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
@@ -100,6 +100,10 @@ fn requests_and_answers_come_through() {
     client.send("HEAD /bytes/7 HTTP/1.1\r\nHost: a\r\n\r\n");
     let answer = client.answer_to_head();
     assert_eq!((answer.status, answer.field("content-length")), (200, Some("7")));
+    // A length that nobody knows is not 0.
+    client.send("HEAD /stream/300000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = client.answer_to_head();
+    assert_eq!((answer.status, answer.field("content-length")), (200, None));
     assert_eq!(client.get("/status/204").status, 204);
     client.get("/").is(200, "hello");
     assert_eq!(pair.behind.running.counts().accepted, 1, "the connection is kept");
@@ -195,7 +199,12 @@ fn an_upgrade_is_a_tunnel() {
         })
     });
     let behind = behind.unwrap();
-    let proxy = before(&behind, |proxy| proxy);
+    // Of protocols that are not allowed the server does not hear.
+    let strict = before(&behind, |proxy| proxy);
+    let mut client = Client::connect(&strict);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert_eq!(client.answer().status, 500);
+    let proxy = before(&behind, |proxy| proxy.allow_upgrade("echo"));
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly ");
     let answer = client.answer_head();

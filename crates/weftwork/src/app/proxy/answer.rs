@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
+use super::forward::{self, Upload};
 use super::upstream::{Keeper, Link};
-use super::{Failure, Options, forward, tunnel};
+use super::{Failure, Options, tunnel};
 use crate::message::{BodyWriter, Request, Response};
 
 /// While the server is silent, this often somebody looks whether the client is still there.
@@ -19,17 +20,21 @@ const PART_BYTES: usize = 8 << 10;
 pub(super) struct Turn {
     pub(super) link: Link,
     pub(super) options: Options,
-    /// How the server gets the body.
-    pub(super) in_chunks: bool,
-    /// The whole request is sent.
-    pub(super) is_sent: bool,
+    pub(super) upload: Upload,
     pub(super) keep: Keeper,
 }
 
 impl Turn {
-    /// Reads the head, and gives the response that passes on what follows it.
-    pub(super) fn answer(mut self, req: &mut Request<'_>, until: Instant) -> Result<Response, Failure> {
+    /// Sends the request, reads the head of the answer, and gives the response that passes on what follows it.
+    pub(super) fn answer(mut self, req: &mut Request<'_>) -> Result<Response, Failure> {
+        let mut late = None;
         let received = loop {
+            // Also behind an interim response: the server waits for the rest before it says more.
+            if !self.is_sent() {
+                forward::send(req, &mut self.upload, &mut self.link, &self.options)?;
+                late = None;
+            }
+            let until = *late.get_or_insert_with(|| Instant::now() + self.options.response_timeout);
             let received = self.head(req, until)?;
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return self.switch(req, received),
@@ -46,14 +51,14 @@ impl Turn {
         let response = Response::new(status);
         let is_head = *req.method() == Method::HEAD;
         if is_head || length == Some(0) {
-            let response = if is_head { with_length(response, &fields) } else { response };
-            if keep_alive && self.is_sent {
+            let response = if is_head { of_length(response, &fields) } else { response };
+            if keep_alive && self.is_sent() {
                 self.keep.keep(self.link);
             }
             return Ok(with_fields(response, fields));
         }
         // An early refusal is no reason to take the rest of the body.
-        let wants_rest = !self.is_sent && status.as_u16() < 400;
+        let wants_rest = !self.is_sent() && status.as_u16() < 400;
         let mut streamed = Response::stream(move |out| {
             if wants_rest {
                 self.exchange(out)?;
@@ -69,16 +74,23 @@ impl Turn {
         Ok(with_fields(streamed, fields))
     }
 
+    /// The whole request is sent.
+    fn is_sent(&self) -> bool {
+        self.upload.is_whole() && self.link.is_sent()
+    }
+
     fn head(&mut self, req: &Request<'_>, until: Instant) -> Result<Received, Failure> {
         loop {
             let link = &mut self.link;
             let given = &link.input[link.at..];
+            link.looked = 0;
             if let Some((used, received)) =
                 link.reader.read_head(given, req.method(), &self.options.limits)?
             {
                 link.at += used;
                 return Ok(received);
             }
+            link.looked = given.len();
             let untouched = given.is_empty();
             match link.fill(until.min(Instant::now() + LOOK)) {
                 Ok(0) => return Err(Failure::Ended { untouched }),
@@ -88,7 +100,7 @@ impl Turn {
                         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the client has gone"));
                     }
                 }
-                Err(error) => return Err(Failure::of(error)),
+                Err(error) => return Err(Failure::of(error, "response_timeout")),
             }
         }
     }
@@ -96,20 +108,13 @@ impl Turn {
     /// The server answers while the client still sends: each is given what the other says.
     fn exchange(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
         let mut part = [0; PART_BYTES];
-        while !self.is_sent {
+        while !self.is_sent() {
             if self.pass_what_is_there(out)? {
                 return Ok(());
             }
-            if !self.link.push(self.options.idle_timeout)? {
-                continue;
-            }
-            let count = out.read_request(&mut part)?;
-            forward::put(&mut self.link, &part[..count], self.in_chunks);
-            while count == 0 && !self.is_sent {
-                self.is_sent = self.link.push(self.options.idle_timeout)?;
-                if self.pass_what_is_there(out)? {
-                    return Ok(());
-                }
+            if self.link.push(self.options.idle_timeout)? && !self.upload.is_whole() {
+                let count = out.read_request(&mut part)?;
+                self.upload.put(&mut self.link, &part[..count]);
             }
         }
         Ok(())
@@ -120,7 +125,7 @@ impl Turn {
         while self.link.has_more()? {
             match self.step(out, Instant::now()) {
                 Ok(false) => {}
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(false),
                 over => return over,
             }
         }
@@ -148,7 +153,7 @@ impl Turn {
             // Those that may not be sent on are left out.
             let _ = out.trailers(trailers);
         }
-        if keep_alive && self.is_sent {
+        if keep_alive && self.is_sent() {
             self.keep.keep(self.link);
         }
         Ok(())
@@ -170,6 +175,7 @@ impl Turn {
                 BodyEvent::NeedMore => break,
             }
         }
+        link.looked = link.unused().len();
         // What came with one read goes out with one write, and nothing waits for more of it.
         out.flush()?;
         if link.fill(until)? == 0 {
@@ -183,9 +189,12 @@ impl Turn {
 
     /// The server speaks another protocol from here on, and so do we.
     fn switch(self, req: &Request<'_>, received: Received) -> Result<Response, Failure> {
-        let asked = forward::asks_for(req).is_some();
-        let protocol = received.fields.iter().find(|(name, _)| name == header::UPGRADE);
-        let Some((_, protocol)) = protocol.filter(|_| asked && self.is_sent).cloned() else {
+        let asked = forward::asks_for(req, &self.options).filter(|_| self.is_sent());
+        let mut given = received.fields.iter().filter(|(name, _)| name == header::UPGRADE);
+        let given = given.find(|(_, given)| {
+            asked.is_some_and(|asked| given.as_bytes().eq_ignore_ascii_case(asked.as_bytes()))
+        });
+        let Some((_, protocol)) = given.cloned() else {
             return Err(Failure::Switched);
         };
         let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.link));
@@ -200,11 +209,16 @@ fn with_fields(mut response: Response, fields: Vec<(HeaderName, HeaderValue)>) -
     response
 }
 
-/// The length that GET would have given.
-fn with_length(response: Response, fields: &[(HeaderName, HeaderValue)]) -> Response {
+/// The answer to HEAD, with the length that GET would have given, if that is known (RFC 9110 section 8.6).
+fn of_length(response: Response, fields: &[(HeaderName, HeaderValue)]) -> Response {
     match fields.iter().find(|(name, _)| name == header::CONTENT_LENGTH) {
+        _ if response.status() == StatusCode::NO_CONTENT => response,
         Some((name, value)) => response.with_header(name.clone(), value.clone()),
-        None => response,
+        None => {
+            let mut unknown = Response::stream(|_| Ok(())).with_status(response.status());
+            unknown.remove_header(header::CONTENT_TYPE);
+            unknown
+        }
     }
 }
 

@@ -3,13 +3,14 @@
 use std::io::{BufRead, Write};
 
 use http::{Method, StatusCode, header};
+use percent_encoding::percent_decode_str;
 
 use super::upstream::{Link, Upstream};
 use super::{Failure, Options};
 use crate::error::Error;
 use crate::message::Request;
 
-/// Fields that are ours to say, and what a client has no say in.
+/// Fields that are ours to say, and what nobody before us has a say in.
 const OURS: [&str; 8] = [
     "host",
     "content-length",
@@ -36,23 +37,27 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     };
     let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
+    let is_believed = req.is_source_trusted();
     for (name, value) in req.end_to_end_headers() {
-        if !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+        let plain = plain(name);
+        // Another spelling may be the client's also where its proxy has said its own word.
+        let is_said = is_believed && !name.contains('_');
+        if !OURS.contains(&plain.as_str()) && (is_said || !speaks_of_client(&plain)) {
             line(name, value);
         }
     }
     if let Some(client) = req.client_addr() {
         line("X-Forwarded-For", client.to_string().as_bytes());
     }
-    if let Some(host) = req.host() {
+    if let Some(host) = req.forwarded_host().as_deref().or(req.host()) {
         line("X-Forwarded-Host", host.as_bytes());
     }
-    line("X-Forwarded-Proto", b"http");
+    line("X-Forwarded-Proto", req.scheme().as_bytes());
     for value in req.header_values("via") {
         line("Via", value);
     }
     line("Via", if req.version() == http::Version::HTTP_10 { b"1.0 weftwork" } else { b"1.1 weftwork" });
-    if let Some(protocol) = asks_for(req) {
+    if let Some(protocol) = asks_for(req, options) {
         line("Connection", b"upgrade");
         line("Upgrade", protocol.as_bytes());
     }
@@ -67,10 +72,21 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     Ok(request)
 }
 
-/// The protocol that the client asks for, if it does.
-pub(super) fn asks_for<'r>(req: &'r Request<'_>) -> Option<&'r str> {
-    let asks = req.has_token(header::CONNECTION, "upgrade");
-    req.header(header::UPGRADE).filter(|_| asks && req.version() == http::Version::HTTP_11)
+/// A name as servers see it that make variables of fields: to them `X_Forwarded_For` is another way to write it.
+fn plain(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
+/// Further fields by which proxies tell what they know of the client.
+fn speaks_of_client(name: &str) -> bool {
+    name == "x-real-ip" || name.starts_with("x-forwarded-")
+}
+
+/// The protocol that the client asks for, if it does, and may have.
+pub(super) fn asks_for<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'o str> {
+    let asks = req.version() == http::Version::HTTP_11 && req.has_token(header::CONNECTION, "upgrade");
+    let mut asked = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
+    asked.next().filter(|_| asks).map(String::as_str)
 }
 
 fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<String, Failure> {
@@ -81,7 +97,7 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     else {
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     };
-    if !(upstream.base().is_empty() && options.strip.is_empty()) && rest.split('/').any(is_upwards) {
+    if leads_upwards(given) {
         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the path leads out of what is served here"));
     }
     let slash = if rest.is_empty() { "/" } else { "" };
@@ -89,55 +105,62 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     Ok(format!("{}{rest}{slash}{mark}{query}", upstream.base()))
 }
 
-/// `..`, however it is written.
-fn is_upwards(segment: &str) -> bool {
-    let plain = segment.replace("%2e", ".").replace("%2E", ".");
-    plain == ".."
-        || plain.contains("%2f..")
-        || plain.contains("..%2f")
-        || plain.contains("..%2F")
-        || plain.contains("%2F..")
+/// It has a `..`, however that is written: some servers take `\` for `/`, and leave out what is behind a `;`.
+fn leads_upwards(path: &str) -> bool {
+    let plain: Vec<u8> = percent_decode_str(path).collect();
+    let mut segments = plain.split(|byte| matches!(byte, b'/' | b'\\'));
+    segments.any(|segment| segment == b".." || segment.starts_with(b"..;"))
 }
 
-/// Sends the head, and the body as it comes, until all is sent (true) or the server has begun to answer.
+/// How far the body of a request has got on its way to the server.
+pub(super) struct Upload {
+    in_chunks: bool,
+    /// All of it was put on the way, its end included.
+    is_whole: bool,
+}
+
+impl Upload {
+    pub(super) fn of(req: &Request<'_>) -> Upload {
+        Upload { in_chunks: req.body_left().is_none(), is_whole: req.body_left() == Some(0) }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Puts a part on its way, or, when it is empty, the end.
+    pub(super) fn put(&mut self, link: &mut Link, part: &[u8]) {
+        self.is_whole |= part.is_empty();
+        if !self.in_chunks {
+            return link.put(part);
+        }
+        let mut chunk = Vec::with_capacity(part.len() + 16);
+        // Writing to a vector does not fail.
+        let _ = write!(chunk, "{:x}\r\n", part.len());
+        chunk.extend_from_slice(part);
+        chunk.extend_from_slice(b"\r\n");
+        link.put(&chunk);
+    }
+}
+
+/// Sends what is on its way, and the body as it comes, until all is sent or the server has something to say.
 pub(super) fn send(
     req: &mut Request<'_>,
-    head: &[u8],
-    in_chunks: bool,
+    upload: &mut Upload,
     link: &mut Link,
     options: &Options,
-) -> Result<bool, Failure> {
-    link.put(head);
-    loop {
-        if !link.push(options.idle_timeout).map_err(Failure::of)? {
-            return Ok(false);
-        }
-        if req.body_left() == Some(0) && !in_chunks {
-            return Ok(true);
-        }
-        if link.has_more().map_err(Failure::of)? {
-            return Ok(false);
+) -> Result<(), Failure> {
+    let stuck = |error| Failure::of(error, "idle_timeout");
+    while link.push(options.idle_timeout).map_err(stuck)? && !upload.is_whole {
+        if link.has_more().map_err(stuck)? {
+            return Ok(());
         }
         let mut body = req.body();
         let part = body.fill_buf().map_err(|error| Failure::Client(Error::from(error)))?;
         let count = part.len();
-        put(link, part, in_chunks);
+        upload.put(link, part);
         body.consume(count);
-        if count == 0 {
-            return link.push(options.idle_timeout).map_err(Failure::of);
-        }
+        upload.is_whole |= !upload.in_chunks && req.body_left() == Some(0);
     }
-}
-
-/// A part of the body, or, when it is empty, its end.
-pub(super) fn put(link: &mut Link, part: &[u8], in_chunks: bool) {
-    if !in_chunks {
-        return link.put(part);
-    }
-    let mut chunk = Vec::with_capacity(part.len() + 16);
-    // Writing to a vector does not fail.
-    let _ = write!(chunk, "{:x}\r\n", part.len());
-    chunk.extend_from_slice(part);
-    chunk.extend_from_slice(b"\r\n");
-    link.put(&chunk);
+    Ok(())
 }

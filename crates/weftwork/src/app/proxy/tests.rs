@@ -1,14 +1,30 @@
 //! Which URLs are servers, and which paths and fields a server sees.
 
-use super::Proxy;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
 use super::forward::head;
+use super::{Failure, Proxy};
+use crate::Settings;
 use crate::message::Request;
 use crate::message::testing::Canned;
 
 #[track_caller]
 fn sees(proxy: &Proxy, request: &str) -> Result<String, u16> {
+    sees_from("192.0.2.7:1", proxy, request)
+}
+
+/// 10.0.0.0/8 is trusted.
+#[track_caller]
+fn sees_from(peer: &str, proxy: &Proxy, request: &str) -> Result<String, u16> {
     use crate::IntoResponse;
     let mut canned = Canned::new(request);
+    canned.peer = peer.parse().ok();
+    canned.settings = Settings::default().trusted_proxies("10.0.0.0/8".parse().unwrap());
     let request = Request::new(&mut canned, 1 << 20);
     head(&request, &proxy.upstream, &proxy.options)
         .map(|head| String::from_utf8(head).unwrap())
@@ -48,7 +64,7 @@ fn a_url_is_checked_when_it_is_given() {
 #[test]
 fn the_path_is_passed_on() {
     let plain = Proxy::to("http://127.0.0.1:1").unwrap();
-    for target in ["/", "/a/b?c=d", "/a%2Fb", "/a/../b", "/?"] {
+    for target in ["/", "/a/b?c=d", "/a%2Fb", "/a/..b/c../...", "/a%252e.", "/?", "/?../.."] {
         assert_eq!(path(&plain, target), Ok(target.to_owned()));
     }
     assert_eq!(path(&plain, "http://evil.example/a?b"), Ok("/a?b".to_owned()));
@@ -58,8 +74,11 @@ fn the_path_is_passed_on() {
     assert_eq!(path(&below, "/api/"), Ok("/base/".to_owned()));
     assert_eq!(path(&below, "/apis"), Err(404));
     assert_eq!(path(&below, "/"), Err(404));
-    for target in ["/api/../a", "/api/%2e%2E/a", "/api/a/.%2e", "/api/..%2fa", "/api/x%2F..%2Fa"] {
-        assert_eq!(path(&below, target), Err(400), "{target}");
+    for target in
+        ["/../a", "/%2e%2E/a", "/a/.%2e", "/..%2fa", "/x%2F..%2Fa", "/x%5C..%5ca", "/..;/a", "/..%3Bx/a"]
+    {
+        assert_eq!(path(&plain, target), Err(400), "{target}");
+        assert_eq!(path(&below, &format!("/api{target}")), Err(400), "{target}");
     }
 }
 
@@ -77,21 +96,110 @@ fn fields_for_one_connection_stay_and_ours_are_said() {
                    Proxy-Connection: x\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: c\r\n\r\n";
     let head = sees(&proxy, request).unwrap();
     let expected = "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-Twice: 1\r\nX-Twice: 2\r\nCookie: c\r\n\
-                    X-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\nVia: 1.1 before\r\nVia: 1.1 weftwork\r\n";
+                    X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\
+                    Via: 1.1 before\r\nVia: 1.1 weftwork\r\n";
     assert!(head.starts_with(expected), "{head}");
     let kept = sees(&proxy.keep_host(), request).unwrap();
     assert!(kept.contains("\r\nHost: a.example\r\n"), "{kept}");
 }
 
+/// Only a trusted proxy is believed about what the client asked it for.
 #[test]
-fn an_upgrade_is_asked_for_where_the_client_asks() {
+fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+    let request = "GET / HTTP/1.1\r\nHost: inner\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n\
+                   X-Forwarded-Host: a.example\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\n\
+                   X-Forwarded-Ssl: on\r\nX_Forwarded_For: 6.6.6.6\r\nx_real_ip: 6.6.6.6\r\n\r\n";
+    let believed = sees_from("10.0.0.1:1", &proxy, request).unwrap();
+    let expected = "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\n\
+                    X-Forwarded-Ssl: on\r\nX-Forwarded-For: 6.6.6.6\r\n\
+                    X-Forwarded-Host: a.example\r\nX-Forwarded-Proto: https\r\nVia: 1.1 weftwork\r\n";
+    assert!(believed.starts_with(expected), "{believed}");
+    let from_anybody = sees(&proxy, request).unwrap();
+    let expected = "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-Forwarded-For: 192.0.2.7\r\n\
+                    X-Forwarded-Host: inner\r\nX-Forwarded-Proto: http\r\nVia: 1.1 weftwork\r\n";
+    assert!(from_anybody.starts_with(expected), "{from_anybody}");
+}
+
+#[test]
+fn an_upgrade_is_asked_for_where_the_client_asks_and_may() {
+    let proxy = Proxy::to("http://127.0.0.1:1").unwrap().allow_upgrade("x");
     let asks = |fields: &str| {
-        sees(&proxy, &format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
-            .unwrap()
-            .contains("upgrade\r\nUpgrade: x\r\n")
+        let head = sees(&proxy, &format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).unwrap();
+        let (_, rest) = head.split_once("Connection: upgrade\r\nUpgrade: ")?;
+        rest.lines().next().map(str::to_owned)
     };
-    assert!(asks("Connection: keep-alive, Upgrade\r\nUpgrade: x\r\n"));
-    assert!(!asks("Upgrade: x\r\n"));
-    assert!(!asks("Connection: upgrade\r\n"));
+    assert_eq!(
+        asks("Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n").as_deref(),
+        Some("websocket")
+    );
+    assert_eq!(asks("Connection: upgrade\r\nUpgrade: h2c, x\r\n").as_deref(), Some("x"));
+    assert_eq!(asks("Connection: upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: \r\n"), None);
+    assert_eq!(asks("Upgrade: x\r\n"), None);
+    assert_eq!(asks("Connection: upgrade\r\n"), None);
+}
+
+/// An address at which nobody answers, not even with a refusal: its queue of connections is full.
+struct BlackHole {
+    address: SocketAddr,
+    _held: (OwnedFd, Vec<OwnedFd>),
+}
+
+impl BlackHole {
+    fn new() -> BlackHole {
+        let socket = || {
+            let flags = SocketFlags::NONBLOCK;
+            net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
+        };
+        let listener = socket();
+        net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        net::listen(&listener, 0).unwrap();
+        let address = SocketAddr::try_from(net::getsockname(&listener).unwrap()).unwrap();
+        let clients: Vec<OwnedFd> = (0..4).map(|_| socket()).collect();
+        for client in &clients {
+            // It is on its way, and stays there.
+            let _ = net::connect(client, &address);
+        }
+        BlackHole { address, _held: (listener, clients) }
+    }
+}
+
+#[test]
+fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
+    let hole = BlackHole::new();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = server.local_addr().unwrap();
+    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(200));
+    *proxy.upstream.addresses.lock().unwrap() = vec![hole.address, at];
+    assert!(proxy.upstream.link().is_ok());
+    assert_eq!(*proxy.upstream.addresses.lock().unwrap(), [at, hole.address], "the next one begins with it");
+}
+
+#[test]
+fn a_server_that_has_moved_is_found_again() {
+    let hole = BlackHole::new();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let refuses = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
+    let at = server.local_addr().unwrap();
+    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(50));
+    // Its old address is silent: all the time is used up, and the next request finds it.
+    *proxy.upstream.addresses.lock().unwrap() = vec![hole.address];
+    let failed = proxy.upstream.link().err();
+    assert!(matches!(failed, Some(Failure::Unreachable(error)) if error.kind() == io::ErrorKind::TimedOut));
+    assert!(proxy.upstream.link().is_ok());
+    // It refuses: there is time to look at once.
+    *proxy.upstream.addresses.lock().unwrap() = vec![refuses];
+    assert!(proxy.upstream.link().is_ok());
+}
+
+/// Its name is looked up again with the port that it has.
+#[test]
+fn an_address_of_ipv6_without_a_port_has_one() {
+    for (url, named) in [
+        ("http://[::1]", "[::1]:80"),
+        ("http://[::1]:81", "[::1]:81"),
+        ("http://127.0.0.1/a", "127.0.0.1:80"),
+    ] {
+        assert_eq!(Proxy::to(url).unwrap().upstream.named, named);
+    }
 }

@@ -19,8 +19,10 @@ const READ_BYTES: usize = 16 << 10;
 /// The server, and the connections to it that nobody uses now.
 pub(super) struct Upstream {
     authority: String,
+    /// The same with its port.
+    pub(super) named: String,
     base: String,
-    addresses: Mutex<Vec<SocketAddr>>,
+    pub(super) addresses: Mutex<Vec<SocketAddr>>,
     pub(super) connect_timeout: Duration,
     pub(super) kept_max: usize,
     kept: Kept,
@@ -42,18 +44,17 @@ impl Upstream {
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let named = if has_port { host.to_owned() } else { format!("{host}:80") };
-        let upstream = Upstream {
+        let addresses = look_up(&named)
+            .map_err(|error| Error::usage(format!("the server {named} is not known: {error}")))?;
+        Ok(Upstream {
             authority: host.to_owned(),
+            named,
             base: base.trim_end_matches('/').to_owned(),
-            addresses: Mutex::default(),
+            addresses: Mutex::new(addresses),
             connect_timeout: Duration::from_secs(5),
             kept_max: 32,
             kept: Kept::default(),
-        };
-        let addresses = look_up(&named)
-            .map_err(|error| Error::usage(format!("the server {named} is not known: {error}")))?;
-        *upstream.lock_addresses() = addresses;
-        Ok(upstream)
+        })
     }
 
     pub(super) fn authority(&self) -> &str {
@@ -79,26 +80,44 @@ impl Upstream {
     fn connect(&self) -> io::Result<TcpStream> {
         let until = Instant::now() + self.connect_timeout;
         let known = self.lock_addresses().clone();
+        let failed = match self.connect_to(&known, until) {
+            Err(error) => error,
+            connected => return connected,
+        };
+        // It may have moved: that nothing answers at its old address is the usual sign.
+        let Ok(found) = look_up(&self.named) else { return Err(failed) };
+        let new: Vec<SocketAddr> = found.iter().filter(|found| !known.contains(found)).copied().collect();
+        if new.is_empty() {
+            return Err(failed);
+        }
+        *self.lock_addresses() = found;
+        // Where no time is left, the next request is better off.
+        if Instant::now() < until { self.connect_to(&new, until) } else { Err(failed) }
+    }
+
+    /// Tries one address after the other, each for its part of the time that is left.
+    fn connect_to(&self, addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the server has no address");
-        for address in &known {
-            match connect(*address, until) {
-                Ok(stream) => return Ok(stream),
+        for (at, address) in addresses.iter().enumerate() {
+            let others = u32::try_from(addresses.len() - at).unwrap_or(u32::MAX);
+            let now = Instant::now();
+            match connect(*address, now + until.saturating_duration_since(now) / others) {
+                Ok(stream) => {
+                    self.prefer(*address);
+                    return Ok(stream);
+                }
                 Err(error) => failed = error,
             }
         }
-        // It may have moved: the next request knows.
-        let named = if self.authority.contains(':') {
-            self.authority.clone()
-        } else {
-            format!("{}:80", self.authority)
-        };
-        if failed.kind() != io::ErrorKind::TimedOut
-            && let Ok(found) = look_up(&named)
-            && found != known
-        {
-            *self.lock_addresses() = found;
-        }
         Err(failed)
+    }
+
+    /// The next connection begins with this one, and does not wait for those that do not answer.
+    fn prefer(&self, address: SocketAddr) {
+        let mut addresses = self.lock_addresses();
+        if let Some(at) = addresses.iter().position(|known| *known == address) {
+            addresses[..=at].rotate_right(1);
+        }
     }
 
     /// Where connections are put that can be used again.
@@ -162,6 +181,8 @@ pub(super) struct Link {
     /// Came, and not yet used from `at` on.
     pub(super) input: Vec<u8>,
     pub(super) at: usize,
+    /// So much of that was looked at, and is a part of something.
+    pub(super) looked: usize,
     pub(super) reader: ResponseReader,
     /// To be sent, from `sent` on.
     output: Vec<u8>,
@@ -171,7 +192,7 @@ pub(super) struct Link {
 impl Link {
     fn new(stream: TcpStream) -> Link {
         let (input, output) = (Vec::new(), Vec::new());
-        Link { stream, input, at: 0, reader: ResponseReader::new(), output, sent: 0 }
+        Link { stream, input, at: 0, looked: 0, reader: ResponseReader::new(), output, sent: 0 }
     }
 
     /// What has come and is not used.
@@ -223,9 +244,9 @@ impl Link {
         }
     }
 
-    /// Something is there to read, or was read before. No wait.
+    /// Something is there to read, or was read before and not looked at. No wait.
     pub(super) fn has_more(&self) -> io::Result<bool> {
-        if self.at < self.input.len() {
+        if self.looked < self.unused().len() {
             return Ok(true);
         }
         match net::recv(&self.stream, &mut [0], RecvFlags::DONTWAIT | RecvFlags::PEEK) {

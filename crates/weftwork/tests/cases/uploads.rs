@@ -1,0 +1,117 @@
+//! Does a body reach the server behind a proxy, whatever that says meanwhile, and is it promised only where there is one?
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use super::proxy::{before_address, read_head};
+use crate::support::{Client, PATIENCE, chunks, noise};
+
+/// The server says that it is at it before it has the body, and waits for the rest.
+#[test]
+fn an_interim_response_does_not_end_an_upload() {
+    let sent = noise(3 << 20);
+    let framed = [chunks(&sent, 100_000), b"0\r\n\r\n".to_vec()].concat();
+    for (framing, body) in [(format!("Content-Length: {}", sent.len()), &sent), ("Transfer-Encoding: chunked".into(), &framed)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let expected = sent.clone();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let head = read_head(&mut stream);
+            for interim in ["103 Early Hints\r\nLink: </a>", "100 Continue", "102 Processing"] {
+                stream.write_all(format!("HTTP/1.1 {interim}\r\n\r\n").as_bytes()).unwrap();
+            }
+            let whole = if head.contains("chunked") { read_chunks(&mut stream) } else { read_body(&mut stream, expected.len()) };
+            stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            assert_eq!(read_head(&mut stream), "", "nothing follows the body");
+            whole == expected
+        });
+        let proxy = before_address(&address, |proxy| proxy.response_timeout(PATIENCE));
+        let mut client = Client::connect(&proxy);
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n"));
+        let aside = client.send_aside(body.clone());
+        let mut statuses = vec![client.answer_head().status];
+        while statuses.last().is_some_and(|status| *status < 200) {
+            statuses.push(client.answer_head().status);
+        }
+        assert_eq!(statuses, [103, 102, 103, 200], "{framing}");
+        assert_eq!(client.exactly(2), b"ok");
+        aside.join().unwrap().unwrap();
+        drop((client, proxy));
+        assert!(server.join().unwrap(), "{framing}");
+    }
+}
+
+/// The server has begun to answer and waits for the rest of the body, in the middle of a line.
+#[test]
+fn half_a_line_does_not_end_an_upload() {
+    let sent = noise(8 << 20);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let expected = sent.clone();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n5").unwrap();
+        let whole = read_body(&mut stream, expected.len()) == expected;
+        stream.write_all(b"\r\nhello\r\n0\r\n\r\n").unwrap();
+        whole
+    });
+    let proxy = before_address(&address, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", sent.len()));
+    let aside = client.send_aside(sent);
+    client.answer().is(200, "onehello");
+    aside.join().unwrap().unwrap();
+    assert!(server.join().unwrap());
+}
+
+/// A body that was read cannot be sent again, and must not be promised again.
+#[test]
+fn what_had_a_body_is_not_repeated() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        let second = read_head(&mut stream);
+        read_body(&mut stream, 3);
+        drop(stream);
+        (listener, second)
+    });
+    let proxy = before_address(&address, |proxy| proxy.response_timeout(PATIENCE));
+    let mut client = Client::connect(&proxy);
+    client.get("/").is(200, "ok");
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\none");
+    assert_eq!(client.answer().status, 502);
+    let (listener, second) = server.join().unwrap();
+    assert!(second.contains("Content-Length: 3"), "{second}");
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "nobody has tried again");
+}
+
+/// Reads a body of this many bytes.
+fn read_body(stream: &mut TcpStream, bytes: usize) -> Vec<u8> {
+    let mut body = vec![0; bytes];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
+/// What a chunked body carries.
+fn read_chunks(stream: &mut TcpStream) -> Vec<u8> {
+    let mut whole = Vec::new();
+    loop {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        let size = usize::from_str_radix(std::str::from_utf8(&line).unwrap().trim_end(), 16).unwrap();
+        whole.extend(read_body(stream, size));
+        assert_eq!(read_body(stream, 2), b"\r\n");
+        if size == 0 {
+            return whole;
+        }
+    }
+}
