@@ -4,20 +4,25 @@
 use weftwork::prelude::*;
 use weftwork::{Message, SocketEvent, WebSocketHub, WebSockets};
 
-/// The function is called by the event loops: no socket has a thread, and what is said is made once for all.
+/// The function is called by the event loops: no socket has a thread, and what is said is made once for all. A socket's
+/// value is the name that it was accepted with.
 fn site() -> impl Handler {
-    let chat = WebSocketHub::new(WebSockets::new().message_bytes_max(1000), |chat, from, event| {
+    let chat = WebSocketHub::<String>::new(WebSockets::new().message_bytes_max(1000), |chat, from, event| {
+        let name = &from.value;
         let said = match event {
-            SocketEvent::Joined => format!("{from} has come"),
-            SocketEvent::Message(Message::Text(text)) => format!("{from}: {text}"),
+            SocketEvent::Joined => format!("{name} has come"),
+            SocketEvent::Message(Message::Text(text)) => format!("{name}: {text}"),
             SocketEvent::Message(Message::Binary(_)) => return,
-            SocketEvent::Left => format!("{from} has gone"),
+            SocketEvent::Left => format!("{name} has gone"),
         };
         chat.send(&said.into());
     });
     move |req: &mut Request| match req.path() {
         "/" => html(include_str!("chat.html")),
-        "/chat" => chat.accept(req),
+        "/chat" => {
+            let name = req.query_value("name").filter(|name| !name.is_empty());
+            chat.accept_as(req, name.unwrap_or("somebody".into()).into_owned())
+        }
         _ => Response::new(StatusCode::NOT_FOUND),
     }
 }
@@ -33,18 +38,18 @@ mod tests {
     #[test]
     fn two_talk() {
         let running = Server::bind("127.0.0.1:0").unwrap().start(site()).unwrap();
-        let url = format!("ws://{}/chat", running.local_addr().unwrap());
-        let (mut one, _) = tungstenite::connect(&url).unwrap();
-        assert_eq!(one.read().unwrap().into_text().unwrap(), "1 has come");
-        let (mut two, _) = tungstenite::connect(&url).unwrap();
-        for socket in [&mut one, &mut two] {
-            assert_eq!(socket.read().unwrap().into_text().unwrap(), "2 has come");
+        let url = format!("ws://{}/chat?name=", running.local_addr().unwrap());
+        let (mut ada, _) = tungstenite::connect(format!("{url}Ada")).unwrap();
+        assert_eq!(ada.read().unwrap().into_text().unwrap(), "Ada has come");
+        let (mut bob, _) = tungstenite::connect(format!("{url}Bob")).unwrap();
+        for socket in [&mut ada, &mut bob] {
+            assert_eq!(socket.read().unwrap().into_text().unwrap(), "Bob has come");
         }
-        two.send("hello".into()).unwrap();
-        for socket in [&mut one, &mut two] {
-            assert_eq!(socket.read().unwrap().into_text().unwrap(), "2: hello");
+        bob.send("hello".into()).unwrap();
+        for socket in [&mut ada, &mut bob] {
+            assert_eq!(socket.read().unwrap().into_text().unwrap(), "Bob: hello");
         }
-        drop(two);
-        assert_eq!(one.read().unwrap().into_text().unwrap(), "2 has gone");
+        drop(bob);
+        assert_eq!(ada.read().unwrap().into_text().unwrap(), "Bob has gone");
     }
 }

@@ -64,8 +64,8 @@ pub use app::{
 };
 #[cfg(feature = "websocket")]
 pub use app::{
-    Message, SocketEvent, SocketId, WebSocket, WebSocketHub, WebSocketReader, WebSocketWriter, WebSockets,
-    websocket,
+    HubSocket, Message, SocketEvent, SocketId, WebSocket, WebSocketHub, WebSocketReader, WebSocketWriter,
+    WebSockets, websocket,
 };
 pub use engine::{ENGINES, Engine, EngineInfo, UnknownEngine, blocking, sleep};
 pub use error::{Blame, Error, Result};
@@ -81,6 +81,8 @@ pub use server::{Address, Running, Server, View};
 pub use settings::nearest;
 pub use settings::{ByteCount, ForwardedHeader, Networks, Setting, Settings, Source};
 pub use shutdown::{Abandoned, Report, Signals};
+#[cfg(feature = "websocket")]
+pub use testing::TestWebSocket;
 pub use testing::{NoResponse, TestClient, TestConnection, TestRequest, TestResponse};
 pub use transport::counters::Counts;
 pub use weftwork_wire::Fault;
@@ -139,6 +141,6 @@ struct MiddlewarePage;
 struct Deploying;
 
 /// So does the code of the page on testing.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "websocket"))]
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;

@@ -22,6 +22,6 @@ pub use proxy::Proxy;
 pub use sse::{Event, EventHub, EventWriter, sse};
 #[cfg(feature = "websocket")]
 pub use websocket::{
-    Message, SocketEvent, SocketId, WebSocket, WebSocketHub, WebSocketReader, WebSocketWriter, WebSockets,
-    websocket,
+    HubSocket, Message, SocketEvent, SocketId, WebSocket, WebSocketHub, WebSocketReader, WebSocketWriter,
+    WebSockets, websocket,
 };

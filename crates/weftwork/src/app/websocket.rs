@@ -17,11 +17,12 @@ mod tests;
 
 use std::borrow::Cow;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use hub::{SocketEvent, SocketId, WebSocketHub};
+pub use hub::{HubSocket, SocketEvent, SocketId, WebSocketHub};
 pub use socket::{WebSocket, WebSocketReader, WebSocketWriter};
 
 use crate::message::{FeedLimits, Request, Response};
@@ -96,7 +97,8 @@ impl WebSockets {
     }
 
     /// How much may wait for a client that reads slowly. In a hub all of it holds; a socket with a thread waits
-    /// for its client (for `write_timeout` at most) and knows only the bytes, past which it is cut off.
+    /// for its client (for `write_timeout` at most) and knows only the bytes, past which it is cut off. Who is cut off
+    /// is not told why: a close would have to wait behind what the client does not take.
     #[must_use]
     pub fn waiting(self, limits: FeedLimits) -> WebSockets {
         WebSockets { waiting: limits, ..self }
@@ -126,7 +128,7 @@ impl WebSockets {
     /// Answers the handshake, and runs `serve` with the socket, on a thread or fiber of its own. A request that is no
     /// handshake, or is not let in, is answered with a problem that says so.
     ///
-    /// The socket is closed when `serve` returns: with 1000, or with 1011 after an error, which is logged.
+    /// The socket is closed when `serve` returns: with 1000, or with 1011 after an error or a panic, which is logged.
     ///
     /// ```
     /// use weftwork::{Request, Response, WebSockets};
@@ -154,10 +156,10 @@ impl WebSockets {
         hands.seal(Response::upgrade(handshake::WEBSOCKET, move |line| {
             let socket = WebSocket::new(line, protocol, message_bytes_max, waiting_bytes_max);
             let outgoing = Arc::clone(socket.outgoing());
-            let served = serve(socket);
-            let code = if served.is_ok() { frames::CLOSE_NORMAL } else { frames::CLOSE_ERROR };
+            let served = catch_unwind(AssertUnwindSafe(|| serve(socket)));
+            let code = if let Ok(Ok(())) = served { frames::CLOSE_NORMAL } else { frames::CLOSE_ERROR };
             outgoing.finish(code);
-            served
+            served.unwrap_or_else(|panic| resume_unwind(panic))
         }))
     }
 }

@@ -187,12 +187,14 @@ impl Conn {
                 }
             }
         }
-        if self.unsent() > 0 {
+        // Who never says anything has to be asked, however much is sent to it: a kernel takes that for many minutes
+        // after the peer has vanished. Who only reads is shown that we live, by whatever is sent.
+        let shows_life = fed.receive.is_none() && self.unsent() > 0;
+        if self.pace.what != Timeout::Silence || shows_life {
             self.pace = self.pace.then(Timeout::Silence, now);
-            return Ok(Some(Step::Write));
         }
-        if self.pace.what != Timeout::Silence {
-            self.pace = self.pace.then(Timeout::Silence, now);
+        if self.unsent() > 0 {
+            return Ok(Some(Step::Write));
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = fed.receive.is_some() || ahead < AHEAD_BYTES_MAX;
@@ -239,7 +241,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Neither side has sent anything for the time of the setting `heartbeat`.
+    /// Nothing was sent for the time of the setting `heartbeat`; where another protocol is spoken, nothing came.
     pub(super) fn beat(&mut self, now: Tick) {
         self.pace = self.pace.then(Timeout::Silence, now);
         let Some(Rest::Fed(fed)) = self.rest.as_deref_mut() else { return };

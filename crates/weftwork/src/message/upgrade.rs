@@ -117,6 +117,12 @@ impl UpgradedWriter {
         }
     }
 
+    /// For who has to cut it while another thread writes.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn line(&self) -> Arc<dyn Line> {
+        self.line.clone()
+    }
+
     /// Ends both directions: whoever reads on another thread sees the end.
     pub fn cut(&mut self) {
         self.line.cut();
@@ -171,7 +177,8 @@ pub trait Receive: Send {
     /// The connection is cut, and the error logged.
     fn receive(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Nothing came and nothing was sent for the time of the setting `heartbeat`.
+    /// Nothing came for the time of the setting `heartbeat`, whatever was sent meanwhile: what a kernel takes for a peer
+    /// that has vanished says nothing of the peer. Called again after as long.
     ///
     /// # Errors
     /// The connection is cut, and the error logged.
@@ -219,8 +226,8 @@ impl Response {
         Response::switch(protocol, Lasting::Take(Box::new(take)))
     }
 
-    /// 101, as [`upgrade`](Response::upgrade), and no thread at all: the event loop sends what is brought to `feed`,
-    /// and calls `receive` with what comes. Closing the feed ends the connection.
+    /// 101, as [`upgrade`](Response::upgrade), and no thread at all (but in the engine `workers`): the event loop sends
+    /// what is brought to `feed`, and calls `receive` with what comes. Closing the feed ends the connection.
     pub fn upgrade_fed(protocol: HeaderValue, feed: Feed, receive: impl Receive + 'static) -> Response {
         Response::switch(protocol, Lasting::Fed(feed, Box::new(receive)))
     }

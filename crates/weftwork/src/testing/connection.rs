@@ -1,6 +1,7 @@
 //! How is a connection driven without an engine? By its client: whenever the server has nothing left to do,
 //! the client acts or the clock moves.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -68,6 +69,10 @@ pub struct TestConnection {
     pub(super) pool: Pool,
     dates: DateCache,
     post: Arc<Post>,
+    /// Of the requests that the handler has got, and whose responses were not taken yet.
+    asked: VecDeque<Method>,
+    /// The handler has answered with something that needs a thread and a socket of its own.
+    pub(super) taken_over: bool,
 }
 
 impl TestConnection {
@@ -86,8 +91,9 @@ impl TestConnection {
         let now = bench.now();
         let conn = Conn::new(Stream::Memory(stream), Some(peer), now, &bench.cx);
         let (pool, dates) = (Pool::alone(), DateCache::new(now));
+        let (bench, asked) = (bench.clone(), VecDeque::new());
         let post = bench.cx.watchdog.post();
-        TestConnection { bench: bench.clone(), conn: Some(conn), pipe, pool, dates, post }
+        TestConnection { bench, conn: Some(conn), pipe, pool, dates, post, asked, taken_over: false }
     }
 
     /// Sends bytes, of whatever.
@@ -135,24 +141,27 @@ impl TestConnection {
         self.try_response().unwrap_or_else(|none| panic!("{none}"))
     }
 
-    /// Takes the next whole response to a request that was not HEAD.
+    /// Takes the next whole response; one to HEAD is over with its head.
     ///
     /// # Errors
     /// There is none, only half of one, or something else.
     pub fn try_response(&mut self) -> Result<TestResponse, NoResponse> {
-        self.response_to(&Method::GET)
-    }
-
-    pub(super) fn response_to(&mut self, method: &Method) -> Result<TestResponse, NoResponse> {
         // Somebody else may have moved the clock.
         self.go_on();
         let ended = self.is_closed();
-        self.pipe.received(|bytes| take_response(bytes, method, ended))
+        // What no handler has seen is refused, and has a body that says why.
+        let method = self.asked.front().unwrap_or(&Method::GET);
+        let taken = self.pipe.received(|bytes| take_response(bytes, method, ended));
+        if taken.is_ok() {
+            self.asked.pop_front();
+        }
+        taken
     }
 
     /// Takes all bytes that the server has sent.
     pub fn received(&mut self) -> Vec<u8> {
         self.go_on();
+        self.asked.clear();
         self.pipe.received(std::mem::take)
     }
 
@@ -176,8 +185,12 @@ impl TestConnection {
             }
             match conn.step(now, cx) {
                 Step::Call => self.call(),
+                Step::Close => self.close(),
                 // Another protocol needs a thread of its own and a socket that it can wait for.
-                Step::Takeover | Step::Close => self.close(),
+                Step::Takeover => {
+                    self.taken_over = true;
+                    self.close();
+                }
                 Step::Read if conn.is_readable() => match conn.fill(now, &mut self.pool) {
                     Ok(0) => conn.end_of_input(),
                     Ok(_) => {}
@@ -226,6 +239,7 @@ impl TestConnection {
         let _ground = enter(Rc::new(Skipping(self.bench.clock.clone())));
         let wait = Turns { bench: &self.bench, pipe: &self.pipe };
         let (cx, handler) = (&self.bench.cx, &*self.bench.handler);
+        self.asked.push_back(conn.asked().method().clone());
         conn.run(Call { cx, handler, wait: &wait, dates: &mut self.dates, post: &self.post });
     }
 

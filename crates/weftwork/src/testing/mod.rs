@@ -11,6 +11,8 @@ mod request;
 mod response;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,6 +28,8 @@ pub use request::TestRequest;
 #[cfg(test)]
 pub(crate) use response::take_response;
 pub use response::{NoResponse, TestResponse};
+#[cfg(feature = "websocket")]
+pub use websocket::TestWebSocket;
 
 use crate::message::Handler;
 use crate::settings::Settings;
@@ -154,6 +158,16 @@ impl TestClient {
         TestRequest::new(self, method, target.into())
     }
 
+    /// A WebSocket, to `target`: see [`TestRequest::websocket`].
+    ///
+    /// # Panics
+    /// As there.
+    #[cfg(feature = "websocket")]
+    #[track_caller]
+    pub fn websocket(&mut self, target: impl Into<String>) -> TestWebSocket {
+        self.get(target).websocket()
+    }
+
     /// A connection of its own, byte by byte.
     ///
     /// # Panics
@@ -198,12 +212,7 @@ impl TestClient {
         self.bench.cx.counts()
     }
 
-    fn exchange(
-        &mut self,
-        parts: Vec<Part>,
-        method: &Method,
-        leave_after: Option<usize>,
-    ) -> Result<TestResponse, NoResponse> {
+    fn exchange(&mut self, parts: Vec<Part>, leave_after: Option<usize>) -> Result<TestResponse, NoResponse> {
         let kept = self.connection.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
         let mut connection = kept.unwrap_or_else(|| self.connect());
         connection.pipe.take_at_most(leave_after.unwrap_or(RECEIVED_BYTES_MAX), true);
@@ -211,7 +220,7 @@ impl TestClient {
             connection.pipe.plan(part);
         }
         connection.go_on();
-        let answered = connection.response_to(method);
+        let answered = connection.try_response();
         // What the server did not ask for is not sent.
         drop(connection.pipe.take_plan());
         match answered {

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "websocket")]
+use http::StatusCode;
 use http::{HeaderName, HeaderValue, Method, Version, header};
 
 use super::TestClient;
 use super::pipe::Part;
 use super::response::{NoResponse, TestResponse};
+#[cfg(feature = "websocket")]
+use super::websocket::TestWebSocket;
 
 /// A request of a [`TestClient`], sent by [`send`](TestRequest::send).
 ///
@@ -142,7 +146,46 @@ impl<'c> TestRequest<'c> {
     /// say, or a deadline passed.
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
         let parts = self.parts();
-        self.client.exchange(parts, &self.method, self.leave_after)
+        self.client.exchange(parts, self.leave_after)
+    }
+
+    /// Asks for a WebSocket with this request, over a connection of its own.
+    ///
+    /// The server's side of it has to be a [`WebSocketHub`](crate::WebSocketHub). A socket with a thread
+    /// ([`websocket`](crate::websocket())) needs a real server: [`Server`](crate::Server) at port 0.
+    ///
+    /// ```
+    /// use weftwork::{Message, Request, SocketEvent, TestClient, WebSocketHub, WebSockets};
+    ///
+    /// let echo = WebSocketHub::new(WebSockets::new(), |hub, from, event| {
+    ///     if let SocketEvent::Message(message) = event {
+    ///         hub.send_to(from.id, &message);
+    ///     }
+    /// });
+    /// let mut client = TestClient::new(move |req: &mut Request| echo.accept(req));
+    /// let mut socket = client.get("/chat").header("origin", "http://localhost").websocket();
+    /// socket.send("hello");
+    /// assert_eq!(socket.read(), Some(Message::from("hello")));
+    /// ```
+    ///
+    /// # Panics
+    /// The handler gives none: the message shows its answer.
+    #[cfg(feature = "websocket")]
+    #[track_caller]
+    pub fn websocket(self) -> TestWebSocket {
+        let (key, version) = (header::SEC_WEBSOCKET_KEY, header::SEC_WEBSOCKET_VERSION);
+        let mut asking = self.header(header::CONNECTION, "upgrade").header(header::UPGRADE, "websocket");
+        asking = asking.header(version, "13").header(key, "dGhlIHNhbXBsZSBub25jZQ==");
+        let parts = asking.parts();
+        let mut connection = asking.client.connect();
+        parts.into_iter().for_each(|part| connection.act(part));
+        let answer = connection.response();
+        assert!(answer.status == StatusCode::SWITCHING_PROTOCOLS, "no WebSocket is given: {answer:?}");
+        assert!(
+            !connection.taken_over,
+            "this WebSocket has a thread, which needs a server: Server at port 0"
+        );
+        TestWebSocket::over(connection, answer)
     }
 
     fn parts(&mut self) -> Vec<Part> {

@@ -74,6 +74,17 @@ fn requests_share_a_connection() {
     assert_eq!(client.counts().accepted, 2);
 }
 
+/// Each is read as the answer to its own request, and a refusal as one with a body.
+#[test]
+fn answers_to_head_among_others() {
+    let mut connection = client().connect();
+    connection.send("HEAD /x HTTP/1.1\r\nHost: a\r\n\r\nGET /y HTTP/1.1\r\nHost: a\r\n\r\nHEAD bad\r\n\r\n");
+    let answer = connection.response();
+    assert_eq!((answer.header("content-length"), answer.text()), (Some("7"), ""));
+    assert_eq!(connection.response().text(), "GET /y");
+    assert_eq!(connection.response().status, 400);
+}
+
 #[test]
 fn every_method() {
     let mut client = client();

@@ -15,6 +15,9 @@ use weftwork::{
 use super::ROOM;
 use crate::support::{Inside, PATIENCE, Promise, eventually, noise};
 
+const HANDSHAKE: &str = "Host: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 struct Chat {
     server: Running,
     hub: WebSocketHub,
@@ -28,9 +31,9 @@ fn start() -> Chat {
 fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
     let hub = WebSocketHub::new(WebSockets::new(), |hub, from, event| match event {
         SocketEvent::Message(Message::Text(text)) if text == "panic" => panic!("as asked"),
-        SocketEvent::Message(Message::Text(text)) if text == "go" => hub.close(from, 4000, "as asked"),
+        SocketEvent::Message(Message::Text(text)) if text == "go" => hub.close(from.id, 4000, "as asked"),
         SocketEvent::Message(message) => drop(hub.send(&message)),
-        SocketEvent::Joined => assert!(hub.send_to(from, &"welcome".into())),
+        SocketEvent::Joined => assert!(hub.send_to(from.id, &"welcome".into())),
         SocketEvent::Left => drop(hub.send(&"one has left".into())),
     });
     let inside = Arc::<Inside>::default();
@@ -51,6 +54,8 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
             .message_bytes_max(10)
             .waiting(FeedLimits { bytes_max: 100, ..FeedLimits::default() })
             .accept(req, echo),
+        "/panic" => websocket(req, |_| panic!("as asked")),
+        "/flood" => websocket(req, flood),
         "/ended" => {
             let inside = shared.clone();
             websocket(req, move |mut socket| {
@@ -89,6 +94,24 @@ fn split(socket: WebSocket) -> std::io::Result<()> {
         let threads: Vec<_> = threads.collect();
         weftwork::blocking(move || threads.into_iter().try_for_each(|thread| thread.join().unwrap()))?;
     }
+    Ok(())
+}
+
+/// More than may wait: who brings it is told, and nobody waits for the client any longer.
+fn flood(socket: WebSocket) -> std::io::Result<()> {
+    let (mut reader, writer) = socket.split();
+    let threads = (0..2).map(|_| {
+        let writer = writer.clone();
+        std::thread::spawn(move || loop {
+            if let Err(error) = writer.send("x".repeat(1 << 20)) {
+                return error.kind();
+            }
+        })
+    });
+    let threads: Vec<_> = threads.collect();
+    assert!(matches!(reader.read(), Ok(None)));
+    let kinds = weftwork::blocking(move || threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>());
+    assert!(kinds.contains(&std::io::ErrorKind::QuotaExceeded), "{kinds:?}");
     Ok(())
 }
 
@@ -170,11 +193,27 @@ fn messages_come_back() {
 fn a_message_sent_with_the_handshake_is_not_lost() {
     let chat = start();
     let mut client = crate::support::Client::connect(&chat.server);
-    let head = "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-                Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    client.send([head.as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
+    client.send([b"GET /echo HTTP/1.1\r\n", HANDSHAKE.as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
     assert_eq!(client.answer_head().status, 101);
     assert_eq!(client.exactly(4), b"\x81\x02hi");
+}
+
+/// A message that is long on its way is a sign of life, byte by byte.
+#[test]
+fn who_sends_slowly_is_not_given_up() {
+    let chat = start_with(|settings| settings.heartbeat(Duration::from_millis(300)));
+    for (path, before) in [("/echo", &b""[..]), ("/hub", b"\x81\x07welcome")] {
+        let mut client = crate::support::Client::connect(&chat.server);
+        client.send(format!("GET {path} HTTP/1.1\r\n{HANDSHAKE}"));
+        assert_eq!(client.answer_head().status, 101);
+        assert_eq!(client.exactly(before.len()), before);
+        client.send(b"\x81\x85\0\0\0\0");
+        for letter in b"hello" {
+            assert_eq!(client.exactly(2), b"\x89\x00", "{path}");
+            client.send([*letter]);
+        }
+        assert_eq!(client.exactly(7), b"\x81\x05hello", "{path}");
+    }
 }
 
 #[test]
@@ -193,7 +232,7 @@ fn many_write_and_no_message_is_mixed() {
 #[test]
 fn a_socket_ends_with_its_code() {
     let chat = start();
-    for (path, code) in [("/done", 1000), ("/error", 1011)] {
+    for (path, code) in [("/done", 1000), ("/error", 1011), ("/panic", 1011)] {
         closes(&mut chat.open(path), code);
     }
     let mut client = chat.open("/bye");
@@ -244,6 +283,15 @@ fn a_leaver_without_a_word_is_an_error() {
     drop(chat.open("/ended"));
     chat.inside.gate.pass();
     chat.is_well();
+}
+
+#[test]
+fn who_takes_nothing_is_cut_off() {
+    let chat = start();
+    let client = chat.open("/flood");
+    // It stays, and only does not read.
+    chat.is_well();
+    drop(client);
 }
 
 #[test]

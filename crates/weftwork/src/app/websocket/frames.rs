@@ -1,10 +1,10 @@
 //! Messages to and from bytes: tungstenite, with no socket of its own.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Cursor, Read, Write};
 
 use bytes::Bytes;
 use tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
-use tungstenite::protocol::frame::{CloseFrame, Frame};
+use tungstenite::protocol::frame::{CloseFrame, Frame, FrameHeader};
 use tungstenite::protocol::{Role, WebSocketConfig, WebSocketContext};
 use tungstenite::{Error, Message as Whole};
 
@@ -40,46 +40,150 @@ pub(super) enum Failed {
     Fault(u16, String),
 }
 
+/// A socket that has got a message keeps no more than this of the memory that it took, or what is read at once.
+const KEPT_BYTES: usize = 1 << 10;
+
 /// Makes messages of bytes. Of what the protocol has to answer nothing is written: that is the caller's.
-pub(super) struct Incoming(WebSocketContext);
+///
+/// tungstenite makes room for a frame by the length that its head declares, and keeps it. So it is given whole frames
+/// alone, one at a time, and is made anew behind a large one.
+pub(super) struct Incoming {
+    context: WebSocketContext,
+    config: WebSocketConfig,
+    message_bytes_max: usize,
+    /// How much is read at once, and held while the connection is idle.
+    read_bytes: usize,
+    /// What has come; up to `at` it is done with.
+    held: Vec<u8>,
+    at: usize,
+    /// The largest frame that the context was given.
+    largest: usize,
+    /// The peer has closed, or broken the protocol: what follows is nothing.
+    over: bool,
+}
 
 impl Incoming {
-    /// `read_bytes`: how much is read at once, and held while the connection is idle.
     pub(super) fn new(message_bytes_max: usize, read_bytes: usize) -> Incoming {
         let config = WebSocketConfig::default()
             .read_buffer_size(read_bytes)
             .max_message_size(Some(message_bytes_max))
             .max_frame_size(Some(message_bytes_max));
-        Incoming(WebSocketContext::new(Role::Server, Some(config)))
+        Incoming {
+            context: WebSocketContext::new(Role::Server, Some(config)),
+            config,
+            message_bytes_max,
+            read_bytes,
+            held: Vec::new(),
+            at: 0,
+            largest: 0,
+            over: false,
+        }
     }
 
     pub(super) fn next(&mut self, source: &mut dyn Read) -> Result<Got, Failed> {
-        match self.0.read(&mut OneWay(source)) {
-            Ok(Whole::Text(text)) => Ok(Got::Message(Message::Text(text.as_str().to_owned()))),
-            Ok(Whole::Binary(bytes)) => Ok(Got::Message(Message::Binary(bytes))),
-            Ok(Whole::Ping(bytes)) => Ok(Got::Ping(bytes)),
-            // A raw frame never comes from reading.
-            Ok(Whole::Pong(_) | Whole::Frame(_)) => Ok(Got::Pong),
-            Ok(Whole::Close(said)) => {
-                Ok(Got::Close(said.map(|said| (said.code.into(), said.reason.as_str().to_owned()))))
+        while !self.over {
+            match self.missing() {
+                Ok(bytes) => {
+                    if let Some(got) = self.take(bytes)? {
+                        return Ok(got);
+                    }
+                }
+                Err(bytes) => self.fill(bytes, source)?,
             }
-            Err(Error::Io(error)) => Err(Failed::Io(error)),
-            Err(Error::Utf8(why)) => Err(Failed::Fault(CLOSE_TEXT, why)),
-            Err(Error::Capacity(error)) => Err(Failed::Fault(CLOSE_TOO_LARGE, error.to_string())),
-            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Err(Failed::Ended),
-            Err(Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => {
-                Err(Failed::Ended)
-            }
-            Err(error) => Err(Failed::Fault(CLOSE_PROTOCOL, error.to_string())),
         }
+        Err(Failed::Ended)
+    }
+
+    /// How many bytes can be judged, a whole frame or one that is refused for its head; or else how many are missing.
+    fn missing(&self) -> Result<usize, usize> {
+        let held = &self.held[self.at..];
+        let mut cursor = Cursor::new(held);
+        match FrameHeader::parse(&mut cursor) {
+            Ok(None) => Err(1),
+            Ok(Some((_, length))) if length <= self.message_bytes_max as u64 => {
+                let whole = cursor.position() as usize + length as usize;
+                if whole <= held.len() { Ok(whole) } else { Err(whole - held.len()) }
+            }
+            Ok(Some(_)) | Err(_) => Ok(held.len()),
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<Option<Got>, Failed> {
+        let read = self.context.read(&mut OneWay(&self.held[self.at..][..bytes]));
+        self.at += bytes;
+        self.largest = self.largest.max(bytes);
+        let got = match read {
+            Ok(Whole::Text(text)) => Got::Message(Message::Text(text.as_str().to_owned())),
+            Ok(Whole::Binary(bytes)) => Got::Message(Message::Binary(bytes)),
+            Ok(Whole::Ping(bytes)) => Got::Ping(bytes),
+            // A raw frame never comes from reading.
+            Ok(Whole::Pong(_) | Whole::Frame(_)) => Got::Pong,
+            Ok(Whole::Close(said)) => {
+                self.over = true;
+                Got::Close(said.map(|said| (said.code.into(), said.reason.as_str().to_owned())))
+            }
+            // A part of a message, and not the last one.
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => {
+                self.over = true;
+                return Err(failed(error));
+            }
+        };
+        // Between two messages it knows nothing that would be lost.
+        if matches!(got, Got::Message(_)) && self.largest > self.kept() {
+            self.context = WebSocketContext::new(Role::Server, Some(self.config));
+            self.largest = 0;
+        }
+        Ok(Some(got))
+    }
+
+    /// Reads once. Room is made by what has come, and not by what its head declares.
+    fn fill(&mut self, missing: usize, source: &mut dyn Read) -> Result<(), Failed> {
+        if self.at > 0 {
+            self.held.drain(..self.at);
+            self.at = 0;
+            self.held.shrink_to(self.kept());
+        }
+        let start = self.held.len();
+        self.held.resize(start + self.read_bytes.max(missing.min(start)), 0);
+        let read = source.read(&mut self.held[start..]);
+        self.held.truncate(start + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(Failed::Ended),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(Failed::Io(error)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn kept(&self) -> usize {
+        self.read_bytes.max(KEPT_BYTES)
+    }
+
+    /// As much memory as this may hold.
+    #[cfg(test)]
+    pub(super) fn footprint(&self) -> usize {
+        self.held.capacity() + self.largest
     }
 }
 
-/// Reads, and forgets what is written.
-struct OneWay<'r>(&'r mut dyn Read);
+fn failed(error: Error) -> Failed {
+    match error {
+        Error::Io(error) => Failed::Io(error),
+        Error::Utf8(why) => Failed::Fault(CLOSE_TEXT, why),
+        Error::Capacity(error) => Failed::Fault(CLOSE_TOO_LARGE, error.to_string()),
+        Error::ConnectionClosed | Error::AlreadyClosed => Failed::Ended,
+        error => Failed::Fault(CLOSE_PROTOCOL, error.to_string()),
+    }
+}
+
+/// Gives what is there and forgets what is written.
+struct OneWay<'b>(&'b [u8]);
 
 impl Read for OneWay<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         self.0.read(into)
     }
 }
@@ -120,7 +224,14 @@ pub(super) fn pong(bytes: Bytes) -> Vec<u8> {
     control(Frame::pong(bytes))
 }
 
+/// A close. A code that must not be sent (RFC 6455 section 7.4) is a mistake of ours, and becomes the one for that.
 pub(super) fn close(code: u16, reason: &str) -> Vec<u8> {
+    let code = if CloseCode::from(code).is_allowed() {
+        code
+    } else {
+        log::error!("a WebSocket is closed with 1011: {code} must not be sent (RFC 6455 section 7.4)");
+        CLOSE_ERROR
+    };
     let mut end = reason.len().min(REASON_BYTES_MAX);
     while !reason.is_char_boundary(end) {
         end -= 1;

@@ -17,7 +17,7 @@ use crate::message::{Feed, FeedSender, IntoResponse, Receive, Request, Response}
 /// An idle socket holds this much to read into; messages that are larger take what they need.
 const READ_BYTES: usize = 128;
 
-/// One socket of a hub.
+/// The number of a socket in its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(u64);
 
@@ -25,6 +25,18 @@ impl fmt::Display for SocketId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
+}
+
+/// One socket of a hub: who it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HubSocket<T = ()> {
+    /// Its number. None is used twice.
+    pub id: SocketId,
+    /// The sub-protocol that was agreed on: see [`WebSockets::protocols`].
+    pub protocol: Option<&'static str>,
+    /// What it was accepted with: a user, a room, what you like.
+    pub value: T,
 }
 
 /// What happens to a socket of a hub.
@@ -38,7 +50,8 @@ pub enum SocketEvent {
     Left,
 }
 
-/// Many WebSockets, without a thread for any of them. Clones are the same hub; any thread may send.
+/// Many WebSockets, without a thread for any of them (but in the engine `workers`, where each keeps the thread of its
+/// connection). Clones are the same hub; any thread may send.
 ///
 /// The event loops read and write the sockets, and call one function with what happens. It must be quick and must not
 /// wait: what takes long goes to a thread of your own. A socket costs its connection, its queue (see
@@ -49,41 +62,76 @@ pub enum SocketEvent {
 ///
 /// let chat = WebSocketHub::new(WebSockets::new(), |hub, from, event| match event {
 ///     SocketEvent::Message(message) => drop(hub.send(&message)),
-///     SocketEvent::Joined => drop(hub.send(&format!("{from} has come").into())),
-///     SocketEvent::Left => drop(hub.send(&format!("{from} has gone").into())),
+///     SocketEvent::Joined => drop(hub.send(&format!("{} has come", from.id).into())),
+///     SocketEvent::Left => drop(hub.send(&format!("{} has gone", from.id).into())),
 /// });
 /// let handler = move |req: &mut Request| chat.accept(req);
 /// # fn takes(_: impl weftwork::Handler) {}
 /// # takes(handler);
 /// ```
-#[derive(Clone)]
-pub struct WebSocketHub {
-    shared: Arc<Shared>,
+///
+/// Who a socket is, the request knows that asked for it. A hub of your own type carries that on:
+///
+/// ```
+/// use weftwork::{Request, SocketEvent, WebSocketHub, WebSockets};
+///
+/// struct Guest { name: String, room: u32 }
+///
+/// let rooms = WebSocketHub::<Guest>::new(WebSockets::new(), |hub, from, event| {
+///     let Guest { name, room } = &from.value;
+///     if let SocketEvent::Joined = event {
+///         hub.send_where(&format!("{name} has come").into(), |socket| socket.value.room == *room);
+///     }
+/// });
+/// let handler = move |req: &mut Request| {
+///     let name = req.query_value("name").unwrap_or_default().into_owned();
+///     rooms.accept_as(req, Guest { name, room: 7 })
+/// };
+/// # fn takes(_: impl weftwork::Handler) {}
+/// # takes(handler);
+/// ```
+pub struct WebSocketHub<T = ()> {
+    shared: Arc<Shared<T>>,
 }
 
 /// What is told of everything that happens.
-type On = Box<dyn Fn(&WebSocketHub, SocketId, SocketEvent) + Send + Sync>;
+type On<T> = Box<dyn Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync>;
 
-struct Shared {
+type Sockets<T> = HashMap<SocketId, (FeedSender, Arc<HubSocket<T>>)>;
+
+struct Shared<T> {
     options: WebSockets,
-    on: On,
-    sockets: Mutex<HashMap<SocketId, FeedSender>>,
+    on: On<T>,
+    sockets: Mutex<Sockets<T>>,
     next: AtomicU64,
 }
 
+impl<T> Clone for WebSocketHub<T> {
+    fn clone(&self) -> WebSocketHub<T> {
+        WebSocketHub { shared: self.shared.clone() }
+    }
+}
+
 impl WebSocketHub {
+    /// Answers the handshake, and takes the socket in. A request that is no handshake, or is not let in, is answered
+    /// with a problem that says so.
+    pub fn accept(&self, req: &Request<'_>) -> Response {
+        self.accept_as(req, ())
+    }
+}
+
+impl<T: Send + Sync + 'static> WebSocketHub<T> {
     /// A hub that lets in whom `options` let in, and tells `on` what happens.
     pub fn new(
         options: WebSockets,
-        on: impl Fn(&WebSocketHub, SocketId, SocketEvent) + Send + Sync + 'static,
-    ) -> WebSocketHub {
+        on: impl Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync + 'static,
+    ) -> WebSocketHub<T> {
         let (sockets, next) = (Mutex::default(), AtomicU64::new(1));
         WebSocketHub { shared: Arc::new(Shared { options, on: Box::new(on), sockets, next }) }
     }
 
-    /// Answers the handshake, and takes the socket in. A request that is no handshake, or is not let in, is answered
-    /// with a problem that says so.
-    pub fn accept(&self, req: &Request<'_>) -> Response {
+    /// As [`accept`](WebSocketHub::accept), and the socket has this [value](HubSocket::value).
+    pub fn accept_as(&self, req: &Request<'_>, value: T) -> Response {
         let shared = &self.shared;
         let hands = match handshake::shake(req, &shared.options) {
             Ok(hands) => hands,
@@ -91,16 +139,17 @@ impl WebSocketHub {
         };
         let (sender, feed) = Feed::new(shared.options.waiting);
         let id = SocketId(shared.next.fetch_add(1, Ordering::Relaxed));
-        self.lock().insert(id, sender.clone());
+        let socket = Arc::new(HubSocket { id, protocol: hands.protocol, value });
+        self.lock().insert(id, (sender.clone(), socket.clone()));
         let member = Member {
             incoming: Incoming::new(shared.options.message_bytes_max, READ_BYTES),
             hub: self.clone(),
-            id,
+            socket: socket.clone(),
             sender,
             asked: false,
             closed: false,
         };
-        if let Err(error) = self.tell(id, SocketEvent::Joined) {
+        if let Err(error) = self.tell(&socket, SocketEvent::Joined) {
             return Error::from(error).into_response();
         }
         hands.seal(Response::upgrade_fed(handshake::WEBSOCKET, feed, member))
@@ -110,19 +159,27 @@ impl WebSocketHub {
     pub fn send(&self, message: &Message) -> usize {
         let frame = Bytes::from(frames::message(message));
         // Those that cannot be sent to are on their way out.
-        self.lock().values().filter(|socket| socket.send(frame.clone()).is_ok()).count()
+        self.lock().values().filter(|(sender, _)| sender.send(frame.clone()).is_ok()).count()
+    }
+
+    /// Sends a message to those that are `wanted`, and returns to how many.
+    pub fn send_where(&self, message: &Message, wanted: impl Fn(&HubSocket<T>) -> bool) -> usize {
+        let frame = Bytes::from(frames::message(message));
+        // What is asked may ask the hub in turn, so it is not asked under the lock.
+        let all: Vec<_> = self.lock().values().cloned().collect();
+        let wanted = all.iter().filter(|(_, socket)| wanted(socket));
+        wanted.filter(|(sender, _)| sender.send(frame.clone()).is_ok()).count()
     }
 
     /// Sends a message to one. False: it has gone, or is cut off for being too slow.
     pub fn send_to(&self, id: SocketId, message: &Message) -> bool {
-        let sender = self.lock().get(&id).cloned();
+        let sender = self.sender(id);
         sender.is_some_and(|sender| sender.send(frames::message(message)).is_ok())
     }
 
     /// Closes a socket: see [`WebSocket::close`](super::WebSocket::close).
     pub fn close(&self, id: SocketId, code: u16, reason: &str) {
-        let sender = self.lock().get(&id).cloned();
-        if let Some(sender) = sender {
+        if let Some(sender) = self.sender(id) {
             // It is closed either way.
             let _ = sender.send(frames::close(code, reason));
             sender.close();
@@ -130,26 +187,32 @@ impl WebSocketHub {
     }
 
     /// The sockets there are.
-    pub fn sockets(&self) -> Vec<SocketId> {
-        self.lock().keys().copied().collect()
+    pub fn sockets(&self) -> Vec<Arc<HubSocket<T>>> {
+        self.lock().values().map(|(_, socket)| socket.clone()).collect()
+    }
+
+    fn sender(&self, id: SocketId) -> Option<FeedSender> {
+        self.lock().get(&id).map(|(sender, _)| sender.clone())
     }
 
     /// Says what has happened. Its loop must not go down with the function that is told.
-    fn tell(&self, id: SocketId, event: SocketEvent) -> io::Result<()> {
-        catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, id, event)))
+    fn tell(&self, socket: &HubSocket<T>, event: SocketEvent) -> io::Result<()> {
+        catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event)))
             .map_err(|_| io::Error::other("the function of a WebSocket hub panicked"))
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketId, FeedSender>> {
+impl<T> WebSocketHub<T> {
+    fn lock(&self) -> MutexGuard<'_, Sockets<T>> {
         self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One socket, as its loop sees it.
-struct Member {
+struct Member<T: Send + Sync + 'static> {
     incoming: Incoming,
-    hub: WebSocketHub,
-    id: SocketId,
+    hub: WebSocketHub<T>,
+    socket: Arc<HubSocket<T>>,
     sender: FeedSender,
     /// A ping was sent, and nothing has come since.
     asked: bool,
@@ -157,12 +220,14 @@ struct Member {
     closed: bool,
 }
 
-impl Member {
+impl<T: Send + Sync + 'static> Member<T> {
     fn answer(&mut self, got: Got) -> io::Result<()> {
         match got {
-            Got::Message(message) => self.hub.tell(self.id, SocketEvent::Message(message))?,
+            Got::Message(message) => self.hub.tell(&self.socket, SocketEvent::Message(message))?,
             Got::Pong => {}
-            Got::Ping(bytes) => self.bring(frames::pong(bytes)),
+            // Behind a close no frame may follow.
+            Got::Ping(bytes) if !self.closed => self.bring(frames::pong(bytes)),
+            Got::Ping(_) => {}
             Got::Close(said) => {
                 if !self.closed {
                     self.bring(frames::close_reply(said.as_ref()));
@@ -180,7 +245,7 @@ impl Member {
     }
 }
 
-impl Receive for Member {
+impl<T: Send + Sync + 'static> Receive for Member<T> {
     fn receive(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len();
         self.asked = false;
@@ -191,8 +256,11 @@ impl Receive for Member {
                 Err(Failed::Ended) => return Ok(count),
                 Err(Failed::Io(error)) => return Err(error),
                 Err(Failed::Fault(code, why)) => {
-                    log::info!("the WebSocket {} is closed: {why}", self.id);
-                    self.bring(frames::close(code, &why));
+                    log::info!("the WebSocket {} is closed: {why}", self.socket.id);
+                    if !self.closed {
+                        self.bring(frames::close(code, &why));
+                    }
+                    self.closed = true;
                     self.sender.close();
                     return Ok(count);
                 }
@@ -204,23 +272,25 @@ impl Receive for Member {
         if std::mem::replace(&mut self.asked, true) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to a ping"));
         }
-        self.bring(frames::ping());
+        if !self.closed {
+            self.bring(frames::ping());
+        }
         Ok(())
     }
 
     fn stopping(&mut self) -> bool {
         // Nothing may follow a close: from here on the hub does not know it.
-        self.hub.lock().remove(&self.id);
+        self.hub.lock().remove(&self.socket.id);
         self.closed = true;
         self.bring(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
         true
     }
 }
 
-impl Drop for Member {
+impl<T: Send + Sync + 'static> Drop for Member<T> {
     fn drop(&mut self) {
-        self.hub.lock().remove(&self.id);
-        if let Err(error) = self.hub.tell(self.id, SocketEvent::Left) {
+        self.hub.lock().remove(&self.socket.id);
+        if let Err(error) = self.hub.tell(&self.socket, SocketEvent::Left) {
             log::error!("{error}");
         }
     }
@@ -238,7 +308,7 @@ impl io::Read for Part<'_, '_> {
     }
 }
 
-impl fmt::Debug for WebSocketHub {
+impl<T> fmt::Debug for WebSocketHub<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketHub").field("sockets", &self.lock().len()).finish_non_exhaustive()
     }

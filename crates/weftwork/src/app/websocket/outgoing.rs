@@ -4,17 +4,20 @@
 //! client keeps a writer waiting would stop a thread of fibers for ever.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::frames;
 use crate::message::UpgradedWriter;
+use crate::message::exchange::Line;
 
 /// How long a client gets to take the last frames and end its side, so that they are not lost to a reset.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Outgoing {
     bytes_max: usize,
+    /// To cut it off while somebody else is writing.
+    line: Arc<dyn Line>,
     state: Mutex<State>,
 }
 
@@ -30,14 +33,15 @@ enum Stage {
     Open,
     /// A close frame was brought: nothing follows it.
     Closed,
-    /// A write has failed.
+    /// A write has failed, or too much has waited for one.
     Broken,
 }
 
 impl Outgoing {
     pub(super) fn new(writer: UpgradedWriter, bytes_max: usize) -> Outgoing {
+        let line = writer.line();
         let state = State { writer: Some(writer), brought: Vec::new(), stage: Stage::Open };
-        Outgoing { bytes_max, state: Mutex::new(state) }
+        Outgoing { bytes_max, line, state: Mutex::new(state) }
     }
 
     /// Sends a frame, or leaves it to whoever is writing.
@@ -82,7 +86,11 @@ impl Outgoing {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the WebSocket is closed"));
         }
         if !state.brought.is_empty() && state.brought.len() + frame.len() > self.bytes_max {
+            // No close goes before: what stands in its way is just what the client does not take.
             state.stage = Stage::Broken;
+            state.brought = Vec::new();
+            drop(state);
+            self.line.cut();
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the client reads too slowly"));
         }
         if state.brought.is_empty() {

@@ -1,7 +1,7 @@
 //! A WebSocket with a thread or a fiber: reading waits, and so does writing to a client that is slow.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -85,7 +85,8 @@ impl WebSocket {
     }
 
     /// Closes the socket with a code (1000: all is well) and a reason of up to 123 bytes. Read on until none
-    /// comes: the client may have sent something before it knew.
+    /// comes: the client may have sent something before it knew. Codes of your own are 4000 to 4999; one that must not
+    /// be sent (1005, say, or anything below 1000) is sent as 1011, and logged.
     ///
     /// # Errors
     /// As [`WebSocketWriter::send`].
@@ -117,9 +118,8 @@ impl WebSocketReader {
     /// broke the protocol (`InvalidData`), which it was told.
     pub fn read(&mut self) -> io::Result<Option<Message>> {
         while !self.over {
-            match self.incoming.next(&mut self.line) {
+            match self.incoming.next(&mut Heard { line: &mut self.line, asked: &mut self.asked }) {
                 Ok(got) => {
-                    self.asked = false;
                     if let Some(message) = self.answer(got)? {
                         return Ok(Some(message));
                     }
@@ -176,13 +176,28 @@ impl WebSocketReader {
     }
 }
 
+/// Whatever comes is a sign of life, also a part of a message that is long on its way.
+struct Heard<'r> {
+    line: &'r mut UpgradedReader,
+    asked: &'r mut bool,
+}
+
+impl Read for Heard<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.line.read(into);
+        *self.asked &= read.is_err();
+        read
+    }
+}
+
 impl WebSocketWriter {
     /// Sends a message. It waits while the client is slow, unless another thread is writing already: then that one
     /// sends this message too.
     ///
     /// # Errors
     /// The socket is closed (`BrokenPipe`), the client takes nothing for longer than `write_timeout` (`TimedOut`), or
-    /// too much waits for it ([`WebSockets::waiting`](super::WebSockets::waiting)).
+    /// too much waits for it (`QuotaExceeded`, see [`WebSockets::waiting`](super::WebSockets::waiting)). After the last
+    /// two it is cut off.
     pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
         self.outgoing.send(frames::message(&message.into()))
     }

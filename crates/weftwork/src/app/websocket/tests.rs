@@ -1,11 +1,14 @@
 //! Who is let in, what bytes make which messages, and what is said at the end.
 
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::frames::{self, Failed, Got, Incoming};
-use super::{Message, WebSocketHub, WebSockets};
+use super::{Message, SocketEvent, WebSocketHub, WebSockets};
 use crate::{Request, TestClient};
 
 /// RFC 6455 section 1.3.
@@ -121,6 +124,14 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The same with so many zeros for a payload: more than two bytes can count.
+fn long_frame(first: u8, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![first, 0x80 | 127];
+    frame.extend_from_slice(&(bytes as u64).to_be_bytes());
+    frame.resize(frame.len() + 4 + bytes, 0);
+    frame
+}
+
 /// Bytes in parts, then nothing for now.
 struct Parts<'b>(Vec<&'b [u8]>);
 
@@ -195,6 +206,123 @@ fn faults_have_their_codes() {
     fails(&frame(0x83, b"x"), frames::CLOSE_PROTOCOL);
     fails(&frame(0x80, b"x"), frames::CLOSE_PROTOCOL);
     fails(&frame(0x09, b"x"), frames::CLOSE_PROTOCOL);
+}
+
+fn hello() -> Got {
+    Got::Message(Message::Text("hello".to_owned()))
+}
+
+/// What was large once is not held for life, in one piece or in several.
+#[test]
+fn a_large_message_is_not_paid_for_afterwards() {
+    let mut parts = vec![long_frame(0x02, 400_000), long_frame(0x00, 400_000), frame(0x80, b"end")];
+    for large in [vec![long_frame(0x82, 1 << 20)], std::mem::take(&mut parts)] {
+        let bytes = [large.concat(), frame(0x81, b"hello")].concat();
+        let mut incoming = Incoming::new(1 << 20, 128);
+        let mut source = Parts(bytes.chunks(10_000).collect());
+        assert!(matches!(incoming.next(&mut source), Ok(Got::Message(Message::Binary(_)))));
+        assert_eq!(incoming.next(&mut source).unwrap(), hello());
+        assert!(incoming.next(&mut source).is_err());
+        assert!(incoming.footprint() <= 2048, "{} bytes are held", incoming.footprint());
+    }
+}
+
+/// It takes bytes to make a server hold some.
+#[test]
+fn a_length_that_is_only_declared_takes_no_memory() {
+    let bytes = &long_frame(0x82, 1 << 20)[..20];
+    let mut incoming = Incoming::new(1 << 20, 128);
+    assert!(incoming.next(&mut Parts(vec![bytes])).is_err());
+    assert!(incoming.footprint() <= 1024, "{} bytes are held", incoming.footprint());
+}
+
+#[test]
+fn nothing_is_read_behind_a_fault_or_a_close() {
+    for end in [frame(0x83, b"x"), frame(0x88, b"")] {
+        let (all, _) = read(vec![&[frame(0x81, b"hello"), end, frame(0x81, b"hello")].concat()]);
+        assert_eq!(all.iter().filter(|got| **got == hello()).count(), 1, "{all:?}");
+    }
+}
+
+/// A hub knows who its sockets are, by what they were accepted with.
+#[test]
+fn a_room_hears_what_is_said_in_it() {
+    let rooms =
+        WebSocketHub::<String>::new(WebSockets::new().protocols(&["talk"][..]), |hub, from, event| {
+            let what = match event {
+                SocketEvent::Joined => "joined",
+                SocketEvent::Left => "left",
+                SocketEvent::Message(_) => "spoke",
+            };
+            let said = format!("{} of {} {what} {:?}", from.id, from.value, from.protocol);
+            hub.send_where(&said.into(), |socket| socket.value == from.value);
+        });
+    let own = rooms.clone();
+    let mut client = TestClient::new(move |req: &mut Request| own.accept_as(req, req.path().to_owned()));
+    let mut one = client.get("/a").header("sec-websocket-protocol", "talk").websocket();
+    let (mut two, mut other) = (client.websocket("/a"), client.websocket("/b"));
+    two.send("hello");
+    let mut names: Vec<String> = rooms.sockets().iter().map(|socket| socket.value.clone()).collect();
+    names.sort();
+    assert_eq!(names, ["/a", "/a", "/b"]);
+    drop(two);
+    for said in
+        ["1 of /a joined Some(\"talk\")", "2 of /a joined None", "2 of /a spoke None", "2 of /a left None"]
+    {
+        assert_eq!(one.read(), Some(Message::from(said)));
+    }
+    assert_eq!(other.read(), Some(Message::from("3 of /b joined None")));
+    assert_eq!((one.read(), other.read()), (None, None));
+}
+
+/// An unwilling client is asked and then given up, however much is sent to it meanwhile.
+#[test]
+fn a_deaf_client_leaves_although_the_hub_talks() {
+    let left = Arc::new(AtomicBool::new(false));
+    let note = left.clone();
+    let hub = WebSocketHub::new(WebSockets::new(), move |_, _, event| {
+        note.fetch_or(event == SocketEvent::Left, Relaxed);
+    });
+    let own = hub.clone();
+    let mut connection = TestClient::new(move |req: &mut Request| own.accept(req)).connect();
+    connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
+    assert!(connection.received().starts_with(b"HTTP/1.1 101 "));
+    let (mut talk, mut pings) = (Vec::new(), 0);
+    for _ in 0..12 {
+        hub.send(&"x".into());
+        connection.advance(Duration::from_secs(5));
+        let sent = connection.received();
+        pings += sent.windows(2).filter(|two| *two == b"\x89\x00").count();
+        talk.extend(sent);
+    }
+    assert_eq!((pings, left.load(Relaxed)), (1, true), "{talk:?}");
+    assert!(connection.is_closed());
+}
+
+/// What comes is a sign of life, and so is a part of a frame.
+#[test]
+fn a_client_that_talks_is_not_asked() {
+    let hub = WebSocketHub::new(WebSockets::new(), |_, _, _| {});
+    let own = hub.clone();
+    let mut connection = TestClient::new(move |req: &mut Request| own.accept(req)).connect();
+    connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
+    connection.received();
+    for byte in frame(0x81, b"hello") {
+        connection.advance(Duration::from_secs(10));
+        connection.send([byte]);
+    }
+    assert!(connection.received().is_empty());
+    assert_eq!(hub.sockets().len(), 1);
+}
+
+#[test]
+fn codes_that_must_not_be_sent_are_not() {
+    for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000] {
+        assert_eq!(frames::close(code, ""), b"\x88\x02\x03\xf3", "{code}");
+    }
+    for code in [1000, 1013, 3000, 4000, 4999] {
+        assert_eq!(frames::close(code, "")[2..], code.to_be_bytes(), "{code}");
+    }
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! How is a hub of WebSockets tested? By a client that makes the frames, and never waits.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use tungstenite::protocol::frame::CloseFrame;
+use tungstenite::protocol::{Role, WebSocket};
+use tungstenite::{Error, Message as Whole};
+
+use super::connection::TestConnection;
+use super::response::TestResponse;
+use crate::app::Message;
+
+/// The client's end of a WebSocket of a [`TestClient`](super::TestClient), as
+/// [`TestRequest::websocket`](super::TestRequest::websocket) gives it.
+///
+/// Pings are answered while it is read: one that is not read is a client that does not answer. One that is dropped has
+/// left without a word.
+pub struct TestWebSocket {
+    socket: WebSocket<Line>,
+    answer: TestResponse,
+    closed: Option<(u16, String)>,
+}
+
+impl TestWebSocket {
+    pub(super) fn over(connection: TestConnection, answer: TestResponse) -> TestWebSocket {
+        let line = Line { connection, came: VecDeque::new() };
+        TestWebSocket { socket: WebSocket::from_raw_socket(line, Role::Client, None), answer, closed: None }
+    }
+
+    /// The 101, with its headers.
+    pub fn answer(&self) -> &TestResponse {
+        &self.answer
+    }
+
+    /// Sends a message. On a socket that is closed it is lost.
+    pub fn send(&mut self, message: impl Into<Message>) {
+        let _ = self.socket.send(match message.into() {
+            Message::Text(text) => Whole::text(text),
+            Message::Binary(bytes) => Whole::Binary(bytes),
+        });
+    }
+
+    /// The next message of the server's; none: there is none now.
+    ///
+    /// # Panics
+    /// The server has sent what is no WebSocket.
+    #[track_caller]
+    pub fn read(&mut self) -> Option<Message> {
+        loop {
+            match self.socket.read() {
+                Ok(Whole::Text(text)) => return Some(Message::Text(text.as_str().to_owned())),
+                Ok(Whole::Binary(bytes)) => return Some(Message::Binary(bytes)),
+                // 1005 stands for no code (RFC 6455 section 7.1.5).
+                Ok(Whole::Close(said)) => {
+                    let said = said.map(|said| (said.code.into(), said.reason.as_str().to_owned()));
+                    self.closed = Some(said.unwrap_or((1005, String::new())));
+                }
+                Ok(_) => {}
+                Err(Error::Io(_) | Error::ConnectionClosed | Error::AlreadyClosed) => return None,
+                Err(Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => {
+                    return None;
+                }
+                Err(error) => panic!("the server has sent what is no WebSocket: {error}"),
+            }
+        }
+    }
+
+    /// Closes the socket, or answers the server's close.
+    pub fn close(&mut self, code: u16, reason: &str) {
+        // Where it is closed already, nothing is left to say.
+        let _ = self.socket.close(Some(CloseFrame { code: code.into(), reason: reason.into() }));
+    }
+
+    /// With which code and reason the server has closed, as far as that was [read](TestWebSocket::read).
+    pub fn closed(&self) -> Option<(u16, &str)> {
+        self.closed.as_ref().map(|(code, reason)| (*code, reason.as_str()))
+    }
+
+    /// The server has ended the connection.
+    pub fn is_over(&mut self) -> bool {
+        self.socket.get_mut().connection.is_closed()
+    }
+
+    /// Lets time pass: see [`TestConnection::advance`].
+    pub fn advance(&mut self, time: Duration) {
+        self.socket.get_mut().connection.advance(time);
+    }
+}
+
+struct Line {
+    connection: TestConnection,
+    came: VecDeque<u8>,
+}
+
+impl Read for Line {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.came.extend(self.connection.received());
+        if self.came.is_empty() && !self.connection.is_closed() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.came.read(into)
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.connection.send(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TestWebSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestWebSocket").field("closed", &self.closed).finish_non_exhaustive()
+    }
+}
