@@ -155,15 +155,9 @@ impl Server {
                  proxies connect, such as 10.0.0.0/8 (0.0.0.0/0,::/0 lets anyone claim any address)",
             ));
         }
-        let descriptors = raise_descriptor_limit();
-        if settings.connections_max == 0 {
-            settings.connections_max = usize::try_from(descriptors / 5 * 4).unwrap_or(usize::MAX);
-        }
+        settings.work_out(raise_descriptor_limit());
         let engine = engine.or_else(Engine::from_env).unwrap_or_default();
         engine.check(&settings)?;
-        if settings.accepted_max == 0 {
-            settings.accepted_max = settings.connections_max;
-        }
         for listener in &listeners {
             listener.listen(settings.backlog)?;
         }

@@ -61,8 +61,8 @@ macro_rules! settings {
         pub struct Settings {
             $( $(#[doc = $doc])+ pub $name: $type, )+
             sources: [Source; Settings::COUNT],
-            /// What the environment left; empty where it was not read.
-            from_environment: Box<[String]>,
+            /// The values that belong to the sources; empty: the defaults.
+            sourced: Box<[String]>,
         }
 
         impl Default for Settings {
@@ -70,7 +70,7 @@ macro_rules! settings {
                 Settings {
                     $( $name: $default, )+
                     sources: [Source::Default; Settings::COUNT],
-                    from_environment: Box::default(),
+                    sourced: Box::default(),
                 }
             }
         }
@@ -236,12 +236,22 @@ impl Settings {
 
     /// Fields can be assigned to: then the value tells that it came from code.
     fn source(&self, index: usize, value: &str, default: &str) -> Source {
-        let before = match self.sources[index] {
-            Source::Default => Some(default),
-            Source::Environment => self.from_environment.get(index).map(String::as_str),
-            Source::Code => None,
-        };
-        if before == Some(value) { self.sources[index] } else { Source::Code }
+        let sourced = self.sourced.get(index).map_or(default, String::as_str);
+        if sourced == value { self.sources[index] } else { Source::Code }
+    }
+
+    /// Sets what 0 leaves to the system. That changes no source.
+    pub(crate) fn work_out(&mut self, descriptors: u64) {
+        for (index, setting) in self.list().into_iter().enumerate() {
+            self.sources[index] = setting.source;
+        }
+        if self.connections_max == 0 {
+            self.connections_max = usize::try_from(descriptors / 5 * 4).unwrap_or(usize::MAX);
+        }
+        if self.accepted_max == 0 {
+            self.accepted_max = self.connections_max;
+        }
+        self.sourced = self.texts().into();
     }
 
     /// Some of them with their values, for a log line or an answer: `head_timeout is 10s, rate_bytes_min is 500B`.

@@ -24,6 +24,7 @@ fn the_start_names_what_matters() {
     assert_eq!(weft.lines[..4], want[..4]);
     assert!(want.iter().all(|line| has(&weft, line)), "{:?}", weft.lines);
     assert!(weft.lines.iter().any(|line| line.starts_with("connections_max ") && !line.ends_with(" 0")));
+    assert!(weft.lines.iter().all(|line| !line.ends_with("(set)")), "{:?}", weft.lines);
     assert!(has(&weft, "threads_max 512") && has(&weft, LAST_LINE));
 }
 

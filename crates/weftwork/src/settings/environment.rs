@@ -47,7 +47,7 @@ impl Settings {
             assigned.map_err(|error| Error::usage(format!("{variable}: {}", error.message())))?;
             settings.sources[index] = Source::Environment;
         }
-        settings.from_environment = settings.texts().into();
+        settings.sourced = settings.texts().into();
         Ok((settings, unknown))
     }
 }

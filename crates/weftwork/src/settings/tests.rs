@@ -109,6 +109,11 @@ fn a_field_that_was_assigned_to_came_from_code() {
     assert_eq!(source(&settings, "fields_max"), Source::Code);
     assert_eq!(source(&settings, "head_timeout"), Source::Environment);
     assert_eq!(source(&settings, "age_max"), Source::Default);
+    settings.work_out(1000);
+    assert_eq!((settings.connections_max, settings.accepted_max), (800, 800));
+    assert_eq!(source(&settings, "connections_max"), Source::Default, "worked out, and not set");
+    assert_eq!(source(&settings, "fields_max"), Source::Code);
+    assert_eq!(source(&settings, "idle_timeout"), Source::Code);
 }
 
 /// What 0 means, for every duration there is.
