@@ -116,6 +116,16 @@ fn families_of_version_2() {
     read(binary(0x20, 0x11, V4), Proxied::Itself);
 }
 
+/// The family and what it stands for are to be ignored (section 2.2).
+#[test]
+fn local_of_version_2_is_whatever_follows() {
+    for family in [0x00, 0x01, 0x11, 0x21, 0x31, 0x41, 0xff] {
+        for rest in [&[][..], &V4[1..], b"\x04", b"\x03\0\x04none"] {
+            read(binary(0x20, family, rest), Proxied::Itself);
+        }
+    }
+}
+
 #[test]
 fn headers_of_version_2_that_break_the_grammar() {
     use ProxyFault::Malformed;

@@ -29,11 +29,13 @@ pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<ProxyEvent, ProxyFa
         _ => return Err(ProxyFault::Malformed),
     };
     let Some(header) = bytes.get(..len) else { return Ok(ProxyEvent::NeedMore) };
-    let body = &header[FIXED_BYTES..];
-    let (named, tlvs) = addresses(family, body)?;
+    // Section 2.2: what is behind a LOCAL command is discarded, whatever the family says it is.
+    if is_local {
+        return Ok(ProxyEvent::Header(len, Proxied::Itself));
+    }
+    let (named, tlvs) = addresses(family, &header[FIXED_BYTES..])?;
     check_tlvs(header, tlvs)?;
-    // Section 2.2: what a LOCAL command says of addresses is discarded.
-    Ok(ProxyEvent::Header(len, if is_local { Proxied::Itself } else { named }))
+    Ok(ProxyEvent::Header(len, named))
 }
 
 /// What the family's addresses say, and what is behind them.
