@@ -1,4 +1,4 @@
-//! Does a server survive that descriptors are used up? In a process of its own, whose limit is low.
+//! Does a server survive that descriptors are used up, and give back its own? In processes of their own.
 #![cfg(target_os = "linux")]
 
 // Each test binary uses its part of it.
@@ -7,10 +7,11 @@ mod support;
 
 use std::fs::File;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use support::{Client, Room, Site, eventually};
-use weftwork::Engine;
+use weftwork::{Engine, Feed, FeedLimits, FeedSender, Request, Response, Server};
 
 const CHILD: &str = "WEFTWORK_TEST_ENGINE";
 const DESCRIPTORS: u64 = 128;
@@ -20,9 +21,49 @@ fn accept_goes_on_when_descriptors_are_free_again() {
     if let Ok(engine) = std::env::var(CHILD) {
         return use_up(engine.parse().unwrap());
     }
+    on_each_engine("accept_goes_on_when_descriptors_are_free_again");
+}
+
+#[test]
+fn leavers_of_a_quiet_feed_hold_none() {
+    if let Ok(engine) = std::env::var(CHILD) {
+        return leave_a_feed(engine.parse().unwrap());
+    }
+    on_each_engine("leavers_of_a_quiet_feed_hold_none");
+}
+
+/// Nothing is ever sent, and the senders are kept, as those of a quiet hub are.
+fn leave_a_feed(engine: Engine) {
+    let senders = Arc::<Mutex<Vec<FeedSender>>>::default();
+    let kept = senders.clone();
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(engine).start(move |_: &mut Request| {
+        let (sender, feed) = Feed::new(FeedLimits::default());
+        kept.lock().unwrap().push(sender);
+        Response::feed(feed)
+    });
+    let server = server.unwrap();
+    let come_and_go = |count: usize| {
+        let mut clients: Vec<Client> = (0..count).map(|_| Client::connect(&server)).collect();
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(client.answer_head().status, 200);
+        }
+        drop(clients);
+        eventually("all have gone", || server.counts().connections == 0);
+    };
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    come_and_go(20);
+    let before = open();
+    come_and_go(20);
+    come_and_go(20);
+    eventually("their descriptors are closed", || open() <= before);
+    assert_eq!(senders.lock().unwrap().len(), 60);
+}
+
+fn on_each_engine(test: &str) {
     for engine in ["adaptive:1", "adaptive:2", "reactor:2", "workers:2", "pool:2", "fibers:2"] {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "accept_goes_on_when_descriptors_are_free_again", "--nocapture"]);
+        child.args(["--exact", test, "--nocapture"]);
         let output = child.env(CHILD, engine).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{engine}: {text}");

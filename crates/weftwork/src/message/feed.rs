@@ -288,8 +288,13 @@ impl Core {
         wake(state);
     }
 
+    /// The connection is over: whom it had woken may be gone as well, with the descriptors that takes.
     fn cut(&self) {
-        self.lock().cut();
+        let mut state = self.lock();
+        state.cut();
+        let waiter = state.waiter.take();
+        drop(state);
+        drop(waiter);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
