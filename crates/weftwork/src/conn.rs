@@ -13,6 +13,7 @@
 //!
 //! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
 
+mod ending;
 mod fed;
 mod io;
 mod live;
@@ -203,7 +204,8 @@ impl Conn {
         self.pace.deadline(&cx.settings)
     }
 
-    /// Nothing is in progress: at shutdown such a connection ends at once.
+    /// Nothing is in progress: at shutdown such a connection ends at once, and a thread that is to spare may wait for
+    /// its next request.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Head | Phase::Proxy)
             && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
@@ -217,11 +219,6 @@ impl Conn {
     /// It was refused: all that is left is to say so.
     pub(crate) fn is_refused(&self) -> bool {
         self.phase == Phase::Send(After::Linger)
-    }
-
-    /// Wants the next request: its thread may wait for that, where a thread is to spare.
-    pub(crate) fn is_between_requests(&self) -> bool {
-        self.phase == Phase::Head
     }
 
     /// The poller saw something happen to the socket.
@@ -243,7 +240,7 @@ impl Conn {
     pub(crate) fn forsake_if_vain(&mut self, now: Tick, cx: &Context) {
         let timeout = cx.settings.request_timeout;
         let is_late = !timeout.is_zero() && now >= self.pace.progress().after(timeout);
-        if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
+        if self.phase == Phase::Ready && (is_late || self.stream.is_broken()) {
             self.refuse_abandoned(is_late, cx);
         }
     }
@@ -359,20 +356,9 @@ impl Conn {
                 self.phase = Phase::Drain;
             }
             _ if self.unsent() > 0 || self.rest.is_some() => return Some(Step::Write),
-            After::Close if !self.may_send_more() => self.phase = Phase::Done,
-            _ => {
-                self.stream.shutdown_write();
-                self.pace = self.pace.then(Timeout::Linger, now);
-                self.phase = Phase::Linger;
-            }
+            _ => self.end(after, now),
         }
         None
-    }
-
-    /// Bytes behind the last request would turn our close into a reset, and a peer that did not ask for the
-    /// close may have some on their way.
-    fn may_send_more(&self) -> bool {
-        self.buffers.as_deref().is_some_and(|b| b.head.keep_alive || b.raw < b.input.len())
     }
 
     fn next_request(&mut self, now: Tick) {
@@ -386,70 +372,6 @@ impl Conn {
                 (buffers.start, buffers.raw) = (0, 0);
             }
             buffers.payload = buffers.start..buffers.start;
-        }
-    }
-
-    /// The answer is out and the body is not in: dropped up to a budget, to keep the connection.
-    #[inline(never)]
-    fn drain(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        loop {
-            let dropped = self.decode(cx);
-            self.forget_payload();
-            match dropped {
-                Ok(BodyEvent::Data { .. }) => {}
-                Ok(BodyEvent::End) => {
-                    self.next_request(now);
-                    return None;
-                }
-                Ok(BodyEvent::NeedMore) if self.pace.bytes() <= cx.settings.unread_bytes_max.0 => {
-                    return Some(self.read_on(Timeout::Drain, now));
-                }
-                Ok(BodyEvent::NeedMore) | Err(_) => {
-                    self.phase = Phase::Send(After::Linger);
-                    return None;
-                }
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn linger(&mut self, cx: &Context) -> Option<Step> {
-        if let Some(buffers) = self.buffers.as_deref_mut() {
-            buffers.input.clear();
-            (buffers.start, buffers.raw) = (0, 0);
-        }
-        if self.pace.bytes() > cx.settings.linger_bytes_max.0 || cx.stage() == Stage::Closing {
-            self.phase = Phase::Done;
-            return None;
-        }
-        Some(Step::Read)
-    }
-
-    /// The peer has ended its side. Whole requests that it sent before are answered already.
-    pub(crate) fn end_of_input(&mut self) {
-        self.phase = match self.phase {
-            Phase::Head if self.unsent() > 0 => Phase::Send(After::Close),
-            _ => Phase::Done,
-        };
-    }
-
-    /// The deadline passed: says so to the peer where that helps, and ends the connection.
-    pub(crate) fn expire(&mut self, now: Tick, cx: &Context) {
-        let started = self.buffers.as_ref().is_some_and(|buffers| buffers.start < buffers.input.len());
-        match self.pace.what {
-            Timeout::Head if started => self.refuse_timeout(cx),
-            Timeout::Body => self.refuse_timeout(cx),
-            Timeout::Drain => {
-                Counters::count(&cx.counters.timeouts);
-                self.phase = Phase::Send(After::Linger);
-                self.pace = self.pace.then(Timeout::Linger, now);
-            }
-            Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
-            Timeout::Silence => self.beat(now),
-            Timeout::Head | Timeout::Write | Timeout::ProxyHeader => {
-                Counters::count(&cx.counters.timeouts);
-                self.phase = Phase::Done;
-            }
         }
     }
 

@@ -135,6 +135,11 @@ settings! {
     /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
     /// proxies drop a connection. A WebSocket whose client does not answer within as much again is closed.
     heartbeat: Duration = Duration::from_secs(15), "silence before a sign of life in a stream or WebSocket";
+    /// How long a connection that was upgraded, or is a tunnel, may say nothing before a read of it fails: 10 min, when
+    /// most that are so quiet have gone without a word; each holds a thread. No limit: 0s. A handler sets its own with
+    /// [`UpgradedReader::set_timeout`](crate::UpgradedReader::set_timeout); WebSockets go by `heartbeat`, and in a tunnel
+    /// of [`Proxy`](crate::Proxy) what goes either way counts.
+    upgrade_idle_timeout: Duration = Duration::from_secs(600), "silence of an upgraded connection or tunnel (0s: no limit)";
     /// How long a connection may wait for its next request: 75 s, above the 60 s of common load balancers,
     /// so that they are the ones who close.
     idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";

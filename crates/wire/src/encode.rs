@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use crate::date::Date;
 use crate::grammar::elements;
 
-pub(crate) use plan::{Plan, Request, interim, plan, trailers};
+pub(crate) use plan::{Plan, Request, interim, is_asked_for, plan, trailers};
 use status::write_status_line;
 
 /// The length of a response body, as its writer knows it.
@@ -27,7 +27,7 @@ pub enum BodyLength {
 /// A response, but for its body.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
-    /// A final status, or 101.
+    /// A final status; 101 for [`Http1::write_switch`](crate::Http1::write_switch).
     pub status: StatusCode,
     /// The Content-Type, unless `fields` has one.
     pub content_type: Option<&'a HeaderValue>,

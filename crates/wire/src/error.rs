@@ -184,7 +184,8 @@ pub enum Misuse {
     ConnectionInvalid,
     /// A status that cannot be sent by this call: an interim one as the final one, or the other way round.
     StatusNotAllowed,
-    /// 101 to a request that asked for no upgrade, or before its body was read.
+    /// 101 to a request that did not ask for that protocol, or by a call that cannot know; 101, or the start of a tunnel,
+    /// before the request's body was read.
     UpgradeNotPossible,
     /// An interim response without a request that it could belong to.
     InterimWithoutRequest,
@@ -207,7 +208,9 @@ impl Display for Misuse {
             Misuse::TransferEncodingGiven => "Transfer-Encoding is for the server to choose.",
             Misuse::ConnectionInvalid => "The given Connection field is not a list of tokens.",
             Misuse::StatusNotAllowed => "The status does not fit the kind of response.",
-            Misuse::UpgradeNotPossible => "The request asked for no upgrade, or its body is still unread.",
+            Misuse::UpgradeNotPossible => {
+                "The request did not ask for that protocol, or its body is still unread."
+            }
             Misuse::InterimWithoutRequest => "There is no request that an interim response could belong to.",
             Misuse::BypassWithoutLength => "Only a body of declared length can be sent past the codec.",
             Misuse::TrailersWithoutChunks => "A body of declared length cannot have trailers.",

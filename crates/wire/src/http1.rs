@@ -197,7 +197,28 @@ impl Http1 {
             self.writing = writing;
             return Ok(());
         }
-        self.write_any_head(head, date, out)
+        self.write_any_head(head, false, date, out)
+    }
+
+    /// Appends 101: what follows is the protocol that the response names in `Upgrade`. `asked` is the head of the request,
+    /// as it was read from `bytes`.
+    ///
+    /// # Errors
+    /// [`Misuse::StatusNotAllowed`] for another status; [`Misuse::UpgradeNotPossible`] if the request does not name that
+    /// protocol (RFC 9110 §7.8), or its body is unread. Nothing is written then, and another head may be tried.
+    pub fn write_switch(
+        &mut self,
+        head: &ResponseHead<'_>,
+        asked: &Head,
+        bytes: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        if head.status != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Misuse::StatusNotAllowed);
+        }
+        let can_switch = self.request.wants_upgrade && encode::is_asked_for(head.fields, asked, bytes);
+        self.write_any_head(head, can_switch, date, out)
     }
 
     /// Nothing in the request or on the connection has a say in a plain head. To find that out before a plan
@@ -213,11 +234,12 @@ impl Http1 {
     fn write_any_head(
         &mut self,
         head: &ResponseHead<'_>,
+        can_switch: bool,
         date: &Date,
         out: &mut Vec<u8>,
     ) -> Result<(), Misuse> {
         let writing = self.writing.next(WriteEvent::Head)?;
-        let plan = encode::plan(head, self.encoder_view())?;
+        let plan = encode::plan(head, self.encoder_view(can_switch))?;
         // RFC 9110 §10.1.1: without the 100 it waits for, the client may send the body or the next request;
         // nobody can tell which, so nobody reads on.
         let is_in_step = !self.wants_continue() && matches!(self.reading, Reading::Body | Reading::Whole);
@@ -230,10 +252,9 @@ impl Http1 {
         Ok(())
     }
 
-    fn encoder_view(&self) -> Request {
-        let RequestFacts { version, is_head, is_connect, wants_upgrade, .. } = self.request;
-        let can_upgrade = wants_upgrade && self.reading == Reading::Whole;
-        Request { version, is_head, is_connect, can_upgrade }
+    fn encoder_view(&self, can_switch: bool) -> Request {
+        let RequestFacts { version, is_head, is_connect, .. } = self.request;
+        Request { version, is_head, is_connect, is_read: self.reading == Reading::Whole, can_switch }
     }
 
     /// RFC 9112 §9.3: HTTP/1.1 persists and HTTP/1.0 closes, unless they say otherwise.
@@ -326,6 +347,12 @@ impl Http1 {
         }
         self.writing = writing;
         Ok(after(self.reading, self.keep_alive))
+    }
+
+    /// The body in progress would end where the connection does, and it is not over: an end in good order would make
+    /// it look whole (RFC 9112 §8).
+    pub fn is_cut_short(&self) -> bool {
+        self.writing == Writing::Body && self.delimiter == Delimiter::Close
     }
 
     /// The body in progress goes out in chunks: trailers can follow it.

@@ -31,7 +31,13 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 /// Bodies are streamed in both directions and nothing is gathered: tokens of a language model, or events, come through
 /// as they are sent. Connections to the server are kept and used again. Fields that are for one connection alone stay
 /// behind (RFC 9110 section 7.6.1). A WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A client
-/// that leaves ends its request there too.
+/// that leaves ends its request there too; one that has only ended its sending side is still given its answer, unless
+/// that is an event stream.
+///
+/// A tunnel ends with either of its ends, or when nothing has gone through for the time of the setting
+/// `upgrade_idle_timeout`. When the server drains, tunnels go on until the drain deadline: those at their ends know how
+/// to say goodbye, and the proxy does not. A tunnel holds two threads (in `fibers`: two fibers), and only the first of
+/// them counts against `threads_max`.
 ///
 /// `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked whom, and for what: by
 /// [`Request::client_addr`] and [`Request::scheme`], so a client's own word is not believed, and that of a trusted proxy

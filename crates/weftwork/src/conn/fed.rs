@@ -118,6 +118,8 @@ impl Conn {
             buffers.start = buffers.raw;
             buffers.payload = buffers.raw..buffers.raw;
         }
+        // One to which nothing is sent cannot be found out by that.
+        self.stream.probe();
         self.rest = Some(Box::new(Rest::Fed(fed)));
         self.pace = self.pace.then(Timeout::Silence, now);
         self.phase = Phase::Fed;
@@ -198,6 +200,11 @@ impl Conn {
         }
         let ahead = self.buffers.as_deref().map_or(0, |buffers| buffers.input.len() - buffers.start);
         let takes = fed.receive.is_some() || ahead < AHEAD_BYTES_MAX;
+        if self.ended && !takes {
+            // Its end stands behind what nobody will read.
+            self.phase = Phase::Done;
+            return Ok(None);
+        }
         Ok(Some(if self.readable && takes { Step::Read } else { Step::Wait }))
     }
 

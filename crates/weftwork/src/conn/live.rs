@@ -1,12 +1,13 @@
 //! What happens between a request's head and its response: the handler's view of the connection.
 
+mod lasting;
 mod pause;
 mod trailers;
 
 use std::any::Any;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,11 +16,10 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
 
-use super::fed::Fed;
 use super::{Conn, Flushed, OUTPUT_BYTES_MAX, Phase, Rest, Wait};
+use crate::message::client::Source;
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, BodyWriter, Handler, Lasting, Part, Payload, Request, Response, Stream};
-use crate::settings::Settings;
+use crate::message::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response, Stream};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
@@ -187,36 +187,6 @@ impl Live<'_> {
         self.finish()
     }
 
-    /// A response that goes on when this is done: without this thread, or with another protocol.
-    #[inline(never)]
-    fn last(&mut self, response: &Response, lasting: Lasting, now: Tick) {
-        let takes_over = !matches!(lasting, Lasting::Feed(_));
-        let begun = if takes_over && !self.may_switch(response.status) {
-            Err("the request asks for no upgrade, or is not CONNECT".to_owned())
-        } else {
-            let length = if takes_over { BodyLength::Exact(0) } else { BodyLength::Unknown };
-            self.write_head(response, length, now).map_err(|misuse| misuse.to_string())
-        };
-        if let Err(why) = begun {
-            let after = self.fail(&why).unwrap_or(After::Close);
-            self.conn.phase = Phase::Send(after);
-            return;
-        }
-        match lasting {
-            Lasting::Take(take) => self.conn.leave_to(Rest::Take(take)),
-            Lasting::Fed(feed, receive) => self.conn.feed_from(Fed::new(feed, Some(receive)), now),
-            Lasting::Feed(feed) if self.conn.http.sends_body() => {
-                self.conn.feed_from(Fed::new(feed, None), now)
-            }
-            Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
-        }
-    }
-
-    /// Whether another protocol can follow this answer. What the client asked for, the codec checks.
-    fn may_switch(&self, status: StatusCode) -> bool {
-        status == StatusCode::SWITCHING_PROTOCOLS || self.head().0.method == Method::CONNECT
-    }
-
     /// A response that is written while this runs.
     fn stream(&mut self, response: Response, write: Stream) -> io::Result<After> {
         self.pending = Some(response);
@@ -252,17 +222,12 @@ impl Live<'_> {
         if written.is_err() {
             self.pending = Some(response);
         }
+        self.conn.guard_end();
         written
     }
 
     fn write_head(&mut self, response: &Response, length: BodyLength, now: Tick) -> Result<(), Misuse> {
-        let head = ResponseHead {
-            status: response.status,
-            content_type: response.content_type.as_ref(),
-            fields: &response.fields,
-            length,
-            close: response.close,
-        };
+        let head = head_of(response, length);
         let date = self.dates.at(now);
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
@@ -376,6 +341,16 @@ impl Live<'_> {
     }
 }
 
+fn head_of(response: &Response, length: BodyLength) -> ResponseHead<'_> {
+    ResponseHead {
+        status: response.status,
+        content_type: response.content_type.as_ref(),
+        fields: &response.fields,
+        length,
+        close: response.close,
+    }
+}
+
 /// What a panic said.
 pub(super) fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
@@ -394,8 +369,8 @@ impl Exchange for Live<'_> {
         self.conn.peer
     }
 
-    fn source(&self) -> (Option<IpAddr>, &Settings) {
-        (self.conn.source_ip(), &self.cx.settings)
+    fn source(&self) -> Source<'_> {
+        self.conn.source_of_requests(&self.cx.settings)
     }
 
     fn now(&self) -> Instant {
@@ -409,6 +384,10 @@ impl Exchange for Live<'_> {
 
     fn client_gone(&self) -> bool {
         self.conn.stream.peer_has_gone()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.conn.stream.is_broken()
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

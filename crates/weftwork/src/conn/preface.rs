@@ -1,10 +1,12 @@
 //! What a proxy says of a connection before its first request: the PROXY protocol.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use weftwork_wire::{Proxied, ProxyEvent, read_proxy_header};
 
 use super::{Conn, Phase, Step};
+use crate::message::client::Source;
+use crate::settings::Settings;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::Timeout;
@@ -53,8 +55,10 @@ impl Conn {
         }
     }
 
-    /// As [`source`](Conn::source): only the address, which is what proxies are trusted by.
-    pub(super) fn source_ip(&self) -> Option<IpAddr> {
-        self.source().map(|source| source.ip())
+    /// Where its requests come from, and who is believed about that.
+    pub(super) fn source_of_requests<'s>(&self, settings: &'s Settings) -> Source<'s> {
+        let ip = self.source().map(|source| source.ip());
+        let is_unnamed = self.proxied.as_deref() == Some(&Proxied::Unnamed);
+        Source { ip, is_unnamed, settings }
     }
 }

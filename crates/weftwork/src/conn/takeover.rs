@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use crate::message::Upgraded;
 use crate::message::exchange::Line;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
+use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::stream::is_would_block;
 use crate::transport::{Stream, Tick};
 
@@ -24,6 +25,8 @@ struct Socket {
     peer: Option<SocketAddr>,
     cx: Arc<Context>,
     wait: Arc<dyn Wait + Send + Sync>,
+    /// How the peer takes what is written.
+    pace: Mutex<Pace>,
     _open: Open,
 }
 
@@ -34,8 +37,11 @@ impl Conn {
         let Some(Rest::Take(take)) = rest.map(|rest| *rest) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
-        let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), _open });
-        let upgraded = Upgraded::new(line, early, cx.settings.write_timeout);
+        stream.probe();
+        let pace = Mutex::new(Pace::start(Timeout::Idle, wait.now()));
+        let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), pace, _open });
+        let settings = &cx.settings;
+        let upgraded = Upgraded::new(line, early, settings.upgrade_idle_timeout, settings.write_timeout);
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => log::info!("an upgraded connection ended: {error}"),
@@ -91,10 +97,29 @@ impl Line for Socket {
     }
 
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {
-        let until = self.until(timeout);
+        // There is one writer, so nobody waits for this.
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        if pace.what == Timeout::Write {
+            pace.resume(self.wait.now());
+        }
         loop {
             match self.stream.send(data) {
-                Err(error) if is_would_block(&error) => self.wait.writable(self.stream.as_fd(), until)?,
+                Err(error) if is_would_block(&error) => {
+                    if pace.what != Timeout::Write {
+                        *pace = pace.then(Timeout::Write, self.wait.now());
+                    }
+                    let until = timeout.map(|pause| pace.write_deadline(&self.cx.settings, pause));
+                    self.wait.writable(self.stream.as_fd(), until.unwrap_or(Tick(u64::MAX)))?;
+                }
+                Ok(count) if pace.what == Timeout::Write => {
+                    let now = self.wait.now();
+                    // It took all: the next time it blocks is another time.
+                    match count == data.len() {
+                        true => *pace = pace.then(Timeout::Idle, now),
+                        false => pace.advance(count, now),
+                    }
+                    return Ok(count);
+                }
                 sent => return sent,
             }
         }
@@ -110,6 +135,10 @@ impl Line for Socket {
 
     fn is_stopping(&self) -> bool {
         self.cx.stage() != Stage::Running
+    }
+
+    fn is_closing(&self) -> bool {
+        self.cx.stage() == Stage::Closing
     }
 
     #[cfg(feature = "websocket")]

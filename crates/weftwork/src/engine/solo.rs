@@ -107,6 +107,11 @@ impl<'a> Solo<'a> {
         let (now, pool) = (self.now, &mut self.hand.pool);
         let drained = stage != Stage::Running && conn.is_idle();
         let at_once = drained || conn.is_readable();
+        // Bytes that keep coming must not outrun a deadline: only a wait in vain looks at it otherwise.
+        if !at_once && now >= conn.deadline(self.cx) {
+            conn.expire(now, self.cx);
+            return None;
+        }
         let read = if at_once { conn.fill(now, pool) } else { conn.fill_for(READ_PATIENCE, now, pool) };
         self.refresh();
         match read {
@@ -174,8 +179,9 @@ impl<'a> Solo<'a> {
         let waited = bell.wait(conn, self.now.until(deadline), self.cx.moved_on_from(stage));
         self.refresh();
         match waited {
-            Ok(()) if self.now >= deadline => conn.expire(self.now, self.cx),
-            Ok(()) => conn.note_ready(false),
+            Ok(Heard::Nothing) if self.now >= deadline => conn.expire(self.now, self.cx),
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Peer { ended }) => conn.note_ready(ended),
             Err(_) => return Some(Fate::Over),
         }
         None
@@ -185,6 +191,18 @@ impl<'a> Solo<'a> {
         self.now = self.cx.clock.now();
     }
 }
+
+/// What ended the wait for a feed, as far as the connection is concerned.
+enum Heard {
+    Nothing,
+    Peer { ended: bool },
+}
+
+/// The peer has ended its side. Where poll(2) has no word for that, it is seen when both have.
+#[cfg(target_os = "linux")]
+const GONE: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const GONE: PollFlags = PollFlags::empty();
 
 /// A pipe that whoever brings something to a feed writes to, so that poll(2) sees it.
 struct FeedBell {
@@ -198,17 +216,24 @@ impl FeedBell {
         Ok(Arc::new(FeedBell { heard, rung }))
     }
 
-    /// Returns when the connection is readable, the bell has rung, `stop` is given, or `patience` has passed.
-    fn wait(&self, conn: &Conn, patience: Duration, stop: BorrowedFd<'_>) -> io::Result<()> {
-        let fds = [conn.as_fd(), stop, self.heard.as_fd()];
-        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    /// Returns when the connection has something to say, the bell has rung, `stop` is given, or `patience` has passed.
+    /// While what the client sends is not wanted, only its end counts: to poll(2) unread bytes are news each time.
+    fn wait(&self, conn: &Conn, patience: Duration, stop: BorrowedFd<'_>) -> io::Result<Heard> {
+        let wanted = if conn.is_readable() { GONE } else { GONE | PollFlags::IN };
+        let mut fds = [
+            PollFd::from_borrowed_fd(conn.as_fd(), wanted),
+            PollFd::from_borrowed_fd(stop, PollFlags::IN),
+            PollFd::new(&self.heard, PollFlags::IN),
+        ];
         match poll(&mut fds, Timespec::try_from(patience).ok().as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         // Empty when it was something else that ended the wait.
         let _ = rustix::io::read(&self.heard, &mut [0; 64]);
-        Ok(())
+        let events = fds[0].revents();
+        let ended = events.intersects(GONE | PollFlags::HUP | PollFlags::ERR);
+        Ok(if events.is_empty() { Heard::Nothing } else { Heard::Peer { ended } })
     }
 }
 

@@ -4,17 +4,34 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::settings::{ForwardedHeader, Settings};
 
-/// Walks the forwarding field from right to left, from `start`, for as long as who speaks is trusted.
-pub(crate) fn address<'f, I>(start: Option<IpAddr>, fields: I, settings: &Settings) -> Option<IpAddr>
+/// Where the requests of a connection come from, before any of their fields is asked.
+pub(crate) struct Source<'s> {
+    /// The client that a PROXY header has named, else the other end of the connection.
+    pub(crate) ip: Option<IpAddr>,
+    /// A PROXY header speaks for a client and names none. Such a proxy has read none of the fields, let alone added to
+    /// them: they are as the client wrote them.
+    pub(crate) is_unnamed: bool,
+    pub(crate) settings: &'s Settings,
+}
+
+impl Source<'_> {
+    /// Whether what the fields say of clients counts.
+    pub(crate) fn is_trusted(&self) -> bool {
+        !self.is_unnamed && self.settings.trusted_proxies.contains(self.ip)
+    }
+}
+
+/// Walks the forwarding field from right to left, from the source, for as long as who speaks is trusted.
+pub(crate) fn address<'f, I>(source: &Source<'_>, fields: I) -> Option<IpAddr>
 where
     I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
 {
-    let trusted = &settings.trusted_proxies;
-    let mut found = start;
-    if !trusted.contains(found) {
+    let mut found = source.ip;
+    if !source.is_trusted() {
         return found;
     }
-    let field = settings.forwarded_header;
+    let trusted = &source.settings.trusted_proxies;
+    let field = source.settings.forwarded_header;
     let lines = fields.rev().filter(|(name, _)| name.eq_ignore_ascii_case(field.name().as_bytes()));
     for (_, line) in lines {
         // Bytes that are no text are in no address; what is right of them still counts.
@@ -31,14 +48,15 @@ where
 }
 
 /// What they say about the request itself: its `proto` or its `host`, as the client chose it.
-pub(crate) fn said<'f, I>(start: Option<IpAddr>, fields: I, settings: &Settings, what: &str) -> Option<String>
+pub(crate) fn said<'f, I>(source: &Source<'_>, fields: I, what: &str) -> Option<String>
 where
     I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
 {
-    let trusted = &settings.trusted_proxies;
-    if !trusted.contains(start) {
+    if !source.is_trusted() {
         return None;
     }
+    let settings = source.settings;
+    let trusted = &settings.trusted_proxies;
     let name = match settings.forwarded_header {
         ForwardedHeader::XForwardedFor => format!("x-forwarded-{what}"),
         ForwardedHeader::Forwarded => "forwarded".to_owned(),
@@ -128,6 +146,10 @@ mod tests {
         check_from("10.0.0.1", field, lines, want);
     }
 
+    fn at<'s>(start: &str, settings: &'s Settings) -> Source<'s> {
+        Source { ip: start.parse().ok(), is_unnamed: false, settings }
+    }
+
     #[track_caller]
     fn check_from(start: &str, field: ForwardedHeader, lines: &[&str], want: &str) {
         let settings = Settings::default().trusted_proxies("10.0.0.0/8,fd00::/8".parse().unwrap());
@@ -138,7 +160,7 @@ mod tests {
         let lie = if field == ForwardedHeader::Forwarded { "6.6.6.6" } else { "for=6.6.6.6" };
         let lines = lines.iter().map(|line| (name.as_bytes(), line.as_bytes()));
         let fields: Vec<_> = lines.chain([(other.as_bytes(), lie.as_bytes())]).collect();
-        let found = address(start.parse().ok(), fields.into_iter(), &settings);
+        let found = address(&at(start, &settings), fields.into_iter());
         assert_eq!(found, want.parse().ok());
     }
 
@@ -194,7 +216,7 @@ mod tests {
         let settings = Settings::default().trusted_proxies("10.0.0.0/8".parse().unwrap());
         let settings = settings.forwarded_header(field);
         let fields = lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        assert_eq!(said(start.parse().ok(), fields, &settings, "proto").as_deref(), scheme);
+        assert_eq!(said(&at(start, &settings), fields, "proto").as_deref(), scheme);
     }
 
     #[test]
@@ -235,6 +257,6 @@ mod tests {
         check_from("a unix socket", XForwardedFor, &["1.1.1.1"], "none");
         let settings = Settings::default().trusted_proxies("unix".parse().unwrap());
         let field = [(&b"x-forwarded-for"[..], &b"1.1.1.1"[..])];
-        assert_eq!(address(None, field.into_iter(), &settings), "1.1.1.1".parse().ok());
+        assert_eq!(address(&at("a unix socket", &settings), field.into_iter()), "1.1.1.1".parse().ok());
     }
 }

@@ -1,14 +1,14 @@
 //! What a request in progress needs from the connection beneath it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
 
 use super::body::BodyError;
-use crate::settings::Settings;
+use super::client::Source;
 
 /// One request and its response, as the connection serves them. A trait, so that this floor does not know
 /// the one above. The connection implements it; what decodes a body, or filters a stream, stands in front of that.
@@ -18,13 +18,15 @@ pub(crate) trait Exchange {
     /// The other end of the socket; none for Unix sockets.
     fn peer_addr(&self) -> Option<SocketAddr>;
     /// Who hands the request on, and the settings that say whether that one is believed about the client.
-    fn source(&self) -> (Option<IpAddr>, &Settings);
+    fn source(&self) -> Source<'_>;
     /// What time it is, by the clock of the deadlines.
     fn now(&self) -> Instant;
     /// Until when an answer makes sense, as far as the settings say.
     fn deadline(&self) -> Option<Instant>;
     /// The client has ended its side, or the connection is broken. Found without waiting.
     fn client_gone(&self) -> bool;
+    /// Both sides have ended, or the connection was reset: nobody can read an answer. Found without waiting.
+    fn is_broken(&self) -> bool;
     /// Our end of it.
     fn local_addr(&self) -> Option<SocketAddr>;
     /// Payload that has come and was not consumed, after a wait if need be. Empty: the body is over.
@@ -58,7 +60,7 @@ macro_rules! forward_the_rest {
             self.below.peer_addr()
         }
 
-        fn source(&self) -> (Option<std::net::IpAddr>, &crate::settings::Settings) {
+        fn source(&self) -> crate::message::client::Source<'_> {
             self.below.source()
         }
 
@@ -72,6 +74,10 @@ macro_rules! forward_the_rest {
 
         fn client_gone(&self) -> bool {
             self.below.client_gone()
+        }
+
+        fn is_broken(&self) -> bool {
+            self.below.is_broken()
         }
 
         fn local_addr(&self) -> Option<std::net::SocketAddr> {
@@ -123,6 +129,8 @@ pub(crate) trait Line: Send + Sync {
     fn cut(&self);
     /// The server has begun to stop.
     fn is_stopping(&self) -> bool;
+    /// The server's drain deadline has passed.
+    fn is_closing(&self) -> bool;
     /// The setting of that name.
     #[cfg(feature = "websocket")]
     fn heartbeat(&self) -> Duration;

@@ -186,8 +186,7 @@ impl<'c> Request<'c> {
     /// A proxy that names nobody (`unknown`) is itself the answer. Without trusted proxies (the default) it is the
     /// other end of the connection; none is a client on a Unix socket.
     pub fn client_addr(&self) -> Option<IpAddr> {
-        let (source, settings) = self.exchange.source();
-        client::address(source, self.fields(), settings)
+        client::address(&self.exchange.source(), self.fields())
     }
 
     /// The scheme by which the client asked, as far as that can be believed: `https` where the other end of the
@@ -198,8 +197,7 @@ impl<'c> Request<'c> {
     /// `Forwarded`, if that is the [`forwarded_header`](crate::Settings::forwarded_header), which is read as for
     /// [`client_addr`](Request::client_addr). A proxy that is trusted has to set it, and not to pass on what came.
     pub fn scheme(&self) -> &'static str {
-        let (source, settings) = self.exchange.source();
-        match client::said(source, self.fields(), settings, "proto") {
+        match client::said(&self.exchange.source(), self.fields(), "proto") {
             // Some proxies say `wss` of a WebSocket.
             Some(scheme) if ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls)) => "https",
             _ => "http",
@@ -208,14 +206,12 @@ impl<'c> Request<'c> {
 
     /// The host that the client asked for, where a trusted proxy says so: see [`scheme`](Request::scheme).
     pub(crate) fn forwarded_host(&self) -> Option<String> {
-        let (source, settings) = self.exchange.source();
-        client::said(source, self.fields(), settings, "host")
+        client::said(&self.exchange.source(), self.fields(), "host")
     }
 
     /// Who hands the request on is one of the trusted proxies.
     pub(crate) fn is_source_trusted(&self) -> bool {
-        let (source, settings) = self.exchange.source();
-        settings.trusted_proxies.contains(source)
+        self.exchange.source().is_trusted()
     }
 
     fn fields(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
@@ -267,7 +263,8 @@ impl<'c> Request<'c> {
     /// Whether the client has left: the connection is broken, or the client has ended its side of it. One system
     /// call, which does not wait; for handlers that work for long, to ask now and then.
     ///
-    /// A client that only ends its sending side and waits for the answer looks the same. Few do.
+    /// A client that has only ended its sending side, and waits for the answer, looks the same. Few do. The library gives
+    /// up a request that nobody can read the answer of any more, but not that of such a client.
     pub fn client_gone(&self) -> bool {
         self.exchange.client_gone()
     }
@@ -284,6 +281,11 @@ impl<'c> Request<'c> {
     /// ```
     pub fn is_stopping(&self) -> bool {
         self.exchange.is_stopping()
+    }
+
+    /// Both sides of the connection have ended, or it was reset: nobody can read an answer.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.exchange.is_broken()
     }
 
     /// Our end of the connection; none on a Unix socket.

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::{Head, HeadEvent, Http1, Limits};
 
+use super::client::Source;
 use super::exchange::Exchange;
 use super::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response};
 use crate::settings::Settings;
@@ -136,8 +137,8 @@ impl Exchange for Canned {
         self.peer
     }
 
-    fn source(&self) -> (Option<IpAddr>, &Settings) {
-        (self.peer.map(|peer| peer.ip()), &self.settings)
+    fn source(&self) -> Source<'_> {
+        Source { ip: self.peer.map(|peer| peer.ip()), is_unnamed: false, settings: &self.settings }
     }
 
     fn now(&self) -> Instant {
@@ -149,6 +150,10 @@ impl Exchange for Canned {
     }
 
     fn client_gone(&self) -> bool {
+        false
+    }
+
+    fn is_broken(&self) -> bool {
         false
     }
 

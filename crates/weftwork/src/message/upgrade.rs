@@ -24,6 +24,9 @@ pub(crate) type Take = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 /// wait blocks its thread, or suspends its fiber where it runs on one. When the server begins to stop, the next
 /// read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`]: a protocol that has a farewell says
 /// it then, and may read on until the server's drain deadline. The connection ends when all of it is dropped.
+///
+/// A client that says nothing for the time of the setting `upgrade_idle_timeout` fails the read that waits for it, with
+/// [`io::ErrorKind::TimedOut`]; one whose machine has vanished is found out by the kernel within two minutes.
 pub struct Upgraded {
     reader: UpgradedReader,
     writer: UpgradedWriter,
@@ -44,9 +47,15 @@ pub struct UpgradedWriter {
 }
 
 impl Upgraded {
-    pub(crate) fn new(line: Arc<dyn Line>, early: Bytes, write_timeout: Duration) -> Upgraded {
+    pub(crate) fn new(
+        line: Arc<dyn Line>,
+        early: Bytes,
+        idle_timeout: Duration,
+        write_timeout: Duration,
+    ) -> Upgraded {
+        let timeout = (!idle_timeout.is_zero()).then_some(idle_timeout);
         Upgraded {
-            reader: UpgradedReader { line: line.clone(), early, timeout: None, told: false },
+            reader: UpgradedReader { line: line.clone(), early, timeout, told: false },
             writer: UpgradedWriter { line, timeout: Some(write_timeout) },
         }
     }
@@ -68,9 +77,19 @@ impl Upgraded {
 }
 
 impl UpgradedReader {
-    /// How long a read may wait before it fails with [`io::ErrorKind::TimedOut`]; none, the default: for ever.
+    /// How long a read may wait before it fails with [`io::ErrorKind::TimedOut`]; none: for ever. The default is the
+    /// setting `upgrade_idle_timeout`.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The server's drain deadline has passed: everything is cut.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.line.is_closing()
     }
 
     /// The setting `heartbeat`.
@@ -91,7 +110,8 @@ impl UpgradedReader {
 }
 
 impl UpgradedWriter {
-    /// How long a write may wait for the client to take some of it; the default is the setting `write_timeout`.
+    /// How long a write may wait for the client to take some of it; none: for ever. The default is the setting
+    /// `write_timeout`. A client that takes something, but on average less than `rate_bytes_min`, fails it as well.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
@@ -198,7 +218,7 @@ impl Response {
     /// 101: the connection speaks `protocol` from now on, and `take` runs with it once the answer is sent.
     ///
     /// The client must have asked for it (`Connection: upgrade` and an `Upgrade` field), or the answer is 500; a
-    /// handler looks first. `take` runs on a thread of its own, which counts against `threads_max`, or on a fiber in
+    /// handler looks first. Its `Upgrade` field must name each protocol that `protocol` does. `take` runs on a thread of its own, which counts against `threads_max`, or on a fiber in
     /// the engine `fibers`. In `reactor` it is the one thing that runs on another thread than the loop's.
     ///
     /// ```
@@ -233,7 +253,7 @@ impl Response {
     }
 
     /// 200 to CONNECT: the connection is a tunnel from now on, and `take` runs with it as with an
-    /// [`upgrade`](Response::upgrade). To another method the answer is 500.
+    /// [`upgrade`](Response::upgrade). To another method, or before the body of the request was read, the answer is 500.
     pub fn tunnel(take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static) -> Response {
         let payload = Payload::Lasting(Box::new(Lasting::Take(Box::new(take))));
         Response { payload, ..Response::new(StatusCode::OK) }

@@ -48,9 +48,15 @@ impl BodyWriter<'_> {
         self.exchange.pause(duration)
     }
 
-    /// Whether the client has gone, as far as that is known without waiting.
+    /// Whether the client has gone, as far as that is known without waiting. One that has only ended its sending side
+    /// looks the same: see [`Request::client_gone`](crate::Request::client_gone).
     pub fn client_gone(&mut self) -> bool {
         self.exchange.client_gone()
+    }
+
+    /// Both sides of the connection have ended, or it was reset: nobody reads what is written.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.exchange.is_broken()
     }
 
     /// The setting `heartbeat`.

@@ -100,14 +100,16 @@ impl Pace {
             Timeout::Body => {
                 self.progress.after(settings.body_idle_timeout).min(self.too_slow(settings, RATE_GRACE))
             }
-            Timeout::Write => {
-                let pause = settings.write_timeout;
-                self.progress.after(pause).min(self.too_slow(settings, pause))
-            }
+            Timeout::Write => self.write_deadline(settings, settings.write_timeout),
             Timeout::Drain => self.since.after(settings.unread_timeout),
             Timeout::Linger => self.since.after(settings.linger_timeout),
             Timeout::Silence => self.progress.after(settings.heartbeat),
         }
+    }
+
+    /// When the time of a peer is up that takes what is written, and may pause this long.
+    pub(crate) fn write_deadline(&self, settings: &Settings, pause: Duration) -> Tick {
+        self.progress.after(pause).min(self.too_slow(settings, pause))
     }
 
     /// When the average falls under the least rate, if no more bytes come.

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 
 /// A connected TCP or Unix socket, or what stands in for one.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Socket {
     patience: Patience,
     /// The socket's own mode is not to wait: see [`Stream::send_file`].
     hurried: bool,
+    /// Its end would be a reset: see [`Stream::reset_unless_ended`].
+    resets: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,7 @@ pub(crate) fn is_would_block(error: &io::Error) -> bool {
 
 impl Stream {
     pub(crate) fn new(fd: OwnedFd) -> Stream {
-        Stream::Socket(Socket { fd, patience: Patience::Endless, hurried: false })
+        Stream::Socket(Socket { fd, patience: Patience::Endless, hurried: false, resets: false })
     }
 
     /// Reads what is there into the spare room of `into`. 0: the peer has ended its side.
@@ -88,7 +91,7 @@ impl Stream {
         let wanted = Patience::Millis(patience.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
         if let Stream::Socket(socket) = self {
             if socket.patience != wanted {
-                net::sockopt::set_socket_timeout(&socket.fd, net::sockopt::Timeout::Recv, Some(patience))?;
+                sockopt::set_socket_timeout(&socket.fd, sockopt::Timeout::Recv, Some(patience))?;
                 socket.patience = wanted;
             }
             socket.hurry(false)?;
@@ -162,6 +165,47 @@ impl Stream {
         }
     }
 
+    /// Both sides have ended, or the connection was reset: nobody is left to read an answer. Found without waiting.
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            Stream::Socket(socket) => has_happened(&socket.fd, PollFlags::empty()),
+            // The next read or write of it says so.
+            Stream::Memory(_) => false,
+        }
+    }
+
+    /// From here on the end of the connection is a reset, however it comes about, also if this process is killed: what
+    /// the peer has got so far must not look whole. Until [`end_in_order`](Stream::end_in_order).
+    pub(crate) fn reset_unless_ended(&mut self) {
+        if let Stream::Socket(socket) = self {
+            socket.reset_at_end(true);
+        }
+    }
+
+    /// The end of the connection says that all was sent.
+    pub(crate) fn end_in_order(&mut self) {
+        if let Stream::Socket(socket) = self
+            && socket.resets
+        {
+            socket.reset_at_end(false);
+        }
+    }
+
+    /// Has the kernel find out whether the peer still exists, when nothing has come for a minute: one that has vanished
+    /// ends the connection after two.
+    pub(crate) fn probe(&self) {
+        const SILENCE: Duration = Duration::from_secs(60);
+        const PAUSE: Duration = Duration::from_secs(10);
+        const PROBES: u32 = 6;
+        if let Stream::Socket(Socket { fd, .. }) = self {
+            // What cannot be set is done without: a Unix socket's peer does not vanish.
+            let _ = sockopt::set_socket_keepalive(fd, true)
+                .and_then(|()| sockopt::set_tcp_keepidle(fd, SILENCE))
+                .and_then(|()| sockopt::set_tcp_keepintvl(fd, PAUSE))
+                .and_then(|()| sockopt::set_tcp_keepcnt(fd, PROBES));
+        }
+    }
+
     /// Ends our side; the peer sees the end of what was sent (RFC 9112 section 9.6).
     pub(crate) fn shutdown_write(&self) {
         match self {
@@ -204,13 +248,17 @@ impl Socket {
         Ok(())
     }
 
+    fn reset_at_end(&mut self, resets: bool) {
+        let linger = resets.then_some(Duration::ZERO);
+        match sockopt::set_socket_linger(&self.fd, linger) {
+            Ok(()) => self.resets = resets,
+            Err(error) => log::warn!("a connection may end as if all of its response were sent: {error}"),
+        }
+    }
+
     #[cfg(target_os = "linux")]
     fn peer_has_gone(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
-        // An error leaves no events behind: then nobody knows, and the peer counts as there.
-        let _ = poll(&mut fds, Some(&Timespec::default()));
-        fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+        has_happened(&self.fd, PollFlags::RDHUP)
     }
 
     /// An end behind bytes that nobody has read cannot be seen here.
@@ -230,6 +278,14 @@ impl Socket {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
         retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count))
     }
+}
+
+/// Whether one of these events, or the end of both sides, or an error can be seen without waiting.
+fn has_happened(fd: &OwnedFd, events: PollFlags) -> bool {
+    let mut fds = [PollFd::new(fd, events)];
+    // An error leaves no events behind: then nobody knows, and the peer counts as there.
+    let _ = poll(&mut fds, Some(&Timespec::default()));
+    fds[0].revents().intersects(events | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// One slow disk or fast peer must not keep a loop: a quarter MiB a turn.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::ROOM;
-use crate::support::{PATIENCE, Site, eventually, is_logged, keep_log};
+use crate::support::{Client, PATIENCE, Site, eventually, is_logged, keep_log};
 
 /// What the lowered deadlines are set to. Timers may be some 130 ms late, a busy machine makes them later.
 const SHORT: Duration = Duration::from_millis(250);
@@ -68,20 +68,72 @@ fn half_a_large_body_gets_408_from_the_handler() {
     site.is_well();
 }
 
-/// A byte now and then does not move the deadline of a head.
-#[test]
-fn a_dribbled_head_gets_408_all_the_same() {
-    let site = ROOM.start_with(|s| s.head_timeout(SHORT));
-    let begun = Instant::now();
-    let mut client = site.client();
-    client.send("GET / HTTP/1.1\r\nX: ");
-    while site.running.counts().timeouts == 0 {
+/// Sends a byte now and then: that moves no deadline.
+#[track_caller]
+fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl Fn() -> bool) {
+    while !is_over() {
         assert!(begun.elapsed() < PATIENCE / 2, "dribbled on for {:?}", begun.elapsed());
+        // The server may have closed already.
         let _ = client.try_send("x");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(pause);
     }
     was_in_time(begun);
-    assert_eq!(client.answer().status, 408);
+}
+
+/// Threads that wait for one client wait for 5 ms at a time: a byte in each of these must not count as a wait.
+const PAUSES: [Duration; 2] = [Duration::from_millis(3), Duration::from_millis(10)];
+
+#[test]
+fn a_dribbled_head_gets_408_all_the_same() {
+    for pause in PAUSES {
+        let site = ROOM.start_with(|s| s.head_timeout(SHORT));
+        let begun = Instant::now();
+        let mut client = site.client();
+        client.send("GET / HTTP/1.1\r\nX: ");
+        dribble(&mut client, pause, begun, || site.running.counts().timeouts == 1);
+        assert_eq!(client.answer().status, 408);
+    }
+}
+
+/// The thread that the call before has blocked may be waiting for the next one.
+#[test]
+fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
+    for pause in PAUSES {
+        let site = ROOM.start_with(|s| s.head_timeout(SHORT));
+        let mut client = site.client();
+        client.get("/sleep/30").is(200, "slept");
+        let begun = Instant::now();
+        client.send("GET / HTTP/1.1\r\nX: ");
+        dribble(&mut client, pause, begun, || site.running.counts().timeouts == 1);
+        assert_eq!(client.answer().status, 408);
+    }
+}
+
+#[test]
+fn a_dribbled_rest_of_a_body_is_not_waited_for() {
+    for pause in PAUSES {
+        let ahead = weftwork::ByteCount(10);
+        let site = ROOM.start_with(|s| s.unread_timeout(SHORT).linger_timeout(SHORT).body_ahead_bytes_max(ahead));
+        let mut client = site.client();
+        let begun = Instant::now();
+        client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789");
+        client.answer().is(200, "not read");
+        dribble(&mut client, pause, begun, || site.running.counts().connections == 0);
+        site.is_well();
+    }
+}
+
+#[test]
+fn what_is_dribbled_behind_a_refusal_is_not_listened_to_for_long() {
+    for pause in PAUSES {
+        let site = ROOM.start_with(|s| s.linger_timeout(SHORT));
+        let mut client = site.client();
+        let begun = Instant::now();
+        client.send("bad\r\n\r\n");
+        assert_eq!(client.answer().status, 400);
+        dribble(&mut client, pause, begun, || site.running.counts().connections == 0);
+        site.is_well();
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Does what other threads bring to a response reach its client, in order, within bounds, and at no cost between?
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::support::{Client, PATIENCE, Promise, eventually, noise};
 struct Fed {
     server: Running,
     senders: Arc<Mutex<Vec<FeedSender>>>,
+    /// The thread that ran the handler last, as `/proc` names it.
+    thread: Arc<Mutex<PathBuf>>,
 }
 
 impl Fed {
@@ -21,17 +24,19 @@ impl Fed {
 
     fn start_with(limits: FeedLimits, change: impl FnOnce(Settings) -> Settings) -> Fed {
         let senders = Arc::<Mutex<Vec<FeedSender>>>::default();
-        let kept = senders.clone();
+        let thread = Arc::<Mutex<PathBuf>>::default();
+        let (kept, here) = (senders.clone(), thread.clone());
         let handler = move |req: &mut Request| {
             if req.path() != "/feed" {
                 return Response::text("hello");
             }
             let (sender, feed) = Feed::new(limits);
+            *here.lock().unwrap() = std::fs::read_link("/proc/thread-self").unwrap_or_default();
             kept.lock().unwrap().push(sender);
             Response::feed(feed.with_heartbeat(Bytes::from("beat")).with_farewell(Bytes::from("farewell")))
         };
         let server = ROOM.bind("127.0.0.1:0").settings(change).start(handler).unwrap();
-        Fed { server, senders }
+        Fed { server, senders, thread }
     }
 
     /// A client whose response has begun, and what feeds it.
@@ -50,6 +55,17 @@ impl Fed {
         sender.send("first").unwrap();
         assert_eq!(client.answer_head().status, 200);
         sender
+    }
+
+    /// How long the thread that ran the handler has had a core so far, in hundredths of a second.
+    #[cfg(target_os = "linux")]
+    fn time_of_thread(&self) -> u64 {
+        let path = std::path::Path::new("/proc").join(&*self.thread.lock().unwrap()).join("stat");
+        // One that has ended does nothing.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        // proc(5): the second field is a name in brackets, user and system time are the 14th and the 15th.
+        let fields = text.rsplit_once(')').unwrap_or_default().1.split_whitespace();
+        fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     }
 
     #[track_caller]
@@ -138,6 +154,39 @@ fn a_leaver_is_noticed_without_sending() {
     let (client, other) = fed.open();
     client.half_close();
     eventually("the feed is closed", || other.is_closed());
+    fed.is_well();
+}
+
+/// What nobody reads stays where it is, and is not looked at again and again; the end behind it is seen.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_client_sends_ahead_is_no_work() {
+    for leave in [drop as fn(Client), Client::reset] {
+        let fed = Fed::start();
+        let (mut client, sender) = fed.open();
+        assert_eq!(client.chunk(), b"first");
+        client.send(noise(64 << 10));
+        let before = fed.time_of_thread();
+        std::thread::sleep(Duration::from_millis(400));
+        let spent = fed.time_of_thread().saturating_sub(before);
+        assert!(spent <= 3, "{spent} hundredths of a second in 40");
+        sender.send("second").unwrap();
+        assert_eq!(client.chunk(), b"second");
+        leave(client);
+        eventually("the feed is closed", || sender.is_closed());
+        fed.is_well();
+    }
+}
+
+/// A body that ends with the connection would look whole.
+#[test]
+fn a_client_of_1_0_sees_that_it_was_cut_off() {
+    let fed = Fed::start();
+    let mut client = Client::connect(&fed.server);
+    let sender = fed.ask(&mut client, "1.0");
+    assert_eq!(client.exactly(5), b"first");
+    sender.cut();
+    client.breaks_off();
     fed.is_well();
 }
 

@@ -44,7 +44,28 @@ fn a_proxy_header_names_the_client() {
     check(&site, b"PROXY TCP6 2001:db8::7 ::1 56324 443\r\n", "2001:db8::7 via 127.0.0.1");
     check(&site, LOCAL, "127.0.0.1 via 127.0.0.1");
     check(&site, b"PROXY UNKNOWN\r\n", "127.0.0.1 via 127.0.0.1");
+    // Section 2.2: whatever its family and its body are.
+    check(&site, b"\r\n\r\n\0\r\nQUIT\n\x20\x41\0\x03odd", "127.0.0.1 via 127.0.0.1");
     site.is_well_behind(LOCAL);
+}
+
+/// A proxy that names no client passes on what that one wrote; one that speaks for itself means what it says.
+#[test]
+fn a_client_without_an_address_does_not_choose_one() {
+    let site = start(|s| s);
+    let unix = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x31\0\xd8"[..], &[b'/'; 216]].concat();
+    for (header, client_addr) in [
+        (&b"PROXY UNKNOWN\r\n"[..], "127.0.0.1 via 127.0.0.1"),
+        (b"PROXY UNKNOWN 192.0.2.7 ::1 1 2\r\n", "127.0.0.1 via 127.0.0.1"),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\0\0\0", "127.0.0.1 via 127.0.0.1"),
+        (&unix, "127.0.0.1 via 127.0.0.1"),
+        (LOCAL, "6.6.6.6 via 127.0.0.1"),
+    ] {
+        let mut client = site.client();
+        client.send(header);
+        client.send("GET /client HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n");
+        client.answer().is(200, client_addr);
+    }
 }
 
 #[track_caller]

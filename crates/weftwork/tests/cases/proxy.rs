@@ -2,14 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weftwork::http::{HeaderValue, StatusCode};
-use weftwork::{Event, EventHub, Proxy, Request, Response, Running};
+use weftwork::{Event, EventHub, Proxy, Request, Response, Running, Upgraded};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Site, chunks, eventually, noise};
+use crate::support::{Client, Gate, PATIENCE, Site, chunks, eventually, noise};
 
 /// A server behind a proxy, both on the engine that is tested.
 struct Pair {
@@ -216,15 +217,133 @@ fn an_upgrade_is_a_tunnel() {
     aside.join().unwrap().unwrap();
     client.half_close();
     assert_eq!(client.rest(), b" bye");
-    // Who goes without a word leaves nothing behind, and a proxy that stops ends its tunnels.
-    let mut other = Client::connect(&proxy);
-    other.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
-    assert_eq!(other.answer_head().status, 101);
+    // Who goes without a word leaves nothing behind, and a proxy that has stopped has no tunnels.
+    let mut other = asks_for_echo(&proxy);
     assert_eq!(other.exactly(8), b"welcome ");
     eventually("the first tunnel is forgotten", || proxy.counts().connections == 1);
-    let report = proxy.shutdown(PATIENCE);
-    assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+    let report = proxy.shutdown(Duration::from_millis(50));
+    assert_eq!((report.drained, report.cut, report.stuck), (0, 1, 0), "{report}");
     eventually("every connection behind ends", || behind.counts().connections == 0);
+}
+
+/// A client of a tunnel.
+#[track_caller]
+fn asks_for_echo(proxy: &Running) -> Client {
+    let mut client = Client::connect(proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert_eq!(client.answer_head().status, 101);
+    client
+}
+
+/// What the lowered deadlines are set to.
+const SHORT: Duration = Duration::from_millis(250);
+
+/// A server whose upgraded connections are taken by `take`, and a proxy before it that bears a silence of `SHORT`.
+fn impatient(take: fn(&Gate, Upgraded) -> std::io::Result<()>) -> (Running, Running, Arc<Gate>) {
+    let gate = Arc::<Gate>::default();
+    let shared = gate.clone();
+    let behind = ROOM.bind("127.0.0.1:0").start(move |_: &mut Request| {
+        let gate = shared.clone();
+        Response::upgrade(HeaderValue::from_static("echo"), move |line| take(&gate, line))
+    });
+    let behind = behind.unwrap();
+    let proxy = Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap().allow_upgrade("echo");
+    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.upgrade_idle_timeout(SHORT));
+    (behind, server.start(proxy).unwrap(), gate)
+}
+
+fn read_all(_: &Gate, mut line: Upgraded) -> std::io::Result<()> {
+    std::io::copy(&mut line, &mut std::io::sink()).map(drop)
+}
+
+#[test]
+fn a_tunnel_in_which_nothing_moves_ends() {
+    let (behind, proxy, _) = impatient(read_all);
+    let begun = Instant::now();
+    asks_for_echo(&proxy).ends();
+    let took = begun.elapsed();
+    assert!(took > SHORT / 2 && took < PATIENCE / 2, "{took:?}");
+    eventually("every connection behind ends", || behind.counts().connections == 0);
+}
+
+/// The client has said all, and the server says nothing.
+#[test]
+fn a_tunnel_of_one_direction_ends_as_well() {
+    let (_behind, proxy, gate) = impatient(|gate, line| {
+        gate.pass();
+        drop(line);
+        Ok(())
+    });
+    let client = asks_for_echo(&proxy);
+    client.half_close();
+    assert_eq!(client.rest(), b"");
+    eventually("the tunnel has ended", || proxy.counts().connections == 0);
+    gate.open();
+}
+
+#[test]
+fn what_goes_one_way_keeps_a_tunnel() {
+    let (_behind, proxy, _) = impatient(|_, mut line| {
+        (0..15).try_for_each(|_| {
+            std::thread::sleep(SHORT / 5);
+            line.write_all(b"x")
+        })
+    });
+    assert_eq!(asks_for_echo(&proxy).exactly(15), [b'x'; 15]);
+}
+
+/// Those at its ends may say goodbye in their own way, until the drain deadline.
+#[test]
+fn a_tunnel_outlives_the_start_of_a_drain() {
+    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+        Response::upgrade(HeaderValue::from_static("echo"), |line| {
+            let (mut reader, mut writer) = line.split();
+            std::io::copy(&mut reader, &mut writer).map(drop)
+        })
+    });
+    let behind = behind.unwrap();
+    let proxy = before(&behind, |proxy| proxy.allow_upgrade("echo"));
+    let mut idle: Vec<Client> = (0..8).map(|_| Client::connect(&proxy)).collect();
+    let mut client = asks_for_echo(&proxy);
+    eventually("all are accepted", || proxy.counts().accepted == 9);
+    let stopping = std::thread::spawn(move || proxy.shutdown(PATIENCE));
+    eventually("the proxy drains", || idle.iter_mut().any(Client::has_ended));
+    for word in ["still", "there"] {
+        client.send(word);
+        assert_eq!(client.exactly(5), word.as_bytes());
+    }
+    client.half_close();
+    client.ends();
+    let report = stopping.join().unwrap();
+    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+}
+
+/// It takes longer than the proxy goes without a look at its client.
+#[test]
+fn a_client_that_has_ended_its_side_gets_its_answer() {
+    for path in ["/gate", "/gate-stream"] {
+        let pair = pair();
+        let mut client = pair.client();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.half_close();
+        std::thread::sleep(Duration::from_millis(1500));
+        pair.behind.inside.gate.open();
+        assert_eq!(client.answer().status, 200, "{path}");
+        drop(client);
+        pair.ends_well();
+    }
+}
+
+#[test]
+fn a_client_that_is_gone_is_not_answered() {
+    let pair = pair();
+    let mut client = pair.client();
+    client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    pair.behind.inside.gate.wait_for(1);
+    client.reset();
+    eventually("the proxy gives it up", || pair.proxy.counts().connections == 0);
+    pair.behind.inside.gate.open();
+    pair.ends_well();
 }
 
 #[test]

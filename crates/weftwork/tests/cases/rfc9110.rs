@@ -2,6 +2,11 @@
 //!
 //! Each test is named in `docs/conformance.md`, with the sentence that it checks.
 
+use std::io::Write;
+
+use weftwork::http::{HeaderValue, StatusCode};
+use weftwork::{Request, Response, Running, Upgraded};
+
 use super::ROOM;
 use crate::support::{Client, Site};
 
@@ -9,6 +14,21 @@ fn ask(site: &Site, request: &str) -> Client {
     let mut client = site.client();
     client.send(request);
     client
+}
+
+/// A server whose answers are followed by another protocol, or would like to be: to GET `echo`, to CONNECT a tunnel.
+fn lasting() -> Running {
+    let handler = |req: &mut Request| {
+        let take = |mut line: Upgraded| std::io::copy(&mut line, &mut std::io::sink()).map(drop);
+        match (req.path(), req.host().unwrap_or_default()) {
+            ("/", _) => Response::upgrade(HeaderValue::from_static("echo"), take),
+            ("/bare", _) => Response::new(StatusCode::SWITCHING_PROTOCOLS),
+            (_, "tunnel:1") => Response::tunnel(take),
+            (_, "text:1") => Response::text("never sent"),
+            _ => Response::stream(|out| out.write_all(b"never sent")),
+        }
+    };
+    ROOM.bind("127.0.0.1:0").start(handler).unwrap()
 }
 
 #[test]
@@ -104,6 +124,34 @@ fn s7_8_no_101_without_a_request_for_it() {
     let site = ROOM.start();
     let answer = site.client().get("/status/101");
     assert!(answer.status == 500 && answer.closes(), "{answer:?}");
+    let server = lasting();
+    for (fields, status) in [
+        ("", 500),
+        ("Upgrade: echo\r\n", 500),
+        ("Connection: upgrade\r\n", 500),
+        ("Connection: upgrade\r\nUpgrade: h2c\r\n", 500),
+        ("Connection: upgrade\r\nUpgrade: echo/1\r\n", 500),
+        ("Connection: upgrade\r\nUpgrade: echo\r\n", 101),
+        ("Connection: upgrade\r\nUpgrade: h2c, Echo\r\n", 101),
+    ] {
+        let mut client = Client::connect(&server);
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        assert_eq!(client.answer_head().status, status, "{fields:?}");
+    }
+}
+
+#[test]
+fn s7_8_a_101_names_its_protocol() {
+    let server = lasting();
+    let ask = |path: &str| {
+        let mut client = Client::connect(&server);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"));
+        client.answer_head()
+    };
+    assert_eq!(ask("/bare").status, 500);
+    let answer = ask("/");
+    assert_eq!((answer.status, answer.field("upgrade")), (101, Some("echo")), "{answer:?}");
+    assert_eq!(answer.field("connection"), Some("upgrade"), "{answer:?}");
 }
 
 #[test]
@@ -167,6 +215,20 @@ fn s9_3_2_no_content_in_answer_to_head() {
         client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         client.answer_to_head();
         client.get("/").is(200, "hello");
+    }
+}
+
+#[test]
+fn s9_3_6_a_2xx_to_connect_has_no_framing() {
+    let server = lasting();
+    for host in ["tunnel:1", "text:1", "stream:1"] {
+        let mut client = Client::connect(&server);
+        client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let answer = client.answer_head();
+        let framing = (answer.field("content-length"), answer.field("transfer-encoding"));
+        assert_eq!((answer.status, framing), (200, (None, None)), "{host}: {answer:?}");
+        client.half_close();
+        client.ends();
     }
 }
 

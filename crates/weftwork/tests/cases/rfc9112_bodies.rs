@@ -2,8 +2,10 @@
 //!
 //! Each test is named in `docs/conformance.md`, with the sentence that it checks.
 
+use weftwork::{Request, Response};
+
 use super::ROOM;
-use crate::support::{Site, eventually, noise};
+use crate::support::{Client, Site, eventually, noise};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -172,6 +174,38 @@ fn s6_3_a_body_that_ends_early_is_incomplete() {
 
 /// The same, but the handler has begun to read it.
 #[test]
+fn s6_3_a_tunnel_begins_right_behind_its_head() {
+    let handler = |_: &mut Request| {
+        Response::tunnel(|line| {
+            let (mut reader, mut writer) = line.split();
+            std::io::copy(&mut reader, &mut writer).map(drop)
+        })
+    };
+    let server = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+    let connect = |fields: &str| format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n{fields}\r\n");
+    for request in [
+        connect(""),
+        connect("Content-Length: 3\r\n") + "abc",
+        connect("Transfer-Encoding: chunked\r\n") + "3\r\nabc\r\n0\r\n\r\n",
+    ] {
+        let mut client = Client::connect(&server);
+        client.send(request + "early");
+        assert_eq!(client.answer_head().status, 200);
+        assert_eq!(client.exactly(5), b"early");
+        client.half_close();
+        client.ends();
+    }
+    // What is left of a body is not for the other end of a tunnel.
+    for fields in ["Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let mut client = Client::connect(&server);
+        client.send(connect(fields) + "186a0\r\n");
+        client.send(vec![b'x'; 80_000]);
+        let answer = client.answer();
+        assert!(answer.status == 500 && answer.closes(), "{fields}: {answer:?}");
+    }
+}
+
+#[test]
 fn s8_an_incomplete_body_is_an_error_to_its_handler() {
     let site = ROOM.start();
     for fields in ["Content-Length: 300000", "Transfer-Encoding: chunked"] {
@@ -183,6 +217,23 @@ fn s8_an_incomplete_body_is_an_error_to_its_handler() {
         let rest = String::from_utf8(client.rest()).unwrap();
         assert!(!rest.starts_with("HTTP/1.1 200"), "{rest}");
     }
+    site.is_well();
+}
+
+/// A body that ends with the connection has no other sign that it is not whole.
+#[test]
+fn s8_an_answer_that_ends_with_its_connection_is_reset_where_it_breaks_off() {
+    let site = ROOM.start();
+    for path in ["/panic-stream", "/fail-stream"] {
+        for fields in ["", "Connection: keep-alive\r\n"] {
+            let mut client = site.client();
+            client.send(format!("GET {path} HTTP/1.0\r\n{fields}\r\n"));
+            client.breaks_off();
+        }
+    }
+    let mut client = site.client();
+    client.send("GET /stream/300000 HTTP/1.0\r\n\r\n");
+    client.answer().is(200, noise(300_000));
     site.is_well();
 }
 

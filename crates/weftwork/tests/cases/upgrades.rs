@@ -2,20 +2,30 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weftwork::http::HeaderValue;
-use weftwork::{Feed, FeedLimits, FeedSender, Receive, Request, Response, Running, Upgraded};
+use weftwork::{Feed, FeedLimits, FeedSender, Receive, Request, Response, Running, Settings, Upgraded};
 
 use super::ROOM;
 use crate::support::{Client, Inside, PATIENCE, eventually, noise};
 
 const ASK: &str = "GET /PATH HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
 
+/// What the lowered deadlines are set to.
+const SHORT: Duration = Duration::from_millis(250);
+/// More than the kernel takes for a client.
+const FLOOD_BYTES: usize = 32 << 20;
+
 fn start() -> (Running, Arc<Inside>) {
+    start_with(|settings| settings)
+}
+
+fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<Inside>) {
     let inside = Arc::<Inside>::default();
     let shared = inside.clone();
-    let running = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| answer(req, &shared)).unwrap();
+    let server = ROOM.bind("127.0.0.1:0").settings(change);
+    let running = server.start(move |req: &mut Request| answer(req, &shared)).unwrap();
     (running, inside)
 }
 
@@ -26,8 +36,14 @@ fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
         "/echo" => Response::upgrade(echoes, echo),
         "/split" => Response::upgrade(echoes, split),
         "/noise" => Response::upgrade(echoes, |mut line| line.write_all(&noise(4 << 20))),
+        "/flood" => Response::upgrade(echoes, |mut line| line.write_all(&noise(FLOOD_BYTES))),
         "/farewell" => Response::upgrade(echoes, farewell),
         "/timeout" => Response::upgrade(echoes, timeout),
+        "/patient" => Response::upgrade(echoes, |line| {
+            let (mut reader, writer) = line.split();
+            reader.set_timeout(None);
+            echo_between(reader, writer)
+        }),
         "/gate" => Response::upgrade(echoes, move |mut line| {
             inside.gate.pass();
             line.write_all(b"passed")
@@ -48,14 +64,19 @@ fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
     }
 }
 
-fn echo(mut line: Upgraded) -> std::io::Result<()> {
+fn echo(line: Upgraded) -> std::io::Result<()> {
+    let (reader, writer) = line.split();
+    echo_between(reader, writer)
+}
+
+fn echo_between(mut reader: impl Read, mut writer: impl Write) -> std::io::Result<()> {
     let mut bytes = [0; 1000];
     loop {
-        let count = line.read(&mut bytes)?;
+        let count = reader.read(&mut bytes)?;
         if count == 0 {
             return Ok(());
         }
-        line.write_all(&bytes[..count])?;
+        writer.write_all(&bytes[..count])?;
     }
 }
 
@@ -206,6 +227,74 @@ fn who_did_not_ask_gets_500() {
         assert_eq!(client.get(path).status, 500, "{path}");
         client.ends();
     }
+    for other in ["h2c", "echo/2", "echoes", "websocket, h2c"] {
+        let mut client = Client::connect(&server);
+        client.send(ASK.replace("/PATH", "/echo").replace("Upgrade: echo", &format!("Upgrade: {other}")));
+        assert_eq!(client.answer().status, 500, "{other}");
+        client.ends();
+    }
+    is_well(&server);
+}
+
+#[test]
+fn one_of_several_protocols_will_do() {
+    let (server, _) = start();
+    for asked in ["h2c, echo", "h2c\r\nUpgrade: ECHO"] {
+        let mut client = Client::connect(&server);
+        client.send(ASK.replace("/PATH", "/echo").replace("Upgrade: echo", &format!("Upgrade: {asked}")));
+        switched(&mut client);
+        client.send("x");
+        assert_eq!(client.exactly(1), b"x");
+    }
+    is_well(&server);
+}
+
+#[test]
+fn a_silent_client_is_not_waited_for() {
+    let (server, _) = start_with(|s| s.upgrade_idle_timeout(SHORT));
+    for path in ["/echo", "/split", "CONNECT"] {
+        let mut client = match path {
+            "CONNECT" => {
+                let mut client = Client::connect(&server);
+                client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+                assert_eq!(client.answer_head().status, 200);
+                client
+            }
+            path => upgraded(&server, path),
+        };
+        client.send("x");
+        assert_eq!(client.exactly(1), b"x");
+        let begun = Instant::now();
+        client.ends();
+        let took = begun.elapsed();
+        assert!(took > SHORT / 2 && took < PATIENCE / 2, "{path}: {took:?}");
+    }
+    is_well(&server);
+}
+
+#[test]
+fn unless_its_handler_has_time() {
+    let (server, _) = start_with(|s| s.upgrade_idle_timeout(SHORT));
+    let mut client = upgraded(&server, "/patient");
+    std::thread::sleep(SHORT * 2);
+    client.send("x");
+    assert_eq!(client.exactly(1), b"x");
+    drop(client);
+    is_well(&server);
+}
+
+/// It takes some now and then, but not as much as a response would have to be taken.
+#[test]
+fn who_takes_too_little_is_left() {
+    let (server, _) = start_with(|s| s.write_timeout(SHORT).rate_bytes_min(weftwork::ByteCount(1 << 40)));
+    let mut client = upgraded(&server, "/flood");
+    let begun = Instant::now();
+    while server.counts().connections > 0 {
+        assert!(begun.elapsed() < PATIENCE / 2, "it was waited for");
+        client.take(8 << 10);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(client.rest().len() < FLOOD_BYTES);
     is_well(&server);
 }
 

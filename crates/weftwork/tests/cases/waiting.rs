@@ -80,18 +80,18 @@ impl Crowd {
         Crowd { site, running, queued }
     }
 
-    /// Lets the handlers go: the one that waited was not started.
+    /// Lets the handlers go: the one that waited is not started. Returns its client, after what `leave` made of it.
     #[track_caller]
-    fn abandons(mut self, text: &str) {
-        self.site.inside.gate.open();
-        self.running.iter_mut().for_each(|client| client.answer().is(200, "passed"));
-        let answer = self.queued.answer();
-        assert!(answer.status == 503 && answer.closes() && answer.text().contains(text), "{answer:?}");
-        assert_eq!(answer.field("retry-after"), Some("1"));
-        self.queued.ends();
-        assert_eq!((self.site.calls(), self.site.running.counts().abandoned), (3, 1));
-        drop(self.running);
-        self.site.is_well();
+    fn abandons<T>(self, leave: impl FnOnce(Client) -> T) -> T {
+        let Crowd { site, mut running, queued } = self;
+        let left = leave(queued);
+        site.inside.gate.open();
+        running.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+        eventually("it is given up", || site.running.counts().abandoned == 1);
+        assert_eq!(site.calls(), 3);
+        drop(running);
+        site.is_well();
+        left
     }
 }
 
@@ -100,9 +100,21 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
     if !ROOM.promises(Promise::QueueForThreads) {
         return;
     }
-    let crowd = Crowd::gather(Duration::ZERO);
+    Crowd::gather(Duration::ZERO).abandons(Client::reset);
+}
+
+/// It has only said that it will send no more (RFC 9112 section 9.6).
+#[test]
+fn a_queued_request_whose_client_has_ended_its_side_is_started() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    let mut crowd = Crowd::gather(Duration::ZERO);
     crowd.queued.half_close();
-    crowd.abandons("the client had ended its side");
+    crowd.site.inside.gate.open();
+    crowd.queued.answer().is(200, "passed");
+    crowd.queued.ends();
+    assert_eq!(crowd.site.running.counts().abandoned, 0);
 }
 
 #[test]
@@ -112,7 +124,11 @@ fn a_queued_request_whose_time_is_up_is_not_started() {
     }
     let crowd = Crowd::gather(Duration::from_millis(50));
     std::thread::sleep(Duration::from_millis(60));
-    crowd.abandons("request_timeout");
+    let mut queued = crowd.abandons(|queued| queued);
+    let answer = queued.answer();
+    assert!(answer.status == 503 && answer.closes() && answer.text().contains("request_timeout"), "{answer:?}");
+    assert_eq!(answer.field("retry-after"), Some("1"));
+    queued.ends();
 }
 
 #[test]

@@ -236,6 +236,21 @@ impl Client {
         }
     }
 
+    /// The server breaks the connection off, so that nobody can take what came for whole. Returns what came.
+    #[track_caller]
+    pub(crate) fn breaks_off(mut self) -> Vec<u8> {
+        loop {
+            match self.read() {
+                Ok(0) => panic!("an end in good order, behind {}", self.shown()),
+                Ok(_) => {}
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "behind {}", self.shown());
+                    return self.got;
+                }
+            }
+        }
+    }
+
     /// Reads at least one byte, of whatever.
     #[track_caller]
     pub(crate) fn wait_for_bytes(&mut self) {
@@ -249,6 +264,12 @@ impl Client {
         let ended = matches!(stream.peek(&mut [0]), Ok(0));
         stream.set_nonblocking(false).unwrap();
         ended
+    }
+
+    /// Reads once, so many bytes at most, and forgets them.
+    pub(crate) fn take(&mut self, most: usize) {
+        let Socket::Tcp(stream) = &mut self.socket else { panic!("a TCP client") };
+        let _ = stream.read(&mut vec![0; most]);
     }
 
     /// Reads a head, and nothing of what follows it.

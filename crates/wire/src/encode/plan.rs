@@ -6,7 +6,7 @@ use super::{BodyLength, Delimiter, ResponseHead};
 use crate::body::is_forbidden;
 use crate::error::Misuse;
 use crate::grammar::{decimal, elements, is_token};
-use crate::head::Version;
+use crate::head::{Head, Version};
 
 /// What the answer depends on in the request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,8 +14,10 @@ pub(crate) struct Request {
     pub(crate) version: Version,
     pub(crate) is_head: bool,
     pub(crate) is_connect: bool,
-    /// Its body is read, and it asks for an upgrade.
-    pub(crate) can_upgrade: bool,
+    /// Its body is read: what follows may be another protocol.
+    pub(crate) is_read: bool,
+    /// It asks for the protocol that this response switches to.
+    pub(crate) can_switch: bool,
 }
 
 /// What was decided about a head.
@@ -72,10 +74,14 @@ fn plan_any(head: &ResponseHead<'_>, request: Request) -> Result<Plan, Misuse> {
     }
     let known = given.content_length.or(head.length.known());
     match head.status {
-        StatusCode::SWITCHING_PROTOCOLS if !request.can_upgrade => return Err(Misuse::UpgradeNotPossible),
-        StatusCode::SWITCHING_PROTOCOLS => plan.takeover = true,
+        StatusCode::SWITCHING_PROTOCOLS if request.can_switch && request.is_read => plan.takeover = true,
+        StatusCode::SWITCHING_PROTOCOLS => return Err(Misuse::UpgradeNotPossible),
         status if status.is_informational() => return Err(Misuse::StatusNotAllowed),
-        // RFC 9112 §6.3, step 2: the tunnel starts right after the head.
+        // RFC 9112 §6.3, step 2: the tunnel starts right after the head. What is left of the request would be its first
+        // bytes.
+        status if request.is_connect && status.is_success() && !request.is_read => {
+            return Err(Misuse::UpgradeNotPossible);
+        }
         status if request.is_connect && status.is_success() => plan.takeover = true,
         StatusCode::NO_CONTENT => {}
         // RFC 9110 §15.3.6: no content, and a length that says so.
@@ -150,6 +156,22 @@ impl Given {
         }
         Ok(())
     }
+}
+
+/// Do these fields of a response name a protocol, and none that the request, whose head was read from `bytes`, does
+/// not ask for (RFC 9110 §7.8)?
+pub(crate) fn is_asked_for(fields: &[(HeaderName, HeaderValue)], asked: &Head, bytes: &[u8]) -> bool {
+    let lines = || asked.fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(b"upgrade"));
+    let is_asked = |protocol: &[u8]| {
+        lines()
+            .flat_map(|line| elements(line.value.of(bytes)))
+            .any(|asked| asked.eq_ignore_ascii_case(protocol))
+    };
+    let mut named = (fields.iter().filter(|(name, _)| name == http::header::UPGRADE))
+        .flat_map(|(_, value)| elements(value.as_bytes()))
+        .filter(|protocol| !protocol.is_empty())
+        .peekable();
+    named.peek().is_some() && named.all(is_asked)
 }
 
 /// May this interim response be sent? It has no content (RFC 9110 §15.2).

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::{BodyLength, ResponseHead};
 use crate::testing::text;
-use crate::{After, Date, Head, Http1, Limits, Misuse};
+use crate::{After, BodyEvent, Date, Head, Http1, Limits, Misuse};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 const GET_CLOSE: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
@@ -263,21 +263,63 @@ fn rfc9112_9_3_one_connection_field() {
 
 #[test]
 fn rfc9110_15_2_2_switching_protocols() {
-    check(
-        UPGRADE,
-        (101, Exact(0), &[("upgrade", "chat")]),
-        &[],
-        "HTTP/1.1 101 Switching Protocols\r\n@upgrade: chat\r\nConnection: upgrade\r\n\r\n",
-        After::Close,
+    let head = "HTTP/1.1 101 Switching Protocols\r\n@upgrade: chat\r\nConnection: upgrade\r\n\r\n";
+    switch(UPGRADE, &[("upgrade", "chat")], Ok(head));
+    switch(
+        &UPGRADE.replace("Upgrade: chat", "Upgrade: a/1,chat\r\nupgrade: b"),
+        &[("upgrade", "chat")],
+        Ok(head),
     );
-    check(
-        UPGRADE,
-        (101, Unknown, &[("connection", "Upgrade, x")]),
-        &[],
-        "HTTP/1.1 101 Switching Protocols\r\n@Connection: x, upgrade\r\n\r\n",
-        After::Close,
+    switch(&UPGRADE.replace("chat", "Chat"), &[("upgrade", "chat")], Ok(head));
+    switch(
+        &UPGRADE.replace("chat", "a, chat/2"),
+        &[("upgrade", "chat/2, a"), ("connection", "Upgrade, x")],
+        Ok("HTTP/1.1 101 Switching Protocols\r\n@upgrade: chat/2, a\r\nConnection: x, upgrade\r\n\r\n"),
     );
-    misuse(GET, 101, Exact(0), &[], Misuse::UpgradeNotPossible);
+}
+
+/// RFC 9110 §7.8: a server must not switch to what the client did not ask for, and has to say to what it does.
+#[test]
+fn rfc9110_7_8_only_to_a_protocol_that_was_asked_for() {
+    let refused = Err(Misuse::UpgradeNotPossible);
+    for lines in [
+        &[][..],
+        &[("upgrade", "")],
+        &[("upgrade", "echo")],
+        &[("upgrade", "chat/2")],
+        &[("upgrade", "chat, echo")],
+        &[("upgrade", "chat"), ("upgrade", "echo")],
+        &[("connection", "chat")],
+    ] {
+        switch(UPGRADE, lines, refused);
+    }
+    let chat = [("upgrade", "chat")];
+    switch(GET, &chat, refused);
+    switch(&UPGRADE.replace("Connection: upgrade", "Connection: x"), &chat, refused);
+    switch(&UPGRADE.replace("HTTP/1.1", "HTTP/1.0"), &chat, refused);
+    // A call that cannot know what was asked for.
+    misuse(UPGRADE, 101, Exact(0), &chat, Misuse::UpgradeNotPossible);
+    let (mut http, mut out) = (after_reading(GET), Vec::new());
+    let other = http.write_switch(&head(200, Exact(0), &[]), &Head::default(), b"", &date(), &mut out);
+    assert_eq!((other, text(&out).as_str()), (Err(Misuse::StatusNotAllowed), ""));
+}
+
+/// 101 with these fields: the whole head, or why there is none. Another one can be sent then.
+#[track_caller]
+fn switch(request: &str, lines: &[(&'static str, &'static str)], want: Result<&str, Misuse>) {
+    let (mut http, mut asked, mut out) = (Http1::new(), Head::default(), Vec::new());
+    http.read_head(request.as_bytes(), &Limits::default(), &mut asked).unwrap();
+    let lines = fields(lines);
+    let written =
+        http.write_switch(&head(101, Exact(0), &lines), &asked, request.as_bytes(), &date(), &mut out);
+    assert_eq!(written.map(|()| text(&out)), want.map(|want| want.replace('@', DATE)));
+    if want.is_ok() {
+        assert!(!http.sends_body());
+        assert_eq!(http.finish(&[], &mut out), Ok(After::Close));
+    } else {
+        assert_eq!(text(&out), "");
+        assert_eq!(http.write_head(&ResponseHead::default(), &date(), &mut out), Ok(()));
+    }
 }
 
 #[test]
@@ -291,6 +333,28 @@ fn rfc9110_9_3_6_connect() {
         After::Next,
     );
     misuse(CONNECT, 200, Exact(0), &[("content-length", "0")], Misuse::ContentLengthForbidden);
+    misuse(CONNECT, 200, Unknown, &[("transfer-encoding", "chunked")], Misuse::TransferEncodingGiven);
+    check(CONNECT, (200, Unknown, &[]), &["swallowed"], "HTTP/1.1 200 OK\r\n@\r\n", After::Close);
+}
+
+/// What is left of its body would go into the tunnel.
+#[test]
+fn rfc9112_6_3_a_tunnel_waits_for_the_body() {
+    for framing in ["Content-Length: 3", "Transfer-Encoding: chunked"] {
+        let request = CONNECT.replace("\r\n\r\n", &format!("\r\n{framing}\r\n\r\n"));
+        let mut http = after_reading(&request);
+        let (ok, mut out) = (head(200, Exact(0), &[]), Vec::new());
+        assert_eq!(http.write_head(&ok, &date(), &mut out), Err(Misuse::UpgradeNotPossible));
+        let body = if framing.starts_with('C') { "abcearly" } else { "3\r\nabc\r\n0\r\n\r\nearly" };
+        let (mut used, mut event) = (0, BodyEvent::NeedMore);
+        while event != BodyEvent::End {
+            let (more, next) = http.read_body(&body.as_bytes()[used..], &Limits::default()).unwrap();
+            (used, event) = (used + more, next);
+        }
+        assert_eq!(&body[used..], "early");
+        assert_eq!(http.write_head(&ok, &date(), &mut out), Ok(()));
+        assert_eq!(text(&out), format!("HTTP/1.1 200 OK\r\n{DATE}\r\n"));
+    }
 }
 
 #[test]

@@ -236,6 +236,24 @@ fn too_few_bytes_break_the_connection() {
 }
 
 #[test]
+fn what_ends_with_the_connection_is_cut_short_until_it_is_over() {
+    let mut talk = Talk::new("GET / HTTP/1.0\r\n\r\n");
+    assert!(!talk.http.is_cut_short());
+    talk.head(BodyLength::Unknown).unwrap();
+    assert!(talk.http.is_cut_short());
+    talk.write("ab").unwrap();
+    assert!(talk.http.is_cut_short());
+    talk.finish().unwrap();
+    assert!(!talk.http.is_cut_short());
+    // Others say by themselves how long they are.
+    for (request, length) in [(GET, BodyLength::Unknown), ("GET / HTTP/1.0\r\n\r\n", BodyLength::Exact(1))] {
+        let mut talk = Talk::new(request);
+        talk.head(length).unwrap();
+        assert!(!talk.http.is_cut_short());
+    }
+}
+
+#[test]
 fn bytes_can_bypass_a_body_of_known_length() {
     let mut talk = Talk::new(GET);
     talk.head(BodyLength::Exact(5)).unwrap();
@@ -285,12 +303,18 @@ fn trailers_of_one_request_are_gone_in_the_next() {
 fn an_upgrade_waits_for_the_body() {
     let request =
         "POST / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: a\r\nContent-Length: 1\r\n\r\n";
-    let mut talk = Talk::new(request);
-    let switch = ResponseHead { status: StatusCode::SWITCHING_PROTOCOLS, ..ResponseHead::default() };
-    let date = Date::at(SystemTime::UNIX_EPOCH);
-    assert_eq!(talk.http.write_head(&switch, &date, &mut talk.out), Err(Misuse::UpgradeNotPossible));
+    let (mut talk, mut asked) = (Talk { http: Http1::new(), out: Vec::new() }, Head::default());
+    talk.http.read_head(request.as_bytes(), &Limits::default(), &mut asked).unwrap();
+    let fields = [(HeaderName::from_static("upgrade"), HeaderValue::from_static("a"))];
+    let head =
+        ResponseHead { status: StatusCode::SWITCHING_PROTOCOLS, fields: &fields, ..ResponseHead::default() };
+    let switch = |talk: &mut Talk| {
+        let date = Date::at(SystemTime::UNIX_EPOCH);
+        talk.http.write_switch(&head, &asked, request.as_bytes(), &date, &mut talk.out)
+    };
+    assert_eq!(switch(&mut talk), Err(Misuse::UpgradeNotPossible));
     talk.body("a").unwrap();
-    assert_eq!(talk.http.write_head(&switch, &date, &mut talk.out), Ok(()));
+    assert_eq!(switch(&mut talk), Ok(()));
     assert!(!talk.http.sends_body());
     assert_eq!(talk.finish(), Ok(After::Close));
 }

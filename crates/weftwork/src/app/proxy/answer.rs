@@ -59,11 +59,12 @@ impl Turn {
         }
         // An early refusal is no reason to take the rest of the body.
         let wants_rest = !self.is_sent() && status.as_u16() < 400;
+        let is_endless = is_event_stream(&fields);
         let mut streamed = Response::stream(move |out| {
             if wants_rest {
                 self.exchange(out)?;
             }
-            self.stream(out, keep_alive)
+            self.stream(out, keep_alive, is_endless)
         })
         .with_status(status);
         streamed.remove_header(header::CONTENT_TYPE);
@@ -96,7 +97,7 @@ impl Turn {
                 Ok(0) => return Err(Failure::Ended { untouched }),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
-                    if req.client_gone() {
+                    if req.is_broken() {
                         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the client has gone"));
                     }
                 }
@@ -132,8 +133,9 @@ impl Turn {
         Ok(false)
     }
 
-    /// Passes on what is left of the answer.
-    fn stream(mut self, out: &mut BodyWriter<'_>, keep_alive: bool) -> io::Result<()> {
+    /// Passes on what is left of the answer. A client that has ended its sending side waits for that; of one that may
+    /// have no end, as with our own event streams, it has had enough.
+    fn stream(mut self, out: &mut BodyWriter<'_>, keep_alive: bool, is_endless: bool) -> io::Result<()> {
         let mut until = Instant::now() + self.options.idle_timeout;
         loop {
             let soon = Instant::now() + LOOK;
@@ -141,7 +143,7 @@ impl Turn {
                 Ok(true) => break,
                 Ok(false) => until = Instant::now() + self.options.idle_timeout,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
-                    if out.client_gone() {
+                    if out.is_broken() || (is_endless && out.client_gone()) {
                         return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone"));
                     }
                 }
@@ -197,9 +199,16 @@ impl Turn {
         let Some((_, protocol)) = given.cloned() else {
             return Err(Failure::Switched);
         };
-        let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.link));
+        let patience = self.options.idle_timeout;
+        let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.link, patience));
         Ok(with_fields(response, received.fields))
     }
+}
+
+fn is_event_stream(fields: &[(HeaderName, HeaderValue)]) -> bool {
+    let kind = fields.iter().find(|(name, _)| name == header::CONTENT_TYPE).map(|(_, kind)| kind.as_bytes());
+    let kind = kind.and_then(|kind| kind.split(|&byte| byte == b';').next()).unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }
 
 fn with_fields(mut response: Response, fields: Vec<(HeaderName, HeaderValue)>) -> Response {

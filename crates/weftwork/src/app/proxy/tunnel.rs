@@ -3,81 +3,133 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::upstream::{Link, wait_readable, wait_writable};
-use crate::message::{Upgraded, UpgradedWriter};
+use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 
-/// A tunnel may be silent for as long as it likes; the waits of one direction are only made anew after this.
-const PATIENCE: Duration = Duration::from_secs(3600);
 const COPIED_BYTES: usize = 16 << 10;
+/// A wait that may take longer is made anew after this.
+const LONG: Duration = Duration::from_secs(3600);
+/// When one direction has ended and the other has not, this often somebody looks whether the server is cutting all.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What both directions share.
+struct Tunnel {
+    /// The server's end.
+    far: TcpStream,
+    /// For how long the server may take nothing.
+    patience: Duration,
+    /// For how long nothing may go through, in either direction.
+    silence_max: Option<Duration>,
+    begun: Instant,
+    /// When something last went through, in milliseconds from `begun`.
+    moved: AtomicU64,
+}
 
 /// Runs until both directions have ended, or one has failed.
-pub(super) fn run(line: Upgraded, link: Link) -> io::Result<()> {
-    let (stream, rest) = link.into_parts();
-    let far = Far(Arc::new(stream));
+pub(super) fn run(line: Upgraded, link: Link, patience: Duration) -> io::Result<()> {
+    let (far, rest) = link.into_parts();
     let (mut near, mut back) = line.split();
+    let (begun, moved) = (Instant::now(), AtomicU64::new(0));
+    let tunnel = Arc::new(Tunnel { far, patience, silence_max: near.timeout(), begun, moved });
     back.write_all(&rest)?;
-    let returning = far.clone();
-    aside(
-        move || return_all(returning, back),
-        move || {
-            let copied = copy(&mut near, &mut far.clone());
-            // The end of one direction is passed on; a failure, and the end of the server, ends both.
-            let _ = far.0.shutdown(if copied.is_ok() { Shutdown::Write } else { Shutdown::Both });
-            copied
-        },
-    )
+    let returning = tunnel.clone();
+    let other = Other::start(move || returning.return_all(back));
+    let sent = tunnel.send_all(&mut near);
+    // The end of one direction is passed on; a failure, and the end of the server, ends both.
+    tunnel.end(if sent.is_ok() { Shutdown::Write } else { Shutdown::Both });
+    other.join(|| {
+        if near.is_closing() {
+            tunnel.end(Shutdown::Both);
+        }
+    });
+    sent
 }
 
-fn return_all(mut far: Far, mut near: UpgradedWriter) {
-    match copy(&mut far, &mut near) {
-        Ok(()) => near.shutdown(),
-        Err(_) => near.cut(),
-    }
-}
-
-fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
-    let mut bytes = vec![0; COPIED_BYTES];
-    loop {
-        match from.read(&mut bytes) {
-            Ok(0) => return Ok(()),
-            Ok(count) => to.write_all(&bytes[..count])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+impl Tunnel {
+    /// From the client to the server.
+    fn send_all(&self, near: &mut UpgradedReader) -> io::Result<()> {
+        let (mut bytes, mut is_told) = (vec![0; COPIED_BYTES], false);
+        loop {
+            near.set_timeout(self.silence_left());
+            match near.read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(count) => {
+                    self.note_moved();
+                    Far(self).write_all(&bytes[..count])?;
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    // Those at the ends may have something to say before the server stops.
+                    io::ErrorKind::ConnectionAborted if !std::mem::replace(&mut is_told, true) => {}
+                    io::ErrorKind::TimedOut if !self.is_silent() => {}
+                    _ => return Err(error),
+                },
+            }
         }
     }
-}
 
-/// Runs `there` on a fiber or a thread of its own, and `here` on this one, until both are done.
-fn aside<T>(there: impl FnOnce() + Send + 'static, here: impl FnOnce() -> T) -> T {
-    #[cfg(feature = "fibers")]
-    if weftwork_fiber::in_fiber() {
-        let fiber = weftwork_fiber::spawn(there);
-        let done = here();
-        let _ = fiber.join();
-        return done;
+    /// From the server to the client.
+    fn return_all(&self, mut near: UpgradedWriter) {
+        match self.copy_to(&mut near) {
+            Ok(()) => near.shutdown(),
+            Err(_) => near.cut(),
+        }
     }
-    let thread = std::thread::Builder::new().name("weft-tunnel".into()).spawn(there);
-    let done = here();
-    match thread {
-        // It does not panic; if it did, it has said so.
-        Ok(thread) => drop(thread.join()),
-        Err(error) => log::error!("a tunnel goes one way: {error}"),
-    }
-    done
-}
 
-/// The server's end.
-#[derive(Clone)]
-struct Far(Arc<TcpStream>);
-
-impl Read for Far {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    fn copy_to(&self, near: &mut UpgradedWriter) -> io::Result<()> {
+        let mut bytes = vec![0; COPIED_BYTES];
         loop {
-            match (&*self.0).read(into) {
+            match Far(self).read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(count) => {
+                    self.note_moved();
+                    near.write_all(&bytes[..count])?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn end(&self, how: Shutdown) {
+        // The server may be gone already, which is as good.
+        let _ = self.far.shutdown(how);
+    }
+
+    fn note_moved(&self) {
+        self.moved.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// How much longer nothing may go through.
+    fn silence_left(&self) -> Option<Duration> {
+        let moved = self.begun + Duration::from_millis(self.moved.load(Ordering::Relaxed));
+        self.silence_max.map(|silence_max| silence_max.saturating_sub(moved.elapsed()))
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silence_left() == Some(Duration::ZERO)
+    }
+}
+
+/// The server's end, as a fiber or a thread waits for it.
+struct Far<'a>(&'a Tunnel);
+
+impl Read for Far<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Far(tunnel) = self;
+        loop {
+            match (&tunnel.far).read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    patiently(|until| wait_readable(&*self.0, until))?;
+                    let left = tunnel.silence_left().unwrap_or(LONG).min(LONG);
+                    match wait_readable(&tunnel.far, Instant::now() + left) {
+                        Err(error) if error.kind() == io::ErrorKind::TimedOut && !tunnel.is_silent() => {}
+                        waited => waited?,
+                    }
                 }
                 read => return read,
             }
@@ -85,12 +137,13 @@ impl Read for Far {
     }
 }
 
-impl Write for Far {
+impl Write for Far<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let Far(tunnel) = self;
         loop {
-            match (&*self.0).write(data) {
+            match (&tunnel.far).write(data) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    patiently(|until| wait_writable(&*self.0, until))?;
+                    wait_writable(&tunnel.far, Instant::now() + tunnel.patience)?;
                 }
                 written => return written,
             }
@@ -102,9 +155,48 @@ impl Write for Far {
     }
 }
 
-fn patiently(wait: impl Fn(Instant) -> io::Result<()>) -> io::Result<()> {
-    match wait(Instant::now() + PATIENCE) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
-        waited => waited,
+/// The direction that does not run where the tunnel was begun.
+enum Other {
+    #[cfg(feature = "fibers")]
+    Fiber(weftwork_fiber::JoinHandle<()>),
+    /// A thread, and what is disconnected when it is done.
+    Thread(JoinHandle<()>, Receiver<()>),
+    /// It could not be started.
+    Nobody,
+}
+
+impl Other {
+    fn start(work: impl FnOnce() + Send + 'static) -> Other {
+        #[cfg(feature = "fibers")]
+        if weftwork_fiber::in_fiber() {
+            return Other::Fiber(weftwork_fiber::spawn(work));
+        }
+        let (held, over) = channel();
+        let work = move || {
+            let _held = held;
+            work();
+        };
+        match std::thread::Builder::new().name("weft-tunnel".into()).spawn(work) {
+            Ok(thread) => Other::Thread(thread, over),
+            Err(error) => {
+                log::error!("a tunnel goes one way: {error}");
+                Other::Nobody
+            }
+        }
+    }
+
+    /// Waits until it is done, and calls `look` now and then. It does not panic; if it did, it has said so.
+    fn join(self, look: impl Fn()) {
+        match self {
+            #[cfg(feature = "fibers")]
+            Other::Fiber(fiber) => drop(fiber.join()),
+            Other::Thread(thread, over) => {
+                while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                    look();
+                }
+                drop(thread.join());
+            }
+            Other::Nobody => {}
+        }
     }
 }

@@ -103,7 +103,8 @@ impl Shared {
     /// Whether to wait for this client, for a moment.
     fn may_stay(&self, conn: &Conn, blocked: bool) -> bool {
         blocked
-            && conn.is_between_requests()
+            // A head that has begun has a deadline, which its loop keeps.
+            && conn.is_idle()
             && self.cx.stage() == Stage::Running
             // Its loop would hear of each request, too.
             && !conn.registered

@@ -1,0 +1,104 @@
+//! When is a connection over? After what is left of a body, of its time, or of its peer.
+
+use weftwork_wire::{After, BodyEvent};
+
+use super::{Conn, Phase, Step};
+use crate::transport::Tick;
+use crate::transport::context::{Context, Stage};
+use crate::transport::counters::Counters;
+use crate::transport::deadlines::Timeout;
+
+impl Conn {
+    /// The head of a response is written whose body may break off.
+    pub(super) fn guard_end(&mut self) {
+        if self.http.is_cut_short() {
+            self.stream.reset_unless_ended();
+        }
+    }
+
+    /// All that there is of the last response has been sent.
+    pub(super) fn end(&mut self, after: After, now: Tick) {
+        if self.http.is_cut_short() {
+            self.phase = Phase::Done;
+            return;
+        }
+        self.stream.end_in_order();
+        if after == After::Close && !self.may_send_more() {
+            self.phase = Phase::Done;
+            return;
+        }
+        self.stream.shutdown_write();
+        self.pace = self.pace.then(Timeout::Linger, now);
+        self.phase = Phase::Linger;
+    }
+
+    /// Bytes behind the last request would turn our close into a reset, and a peer that did not ask for the
+    /// close may have some on their way.
+    fn may_send_more(&self) -> bool {
+        self.buffers.as_deref().is_some_and(|b| b.head.keep_alive || b.raw < b.input.len())
+    }
+
+    /// The answer is out and the body is not in: dropped up to a budget, to keep the connection.
+    #[inline(never)]
+    pub(super) fn drain(&mut self, now: Tick, cx: &Context) -> Option<Step> {
+        loop {
+            let dropped = self.decode(cx);
+            self.forget_payload();
+            match dropped {
+                Ok(BodyEvent::Data { .. }) => {}
+                Ok(BodyEvent::End) => {
+                    self.next_request(now);
+                    return None;
+                }
+                Ok(BodyEvent::NeedMore) if self.pace.bytes() <= cx.settings.unread_bytes_max.0 => {
+                    return Some(self.read_on(Timeout::Drain, now));
+                }
+                Ok(BodyEvent::NeedMore) | Err(_) => {
+                    self.phase = Phase::Send(After::Linger);
+                    return None;
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn linger(&mut self, cx: &Context) -> Option<Step> {
+        if let Some(buffers) = self.buffers.as_deref_mut() {
+            buffers.input.clear();
+            (buffers.start, buffers.raw) = (0, 0);
+        }
+        if self.pace.bytes() > cx.settings.linger_bytes_max.0 || cx.stage() == Stage::Closing {
+            self.phase = Phase::Done;
+            return None;
+        }
+        Some(Step::Read)
+    }
+
+    /// The peer has ended its side. Whole requests that it sent before are answered already.
+    pub(crate) fn end_of_input(&mut self) {
+        self.phase = match self.phase {
+            Phase::Head if self.unsent() > 0 => Phase::Send(After::Close),
+            _ => Phase::Done,
+        };
+    }
+
+    /// The deadline passed: says so to the peer where that helps, and ends the connection.
+    pub(crate) fn expire(&mut self, now: Tick, cx: &Context) {
+        let started = self.buffers.as_ref().is_some_and(|buffers| buffers.start < buffers.input.len());
+        match self.pace.what {
+            Timeout::Head if started => self.refuse_timeout(cx),
+            Timeout::Body => self.refuse_timeout(cx),
+            Timeout::Drain => {
+                Counters::count(&cx.counters.timeouts);
+                self.phase = Phase::Send(After::Linger);
+                self.pace = self.pace.then(Timeout::Linger, now);
+            }
+            Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
+            Timeout::Silence => self.beat(now),
+            Timeout::Head | Timeout::Write | Timeout::ProxyHeader => {
+                Counters::count(&cx.counters.timeouts);
+                self.phase = Phase::Done;
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Responses that go on when their handler is done: with bytes that others bring, or with another protocol.
+
+use http::{Method, StatusCode};
+use weftwork_wire::{After, BodyLength, Misuse};
+
+use super::{Live, head_of};
+use crate::conn::fed::Fed;
+use crate::conn::{Phase, Rest};
+use crate::message::exchange::Exchange;
+use crate::message::{Lasting, Response};
+use crate::transport::Tick;
+
+impl Live<'_> {
+    /// Writes the head, and leaves the connection to what follows.
+    #[inline(never)]
+    pub(super) fn last(&mut self, response: &Response, lasting: Lasting, now: Tick) {
+        let begun = match lasting {
+            Lasting::Feed(_) => self.write_head(response, BodyLength::Unknown, now),
+            Lasting::Take(_) | Lasting::Fed(..) => self.switch(response, now),
+        };
+        if let Err(misuse) = begun {
+            let after = self.fail(&misuse).unwrap_or(After::Close);
+            self.conn.phase = Phase::Send(after);
+            return;
+        }
+        self.conn.guard_end();
+        match lasting {
+            Lasting::Take(take) => self.conn.leave_to(Rest::Take(take)),
+            Lasting::Fed(feed, receive) => self.conn.feed_from(Fed::new(feed, Some(receive)), now),
+            Lasting::Feed(feed) if self.conn.http.sends_body() => {
+                self.conn.feed_from(Fed::new(feed, None), now)
+            }
+            Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
+        }
+    }
+
+    /// The head behind which another protocol begins: 101, or any 2xx to CONNECT.
+    fn switch(&mut self, response: &Response, now: Tick) -> Result<(), Misuse> {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            let date = self.dates.at(now);
+            let buffers = &mut **self.conn.buffers.get_or_insert_default();
+            let (asked, bytes) = (&buffers.head, &buffers.input[buffers.start..]);
+            let head = head_of(response, BodyLength::Exact(0));
+            return self.conn.http.write_switch(&head, asked, bytes, date, &mut buffers.output);
+        }
+        if response.status.is_success() && self.head().0.method == Method::CONNECT {
+            return self.write_head(response, BodyLength::Exact(0), now);
+        }
+        Err(Misuse::UpgradeNotPossible)
+    }
+}
