@@ -26,12 +26,12 @@ pub(crate) fn search(targets: &[Target<'_>], captures_max: usize) -> TokenStream
     let writer = Writer { captures_max };
     let node = writer.node(targets, &format_ident!("tail"), &[]);
     quote! {
-        let mut allowed = Verbs::NONE;
+        let mut allowed = __weft::Verbs::NONE;
         let ::core::option::Option::Some(tail) = path.strip_prefix('/') else {
-            return ::core::result::Result::Err(Miss::NotFound);
+            return ::core::result::Result::Err(__weft::Miss::NotFound);
         };
         #node
-        ::core::result::Result::Err(unmatched(allowed))
+        ::core::result::Result::Err(__weft::unmatched(allowed))
     }
 }
 
@@ -84,7 +84,7 @@ impl Writer {
         let with_segment: Vec<Ident> = captured.iter().chain([&segment]).cloned().collect();
         let captures = self.beyond(&captures, &at, &with_segment);
         quote! {
-            let (#segment, #behind) = cut(#tail);
+            let (#segment, #behind) = __weft::cut(#tail);
             #literals
             #captures
         }
@@ -109,7 +109,7 @@ impl Writer {
         }
         // What is nested owns its prefix: only more literal ways, above, come before it.
         if let Some(nest) = nests.first() {
-            let found = self.found(nest, captured, Some(quote!(beneath(#tail, #segment))));
+            let found = self.found(nest, captured, Some(quote!(__weft::beneath(#tail, #segment))));
             code.extend(quote! { return #found; });
         }
         code
@@ -127,8 +127,8 @@ impl Writer {
         let tries = targets.iter().map(|target| {
             let verb = format_ident!("{}", target.verb);
             let verbs = match target.verb {
-                "GET" => quote!(Verbs::GET.or(Verbs::HEAD)),
-                _ => quote!(Verbs::#verb),
+                "GET" => quote!(__weft::Verbs::GET.or(__weft::Verbs::HEAD)),
+                _ => quote!(__weft::Verbs::#verb),
             };
             let found = self.found(target, captured, last.clone());
             quote! {

@@ -1,6 +1,6 @@
 //! From the enum to the code of its trait.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Field, Ident, Result};
@@ -33,49 +33,53 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
     let captures_max = captures_max(&ways);
     Ok(quote! {
         const _: () = {
-            #[allow(unused_imports)]
-            use ::weftwork::derived::{
-                Blocking, Method, Miss, PathWriter, Route, Routes, Verbs, beneath, capture, cut, optional,
-                repeated, required, spread, unmatched, within,
-            };
+            // Names of ours stay behind a path: the enum, or a type in it, may have any of them.
+            use ::weftwork::derived as __weft;
 
             #[allow(unused_mut, unused_assignments, unused_variables, clippy::all)]
-            fn search(verb: Verbs, path: &str) -> ::core::result::Result<(u16, [&str; #captures_max]), Miss> {
+            fn search(
+                verb: __weft::Verbs,
+                path: &str,
+            ) -> ::core::result::Result<(u16, [&str; #captures_max]), __weft::Miss> {
                 #search
             }
 
             #[automatically_derived]
-            impl Routes for #name {
-                const ROUTES: &'static [Route] = &[#(#table),*];
+            impl __weft::Routes for #name {
+                const ROUTES: &'static [__weft::Route] = &[#(#table),*];
 
                 #[allow(unused_variables, clippy::all)]
-                fn parse(verb: Verbs, path: &str, query: &str) -> ::core::result::Result<Self, Miss> {
+                fn parse(
+                    verb: __weft::Verbs,
+                    path: &str,
+                    query: &str,
+                ) -> ::core::result::Result<Self, __weft::Miss> {
                     let (number, parts) = search(verb, path)?;
                     match number {
                         #(#constructed)*
-                        _ => ::core::result::Result::Err(Miss::NotFound),
+                        _ => ::core::result::Result::Err(__weft::Miss::NotFound),
                     }
                 }
 
                 #[allow(unused_variables, clippy::all)]
-                fn habit(verb: Verbs, path: &str) -> Blocking {
+                fn habit(verb: __weft::Verbs, path: &str) -> __weft::Blocking {
                     const SEED: u64 = #seed;
                     match search(verb, path) {
                         #(#habits)*
                         ::core::result::Result::Ok((number, _)) => {
-                            Blocking::Learn { route: spread(SEED, number as u64) }
+                            __weft::Blocking::Learn { route: __weft::spread(SEED, number as u64) }
                         }
                         // Refused without a handler.
-                        ::core::result::Result::Err(_) => Blocking::Never,
+                        ::core::result::Result::Err(_) => __weft::Blocking::Never,
                     }
                 }
 
                 #[allow(unused_variables, clippy::all)]
-                fn write(&self, out: &mut PathWriter) {
+                fn write(&self, out: &mut __weft::PathWriter) {
                     match self { #(#written)* }
                 }
 
-                fn method(&self) -> Method {
+                fn method(&self) -> __weft::Method {
                     match self { #(#methods)* }
                 }
             }
@@ -136,11 +140,14 @@ fn table<'v>(ways: &'v [Numbered<'_>]) -> impl Iterator<Item = TokenStream> + 'v
         let (methods, nested) = match variant.nested {
             Some(field) => {
                 let inner = &field.ty;
-                (quote!(Verbs::NONE), quote_spanned!(inner.span()=> <#inner as Routes>::ROUTES))
+                (
+                    quote!(__weft::Verbs::NONE),
+                    quote_spanned!(inner.span()=> <#inner as __weft::Routes>::ROUTES),
+                )
             }
-            None => (quote!(Verbs::#verb), quote!(&[])),
+            None => (quote!(__weft::Verbs::#verb), quote!(&[])),
         };
-        quote! { Route { methods: #methods, pattern: #pattern, name: #name, nested: #nested } }
+        quote! { __weft::Route { methods: #methods, pattern: #pattern, name: #name, nested: #nested } }
     })
 }
 
@@ -151,7 +158,8 @@ fn constructed(numbered: &Numbered<'_>) -> TokenStream {
     let fields = variant.fields().map(|field| {
         let value = if variant.is_nested(field) {
             let (inner, at) = (&field.ty, way.pattern.captures().count());
-            quote_spanned!(inner.span()=> <#inner as Routes>::parse(verb, parts[#at], query)?)
+            let (verb, parts, query) = (ours("verb"), ours("parts"), ours("query"));
+            quote_spanned!(inner.span()=> <#inner as __weft::Routes>::parse(#verb, #parts[#at], #query)?)
         } else {
             field_value(field, &way.pattern)
         };
@@ -166,8 +174,9 @@ fn constructed(numbered: &Numbered<'_>) -> TokenStream {
 /// Its code stands at the field's type: that is where the error belongs if the type cannot be in a path.
 fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
     let (name, span) = (name_of(field), field.ty.span());
+    let (parts, query) = (ours("parts"), ours("query"));
     if let Some(at) = pattern.captures().position(|known| known == name) {
-        return quote_spanned!(span=> capture(#name, parts[#at])?);
+        return quote_spanned!(span=> __weft::capture(#name, #parts[#at])?);
     }
     let parameter = pattern.parameters.iter().find(|parameter| parameter.field == name);
     match (parameter, times(field).0) {
@@ -178,7 +187,7 @@ fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
                 Times::Many => "repeated",
             };
             let (read, key) = (Ident::new(read, span), &parameter.name);
-            quote_spanned!(span=> #read(query, #key)?)
+            quote_spanned!(span=> __weft::#read(#query, #key)?)
         }
         // Of a second way, which does without it: None, or no values.
         (None, _) => quote!(::core::default::Default::default()),
@@ -189,19 +198,22 @@ fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
 fn habit(numbered: &Numbered<'_>) -> TokenStream {
     let Numbered { number, variant, way } = numbered;
     if variant.blocks {
-        return quote! { ::core::result::Result::Ok((#number, _)) => Blocking::Always, };
+        return quote! { ::core::result::Result::Ok((#number, _)) => __weft::Blocking::Always, };
     }
     let Some(field) = variant.nested else { return TokenStream::new() };
     let (inner, at) = (&field.ty, way.pattern.captures().count());
-    let inner = quote_spanned!(inner.span()=> <#inner as Routes>::habit(verb, parts[#at]));
+    let (verb, parts) = (ours("verb"), ours("parts"));
+    let inner = quote_spanned!(inner.span()=> <#inner as __weft::Routes>::habit(#verb, #parts[#at]));
     quote! {
-        ::core::result::Result::Ok((#number, parts)) => within(spread(SEED, #number as u64), #inner),
+        ::core::result::Result::Ok((#number, parts)) => {
+            __weft::within(__weft::spread(SEED, #number as u64), #inner)
+        }
     }
 }
 
 /// The arm that writes a variant's path, by its first way.
 fn written(variant: &Variant<'_>, all: &[Variant<'_>]) -> TokenStream {
-    let ident = &variant.item.ident;
+    let (ident, out) = (&variant.item.ident, ours("out"));
     let names = variant.fields().map(|field| {
         let local = local_of(field);
         match &field.ident {
@@ -215,15 +227,15 @@ fn written(variant: &Variant<'_>, all: &[Variant<'_>]) -> TokenStream {
         let field = variant.field(&parameter.field)?;
         let (local, key, span) = (local_of(field), &parameter.name, field.ty.span());
         Some(match times(field).0 {
-            Times::Once => quote_spanned!(span=> out.parameter(#key, #local);),
+            Times::Once => quote_spanned!(span=> #out.parameter(#key, #local);),
             Times::Maybe | Times::Many => {
-                quote_spanned!(span=> for value in #local.iter() { out.parameter(#key, value); })
+                quote_spanned!(span=> for value in #local.iter() { #out.parameter(#key, value); })
             }
         })
     });
     let nested = variant.nested.map(|field| {
         let local = local_of(field);
-        quote_spanned!(field.ty.span()=> out.nest(|out| Routes::write(#local, out));)
+        quote_spanned!(field.ty.span()=> #out.nest(|out| __weft::Routes::write(#local, out));)
     });
     quote! { Self::#ident { #(#names),* } => { #path #(#parameters)* #nested } }
 }
@@ -247,11 +259,13 @@ fn path_code(pattern: &Pattern, variant: &Variant<'_>, all: &[Variant<'_>]) -> T
             Segment::Rest(_) => "rest",
         };
         let Some(field) = segment.field().and_then(|name| variant.field(name)) else { continue };
-        let call = Ident::new(call, field.ty.span());
+        let (call, out) = (Ident::new(call, field.ty.span()), ours("out"));
         let local = local_of(field);
         let rivals = rivals::of(&pattern.segments, at, all);
         code.extend(quote!(out.literal(#literal);));
-        code.extend(quote_spanned!(field.ty.span()=> PathWriter::#call(out, #local, &[#(#rivals),*]);));
+        code.extend(
+            quote_spanned!(field.ty.span()=> __weft::PathWriter::#call(#out, #local, &[#(#rivals),*]);),
+        );
         literal.clear();
     }
     if !literal.is_empty() {
@@ -268,14 +282,20 @@ fn method(variant: &Variant<'_>) -> TokenStream {
             Some(name) => quote!(#name: #local, ..),
             None => quote!(0: #local),
         };
-        let method = quote_spanned!(field.ty.span()=> Routes::method(#local));
+        let method = quote_spanned!(field.ty.span()=> __weft::Routes::method(#local));
         return quote! { Self::#ident { #pattern } => #method, };
     }
     let verb: Ident = format_ident!("{}", variant.ways[0].verb);
     match variant.ways[0].verb {
-        "ANY" => quote! { Self::#ident { .. } => Method::GET, },
-        _ => quote! { Self::#ident { .. } => Method::#verb, },
+        "ANY" => quote! { Self::#ident { .. } => __weft::Method::GET, },
+        _ => quote! { Self::#ident { .. } => __weft::Method::#verb, },
     }
+}
+
+/// A variable of the code around. Code that stands at a field's type, so that its errors do, names it by this: a macro
+/// may have been given the type, and then the bare name would be one of the macro's caller.
+fn ours(name: &str) -> Ident {
+    Ident::new(name, Span::call_site())
 }
 
 /// A number for the enum (FNV-1a), so that routes of several have different ones.

@@ -45,9 +45,12 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
         (true, _) if starts(two, one) => format!(
             "this route overlaps the nest \"{text}\" of `{name}`, which takes every path beneath it: move the route in there"
         ),
-        (false, true) if starts(one, two) => format!(
-            "this nest overlaps the route \"{text}\" of `{name}`, and would take every path beneath its prefix: move that route in here"
-        ),
+        (_, true) if starts(one, two) => {
+            let what = if nests.0 { "nest" } else { "route" };
+            format!(
+                "this nest overlaps the {what} \"{text}\" of `{name}`, and would take every path beneath its prefix: move that {what} in here"
+            )
+        }
         _ => return None,
     };
     Some(Error::new(later.way.pattern.text.span(), why))

@@ -3,5 +3,6 @@
 
 mod answers;
 mod hundred;
+mod names;
 mod round_trip;
 mod ui;

@@ -19,6 +19,14 @@ enum Other {
 }
 
 #[derive(Routes)]
+enum Nests {
+    #[nest("/users/{id}")]
+    User { id: u64, page: Admin },
+    #[nest("/users")]
+    Users(Admin),
+}
+
+#[derive(Routes)]
 enum Admin {
     #[get("/")]
     Overview,

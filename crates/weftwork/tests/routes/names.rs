@@ -1,0 +1,55 @@
+//! May an enum have the name of anything that the derive's code uses?
+
+use weftwork::TestClient;
+
+/// An enum of each name with every kind of route, and one that nests it.
+macro_rules! enums_named {
+    ($($module:ident: $name:ident),*) => { $(
+        mod $module {
+            #[derive(weftwork::Routes, Debug, PartialEq)]
+            pub(super) enum $name {
+                #[get("/")]
+                Home,
+                #[post("/users/{id}?{q}&{page}&{many}")]
+                #[blocks]
+                User { id: u64, q: String, page: Option<u32>, many: Vec<u32> },
+                #[any("/files/{*rest}")]
+                File { rest: String },
+            }
+
+            #[derive(weftwork::Routes, Debug, PartialEq)]
+            pub(super) enum Nest {
+                #[nest("/in/{key}")]
+                In { key: String, inner: $name },
+            }
+
+            #[test]
+            fn is_read_written_and_answered() {
+                use weftwork::Routes as _;
+                let inner = $name::User { id: 7, q: "a b".into(), page: None, many: vec![1, 2] };
+                let route = Nest::In { key: "k".into(), inner };
+                assert_eq!(route.to_path(), "/in/k/users/7?q=a%20b&many=1&many=2");
+                super::check(route, |route: &Nest| match route {
+                    Nest::In { inner: $name::User { .. }, .. } => "user",
+                    Nest::In { inner: $name::Home | $name::File { .. }, .. } => "another",
+                });
+                super::check($name::File { rest: "a/b".into() }, |_: &$name| "file");
+                super::check($name::Home, |_: &$name| "home");
+            }
+        }
+    )* };
+}
+
+fn check<R>(route: R, show: impl Fn(&R) -> &'static str + Send + Sync + 'static)
+where
+    R: weftwork::Routes + PartialEq + std::fmt::Debug,
+{
+    let (method, path, wanted) = (route.method(), route.to_path(), show(&route));
+    assert_eq!(R::from_path(&method, &path), Ok(route));
+    let handler = weftwork::routes(move |route: R, _: &mut weftwork::Request<'_>| show(&route));
+    assert_eq!(TestClient::new(handler).request(method, &path).send().text(), wanted);
+}
+
+enums_named! {
+    blocking: Blocking, method: Method, miss: Miss, path_writer: PathWriter, route: Route, routes: Routes, verbs: Verbs
+}
