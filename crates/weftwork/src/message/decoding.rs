@@ -69,16 +69,16 @@ impl Decoding {
     ) -> Response {
         self.head = Some(decoded_head(req));
         let extensions = std::mem::take(req.extensions_mut());
-        let (quota, deadline) = (req.quota, req.deadline);
+        let (quota, deadline, routed) = (req.quota, req.deadline, req.routed.take());
         let mut decoded = Decoded { state: &mut self, below: req.exchange };
         let mut inner = Request::new(&mut decoded, quota.limit);
-        (inner.quota, inner.deadline) = (quota, deadline);
+        (inner.quota, inner.deadline, inner.routed) = (quota, deadline, routed);
         *inner.extensions_mut() = extensions;
         let mut response = next(&mut inner);
-        let (extensions, quota, deadline) =
-            (std::mem::take(inner.extensions_mut()), inner.quota, inner.deadline);
+        let extensions = std::mem::take(inner.extensions_mut());
+        let (quota, deadline, routed) = (inner.quota, inner.deadline, inner.routed.take());
         *req.extensions_mut() = extensions;
-        (req.quota, req.deadline) = (quota, deadline);
+        (req.quota, req.deadline, req.routed) = (quota, deadline, routed);
         if let Payload::Stream(write) = response.payload {
             response.payload = Payload::Stream(Box::new(move |out| {
                 write(&mut BodyWriter::new(&mut Decoded { state: &mut self, below: out.exchange() }))

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use super::*;
-use crate::Result;
 use crate::app::middleware::HandlerExt;
 use crate::message::testing::Canned;
+use crate::{Result, Router, State, TestClient, handler};
 
 const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
 
@@ -232,4 +232,32 @@ fn an_error_stays_an_error() {
     Canned::asking("POST", "/", &[("Content-Encoding", "gzip")])
         .carrying(&[b"garbage", b"more"])
         .call(&twice);
+}
+
+/// What a router has found out is known behind it, and is forgotten again where the next one is asked.
+#[test]
+fn captures_states_and_mounts_are_known_behind_it() {
+    struct Name(&'static str);
+    fn show(State(name): State<Name>, req: &mut Request<'_>) -> Result<String> {
+        let at = format!("{} {} {}", name.0, req.mounted_at(), req.path());
+        let id = req.param("id").map(|id| id.into_owned());
+        Ok(format!("{at} {id:?} {}", req.body().text()?))
+    }
+    let api = || Router::new().post("/u/{id}", handler(show).with(Decompression::new()));
+    let declines = |_: &mut Request<'_>| Response::decline();
+    let site = Router::new()
+        .nest("/", api())
+        .mount("/mount", api().with(Decompression::new()))
+        .mount("/next", declines.with(Decompression::new()))
+        .fallback(handler(show).with(Decompression::new()))
+        .state(Name("name"));
+    let mut client = TestClient::new(site);
+    for (path, wanted) in [
+        ("/u/7", "name  /u/7 Some(\"7\") hello"),
+        ("/mount/u/8", "name /mount /u/8 Some(\"8\") hello"),
+        ("/next/u/9", "name  /next/u/9 None hello"),
+    ] {
+        let sent = client.post(path).header("content-encoding", "gzip").body(pack("gzip", b"hello"));
+        assert_eq!(sent.send().text(), wanted);
+    }
 }
