@@ -145,6 +145,7 @@ impl Server {
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let Server { mut listeners, engine, mut settings } = self;
         handler.check()?;
+        check_states(&handler)?;
         settings.check()?;
         if settings.proxy_protocol {
             listeners.iter_mut().for_each(Listener::expect_proxies);
@@ -332,6 +333,12 @@ impl fmt::Debug for Running {
             .field("addresses", &self.addresses)
             .finish_non_exhaustive()
     }
+}
+
+/// A handler that takes a state is behind a router that gives it.
+fn check_states(handler: &impl Handler) -> Result<()> {
+    let needs: Vec<String> = handler.needs().iter().map(ToString::to_string).collect();
+    if needs.is_empty() { Ok(()) } else { Err(Error::usage(needs.join("; "))) }
 }
 
 /// The thread that looks for handlers that take too long.

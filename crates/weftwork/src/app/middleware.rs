@@ -43,7 +43,7 @@ pub use user::User;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::error::Result;
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Problem, Request, Response};
 
 /// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is one, where `R` is an [`IntoResponse`].
 ///
@@ -158,6 +158,10 @@ impl<H: Handler, M: Middleware> Handler for With<H, M> {
 
     fn check(&self) -> Result<()> {
         self.handler.check()
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.handler.needs()
     }
 }
 

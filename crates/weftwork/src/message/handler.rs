@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::into_response::IntoResponse;
+use super::needs::Need;
 use super::request::Request;
 use super::response::Response;
 use crate::error::Result;
@@ -38,11 +39,19 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// Asked once, before a server starts: whether it can answer at all. A router tells of routes that conflict.
+    /// That each [`State`](crate::State) is given by some router is looked at by the server itself.
     ///
     /// # Errors
     /// It cannot; the server does not start.
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The states that it takes and does not bring along: routers around it have to. Whatever passes requests on to
+    /// other handlers tells theirs.
+    #[doc(hidden)]
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
     }
 
     /// Whether the body of a request like this is read before the call, up to `body_ahead_bytes_max`: the default,
@@ -166,6 +175,10 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().check()
     }
 
+    fn needs(&self) -> Vec<Need> {
+        self.as_ref().needs()
+    }
+
     fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
         self.as_ref().reads_ahead(asked)
     }
@@ -188,6 +201,9 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         }
         fn check(&self) -> Result<()> {
             self.0.check()
+        }
+        fn needs(&self) -> Vec<Need> {
+            self.0.needs()
         }
         fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
             self.0.reads_ahead(asked)
@@ -228,6 +244,9 @@ pub fn unbuffered(handler: impl Handler) -> impl Handler {
         }
         fn check(&self) -> Result<()> {
             self.0.check()
+        }
+        fn needs(&self) -> Vec<Need> {
+            self.0.needs()
         }
         fn reads_ahead(&self, _: &Asked<'_>) -> bool {
             false

@@ -13,10 +13,11 @@ mod headers;
 mod into_response;
 #[cfg(feature = "json")]
 mod json;
+mod needs;
 mod problem;
 mod request;
 mod response;
-#[cfg(feature = "compression")]
+#[cfg(any(feature = "compression", feature = "json"))]
 pub(crate) mod room;
 mod routed;
 mod texts;
@@ -31,6 +32,7 @@ pub use handler::{Asked, Blocking, Handler, blocks, unbuffered};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
+pub(crate) use needs::Need;
 pub use problem::Problem;
 pub use request::Request;
 pub use response::{Response, html, text};

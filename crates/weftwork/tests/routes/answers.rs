@@ -187,6 +187,28 @@ fn any_takes_every_other_method() {
     }
 }
 
+#[test]
+fn a_handler_that_declines_leaves_the_request_to_the_fallback() {
+    fn site(route: Site, _: &mut Request) -> Response {
+        match route {
+            Site::User { id: 7 } => text("user"),
+            _ => Response::decline(),
+        }
+    }
+    let page = |req: &mut Request| (StatusCode::GONE, format!("no {}", req.path()));
+    let mut client = TestClient::new(routes(site).fallback(page));
+    assert_eq!(client.get("/users/7").send().text(), "user");
+    for path in ["/users/8", "/nothing"] {
+        let answer = client.get(path).send();
+        assert_eq!((answer.status.as_u16(), answer.text()), (410, format!("no {path}").as_str()));
+    }
+    assert_eq!(client.get("/users/x").send().status, 400);
+    let mut client = TestClient::new(routes(site));
+    assert_eq!(client.get("/users/8").send().status, 404);
+    let mut client = TestClient::new(Router::new().mount("/", routes(site)).fallback(page));
+    assert_eq!(client.get("/users/8").send().text(), "no /users/8");
+}
+
 #[track_caller]
 fn malformed(target: &str, field: &str, detail: &str) {
     let answer = refused(&format!("GET {target}"), 400, None);

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::{Extract, Needs, State};
-use crate::message::{Handler, IntoResponse, Request, Response};
+use super::{Extract, State};
+use crate::message::{Handler, IntoResponse, Need, Request, Response};
 
 /// What a [`Router`](crate::Router) takes as a handler: a [`Handler`], so also a function of `&mut Request`, or
 /// a function of arguments that are taken from the request ([`Extract`]). `M` tells these apart; the compiler finds it.
@@ -16,13 +16,13 @@ use crate::message::{Handler, IntoResponse, Request, Response};
 )]
 pub trait IntoHandler<M> {
     #[doc(hidden)]
-    fn into_handler(self) -> (Arc<dyn Handler>, Needs);
+    fn into_handler(self) -> Arc<dyn Handler>;
 }
 
 /// A [`Handler`] of a function with typed arguments, for where no router is:
 /// `Server::bind(..)?.run(handler(|Query(q): Query<Search>| ..))`.
 pub fn handler<M>(function: impl IntoHandler<M>) -> Arc<dyn Handler> {
-    function.into_handler().0
+    function.into_handler()
 }
 
 /// It is one already.
@@ -30,8 +30,8 @@ pub fn handler<M>(function: impl IntoHandler<M>) -> Arc<dyn Handler> {
 pub struct Plain;
 
 impl<H: Handler> IntoHandler<Plain> for H {
-    fn into_handler(self) -> (Arc<dyn Handler>, Needs) {
-        (Arc::new(self), Needs::new())
+    fn into_handler(self) -> Arc<dyn Handler> {
+        Arc::new(self)
     }
 }
 
@@ -90,6 +90,12 @@ macro_rules! functions {
                 $(let $argument = take!($argument, req);)*
                 functions!(@call self, [$($state)?], [$($argument)*], [$($request)?], req)
             }
+
+            fn needs(&self) -> Vec<Need> {
+                let all: &[Option<Need>] =
+                    &[$(<State<$state> as Extract>::need(),)? $(<$argument as Extract>::need(),)*];
+                all.iter().flatten().cloned().collect()
+            }
         }
 
         impl<F, R, $($state,)? $($argument),*> IntoHandler<$kind> for F
@@ -99,12 +105,8 @@ macro_rules! functions {
             $($state: Send + Sync + 'static,)?
             $($argument: Extract + 'static,)*
         {
-            fn into_handler(self) -> (Arc<dyn Handler>, Needs) {
-                #[allow(unused_mut)]
-                let mut needs = Needs::new();
-                $(<State<$state> as Extract>::needs(&mut needs);)?
-                $(<$argument as Extract>::needs(&mut needs);)*
-                (Function::<F, $kind>::shared(self), needs)
+            fn into_handler(self) -> Arc<dyn Handler> {
+                Function::<F, $kind>::shared(self)
             }
         }
     };

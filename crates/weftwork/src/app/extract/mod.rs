@@ -18,27 +18,25 @@ pub use {
     values::{Cookie, Header, Path, Query},
 };
 
-pub(crate) use state::Needs;
-
 use crate::error::Result;
-use crate::message::Request;
+use crate::message::{Need, Request};
 
 /// A value that is taken from a request: an argument of a handler.
 ///
 /// | argument | is taken from | otherwise |
 /// |---|---|---|
-/// | [`Path<T>`](crate::Path) | captures of the path: one value, a tuple of them, or a struct by name | 400 |
-/// | [`Query<T>`](crate::Query) | the query, as a struct; a `Vec` takes repeated keys | 400 |
+/// | [`Path<T>`](crate::Path) | captures of the path: one value, a tuple of them, or a struct by name | 400; 500 where the route has others |
+/// | [`Query<T>`](crate::Query) | the query, as a struct; a `Vec` takes a key that comes any number of times | 400 |
 /// | [`Header<T>`](crate::Header) | fields, as a struct: `if_none_match` is `If-None-Match` | 400 |
 /// | [`Cookie<T>`](crate::Cookie) | cookies, as a struct | 400 |
-/// | [`Json<T>`](crate::Json) | a body of JSON | 415, 400, 422 |
-/// | [`Form<T>`](crate::Form) | a body as HTML forms send it | 415, 400, 422 |
+/// | [`Json<T>`](crate::Json) | a body of JSON | 415, 413, 408, 400, 422 |
+/// | [`Form<T>`](crate::Form) | a body as HTML forms send it | 415, 413, 408, 400, 422 |
 /// | [`Bytes`](crate::Bytes), `String` | the body as it came | 413, 408, 400 |
 /// | [`State<T>`](crate::State) | what [`Router::state`](crate::Router::state) was given | the server does not start |
 ///
 /// A handler takes up to six of them; `&mut Request` may come last, and `&S` first, where `S` is a state: so methods
 /// of a struct are handlers. What cannot be taken is answered with a [`Problem`](crate::Problem) whose
-/// member `field` names it. Only one argument can be the body.
+/// member `field` names it, where it is one field. Only one argument can be the body.
 ///
 /// ```
 /// use serde::Deserialize;
@@ -62,6 +60,7 @@ use crate::message::Request;
 /// let site = Router::new().get("/{user}/notes", list).post("/{user}/notes/{day}", add);
 /// # let mut client = weftwork::TestClient::new(site);
 /// # assert_eq!(client.get("/7/notes?tag=a&tag=b").send().text(), "page 1 of 7, 2 tags\n");
+/// # assert_eq!(client.get("/7/notes").send().text(), "page 1 of 7, 0 tags\n");
 /// # assert_eq!(client.post("/7/notes/monday").json(&serde_json::json!({"text": "x"})).send().text(), "7 on monday: x\n");
 /// # assert_eq!(client.get("/x/notes?tag=a").send().status, 400);
 /// ```
@@ -77,6 +76,9 @@ pub trait Extract: Sized {
     /// It is not there, or not what the type wants; the error is the answer.
     fn extract(req: &mut Request<'_>) -> Result<Self>;
 
+    /// The state that it is, if it is one.
     #[doc(hidden)]
-    fn needs(_: &mut Needs) {}
+    fn need() -> Option<Need> {
+        None
+    }
 }

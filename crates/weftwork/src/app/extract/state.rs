@@ -1,12 +1,11 @@
 //! How do handlers share a value?
 
-use std::any::{TypeId, type_name};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use super::Extract;
 use crate::error::{Error, Result};
-use crate::message::Request;
+use crate::message::{Need, Request};
 
 /// What a [`Router`](crate::Router) was given by [`state`](crate::Router::state), of this type. It dereferences to it.
 ///
@@ -38,16 +37,10 @@ impl<T: Send + Sync + 'static> Extract for State<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let states = req.routed().map_or(&[][..], |routed| &routed.states);
         let found = states.iter().rev().find_map(|state| state.clone().downcast::<T>().ok());
-        found.map(State).ok_or_else(|| {
-            let name = type_name::<T>();
-            Error::ours(format!("a handler takes State<{name}>: give its router one, with .state(...)"))
-        })
+        found.map(State).ok_or_else(|| Error::ours(Need::of::<T>().to_string()))
     }
 
-    fn needs(needs: &mut Needs) {
-        needs.push((TypeId::of::<T>(), type_name::<T>()));
+    fn need() -> Option<Need> {
+        Some(Need::of::<T>())
     }
 }
-
-/// Types of the states that a handler takes, and their names.
-pub(crate) type Needs = Vec<(TypeId, &'static str)>;

@@ -3,12 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use http::{Method, StatusCode};
+
+use super::allowed::Allowed;
 use super::build::{Built, Found};
-use super::{Entry, Mount, Router};
+use super::{Entry, Mount, RouteError, Router};
 use crate::app::routes::derived::{spread, within};
-use crate::app::routes::{Miss, Verbs};
+use crate::app::routes::{Verbs, other_method};
 use crate::error::{Error, Result};
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Request, Response, Shared};
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response, Shared};
 
 /// Of the numbers by which engines learn routes.
 const SEED: u64 = 0x8e2f_6a1b_93c4_d705;
@@ -65,14 +68,15 @@ impl Handler for Router {
         }
     }
 
+    /// A state that is missing is no mistake of this router alone: see [`needs`](Handler::needs).
     fn check(&self) -> Result<()> {
-        match self.errors() {
-            [] => Ok(()),
-            errors => {
-                let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                Err(Error::usage(all.join("; ")))
-            }
-        }
+        let mistakes = self.errors().iter().filter(|error| !matches!(error, RouteError::MissingState { .. }));
+        let mistakes: Vec<String> = mistakes.map(ToString::to_string).collect();
+        if mistakes.is_empty() { Ok(()) } else { Err(Error::usage(mistakes.join("; "))) }
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        self.built().needs.clone()
     }
 }
 
@@ -90,19 +94,29 @@ impl Router {
                 }
             }
         }
+        // Looked for where it is needed: most of what comes here is a file's, behind a mount.
+        let allowed = |req: &Request<'_>| match after {
+            None => self.allowed(built, req.path()),
+            Some(_) => Allowed::none(),
+        };
         let mounts: Vec<(usize, usize)> =
             built.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
         for (prefix, number) in mounts {
-            let response = self.ask_mount(&self.mounts[number], prefix, req);
+            let mount = &self.mounts[number];
+            // The fallback of what was nested answers in place of 404, not of 405.
+            if !mount.strips && !allowed(req).is_none() {
+                continue;
+            }
+            let response = self.ask_mount(mount, prefix, req);
             if !response.is_declined() {
-                return response;
+                let tells =
+                    response.status() == StatusCode::METHOD_NOT_ALLOWED || *req.method() == Method::OPTIONS;
+                return if tells { allowed(req).join(response, req) } else { response };
             }
         }
-        if after.is_none() {
-            let allowed = self.allowed(built, req.path());
-            if allowed != Verbs::NONE {
-                return Miss::Method(allowed).answer(req);
-            }
+        let allowed = allowed(req);
+        if !allowed.is_none() {
+            return other_method(&allowed, req);
         }
         match &self.fallback {
             Some(handler) => self.with_states(&[], req, |req| handler.call(req)),
@@ -122,16 +136,15 @@ impl Router {
         built.patterns[route].as_ref().filter(|_| mine)?.captures(req.path())
     }
 
-    fn allowed(&self, built: &Built, path: &str) -> Verbs {
+    fn allowed(&self, built: &Built, path: &str) -> Allowed {
         let takes = |number: &usize| {
             built.patterns[*number].as_ref().is_some_and(|known| known.captures(path).is_some())
         };
-        let methods = (0..self.routes.len()).filter(|number| path == "*" || takes(number));
-        methods.fold(Verbs::NONE, |verbs, number| match &self.routes[number].method {
-            Some(method) if Verbs::of(method) == Verbs::GET => verbs.or(Verbs::GET).or(Verbs::HEAD),
-            Some(method) => verbs.or(Verbs::of(method)),
-            None => Verbs::ANY,
-        })
+        let mut allowed = Allowed::none();
+        for number in (0..self.routes.len()).filter(|number| path == "*" || takes(number)) {
+            allowed.add_route(self.routes[number].method.as_ref());
+        }
+        allowed
     }
 
     fn ask(&self, found: Found, req: &mut Request<'_>) -> Response {

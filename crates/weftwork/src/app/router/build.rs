@@ -1,15 +1,13 @@
 //! How are routes made searchable? One tree of matchit for each method.
 
-use std::any::TypeId;
 use std::ops::Range;
 
 use http::Method;
 
 use super::error::{PatternFault, RouteError};
-use super::pattern::{Pattern, is_beneath};
+use super::pattern::{Pattern, is_beneath, join};
 use super::{Entry, Router};
-use crate::app::extract::Needs;
-use crate::message::Shared;
+use crate::message::Need;
 
 /// Numbers of routes.
 type Tree = matchit::Router<usize>;
@@ -22,11 +20,13 @@ pub(super) struct Built {
     any: Tree,
     /// None for the path of a route that is wrong.
     pub(super) patterns: Vec<Option<Pattern>>,
-    /// The more literal first.
+    /// The more literal first; among equal ones those for fewer methods.
     pub(super) order: Vec<usize>,
     /// Prefixes of mounts, without a slash at their end, and their numbers; the longer first.
     mounts: Vec<(String, usize)>,
     pub(super) errors: Vec<RouteError>,
+    /// States that its handlers take and it does not give: a router around it may.
+    pub(super) needs: Vec<Need>,
 }
 
 /// A route that takes a path, and where its captures are.
@@ -44,15 +44,21 @@ impl Built {
             order: (0..router.routes.len()).collect(),
             mounts: Vec::new(),
             errors: Vec::new(),
+            needs: Vec::new(),
         };
         for route in &router.routes {
             let pattern = Pattern::parse(&route.path).map_err(|why| built.wrong(&route.path, why)).ok();
             built.patterns.push(pattern);
         }
-        built.order.sort_by_cached_key(|route| built.patterns[*route].as_ref().map(Pattern::rank));
+        built.order.sort_by_cached_key(|route| {
+            (
+                built.patterns[*route].as_ref().map(Pattern::rank),
+                breadth(router.routes[*route].method.as_ref()),
+            )
+        });
         built.grow(&router.routes);
         built.place_mounts(router);
-        built.check_states(router);
+        built.gather_needs(router);
         built
     }
 
@@ -137,12 +143,19 @@ impl Built {
         self.mounts.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
     }
 
-    fn check_states(&mut self, router: &Router) {
-        let routes = router.routes.iter().map(|route| (&route.path, &route.needs, &route.states));
-        let mounts = router.mounts.iter().map(|mount| (&mount.prefix, &mount.needs, &mount.states));
-        for (path, needs, states) in routes.chain(mounts) {
-            for state in missing(needs, states.iter().chain(&router.states)) {
-                self.errors.push(RouteError::MissingState { path: path.clone(), state });
+    fn gather_needs(&mut self, router: &Router) {
+        let routes = router.routes.iter().map(|route| (&*route.path, &route.handler, &route.states[..]));
+        let mounts = router.mounts.iter().map(|mount| (&*mount.prefix, &mount.handler, &mount.states[..]));
+        let fallback = router.fallback.iter().map(|handler| ("", handler, &[][..]));
+        for (path, handler, states) in routes.chain(mounts).chain(fallback) {
+            for mut need in handler.needs() {
+                if states.iter().chain(&router.states).any(|state| need.is_met_by(state)) {
+                    continue;
+                }
+                need.path = place(path, &need.path);
+                let (path, state) = (need.path.clone(), need.state);
+                self.errors.push(RouteError::MissingState { path, state });
+                self.needs.push(need);
             }
         }
     }
@@ -174,7 +187,23 @@ fn conflict(route: &Entry, with: String) -> RouteError {
     RouteError::Conflict { method, path: route.path.clone(), with }
 }
 
-fn missing<'s>(needs: &Needs, states: impl Iterator<Item = &'s Shared>) -> Vec<&'static str> {
-    let there: Vec<TypeId> = states.map(|state| (**state).type_id()).collect();
-    needs.iter().filter(|(id, _)| !there.contains(id)).map(|(_, name)| *name).collect()
+/// How many methods it is for: HEAD's own goes before GET, which answers HEAD too, and those before any.
+fn breadth(method: Option<&Method>) -> u8 {
+    match method {
+        Some(&Method::HEAD) => 0,
+        Some(_) => 1,
+        None => 2,
+    }
+}
+
+/// Where a handler is: `path`, and what is `inner` to that. A fallback has none of its own.
+fn place(path: &str, inner: &str) -> String {
+    const FALLBACK: &str = "the fallback";
+    match (path, inner) {
+        ("", "") => FALLBACK.to_owned(),
+        ("", inner) => format!("{inner} of {FALLBACK}"),
+        (path, "") => path.to_owned(),
+        (path, inner) if inner.starts_with('/') => join(path, inner),
+        (path, inner) => format!("{inner} of {path}"),
+    }
 }

@@ -1,5 +1,6 @@
 //! Routes that are put together while the program runs.
 
+mod allowed;
 mod answer;
 mod build;
 mod error;
@@ -14,7 +15,7 @@ use http::Method;
 
 pub use error::{PatternFault, RouteError};
 
-use super::extract::{IntoHandler, Needs};
+use super::extract::IntoHandler;
 use crate::message::{Handler, Shared};
 use build::Built;
 
@@ -48,13 +49,13 @@ use build::Built;
 ///
 /// A function of `&mut Request`, any [`Handler`], or a function of typed arguments: see [`Extract`](crate::Extract).
 /// What it returns is an [`IntoResponse`](crate::IntoResponse). One that returns
-/// [`Response::decline`](crate::Response::decline) leaves the request to the next less literal route, then to the
-/// mounts, then to the fallback.
+/// [`Response::decline`](crate::Response::decline) leaves the request to the route for any method of this path, to the
+/// next less literal one, then to the mounts, then to the fallback.
 ///
 /// # At run time
 ///
-/// No route: the fallback, or 404. Another method: 405 with `Allow`. OPTIONS: 204 with `Allow`. HEAD is answered
-/// by GET's handler. Routes that conflict are an error when a server starts with them
+/// No route: the fallback, or 404. Another method: 405 with `Allow`, once the mounts were asked. OPTIONS: 204 with
+/// `Allow`. HEAD is answered by GET's handler. Routes that conflict are an error when a server starts with them
 /// ([`Handler::check`] asks earlier); a router that is called all the same answers 500.
 ///
 /// [`with`](crate::HandlerExt::with) puts middleware around one handler, or around a whole router; that one is then
@@ -74,7 +75,6 @@ struct Entry {
     method: Option<Method>,
     path: String,
     handler: Arc<dyn Handler>,
-    needs: Needs,
     /// Of the routers that it was nested by, the inner one's first.
     states: Vec<Shared>,
 }
@@ -83,7 +83,6 @@ struct Entry {
 struct Mount {
     prefix: String,
     handler: Arc<dyn Handler>,
-    needs: Needs,
     states: Vec<Shared>,
     /// Whether it sees what is behind the prefix alone.
     strips: bool,
@@ -150,8 +149,8 @@ impl Router {
     }
 
     fn add<M>(mut self, method: Option<Method>, path: &str, handler: impl IntoHandler<M>) -> Router {
-        let (handler, needs) = handler.into_handler();
-        self.routes.push(Entry { method, path: path.to_owned(), handler, needs, states: Vec::new() });
+        let (path, handler) = (path.to_owned(), handler.into_handler());
+        self.routes.push(Entry { method, path, handler, states: Vec::new() });
         self.changed()
     }
 
@@ -161,9 +160,9 @@ impl Router {
     pub fn nest(mut self, prefix: &str, router: Router) -> Router {
         let states = router.states;
         let inherited = |own: Vec<Shared>| own.into_iter().chain(states.iter().cloned()).collect();
-        for Entry { method, path, handler, needs, states } in router.routes {
+        for Entry { method, path, handler, states } in router.routes {
             let (path, states) = (pattern::join(prefix, &path), inherited(states));
-            self.routes.push(Entry { method, path, handler, needs, states });
+            self.routes.push(Entry { method, path, handler, states });
         }
         for mount in router.mounts {
             let (prefix, states) = (pattern::join(prefix, &mount.prefix), inherited(mount.states));
@@ -171,7 +170,7 @@ impl Router {
         }
         if let Some(handler) = router.fallback {
             let (prefix, states) = (prefix.to_owned(), inherited(Vec::new()));
-            self.mounts.push(Mount { prefix, handler, needs: Needs::default(), states, strips: false });
+            self.mounts.push(Mount { prefix, handler, states, strips: false });
         }
         self.changed()
     }
@@ -183,16 +182,15 @@ impl Router {
     /// Links that a mounted enum writes do not know of the prefix: mount it at `/`, or use `#[nest]`.
     #[must_use]
     pub fn mount<M>(mut self, prefix: &str, handler: impl IntoHandler<M>) -> Router {
-        let (handler, needs) = handler.into_handler();
-        let prefix = prefix.to_owned();
-        self.mounts.push(Mount { prefix, handler, needs, states: Vec::new(), strips: true });
+        let (prefix, handler) = (prefix.to_owned(), handler.into_handler());
+        self.mounts.push(Mount { prefix, handler, states: Vec::new(), strips: true });
         self.changed()
     }
 
     /// Answers what no route and no mount takes; instead of 404, not of 405.
     #[must_use]
     pub fn fallback<M>(mut self, handler: impl IntoHandler<M>) -> Router {
-        self.fallback = Some(handler.into_handler().0);
+        self.fallback = Some(handler.into_handler());
         self.changed()
     }
 
@@ -227,7 +225,8 @@ impl Router {
         self
     }
 
-    /// What is wrong with the routes; nothing, one would hope.
+    /// What is wrong with the routes; nothing, one would hope. A state that is missing is told here as well, and may
+    /// still be given by a router in which this one is mounted.
     pub fn errors(&self) -> &[RouteError] {
         &self.built().errors
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Miss, Route, Routes, Verbs};
 use crate::app::extract::IntoHandler;
 use crate::error::Result;
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Request, Response};
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response};
 
 /// A handler that finds the route of each request and calls `handler` with it.
 ///
@@ -30,7 +30,7 @@ pub struct Dispatch<T, F> {
 }
 
 impl<T, F> Dispatch<T, F> {
-    /// Answers what no route takes; instead of 404, not of 405 or 400.
+    /// Answers what no route takes, or whose handler [declines](Response::decline); instead of 404, not of 405 or 400.
     ///
     /// ```
     /// # use weftwork::prelude::*;
@@ -44,7 +44,7 @@ impl<T, F> Dispatch<T, F> {
     /// ```
     #[must_use]
     pub fn fallback<M>(self, handler: impl IntoHandler<M>) -> Dispatch<T, F> {
-        Dispatch { fallback: Some(handler.into_handler().0), ..self }
+        Dispatch { fallback: Some(handler.into_handler()), ..self }
     }
 }
 
@@ -56,7 +56,10 @@ where
 {
     fn call(&self, req: &mut Request<'_>) -> Response {
         match T::from_request(req) {
-            Ok(route) => (self.handler)(route, req).into_response(),
+            Ok(route) => {
+                let response = (self.handler)(route, req).into_response();
+                if response.is_declined() { self.fall_back(response, req) } else { response }
+            }
             Err(miss) => self.refuse(miss, req, T::ROUTES),
         }
     }
@@ -80,9 +83,18 @@ where
     fn check(&self) -> Result<()> {
         self.fallback.as_ref().map_or(Ok(()), |fallback| fallback.check())
     }
+
+    fn needs(&self) -> Vec<Need> {
+        self.fallback.as_ref().map_or(Vec::new(), |fallback| fallback.needs())
+    }
 }
 
 impl<T, F> Dispatch<T, F> {
+    #[cold]
+    fn fall_back(&self, declined: Response, req: &mut Request<'_>) -> Response {
+        self.fallback.as_ref().map_or(declined, |fallback| fallback.call(req))
+    }
+
     #[cold]
     fn refuse(&self, miss: Miss, req: &mut Request<'_>, routes: &[Route]) -> Response {
         match (miss, &self.fallback) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
 use super::verbs::Verbs;
 use crate::message::{IntoResponse, Problem, Request, Response};
@@ -43,20 +43,31 @@ impl Miss {
     pub(crate) fn answer(self, req: &Request<'_>) -> Response {
         match self {
             Miss::NotFound => Response::decline(),
-            Miss::Method(allowed) if *req.method() == Method::OPTIONS => {
-                Response::new(StatusCode::NO_CONTENT).with_header(header::ALLOW, allowed.allow())
-            }
-            Miss::Method(allowed) => {
-                Response::text(format!("{} takes {allowed}, not {}\n", req.path(), req.method()))
-                    .with_status(StatusCode::METHOD_NOT_ALLOWED)
-                    .with_header(header::ALLOW, allowed.allow())
-            }
+            Miss::Method(allowed) => other_method(&allowed, req),
             Miss::Malformed(part) => Problem::new(StatusCode::BAD_REQUEST)
                 .detail(part.detail)
                 .with("field", part.name)
                 .into_response(),
         }
     }
+}
+
+/// 405, or 204 to OPTIONS, where the path takes other methods.
+#[cold]
+pub(crate) fn other_method(allowed: &impl fmt::Display, req: &Request<'_>) -> Response {
+    let response = if *req.method() == Method::OPTIONS {
+        Response::new(StatusCode::NO_CONTENT)
+    } else {
+        Response::text(format!("{} takes {allowed}, not {}\n", req.path(), req.method()))
+            .with_status(StatusCode::METHOD_NOT_ALLOWED)
+    };
+    response.with_header(header::ALLOW, allow(allowed))
+}
+
+/// The value of an `Allow` field.
+pub(crate) fn allow(allowed: &impl fmt::Display) -> HeaderValue {
+    // The names of methods and commas are always a valid value.
+    HeaderValue::try_from(allowed.to_string()).unwrap_or(HeaderValue::from_static(""))
 }
 
 impl fmt::Display for Miss {

@@ -10,6 +10,7 @@ mod verbs;
 pub use dispatch::{Dispatch, routes};
 pub use list::{Listed, Route};
 pub use miss::{Malformed, Miss};
+pub(crate) use miss::{allow, other_method};
 pub use verbs::Verbs;
 
 /// What the derive's code calls. No part of the API.

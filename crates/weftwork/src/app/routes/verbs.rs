@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::{HeaderValue, Method};
+use http::Method;
 
 /// A set of methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +82,9 @@ impl Verbs {
         named.map_or(Method::GET, |(_, method)| method)
     }
 
-    /// The value of an `Allow` field.
-    pub(crate) fn allow(self) -> HeaderValue {
-        // The names of methods and commas are always a valid value.
-        HeaderValue::try_from(self.to_string()).unwrap_or(HeaderValue::from_static(""))
+    /// Whether it has a method by a name.
+    pub(crate) fn is_named(self) -> bool {
+        self.0 & !Verbs::OTHER.0 != 0
     }
 }
 

@@ -1,0 +1,70 @@
+//! Which methods does a path take?
+
+use std::fmt;
+
+use http::{Method, StatusCode, header};
+
+use crate::app::routes::{Verbs, allow, other_method};
+use crate::message::{Request, Response};
+
+/// Methods as an `Allow` field names them: those with a constant first.
+pub(super) struct Allowed {
+    verbs: Verbs,
+    others: Vec<Method>,
+}
+
+impl Allowed {
+    pub(super) fn none() -> Allowed {
+        Allowed { verbs: Verbs::NONE, others: Vec::new() }
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.verbs == Verbs::NONE && self.others.is_empty()
+    }
+
+    /// What a route for `method` takes; none is any.
+    pub(super) fn add_route(&mut self, method: Option<&Method>) {
+        match method {
+            None => self.verbs = Verbs::ANY,
+            Some(&Method::GET) => {
+                self.add(&Method::GET);
+                self.add(&Method::HEAD);
+            }
+            Some(method) => self.add(method),
+        }
+    }
+
+    /// What another handler says of the same path, with these methods beside those that it names.
+    pub(super) fn join(mut self, mut response: Response, req: &Request<'_>) -> Response {
+        let names = response.header(header::ALLOW).filter(|_| !self.is_none());
+        let Some(names) = names.map(str::to_owned) else { return response };
+        let named = names.split(',').filter_map(|name| Method::from_bytes(name.trim().as_bytes()).ok());
+        named.for_each(|method| self.add(&method));
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            return other_method(&self, req);
+        }
+        response.set_header(header::ALLOW, allow(&self));
+        response
+    }
+
+    fn add(&mut self, method: &Method) {
+        let verb = Verbs::of(method);
+        if verb.is_named() {
+            self.verbs = self.verbs.or(verb);
+        } else if !self.others.contains(method) {
+            self.others.push(method.clone());
+        }
+    }
+}
+
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.verbs)?;
+        let mut between = if self.verbs == Verbs::NONE { "" } else { ", " };
+        for method in &self.others {
+            write!(f, "{between}{method}")?;
+            between = ", ";
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Is a path that has routes answered by them, whatever the method and whatever is beside them?
+
+use super::*;
+
+fn method(name: &str) -> Method {
+    Method::from_bytes(name.as_bytes()).unwrap()
+}
+
+#[test]
+fn the_fallback_of_what_is_nested_answers_no_405() {
+    let api = || Router::new().get("/x", show("x")).fallback(show("else"));
+    check(
+        Router::new().nest("/api", api()),
+        &[
+            ("GET /api/x", "x /api/x []"),
+            ("POST /api/x", "405 GET, HEAD"),
+            ("OPTIONS /api/x", "204 GET, HEAD"),
+            ("POST /api/y", "else /api/y []"),
+            ("POST /api", "else /api []"),
+            ("POST /x", "404"),
+        ],
+    );
+    // What declines has left the path to whoever comes next.
+    let declines = Router::new().get("/x", |_: &mut Request<'_>| Response::decline()).fallback(show("else"));
+    check(
+        Router::new().nest("/api", declines),
+        &[("GET /api/x", "else /api/x []"), ("POST /api/x", "405 GET, HEAD")],
+    );
+}
+
+#[test]
+fn the_methods_of_a_path_are_those_of_its_routes_and_of_what_is_mounted_over_it() {
+    let over = Router::new().get("/api", show("get")).route(method("PURGE"), "/api", show("purge"));
+    let own = |req: &mut Request<'_>| match req.method().as_str() {
+        "OPTIONS" => Response::text("mine"),
+        _ => Response::decline(),
+    };
+    let router = Router::new()
+        .post("/api", show("post"))
+        .route(method("PROPFIND"), "/api", show("propfind"))
+        .post("/own", show("post"))
+        .mount("/own", own)
+        .mount("/", over);
+    check(
+        router,
+        &[
+            ("GET /api", "get /api []"),
+            ("DELETE /api", "405 GET, HEAD, POST, PROPFIND, PURGE"),
+            ("OPTIONS /api", "204 GET, HEAD, POST, PROPFIND, PURGE"),
+            ("OPTIONS /own", "mine"),
+            ("GET /own", "405 POST"),
+        ],
+    );
+}
+
+/// RFC 9110 section 15.5.6: the field has to be there, and lists every method.
+#[test]
+fn methods_without_a_constant_are_allowed_too() {
+    let router = Router::new()
+        .route(method("PROPFIND"), "/x", show("1"))
+        .route(method("PURGE"), "/{any}", show("2"))
+        .put("/x", show("3"))
+        .route(method("PROPFIND"), "/y", show("4"));
+    check(
+        router,
+        &[
+            ("GET /x", "405 PUT, PROPFIND, PURGE"),
+            ("OPTIONS /x", "204 PUT, PROPFIND, PURGE"),
+            ("GET /z", "405 PURGE"),
+            ("OPTIONS *", "204 PUT, PROPFIND, PURGE"),
+        ],
+    );
+}

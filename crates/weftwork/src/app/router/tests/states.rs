@@ -1,0 +1,122 @@
+//! Is each state found by the handlers that take it, and is one that nobody gives told before the start?
+
+use super::*;
+use crate::app::routes::{Miss, Route, Routes, Verbs, derived, routes};
+use crate::{Server, handler};
+
+struct Name(&'static str);
+
+#[test]
+fn the_innermost_state_is_taken() {
+    let name = |State(name): State<Name>| name.0;
+    let sub = || Router::new().get("/own", name).state(Name("inner"));
+    let router = Router::new()
+        .get("/", name)
+        .nest("/nest", sub())
+        .nest("/outer", Router::new().nest("/deep", sub()).get("/", name))
+        .mount("/mount", sub())
+        .fallback(name)
+        .state(Name("outer"));
+    check(
+        router,
+        &[
+            ("GET /", "outer"),
+            ("GET /nest/own", "inner"),
+            ("GET /outer", "outer"),
+            ("GET /outer/deep/own", "inner"),
+            ("GET /mount/own", "inner"),
+            ("GET /else", "outer"),
+        ],
+    );
+}
+
+fn name(State(name): State<Name>) -> &'static str {
+    name.0
+}
+
+fn passes(req: &mut Request<'_>, next: Next<'_>) -> Response {
+    next.run(req)
+}
+
+/// Routes without one, so that its fallback is all there is.
+enum Nothing {}
+
+impl Routes for Nothing {
+    const ROUTES: &'static [Route] = &[];
+    fn parse(_: Verbs, _: &str, _: &str) -> Result<Nothing, Miss> {
+        Err(Miss::NotFound)
+    }
+    fn habit(_: Verbs, _: &str) -> Blocking {
+        Blocking::Never
+    }
+    fn write(&self, _: &mut derived::PathWriter) {}
+    fn method(&self) -> Method {
+        match *self {}
+    }
+}
+
+fn nothing() -> impl Handler {
+    routes(|route: Nothing, _: &mut Request<'_>| -> Response { match route {} }).fallback(name)
+}
+
+/// Every way for a handler to be in a router; each takes the state at `/at`.
+fn ways() -> Vec<(Router, &'static str)> {
+    let admin = || Router::new().get("/at", name);
+    vec![
+        (Router::new().get("/at", name), "/at"),
+        (Router::new().get("/at", handler(name).with(passes)), "/at"),
+        (Router::new().get("/at", blocks(unbuffered(handler(name)))), "/at"),
+        (Router::new().mount("/at", name), "/at"),
+        (Router::new().mount("/", admin()), "/at"),
+        (Router::new().mount("/", Router::new().mount("/", admin().with(passes)).with(passes)), "/at"),
+        (Router::new().mount("/at", Router::new().get("/", name)), "/at"),
+        (Router::new().nest("/", admin()), "/at"),
+        (Router::new().nest("/at", Router::new().fallback(handler(name).with(passes))), "/at"),
+        (Router::new().fallback(name), "the fallback"),
+        (Router::new().fallback(nothing()), "the fallback"),
+        (Router::new().mount("/at", nothing()), "/at"),
+        (Router::new().fallback(admin()), "/at of the fallback"),
+        (Router::new().mount("/at", Router::new().fallback(name)), "the fallback of /at"),
+    ]
+}
+
+#[test]
+fn a_state_is_given_by_any_router_around() {
+    for (number, (router, _)) in ways().into_iter().enumerate() {
+        let outer = Router::new()
+            .mount("/deep", Router::new().mount("/er", router.with(passes)))
+            .state(Name("given"));
+        let server = Server::bind("127.0.0.1:0")
+            .unwrap()
+            .start(outer)
+            .unwrap_or_else(|error| panic!("{number}: {error}"));
+        drop(server);
+        let outer =
+            Router::new().mount("/deep", Router::new().mount("/er", router_of(number)).state(Name("near")));
+        let answer = TestClient::new(outer.state(Name("far"))).get("/deep/er/at").send();
+        assert_eq!((answer.status.as_u16(), answer.text()), (200, "near"), "{number}");
+    }
+}
+
+fn router_of(number: usize) -> Router {
+    ways().swap_remove(number).0
+}
+
+#[test]
+fn a_state_that_nobody_gives_keeps_the_server_from_starting() {
+    let state = std::any::type_name::<Name>();
+    for (router, path) in ways() {
+        let wanted = RouteError::MissingState { path: path.into(), state };
+        assert_eq!(router.errors(), std::slice::from_ref(&wanted), "{path}");
+        let error = Server::bind("127.0.0.1:0").unwrap().start(router.with(passes)).unwrap_err();
+        assert_eq!(error.to_string(), wanted.to_string());
+        assert_eq!(
+            error.to_string(),
+            format!("the handler of {path} takes State<{state}>: give the router one, with .state(...)")
+        );
+    }
+    let told = format!("a handler takes State<{state}>: give its router one, with .state(...)");
+    for alone in [handler(name), handler(handler(name).with(passes)), handler(nothing())] {
+        assert_eq!(Server::bind("127.0.0.1:0").unwrap().start(alone).unwrap_err().to_string(), told);
+    }
+}

@@ -1,0 +1,39 @@
+//! Which states does a handler take, that a router has to give it?
+
+use std::any::{TypeId, type_name};
+use std::fmt;
+
+use super::routed::Shared;
+
+/// A state that a handler takes and nobody behind it gives.
+#[derive(Clone, Debug)]
+pub struct Need {
+    id: TypeId,
+    /// Its type.
+    pub(crate) state: &'static str,
+    /// The route of the handler that takes it; empty outside of a router.
+    pub(crate) path: String,
+}
+
+impl Need {
+    pub(crate) fn of<T: 'static>() -> Need {
+        Need { id: TypeId::of::<T>(), state: type_name::<T>(), path: String::new() }
+    }
+
+    /// Whether `state` is what it takes.
+    pub(crate) fn is_met_by(&self, state: &Shared) -> bool {
+        (**state).type_id() == self.id
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Need { state, path, .. } = self;
+        match path.as_str() {
+            "" => write!(f, "a handler takes State<{state}>: give its router one, with .state(...)"),
+            path => {
+                write!(f, "the handler of {path} takes State<{state}>: give the router one, with .state(...)")
+            }
+        }
+    }
+}
