@@ -3,6 +3,7 @@
 mod beneath;
 mod embedded;
 mod listing;
+mod miss;
 mod parts;
 mod place;
 mod recent;
@@ -12,22 +13,25 @@ mod types;
 mod variants;
 
 #[cfg(test)]
+mod mounted;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::path::Path;
 
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, header};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
 use beneath::Links;
 use embedded::Embedded;
+use miss::{Miss, is_read, only_read, with_slash};
 use place::{Content, Found, Place};
 use recent::Recent;
 use representation::Representation;
-use target::{Refused, Target, joined};
+use target::{Target, joined};
 
 /// Browsers must not make a page of what the table of types does not call one.
 const NOSNIFF: (HeaderName, HeaderValue) =
@@ -38,11 +42,13 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// Serves files: a [`Handler`] made by [`files`], [`file()`] or [`embedded`].
 ///
 /// # What is answered
-/// - GET and HEAD; other methods are 405 (RFC 9110 section 15.5.6). Only regular files are sent.
+/// - GET and HEAD; other methods of what is there are 405 (RFC 9110 section 15.5.6). Only regular files are sent.
 /// - A path is decoded once, and looked up beneath the directory. What is not there is 404, and so is all that
 ///   is not to be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel refuses to leave
 ///   the directory while it opens (`openat2` on Linux, elsewhere segment by segment), so that changing the tree at
 ///   the right moment wins nothing.
+/// - That 404 [declines](Response::decline): a [`Router`](crate::Router) in which the files are mounted asks the next
+///   mount, another directory say, and then its fallback.
 /// - A directory's address ends with a slash; the one without is 301 to it. It is its [`index`](Files::index), else
 ///   a [`listing`](Files::listing), if that is switched on, else 404.
 ///
@@ -163,7 +169,7 @@ impl Files {
     }
 
     /// Whether a directory without an index is a page that lists what is in it, up to 10,000 names. Default: no,
-    /// as names can be secrets.
+    /// as names can be secrets. What is [`embedded`] is never listed.
     #[must_use]
     pub fn listing(self, on: bool) -> Files {
         Files { listing: on, ..self }
@@ -227,7 +233,7 @@ impl Files {
     }
 
     /// Answers with the file `name`, which the caller has chosen: a relative path, not encoded. All rules hold but
-    /// those that need the request's own path: a directory is 404.
+    /// those that need the request's own path: a directory is 404, and a 404 is final.
     ///
     /// ```no_run
     /// use weftwork::{Files, Request, Response};
@@ -236,7 +242,10 @@ impl Files {
     /// }
     /// ```
     pub fn send(&self, req: &Request<'_>, name: &str) -> Response {
-        self.only_reads(req, || self.named(req, name).unwrap_or_else(|miss| miss.answer(req)))
+        if !is_read(req) {
+            return only_read();
+        }
+        self.named(req, name).unwrap_or_else(|miss| miss.answer(req))
     }
 
     fn named(&self, req: &Request<'_>, name: &str) -> std::result::Result<Response, Miss> {
@@ -244,14 +253,6 @@ impl Files {
             Found::Content(content) => Ok(self.represent(req, content, name.as_bytes())),
             Found::Directory(_) | Found::Other => Err(Miss::NotFound),
         }
-    }
-
-    fn only_reads(&self, req: &Request<'_>, answer: impl FnOnce() -> Response) -> Response {
-        if matches!(*req.method(), Method::GET | Method::HEAD) {
-            return answer();
-        }
-        plain(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD\n")
-            .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
     }
 
     /// The answer to the request's own path.
@@ -263,7 +264,9 @@ impl Files {
             };
         }
         let rest = req.path().strip_prefix(self.prefix.as_str()).ok_or(Miss::NotFound)?;
-        if rest.is_empty() {
+        // The place of a mount is seen as `/`, whether or not a slash was sent.
+        let is_mount = !req.mounted_at().is_empty() && req.whole_path() == req.mounted_at();
+        if rest.is_empty() || is_mount {
             return with_slash(req);
         }
         let target = Target::parse(rest, self.hidden)?;
@@ -339,69 +342,16 @@ impl Files {
 impl Handler for Files {
     fn call(&self, req: &mut Request<'_>) -> Response {
         let req = &*req;
-        self.only_reads(req, || match self.at_path(req) {
+        let response = match self.at_path(req) {
             Ok(response) => response,
-            Err(Miss::NotFound) => self.stand_in(req).unwrap_or_else(|| Miss::NotFound.answer(req)),
+            // Another handler may have it: a router goes on to that, or to its fallback.
+            Err(Miss::NotFound) => self
+                .stand_in(req)
+                .unwrap_or_else(|| Response { declined: true, ..Miss::NotFound.answer(req) }),
             Err(miss) => miss.answer(req),
-        })
+        };
+        if is_read(req) || response.is_declined() { response } else { only_read() }
     }
-}
-
-/// Why there is no file to send.
-#[derive(Debug, PartialEq, Eq)]
-enum Miss {
-    NotFound,
-    Malformed,
-    Forbidden,
-    Failed(Errno),
-}
-
-impl From<Refused> for Miss {
-    fn from(refused: Refused) -> Miss {
-        match refused {
-            Refused::Malformed => Miss::Malformed,
-            Refused::Unreachable => Miss::NotFound,
-        }
-    }
-}
-
-impl From<Errno> for Miss {
-    fn from(error: Errno) -> Miss {
-        match error {
-            // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there.
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
-                Miss::NotFound
-            }
-            Errno::ACCESS | Errno::PERM => Miss::Forbidden,
-            error => Miss::Failed(error),
-        }
-    }
-}
-
-impl Miss {
-    fn answer(self, req: &Request<'_>) -> Response {
-        match self {
-            Miss::NotFound => plain(StatusCode::NOT_FOUND, "there is no such file\n"),
-            Miss::Malformed => plain(StatusCode::BAD_REQUEST, "the path is not well encoded\n"),
-            Miss::Forbidden => plain(StatusCode::FORBIDDEN, "the server may not read this\n"),
-            Miss::Failed(error) => {
-                log::error!("{} could not be opened: {error}", req.path());
-                plain(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be opened\n")
-            }
-        }
-    }
-}
-
-/// 301 from `/docs` to `/docs/`, so that relative links in the page mean what they say. A path that got here has no
-/// empty segment, so it cannot name another host.
-fn with_slash(req: &Request<'_>) -> std::result::Result<Response, Miss> {
-    let query = req.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let location = HeaderValue::try_from(format!("{}/{query}", req.path())).map_err(|_| Miss::NotFound)?;
-    Ok(Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location))
-}
-
-fn plain(status: StatusCode, text: &'static str) -> Response {
-    Response::text(text).with_status(status)
 }
 
 impl fmt::Debug for Files {

@@ -62,7 +62,8 @@ impl<'c> Request<'c> {
         }
     }
 
-    pub(super) fn whole_path(&self) -> &str {
+    /// The path with the prefixes of mounts.
+    pub(crate) fn whole_path(&self) -> &str {
         let (head, bytes) = self.exchange.head();
         ascii(head.path.of(bytes))
     }

@@ -6,9 +6,10 @@ use http::{HeaderValue, Method, StatusCode, header};
 use weftwork_wire::Date;
 use weftwork_wire::fields::{ByteRange, Conditions, EntityTag, Precondition, Ranges, Validators};
 
+use super::NOSNIFF;
+use super::miss::plain;
 use super::parts;
 use super::place::{Content, Source};
-use super::{NOSNIFF, plain};
 use crate::message::{Part, Payload, Request, Response};
 
 /// Clocks of file systems tick every few milliseconds, some every two seconds: a file that changed more recently

@@ -1,0 +1,76 @@
+//! What is answered where no file is sent?
+
+use http::{HeaderValue, Method, StatusCode, header};
+use rustix::io::Errno;
+
+use super::target::Refused;
+use crate::message::{Request, Response};
+
+/// Why there is no file to send.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    NotFound,
+    Malformed,
+    Forbidden,
+    Failed(Errno),
+}
+
+impl From<Refused> for Miss {
+    fn from(refused: Refused) -> Miss {
+        match refused {
+            Refused::Malformed => Miss::Malformed,
+            Refused::Unreachable => Miss::NotFound,
+        }
+    }
+}
+
+impl From<Errno> for Miss {
+    fn from(error: Errno) -> Miss {
+        match error {
+            // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there.
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
+                Miss::NotFound
+            }
+            Errno::ACCESS | Errno::PERM => Miss::Forbidden,
+            error => Miss::Failed(error),
+        }
+    }
+}
+
+impl Miss {
+    pub(super) fn answer(self, req: &Request<'_>) -> Response {
+        match self {
+            Miss::NotFound => plain(StatusCode::NOT_FOUND, "there is no such file\n"),
+            Miss::Malformed => plain(StatusCode::BAD_REQUEST, "the path is not well encoded\n"),
+            Miss::Forbidden => plain(StatusCode::FORBIDDEN, "the server may not read this\n"),
+            Miss::Failed(error) => {
+                log::error!("{} could not be opened: {error}", req.path());
+                plain(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be opened\n")
+            }
+        }
+    }
+}
+
+/// 301 from `/docs` to `/docs/`, so that relative links in the page mean what they say. A path that got here has no
+/// empty segment, so it cannot name another host.
+pub(super) fn with_slash(req: &Request<'_>) -> Result<Response, Miss> {
+    let query = req.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let location = format!("{}/{query}", req.whole_path());
+    let location = HeaderValue::try_from(location).map_err(|_| Miss::NotFound)?;
+    Ok(Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location))
+}
+
+/// Whether the method is one that files have.
+pub(super) fn is_read(req: &Request<'_>) -> bool {
+    matches!(*req.method(), Method::GET | Method::HEAD)
+}
+
+/// 405.
+pub(super) fn only_read() -> Response {
+    plain(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD\n")
+        .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
+}
+
+pub(super) fn plain(status: StatusCode, text: &'static str) -> Response {
+    Response::text(text).with_status(status)
+}
