@@ -88,7 +88,17 @@ pub(crate) fn suspend() {
 /// # Panics
 ///
 /// When `work` panics. What waits in it blocks the thread, as during unwinding: only a fiber's own stack can be left.
-pub fn on_thread_stack<R>(work: impl FnOnce() -> R + Send) -> R {
+pub fn on_thread_stack<R>(work: impl FnOnce() -> R) -> R {
+    /// What stays on its thread.
+    struct Here<F>(F);
+    // SAFETY: it changes its stack, and not its thread. corosensei asks for `Send` so that no reference to a yielder,
+    // which is not `Sync`, comes along: only this module has those, and all are in `YIELDER`, which is null meanwhile.
+    unsafe impl<F> Send for Here<F> {}
+    impl<F: FnOnce() -> R, R> Here<F> {
+        fn run(self) -> R {
+            (self.0)()
+        }
+    }
     /// Puts the yielder back, also when `work` panics.
     struct Back(*const Yielder<(), ()>);
     impl Drop for Back {
@@ -101,10 +111,11 @@ pub fn on_thread_stack<R>(work: impl FnOnce() -> R + Send) -> R {
     if yielder.is_null() {
         return work();
     }
+    let work = Here(work);
     // SAFETY: not null, so by the invariant above it is the yielder of the fiber that this thread runs now, and
     // the thread's stack is where `resume` left it. Meanwhile `YIELDER` is null, so `work` cannot suspend the fiber
     // or resume another one over it.
-    unsafe { (*yielder).on_parent_stack(work) }
+    unsafe { (*yielder).on_parent_stack(move || work.run()) }
 }
 
 /// In a fiber: whether it runs on the stack of its thread.

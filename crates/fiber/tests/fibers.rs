@@ -378,6 +378,9 @@ fn the_stack_of_the_thread_is_lent() {
     let sum = run_with(&config, || {
         let work = || [1_u8; 64 << 10].iter().map(|&one| u64::from(one)).sum::<u64>();
         let sum = weftwork_fiber::on_thread_stack(work);
+        // It stays on its thread, and so may what it uses.
+        let only_here = Rc::new(7);
+        assert_eq!(weftwork_fiber::on_thread_stack(|| *only_here), 7);
         yield_now();
         sum + weftwork_fiber::on_thread_stack(work)
     });

@@ -105,6 +105,7 @@ macro_rules! settings {
 }
 
 const KIB: u64 = 1 << 10;
+const FIBER_STACK: u64 = if cfg!(debug_assertions) { 256 * KIB } else { 64 * KIB };
 const MIB: u64 = 1 << 20;
 
 settings! {
@@ -206,8 +207,9 @@ settings! {
     accepted_max: usize = 0, "connections accepted and not finished (503; 0: connections_max)";
     /// Stack of a request in the fibers engine: 64 KiB and a guard page. Formatting, a panic with its
     /// backtrace and typical handlers fit in it, and only touched pages take memory. A request that needs more
-    /// ends the process with a message that says so.
-    fiber_stack_bytes: ByteCount = ByteCount(64 * KIB), "stack of a request in the fibers engine";
+    /// ends the process with a message that says so. With debug assertions 256 KiB: frames are several times as large
+    /// without optimisation, and to drop JSON that is nested as deep as serde_json reads takes 105 KiB.
+    fiber_stack_bytes: ByteCount = ByteCount(FIBER_STACK), "stack of a request in the fibers engine";
 }
 
 impl Settings {

@@ -28,6 +28,8 @@ macro_rules! every_engine {
             mod errors;
             mod events;
             mod expect;
+            #[cfg(feature = "json")]
+            mod extractors;
             mod faults;
             mod feeds;
             mod files;

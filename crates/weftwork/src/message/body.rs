@@ -197,7 +197,9 @@ impl<'r> Body<'r> {
     /// As [`bytes`](Body::bytes), and [`BodyError::NotJson`] with line, column and cause.
     #[cfg(feature = "json")]
     pub fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, BodyError> {
-        serde_json::from_slice(&self.bytes()?).map_err(|error| BodyError::NotJson(error.to_string()))
+        let bytes = self.bytes()?;
+        let read = super::room::with_room(|| serde_json::from_slice(&bytes));
+        read.map_err(|error| BodyError::NotJson(error.to_string()))
     }
 
     pub(crate) fn part(&mut self) -> Result<&[u8], BodyError> {

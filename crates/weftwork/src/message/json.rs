@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::into_response::IntoResponse;
 use super::response::Response;
+use super::room::with_room;
 use crate::error::Error;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -18,7 +19,7 @@ impl Response {
     /// `value` as JSON, with `Content-Type: application/json`. A value that cannot be serialized (a map whose
     /// keys are not text) is our fault: 500, and a line in the log.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Response {
-        match serde_json::to_vec(value) {
+        match with_room(|| serde_json::to_vec(value)) {
             Ok(bytes) => Response::bytes(bytes).with_content_type(JSON),
             Err(error) => {
                 Error::ours(format!("the response cannot be written as JSON: {error}")).into_response()

@@ -4,18 +4,23 @@ use bytes::Bytes;
 
 use super::Extract;
 use crate::error::Result;
-use crate::message::Request;
+use crate::message::{BodyError, Problem, Request};
 
 impl Extract for Bytes {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        Ok(req.body().bytes()?)
+        Ok(req.body().bytes().map_err(refused)?)
     }
 }
 
 impl Extract for String {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        Ok(req.body().text()?)
+        Ok(req.body().text().map_err(refused)?)
     }
+}
+
+/// The answer to a body that could not be read.
+fn refused(error: BodyError) -> Problem {
+    Problem::new(error.status()).detail(error.to_string())
 }
 
 #[cfg(feature = "json")]
@@ -25,10 +30,13 @@ pub use typed::{Form, Json};
 mod typed {
     use http::StatusCode;
     use serde::de::DeserializeOwned;
+    use serde_path_to_error::{Path, Segment};
 
+    use super::refused;
     use crate::app::extract::Extract;
     use crate::app::extract::pairs::{Pairs, form_pairs};
     use crate::error::Result;
+    use crate::message::room::with_room;
     use crate::message::{IntoResponse, Problem, Request, Response};
 
     /// A body of JSON; as an answer, the same as [`json`](crate::json).
@@ -42,26 +50,51 @@ mod typed {
     impl<T: DeserializeOwned> Extract for Json<T> {
         fn extract(req: &mut Request<'_>) -> Result<Self> {
             expect(req, "application/json", |kind| kind == "application/json" || kind.ends_with("+json"))?;
-            let bytes = req.body().bytes()?;
-            let mut source = serde_json::Deserializer::from_slice(&bytes);
-            let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
-                let (field, why) = (error.path().to_string(), error.inner());
-                let status = match why.classify() {
-                    serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
-                    _ => StatusCode::BAD_REQUEST,
-                };
-                Problem::new(status).detail(format!("the JSON of the body: {why}")).with("field", field)
-            })?;
-            source.end().map_err(|why| {
-                Problem::new(StatusCode::BAD_REQUEST).detail(format!("the JSON of the body: {why}"))
-            })?;
-            Ok(Json(value))
+            let bytes = req.body().bytes().map_err(refused)?;
+            Ok(Json(with_room(|| read(&bytes))?))
+        }
+    }
+
+    fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+        let mut source = serde_json::Deserializer::from_slice(bytes);
+        let value = serde_path_to_error::deserialize(&mut source).map_err(|error| {
+            let why = error.inner();
+            let status = match why.classify() {
+                serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            let problem = Problem::new(status).detail(format!("the JSON of the body: {why}"));
+            match field(error.path(), &why.to_string()) {
+                Some(field) => problem.with("field", field),
+                None => problem,
+            }
+        })?;
+        source.end().map_err(|why| {
+            Problem::new(StatusCode::BAD_REQUEST).detail(format!("the JSON of the body: {why}"))
+        })?;
+        Ok(value)
+    }
+
+    /// What is wrong, as `list[0].name`. The path of a field that is missing is that of what it is missing in; serde
+    /// names it in the text alone. None: it is the whole value, or nobody knows.
+    fn field(path: &Path, why: &str) -> Option<String> {
+        let missing = why.strip_prefix("missing field `").and_then(|rest| Some(rest.split_once('`')?.0));
+        let is_whole = path.iter().next().is_none();
+        let is_known = !path.iter().any(|segment| matches!(segment, Segment::Unknown));
+        match missing {
+            None => (!is_whole && is_known).then(|| path.to_string()),
+            Some(name) if is_whole => Some(name.to_owned()),
+            Some(name) => Some(format!("{path}.{name}")),
         }
     }
 
     impl<T: serde::Serialize> IntoResponse for Json<T> {
         fn into_response(self) -> Response {
-            Response::json(&self.0)
+            // A value that is nested deeply needs room to be dropped, too.
+            with_room(|| {
+                let Json(value) = self;
+                Response::json(&value)
+            })
         }
     }
 
@@ -69,7 +102,7 @@ mod typed {
         fn extract(req: &mut Request<'_>) -> Result<Self> {
             const KIND: &str = "application/x-www-form-urlencoded";
             expect(req, KIND, |kind| kind == KIND)?;
-            let text = req.body().text()?;
+            let text = req.body().text().map_err(refused)?;
             let pairs = Pairs::of("form's field", form_pairs(&text)).sorted();
             Ok(Form(pairs.read(StatusCode::UNPROCESSABLE_ENTITY)?))
         }

@@ -11,7 +11,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::{Problem, form_decoded};
 
 /// More are refused: nobody fills in so many, and each costs time.
@@ -22,6 +22,8 @@ pub(super) struct Pairs<'t> {
     what: &'static str,
     pairs: Vec<Pair<'t>>,
     fault: Option<Fault>,
+    /// Names that were missing, and are given as lists without a value.
+    empty: Vec<&'static str>,
 }
 
 /// The pairs of a query or form; none in place of one that is not UTF-8.
@@ -43,7 +45,7 @@ impl<'t> Pairs<'t> {
                 None => fault = Some(Fault::new("one of them is not UTF-8")),
             }
         }
-        Pairs { what, pairs: kept, fault }
+        Pairs { what, pairs: kept, fault, empty: Vec::new() }
     }
 
     /// Brings equal names together, each with its texts in order.
@@ -52,14 +54,37 @@ impl<'t> Pairs<'t> {
         self
     }
 
-    /// Makes a value of them.
-    pub(super) fn read<T: DeserializeOwned>(mut self, status: StatusCode) -> Result<T> {
+    /// Makes a value of them, which `status` answers for.
+    pub(super) fn read<T: DeserializeOwned>(self, status: StatusCode) -> Result<T> {
         let what = self.what;
-        let read = match self.fault.take() {
-            Some(fault) => Err(fault),
-            None => T::deserialize(&self),
-        };
-        Ok(read.map_err(|fault| fault.problem(what, status))?)
+        Ok(self.value().map_err(|fault| fault.problem(what, status))?)
+    }
+
+    /// The same for captures. How many there are, and their names, is for the route to say, and so not for the client.
+    pub(super) fn read_of_route<T: DeserializeOwned>(self) -> Result<T> {
+        let what = self.what;
+        self.value().map_err(|fault| match fault.of_names {
+            false => fault.problem(what, StatusCode::BAD_REQUEST).into(),
+            true => {
+                let wrong = fault.problem(what, StatusCode::INTERNAL_SERVER_ERROR);
+                Error::ours(format!("a handler takes other captures than its route has: {wrong}"))
+            }
+        })
+    }
+
+    /// Whoever takes a list takes one without a value, too; only its type knows that it is one, so it is tried.
+    fn value<T: DeserializeOwned>(mut self) -> Result<T, Fault> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        loop {
+            match T::deserialize(&self) {
+                Err(Fault { missing: Some(name), .. }) if !self.empty.contains(&name) => {
+                    self.empty.push(name)
+                }
+                done => return done,
+            }
+        }
     }
 }
 
@@ -69,16 +94,19 @@ pub(super) struct Fault {
     name: Option<String>,
     text: Option<String>,
     why: String,
+    /// The field that is missing, if that is it.
+    missing: Option<&'static str>,
+    /// It is with how many there are, or how they are called.
+    of_names: bool,
 }
 
 impl Fault {
     fn new(why: impl Display) -> Fault {
-        Fault { name: None, text: None, why: why.to_string() }
+        Fault { name: None, text: None, why: why.to_string(), missing: None, of_names: false }
     }
 
-    fn with_name(mut self, name: &str) -> Fault {
-        self.name.get_or_insert_with(|| name.to_owned());
-        self
+    fn of_number(there: usize, taken: impl Display) -> Fault {
+        Fault { of_names: true, ..Fault::new(format_args!("there are {there} of them, and {taken} taken")) }
     }
 
     fn problem(self, what: &str, status: StatusCode) -> Problem {
@@ -110,7 +138,8 @@ impl de::Error for Fault {
     }
 
     fn missing_field(name: &'static str) -> Fault {
-        Fault::new("is missing").with_name(name)
+        let name_text = Some(name.to_owned());
+        Fault { name: name_text, missing: Some(name), of_names: true, ..Fault::new("is missing") }
     }
 }
 
@@ -128,7 +157,7 @@ impl<'t> Pairs<'t> {
     fn only(&self) -> Result<Texts<'_, 't>, Fault> {
         match &self.pairs[..] {
             [only] => Ok(Texts(std::slice::from_ref(only))),
-            pairs => Err(Fault::new(format_args!("there are {} of them, and one is taken", pairs.len()))),
+            pairs => Err(Fault::of_number(pairs.len(), "one is")),
         }
     }
 }
@@ -137,7 +166,7 @@ impl<'de> Deserializer<'de> for &Pairs<'_> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_map(Groups { left: &self.pairs, texts: None })
+        visitor.visit_map(Groups { left: &self.pairs, empty: &self.empty, next: None })
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -147,7 +176,7 @@ impl<'de> Deserializer<'de> for &Pairs<'_> {
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
         match self.pairs.len() {
             there if there == length => self.deserialize_seq(visitor),
-            there => Err(Fault::new(format_args!("there are {there} of them, and {length} are taken"))),
+            there => Err(Fault::of_number(there, format_args!("{length} are"))),
         }
     }
 
@@ -189,27 +218,73 @@ impl<'de> Deserializer<'de> for &Pairs<'_> {
 
 type Pair<'t> = (Cow<'t, str>, Cow<'t, str>);
 
-/// A struct's fields: each name once, with all of its texts.
+/// A struct's fields: each name once, with all of its texts; then those that have none.
 struct Groups<'p, 't> {
     left: &'p [Pair<'t>],
-    texts: Option<Texts<'p, 't>>,
+    empty: &'p [&'static str],
+    next: Option<Group<'p, 't>>,
+}
+
+enum Group<'p, 't> {
+    Texts(Texts<'p, 't>),
+    Empty(Empty),
 }
 
 impl<'de> MapAccess<'de> for Groups<'_, '_> {
     type Error = Fault;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
-        let Some((name, _)) = self.left.first() else { return Ok(None) };
-        let count = self.left.iter().take_while(|(other, _)| other == name).count();
-        let (texts, left) = self.left.split_at(count);
-        (self.left, self.texts) = (left, Some(Texts(texts)));
-        let key: StrDeserializer<'_, Fault> = (**name).into_deserializer();
+        let name: &str = match (self.left.first(), self.empty.split_first()) {
+            (Some((name, _)), _) => {
+                let count = self.left.iter().take_while(|(other, _)| other == name).count();
+                let (texts, left) = self.left.split_at(count);
+                (self.left, self.next) = (left, Some(Group::Texts(Texts(texts))));
+                name
+            }
+            (None, Some((name, left))) => {
+                (self.empty, self.next) = (left, Some(Group::Empty(Empty(name))));
+                name
+            }
+            (None, None) => return Ok(None),
+        };
+        let key: StrDeserializer<'_, Fault> = name.into_deserializer();
         seed.deserialize(key).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
-        let texts = self.texts.take().ok_or_else(|| Fault::new("a value was asked for before its name"))?;
-        seed.deserialize(texts).map_err(|fault| texts.blamed(fault))
+        match self.next.take() {
+            Some(Group::Texts(texts)) => seed.deserialize(texts).map_err(|fault| texts.blamed(fault)),
+            Some(Group::Empty(empty)) => seed.deserialize(empty),
+            None => Err(Fault::new("a value was asked for before its name")),
+        }
+    }
+}
+
+/// A name without a text: a list of none, and for all else missing.
+struct Empty(&'static str);
+
+impl<'de> Deserializer<'de> for Empty {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Fault> {
+        Err(de::Error::missing_field(self.0))
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_seq(InOrder(&[]))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 
@@ -237,12 +312,13 @@ impl Texts<'_, '_> {
     }
 
     fn blamed(&self, fault: Fault) -> Fault {
-        let Fault { name, text, why } = fault;
-        let named = name.is_some();
-        let name = name.or_else(|| self.0.first().map(|(name, _)| name.to_string()));
         // A name that is there already is of a field that is missing: there is no text.
-        let text = if named { text } else { text.or_else(|| Some(self.first().to_owned())) };
-        Fault { name, text, why }
+        if fault.name.is_some() {
+            return fault;
+        }
+        let name = self.0.first().map(|(name, _)| name.to_string());
+        let text = fault.text.or_else(|| Some(self.first().to_owned()));
+        Fault { name, text, ..fault }
     }
 
     fn parsed<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, Fault> {

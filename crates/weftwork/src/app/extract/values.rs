@@ -16,7 +16,7 @@ use crate::message::Request;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
-/// The query, as a struct: a field that may be missing is an `Option`, one that is repeated a `Vec`.
+/// The query, as a struct: a field that may be missing is an `Option`, one that comes any number of times a `Vec`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
@@ -42,6 +42,9 @@ pub struct Header<T>(pub T);
 
 /// Cookies, as a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`. Values are
 /// percent-decoded. A name that comes twice with different values counts as missing: one may be a neighbour's.
+///
+/// A value may be forged by whoever holds the browser: `Request::cookies` (feature `cookies`) reads those that are
+/// signed or encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie<T>(pub T);
 
@@ -50,7 +53,7 @@ impl<T: DeserializeOwned> Extract for Path<T> {
         let decoded =
             |(name, value)| Some((Cow::Borrowed(name), percent_decode_str(value).decode_utf8().ok()?));
         let pairs = Pairs::of("path parameter", req.params().map(decoded));
-        Ok(Path(pairs.read(StatusCode::BAD_REQUEST)?))
+        Ok(Path(pairs.read_of_route()?))
     }
 }
 
