@@ -37,7 +37,8 @@ impl Form {
 }
 
 impl Multipart<'_> {
-    /// Reads the whole form: parts with a file name into temporary files, others into memory.
+    /// Reads the whole form: parts with a file name into temporary files, others into memory. An input for files that
+    /// was left empty is none.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -57,8 +58,13 @@ impl Multipart<'_> {
         let max = self.limits.fields_bytes_max;
         let (mut form, mut held) = (Form::default(), 0);
         while let Some(mut part) = self.next_part()? {
-            if part.file_name().is_some() {
-                form.uploads.push(part.save()?);
+            if let Some(file_name) = part.file_name() {
+                let is_unnamed = file_name.is_empty();
+                let upload = part.save()?;
+                // What browsers send of an input for files that was left empty (HTML, "constructing the entry list").
+                if !(is_unnamed && upload.bytes() == 0) {
+                    form.uploads.push(upload);
+                }
                 continue;
             }
             let (name, value) = (part.name().unwrap_or_default().to_owned(), part.text()?);

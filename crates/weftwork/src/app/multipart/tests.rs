@@ -144,6 +144,20 @@ fn files_have_a_limit_too() {
 }
 
 #[test]
+fn an_input_for_files_that_was_left_empty_is_no_upload() {
+    let part = |file_name: &str, data: &str| {
+        format!(
+            "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"{file_name}\"\r\n\
+             Content-Type: application/octet-stream\r\n\r\n{data}\r\n--x--\r\n"
+        )
+    };
+    let pair = |name: &str, text: &str| vec![(name.to_owned(), text.to_owned())];
+    assert_eq!(whole(&[part("", "").as_bytes()]).unwrap(), []);
+    assert_eq!(whole(&[part("", "data").as_bytes()]).unwrap(), pair("f/", "data"));
+    assert_eq!(whole(&[part("empty.txt", "").as_bytes()]).unwrap(), pair("f/empty.txt", ""));
+}
+
+#[test]
 fn what_is_no_form_is_415() {
     for content_type in [
         "",
