@@ -13,7 +13,9 @@ mod routes;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use weftwork::{Server, TestClient};
 
@@ -45,12 +47,15 @@ fn routes_are_linked_and_answered() {
     assert_eq!((hidden.status.as_u16(), hidden.header("location")), (303, Some("/books/1")));
 }
 
-/// Writers and readers of SQLite at once, and a quick route beside them; every answer is right.
+/// Writers that wait for the lock of SQLite, every one of them, and a quick route beside them; every answer is right.
 #[test]
 fn notes_are_kept_while_others_are_quick() {
+    const WRITERS: usize = 4;
+    // Much longer than `/health` ever takes, and shorter than SQLite waits for a lock.
+    const QUICK: Duration = Duration::from_secs(2);
     let folder = tempfile::tempdir().unwrap();
-    let site = notes::site(&folder.path().join("notes.sqlite")).unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().start(site).unwrap();
+    let file = folder.path().join("notes.sqlite");
+    let server = Server::bind("127.0.0.1:0").unwrap().start(notes::site(&file).unwrap()).unwrap();
     let address = server.local_addr().unwrap();
     let ask = move |head: &str, body: &str| {
         let mut client = TcpStream::connect(address).unwrap();
@@ -65,11 +70,16 @@ fn notes_are_kept_while_others_are_quick() {
         client.read_to_string(&mut answer).unwrap();
         answer
     };
-    let writers = (0..4).map(|writer| {
+    let locked = rusqlite::Connection::open(&file).unwrap();
+    locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let written = Arc::<AtomicUsize>::default();
+    let writers = (0..WRITERS).map(|writer| {
+        let written = written.clone();
         std::thread::spawn(move || {
             for count in 0..5 {
                 let text = format!("note {count} of {writer}");
                 let added = ask("POST /notes", &format!("{{\"text\":\"{text}\"}}"));
+                written.fetch_add(1, Ordering::SeqCst);
                 let id = added.split("\"id\":").nth(1).and_then(|rest| rest.split(',').next()).expect(&added);
                 let read = ask(&format!("GET /notes/{id}"), "");
                 assert!(read.contains(&text), "{read}");
@@ -77,9 +87,18 @@ fn notes_are_kept_while_others_are_quick() {
         })
     });
     let writers: Vec<_> = writers.collect();
-    for _ in 0..20 {
-        assert!(ask("GET /health", "").ends_with("\r\n\r\nOK"));
+    let begun = Instant::now();
+    while server.threads() <= WRITERS {
+        assert!(begun.elapsed() < QUICK, "each writer gets a thread to wait on, and one is left to lead");
+        std::thread::sleep(Duration::from_millis(1));
     }
+    for _ in 0..20 {
+        let begun = Instant::now();
+        assert!(ask("GET /health", "").ends_with("\r\n\r\nOK"));
+        assert!(begun.elapsed() < QUICK, "a quick route took {:?} beside writers that wait", begun.elapsed());
+    }
+    assert_eq!(written.load(Ordering::SeqCst), 0, "all writers have waited meanwhile");
+    locked.execute_batch("COMMIT").unwrap();
     for writer in writers {
         writer.join().unwrap();
     }
