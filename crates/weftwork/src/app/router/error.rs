@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A mistake in a [`Router`](super::Router): [`check`](crate::Handler::check) and the start of a server tell of it.
+/// A mistake in a [`Router`](super::Router): the start of a server tells of it, and [`check`](crate::Handler::check)
+/// before that, but for states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RouteError {
@@ -22,9 +23,10 @@ pub enum RouteError {
         /// What is wrong with it.
         why: PatternFault,
     },
-    /// A handler takes [`State`](crate::State) of a type that no [`state`](super::Router::state) brings.
+    /// A handler takes [`State`](crate::State) of a type that no [`state`](super::Router::state) brings. A router in
+    /// which this one is mounted may; where none does, the server does not start.
     MissingState {
-        /// The route.
+        /// The route, mounts included; or `the fallback`.
         path: String,
         /// The type.
         state: &'static str,
