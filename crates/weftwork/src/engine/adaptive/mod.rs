@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
 use mio::Poll;
 
 use self::crowd::Crowd;
@@ -60,7 +61,8 @@ struct Shared {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     hub: Hub,
-    seats: Vec<Seat<Box<Loop>>>,
+    /// Each on a cache line of its own: its leader writes there twice a request.
+    seats: Vec<CachePadded<Seat<Box<Loop>>>>,
     standby: Standby<Job>,
     habits: Habits,
     threads: Threads,
@@ -94,7 +96,7 @@ pub(super) fn start(
     };
     let shared = Arc::new(Shared {
         hub: Hub::new(&polls)?,
-        seats: (0..loops).map(|_| Seat::new()).collect(),
+        seats: (0..loops).map(|_| CachePadded::new(Seat::new())).collect(),
         standby: Standby::new(limits),
         habits: Habits::new(),
         threads: Threads::default(),
