@@ -42,28 +42,34 @@ fn an_interim_response_does_not_end_an_upload() {
     }
 }
 
-/// The server has begun to answer and waits for the rest of the body, in the middle of a line.
+/// The server has begun to answer, and waits for the rest of the body in the middle of a line.
 #[test]
 fn half_a_line_does_not_end_an_upload() {
-    let sent = noise(8 << 20);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let expected = sent.clone();
-    let server = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        read_head(&mut stream);
-        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n5").unwrap();
-        let whole = read_body(&mut stream, expected.len()) == expected;
-        stream.write_all(b"\r\nhello\r\n0\r\n\r\n").unwrap();
-        whole
-    });
-    let proxy = before_address(&address, |proxy| proxy);
-    let mut client = Client::connect(&proxy);
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", sent.len()));
-    let aside = client.send_aside(sent);
-    client.answer().is(200, "onehello");
-    aside.join().unwrap().unwrap();
-    assert!(server.join().unwrap());
+    for (early, late) in [
+        ("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 20", "0 OK\r\nContent-Length: 8\r\n\r\nonehello"),
+        ("HTTP/1.1 20", "0 OK\r\nContent-Length: 8\r\n\r\nonehello"),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n5", "\r\nhello\r\n0\r\n\r\n"),
+    ] {
+        let sent = noise(8 << 20);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let expected = sent.clone();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            read_head(&mut stream);
+            stream.write_all(early.as_bytes()).unwrap();
+            let whole = read_body(&mut stream, expected.len()) == expected;
+            stream.write_all(late.as_bytes()).unwrap();
+            whole
+        });
+        let proxy = before_address(&address, |proxy| proxy);
+        let mut client = Client::connect(&proxy);
+        client.send(format!("POST / HTTP/1.0\r\nHost: a\r\nContent-Length: {}\r\n\r\n", sent.len()));
+        let aside = client.send_aside(sent);
+        client.answer().is(200, "onehello");
+        aside.join().unwrap().unwrap();
+        assert!(server.join().unwrap(), "{early}");
+    }
 }
 
 /// A body that was read cannot be sent again, and must not be promised again.

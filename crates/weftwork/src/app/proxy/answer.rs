@@ -35,7 +35,7 @@ impl Turn {
                 late = None;
             }
             let until = *late.get_or_insert_with(|| Instant::now() + self.options.response_timeout);
-            let received = self.head(req, until)?;
+            let Some(received) = self.head(req, until)? else { continue };
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return self.switch(req, received),
                 // Ours is sent when the body is read.
@@ -80,7 +80,8 @@ impl Turn {
         self.upload.is_whole() && self.link.is_sent()
     }
 
-    fn head(&mut self, req: &Request<'_>, until: Instant) -> Result<Received, Failure> {
+    /// None: the server has said a part of it, and the rest of the request is still to be sent.
+    fn head(&mut self, req: &Request<'_>, until: Instant) -> Result<Option<Received>, Failure> {
         loop {
             let link = &mut self.link;
             let given = &link.input[link.at..];
@@ -89,11 +90,14 @@ impl Turn {
                 link.reader.read_head(given, req.method(), &self.options.limits)?
             {
                 link.at += used;
-                return Ok(received);
+                return Ok(Some(received));
             }
+            let (bound, untouched) = ("response_timeout", given.is_empty());
             link.looked = given.len();
-            let untouched = given.is_empty();
-            match link.fill(until.min(Instant::now() + LOOK)) {
+            if !self.is_sent() && !self.link.has_more().map_err(|error| Failure::of(error, bound))? {
+                return Ok(None);
+            }
+            match self.link.fill(until.min(Instant::now() + LOOK)) {
                 Ok(0) => return Err(Failure::Ended { untouched }),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
@@ -101,7 +105,7 @@ impl Turn {
                         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the client has gone"));
                     }
                 }
-                Err(error) => return Err(Failure::of(error, "response_timeout")),
+                Err(error) => return Err(Failure::of(error, bound)),
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
@@ -169,9 +169,12 @@ fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
     let hole = BlackHole::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = server.local_addr().unwrap();
-    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(200));
+    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_secs(3));
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address, at];
+    let begun = Instant::now();
     assert!(proxy.upstream.link().is_ok());
+    // Half of it is for the first.
+    assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
     assert_eq!(*proxy.upstream.addresses.lock().unwrap(), [at, hole.address], "the next one begins with it");
 }
 
@@ -190,6 +193,16 @@ fn a_server_that_has_moved_is_found_again() {
     // It refuses: there is time to look at once.
     *proxy.upstream.addresses.lock().unwrap() = vec![refuses];
     assert!(proxy.upstream.link().is_ok());
+}
+
+/// Who reads the log is told which knob to turn.
+#[test]
+fn who_was_late_is_logged_with_what_bounds_it() {
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
+    for bound in ["idle_timeout", "response_timeout"] {
+        let failure = Failure::of(late(), bound);
+        assert_eq!(failure.for_log().unwrap(), format!("it was late ({bound})"));
+    }
 }
 
 /// Its name is looked up again with the port that it has.
