@@ -68,7 +68,8 @@ impl Handler for Router {
         }
     }
 
-    /// A state that is missing is no mistake of this router alone: see [`needs`](Handler::needs).
+    /// Whether its paths are some, none of them conflict, and what is mounted can answer. States are looked for when a
+    /// server starts: a router around this one may give them.
     fn check(&self) -> Result<()> {
         let mistakes = self.errors().iter().filter(|error| !matches!(error, RouteError::MissingState { .. }));
         let mistakes: Vec<String> = mistakes.map(ToString::to_string).collect();
