@@ -184,7 +184,7 @@ impl Conn {
             let step = match self.phase {
                 Phase::Head => self.read_head(now, cx),
                 Phase::Body => self.read_ahead(now, cx),
-                Phase::Ready => Some(if self.unsent() > OUTPUT_BYTES_MAX { Step::Write } else { Step::Call }),
+                Phase::Ready => Some(if self.has_room() { Step::Call } else { Step::Write }),
                 Phase::Send(after) => self.finish_sending(after, now),
                 Phase::Fed => self.feed_on(now, cx),
                 Phase::Takeover => Some(if self.unsent() > 0 { Step::Write } else { Step::Takeover }),
@@ -308,6 +308,23 @@ impl Conn {
         Step::Read
     }
 
+    /// Whether the answer to another request may wait behind what is unsent. Not where the peer has let us wait: it takes
+    /// all before, so that its time is that of a wait, and not of a call.
+    #[inline]
+    fn has_room(&self) -> bool {
+        let unsent = self.unsent();
+        unsent == 0 || (unsent <= OUTPUT_BYTES_MAX && self.pace.what != Timeout::Write)
+    }
+
+    /// What the peer does next, unless it still has a response to take: were that time started anew with every
+    /// request, one who pipelines would never have to read.
+    #[inline]
+    fn turn_to(&mut self, what: Timeout, now: Tick) {
+        if self.pace.what != Timeout::Write || self.unsent() == 0 {
+            self.pace = self.pace.then(what, now);
+        }
+    }
+
     /// Nothing of the next request is there.
     fn between_requests(&mut self, now: Tick, cx: &Context) -> Step {
         if self.unsent() > 0 {
@@ -352,7 +369,7 @@ impl Conn {
         match after {
             After::Next if self.rest.is_none() => self.next_request(now),
             After::Drain if self.rest.is_none() => {
-                self.pace = self.pace.then(Timeout::Drain, now);
+                self.turn_to(Timeout::Drain, now);
                 self.phase = Phase::Drain;
             }
             _ if self.unsent() > 0 || self.rest.is_some() => return Some(Step::Write),
@@ -361,9 +378,11 @@ impl Conn {
         None
     }
 
+    /// Always inlined: as a call it took 23 instructions more of every request.
+    #[inline(always)]
     fn next_request(&mut self, now: Tick) {
         self.http.next_request();
-        self.pace = self.pace.then(Timeout::Idle, now);
+        self.turn_to(Timeout::Idle, now);
         self.phase = Phase::Head;
         if let Some(buffers) = self.buffers.as_deref_mut() {
             buffers.start = buffers.raw;

@@ -128,9 +128,13 @@ settings! {
     head_timeout: Duration = Duration::from_secs(10), "time for a whole head (408)";
     /// How long a body may pause: 30 s, half of what nginx gives; many lost packets fit in it. Longer: 408.
     body_idle_timeout: Duration = Duration::from_secs(30), "longest pause within a body (408)";
-    /// The slowest that a peer may send or take bytes, on average, after ten seconds: 500 B/s, as Apache's
-    /// `mod_reqtimeout`. Slower: 408, or the connection ends. 0: as slow as the other deadlines allow.
-    rate_bytes_min: ByteCount = ByteCount(500), "slowest peer, bytes a second after 10 s (408; 0: no limit)";
+    /// The slowest that a peer may send a head or a body, or take a response, on average: 500 B/s, as Apache's
+    /// `mod_reqtimeout`. Slower: 408, or the connection ends. 0: as slow as the other deadlines
+    /// allow.
+    rate_bytes_min: ByteCount = ByteCount(500), "slowest peer, bytes a second (408; 0: no limit)";
+    /// How long a peer that sends is left alone before `rate_bytes_min` counts: 10 s, in which a short message
+    /// comes through on a bad link. A peer that takes a response has `write_timeout` instead.
+    rate_grace: Duration = Duration::from_secs(10), "time before the rate of a sender counts";
     /// How long a response may make no progress: 30 s, as a body that comes. Longer: the connection ends.
     write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
     /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
@@ -148,7 +152,8 @@ settings! {
     /// limit.
     age_max: Duration = Duration::from_secs(3600), "oldest connection (0s: no limit)";
     /// A handler that takes longer is logged, with its route and thread, while it runs and when it ends: 30 s, when
-    /// most clients and proxies have given up. Handlers have no deadline. 0s: none is logged.
+    /// most clients and proxies have given up. So is the writer of a streamed body that sends nothing and waits for
+    /// nobody for so long. Handlers have no deadline. 0s: none is logged.
     handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged (0s: never)";
     /// How long after a request has come an answer to it makes sense: no limit (0s). Handlers are told by
     /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a
@@ -300,6 +305,7 @@ impl Settings {
         for (name, time) in [
             ("head_timeout", self.head_timeout),
             ("body_idle_timeout", self.body_idle_timeout),
+            ("rate_grace", self.rate_grace),
             ("write_timeout", self.write_timeout),
             ("heartbeat", self.heartbeat),
             ("idle_timeout", self.idle_timeout),

@@ -50,7 +50,7 @@ impl Conn {
                     self.next_request(now);
                     return None;
                 }
-                Ok(BodyEvent::NeedMore) if self.pace.bytes() <= cx.settings.unread_bytes_max.0 => {
+                Ok(BodyEvent::NeedMore) if self.may_drain_on(cx) => {
                     return Some(self.read_on(Timeout::Drain, now));
                 }
                 Ok(BodyEvent::NeedMore) | Err(_) => {
@@ -59,6 +59,11 @@ impl Conn {
                 }
             }
         }
+    }
+
+    /// While the answer is unsent, what the peer has got on with is that.
+    fn may_drain_on(&self, cx: &Context) -> bool {
+        self.pace.what != Timeout::Drain || self.pace.bytes() <= cx.settings.unread_bytes_max.0
     }
 
     #[inline(never)]

@@ -121,7 +121,7 @@ impl Conn {
         // One to which nothing is sent cannot be found out by that.
         self.stream.probe();
         self.rest = Some(Box::new(Rest::Fed(fed)));
-        self.pace = self.pace.then(Timeout::Silence, now);
+        self.turn_to(Timeout::Silence, now);
         self.phase = Phase::Fed;
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weftwork_wire::{BodyEvent, Fault};
 
-use super::{Conn, Phase, Rest};
+use super::{Conn, OUTPUT_BYTES_MAX, Phase, Rest};
 use crate::message::Part;
 use crate::transport::context::Context;
 use crate::transport::deadlines::Timeout;
@@ -14,6 +14,9 @@ use crate::transport::{Buffers, Pool, Tick};
 
 /// A fast peer of a large response gets this much before others have their turn.
 const TURN_BYTES: usize = 1 << 20;
+
+/// A peer that never takes all leaves this much of what was sent in memory, no more. Less would be moved more often.
+const SENT_BYTES_MAX: usize = OUTPUT_BYTES_MAX / 2;
 
 /// How far sending has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +132,9 @@ impl Conn {
         buffers.sent += sent.min(unsent_len(buffers));
         if buffers.sent == buffers.output.len() {
             buffers.output.clear();
+            buffers.sent = 0;
+        } else if buffers.sent >= SENT_BYTES_MAX {
+            buffers.output.drain(..buffers.sent);
             buffers.sent = 0;
         }
         Ok(sent)

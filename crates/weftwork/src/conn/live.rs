@@ -2,28 +2,28 @@
 
 mod lasting;
 mod pause;
+mod reading;
 mod trailers;
+mod writing;
 
 use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-use http::{HeaderName, HeaderValue, Method, StatusCode};
-use weftwork_wire::{After, BodyEvent, BodyLength, Head, Misuse, ResponseHead};
+use http::{HeaderName, HeaderValue, StatusCode};
+use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
-use super::{Conn, Flushed, OUTPUT_BYTES_MAX, Phase, Rest, Wait};
+use super::{Conn, Phase, Rest, Wait};
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response, Stream};
+use crate::message::{BodyError, Handler, Part, Payload, Request, Response};
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
-use crate::transport::deadlines::Timeout;
-use crate::transport::stream::is_would_block;
+use crate::transport::deadlines::Pace;
 use crate::transport::{Buffers, DateCache, Post, Tick};
 
 /// Bodies up to this are copied behind their head: cheaper than a second slice for the kernel to walk.
@@ -31,9 +31,6 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Files, and parts of them, up to this are read and copied behind their head: one system call less, and the file is
 /// closed before. From there on `sendfile` is cheaper: at 10 kB the copies cost a third more CPU a request.
 const FILE_COPIED_BYTES_MAX: usize = 4 << 10;
-/// A streamed response is sent when this much of it is there. At 16 KiB an echo of 64 KiB or 1 MiB took a third more
-/// CPU: each write wakes the peer.
-const STREAM_BYTES: usize = 64 << 10;
 
 /// What a run of the handler needs.
 pub(crate) struct Call<'a> {
@@ -57,6 +54,10 @@ struct Live<'a> {
     pending: Option<Response>,
     /// To be sent behind a streamed body.
     trailers: Vec<(HeaderName, HeaderValue)>,
+    /// How the request's body gets on, once the handler has waited for it.
+    body: Option<Pace>,
+    /// Where the writer of a streamed body is watched, while it runs.
+    writer: Option<&'a Post>,
 }
 
 impl Conn {
@@ -65,7 +66,8 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) {
         let Call { cx, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
-        let mut live = Live { conn: self, cx, wait, dates, asked, pending: None, trailers: Vec::new() };
+        let (pending, trailers, body, writer) = (None, Vec::new(), None, None);
+        let mut live = Live { conn: self, cx, wait, dates, asked, pending, trailers, body, writer };
         let begun = live.wait.now();
         let mut response = None;
         post.enter(begun, live.head().1);
@@ -73,10 +75,10 @@ impl Conn {
         post.leave();
         let now = live.wait.now();
         if begun.until(now) >= cx.warn_after {
-            live.warn_of_slowness(begun.until(now));
+            live.warn_of_slowness("a handler", begun.until(now));
         }
         if let Some(response) = &mut response {
-            live.answer(response, now);
+            live.answer(response, now, post);
         }
     }
 
@@ -85,7 +87,7 @@ impl Conn {
     }
 }
 
-impl Live<'_> {
+impl<'a> Live<'a> {
     /// The response is laid where it stays until it is written: to hand it on by value, three times, took as long
     /// as to parse the head.
     fn respond(&mut self, handler: &dyn Handler, response: &mut Option<Response>) {
@@ -101,10 +103,10 @@ impl Live<'_> {
     }
 
     #[cold]
-    fn warn_of_slowness(&self, took: Duration) {
+    fn warn_of_slowness(&self, who: &str, took: Duration) {
         let thread = std::thread::current();
         let (asked, name) = (self.conn.asked(), thread.name().unwrap_or("unnamed"));
-        log::warn!("a handler took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
+        log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
     }
 
     fn note_panic(&self, panic: Box<dyn Any + Send>) {
@@ -116,13 +118,13 @@ impl Live<'_> {
     }
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
-    fn answer(&mut self, response: &mut Response, now: Tick) {
+    fn answer(&mut self, response: &mut Response, now: Tick, post: &'a Post) {
         self.conn.pace.resume(now);
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match &response.payload {
             Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.copied(response, bytes, now),
             _ => match std::mem::replace(&mut response.payload, Payload::Empty) {
-                Payload::Stream(write) => self.stream(std::mem::take(response), write),
+                Payload::Stream(write) => self.stream(std::mem::take(response), write, post),
                 Payload::Lasting(lasting) => return self.last(response, *lasting, now),
                 Payload::Failed(mut failed) => {
                     let said = failed.log(&self.conn.asked());
@@ -187,43 +189,12 @@ impl Live<'_> {
         self.finish()
     }
 
-    /// A response that is written while this runs.
-    fn stream(&mut self, response: Response, write: Stream) -> io::Result<After> {
-        self.pending = Some(response);
-        let written = if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write) };
-        match written.and_then(|()| self.start()) {
-            Ok(()) => self.finish(),
-            Err(error) if self.pending.take().is_some() => self.fail(&error),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn write_with(&mut self, write: Stream) -> io::Result<()> {
-        let mut writer = BodyWriter::new(self);
-        catch_unwind(AssertUnwindSafe(|| write(&mut writer))).unwrap_or_else(|panic| {
-            self.note_panic(panic);
-            Err(io::Error::other("the writer of a streamed body panicked"))
-        })
-    }
-
     /// Nothing of the response has been written, and it cannot be.
     fn fail(&mut self, why: &dyn std::fmt::Display) -> io::Result<After> {
         log::error!("a response could not be made at {}, 500 is sent instead: {why}", self.conn.asked());
         let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR).with_close();
         self.write_head(&response, BodyLength::Exact(0), self.wait.now()).map_err(io::Error::other)?;
         self.finish()
-    }
-
-    /// Writes the head of a streamed response, if that is still to be done.
-    fn start(&mut self) -> io::Result<()> {
-        let Some(response) = self.pending.take() else { return Ok(()) };
-        let written =
-            self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
-        if written.is_err() {
-            self.pending = Some(response);
-        }
-        self.conn.guard_end();
-        written
     }
 
     fn write_head(&mut self, response: &Response, length: BodyLength, now: Tick) -> Result<(), Misuse> {
@@ -270,74 +241,6 @@ impl Live<'_> {
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         conn.http.write_body(data, output).map_err(io::Error::other)
-    }
-
-    /// Sends until at most `left` bytes wait to be sent.
-    fn push(&mut self, left: usize) -> io::Result<()> {
-        loop {
-            let flushed = self.conn.flush(self.wait.now())?;
-            if flushed == Flushed::All || self.conn.unsent() <= left {
-                return Ok(());
-            }
-            if flushed == Flushed::Blocked {
-                let until = self.conn.deadline(self.cx);
-                self.wait.writable(self.conn.stream.as_fd(), until)?;
-            }
-        }
-    }
-
-    /// Waits for bytes of the body, and reads them.
-    fn receive(&mut self) -> Result<(), BodyError> {
-        let head_end = {
-            let buffers = self.conn.held();
-            buffers.start + buffers.head.bytes as usize
-        };
-        loop {
-            let buffers = self.conn.held();
-            buffers.compact(head_end);
-            buffers.make_room(1);
-            match self.conn.stream.recv(&mut self.conn.buffers.get_or_insert_default().input) {
-                Ok(0) => return Err(BodyError::Disconnected),
-                Ok(count) => {
-                    self.conn.pace.advance(count, self.wait.now());
-                    return Ok(());
-                }
-                Err(error) if is_would_block(&error) => self.wait_for_body()?,
-                Err(error) => return Err(BodyError::Socket(error.kind())),
-            }
-        }
-    }
-
-    fn wait_for_body(&mut self) -> Result<(), BodyError> {
-        let now = self.wait.now();
-        match self.conn.pace.what {
-            Timeout::Body => self.conn.pace.resume(now),
-            _ => self.conn.pace = self.conn.pace.then(Timeout::Body, now),
-        }
-        let until = self.conn.deadline(self.cx);
-        self.wait.readable(self.conn.stream.as_fd(), until).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => {
-                let knobs = self.cx.settings.show(Timeout::Body.knobs());
-                log::info!("a request body came too slowly ({knobs}) at {}", self.conn.asked());
-                BodyError::Timeout
-            }
-            io::ErrorKind::ConnectionAborted => BodyError::ServerStops,
-            kind => BodyError::Socket(kind),
-        })
-    }
-
-    /// Before a wait for the client: it may be waiting for what was written so far.
-    fn send_some(&mut self) -> Result<(), BodyError> {
-        if self.conn.unsent() > 0 {
-            let flushed = self.conn.flush(self.wait.now());
-            flushed.map_err(|error| BodyError::Socket(error.kind()))?;
-        }
-        Ok(())
-    }
-
-    fn say_continue(&mut self) -> Result<(), BodyError> {
-        let said = self.interim(StatusCode::CONTINUE, &[]);
-        said.map_err(|error| BodyError::Socket(error.kind()))
     }
 }
 
@@ -395,22 +298,7 @@ impl Exchange for Live<'_> {
     }
 
     fn fill(&mut self) -> Result<&[u8], BodyError> {
-        loop {
-            if !self.conn.held().payload.is_empty() {
-                break;
-            }
-            match self.conn.decode(self.cx).map_err(BodyError::Malformed)? {
-                BodyEvent::Data { .. } => {}
-                BodyEvent::End => break,
-                BodyEvent::NeedMore => {
-                    if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
-                        self.say_continue()?;
-                    }
-                    self.send_some()?;
-                    self.receive()?;
-                }
-            }
-        }
+        self.gather_payload()?;
         let buffers = self.conn.held();
         Ok(&buffers.input[buffers.payload.clone()])
     }
@@ -437,17 +325,7 @@ impl Exchange for Live<'_> {
     }
 
     fn write(&mut self, data: &[u8]) -> io::Result<()> {
-        self.start()?;
-        if !self.conn.http.sends_body() {
-            return Ok(());
-        }
-        for part in data.chunks(OUTPUT_BYTES_MAX / 2) {
-            self.append(part)?;
-            if self.conn.unsent() >= STREAM_BYTES {
-                self.push(OUTPUT_BYTES_MAX)?;
-            }
-        }
-        Ok(())
+        self.write_part(data)
     }
 
     fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
@@ -455,8 +333,7 @@ impl Exchange for Live<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.start()?;
-        self.push(0)
+        self.start_and_push()
     }
 
     fn pause(&mut self, patience: Duration) -> io::Result<bool> {

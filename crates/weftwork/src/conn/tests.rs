@@ -4,13 +4,14 @@ mod deadlines;
 mod endings;
 mod faults;
 mod steps;
+mod waits;
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::message::{Request, Response};
+use crate::message::{Handler, Request, Response};
 use crate::settings::Settings;
 use crate::transport::{DateCache, Post};
 
@@ -123,16 +124,16 @@ impl Bed {
     }
 
     fn call(&mut self) {
-        self.calls += 1;
         self.now.0 += self.call_takes;
         let wait = InVain { now: self.now };
-        self.conn.run(Call {
-            cx: &self.cx,
-            handler: &handler,
-            wait: &wait,
-            dates: &mut self.dates,
-            post: &Post::default(),
-        });
+        self.call_with(&handler, &wait);
+    }
+
+    fn call_with(&mut self, handler: &dyn Handler, wait: &dyn Wait) {
+        self.calls += 1;
+        let (cx, dates, post) = (&self.cx, &mut self.dates, &Post::default());
+        self.conn.run(Call { cx, handler, wait, dates, post });
+        self.now = wait.now();
     }
 
     /// All that has come to the peer.

@@ -127,6 +127,7 @@ fn no_time_is_none_or_refused() {
         "linger_timeout",
         "request_timeout",
         "unread_timeout",
+        "upgrade_idle_timeout",
     ];
     let refused = [
         "body_idle_timeout",
@@ -134,6 +135,7 @@ fn no_time_is_none_or_refused() {
         "heartbeat",
         "idle_timeout",
         "proxy_header_timeout",
+        "rate_grace",
         "write_timeout",
     ];
     let mut durations = Vec::new();

@@ -196,6 +196,11 @@ impl Duplex for Pipe {
         self.close();
     }
 
+    fn shutdown_both(&self) {
+        let state = &mut *self.state();
+        (state.server_ended, state.reset) = (true, true);
+    }
+
     fn peer_has_gone(&self) -> bool {
         let state = self.state();
         state.client_ended || state.reset

@@ -7,9 +7,6 @@ use std::time::Duration;
 use super::clock::Tick;
 use crate::settings::Settings;
 
-/// The rate is judged after this long; before, a short message on a bad link would be cut.
-const RATE_GRACE: Duration = Duration::from_secs(10);
-
 /// Which deadline it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timeout {
@@ -65,14 +62,14 @@ impl Pace {
     }
 
     /// What the peer does next. A loop's clock stands still while it turns, so `now` may be behind what our
-    /// code has been seen to take: that is not on the peer's clock.
+    /// code has been seen to take, here and below: that is not on the peer's clock.
     pub(crate) fn then(&self, what: Timeout, now: Tick) -> Pace {
         Pace::start(what, now.max(self.progress))
     }
 
     pub(crate) fn advance(&mut self, bytes: usize, now: Tick) {
         self.bytes += bytes as u64;
-        self.progress = now;
+        self.progress = now.max(self.progress);
     }
 
     /// Our code ran until now: the peer could do nothing meanwhile.
@@ -96,9 +93,12 @@ impl Pace {
         match self.what {
             Timeout::ProxyHeader => self.since.after(settings.proxy_header_timeout),
             Timeout::Idle => self.since.after(settings.idle_timeout),
-            Timeout::Head => self.since.after(settings.head_timeout).min(self.too_slow(settings, RATE_GRACE)),
+            Timeout::Head => {
+                self.since.after(settings.head_timeout).min(self.too_slow(settings, settings.rate_grace))
+            }
             Timeout::Body => {
-                self.progress.after(settings.body_idle_timeout).min(self.too_slow(settings, RATE_GRACE))
+                let pause = settings.body_idle_timeout;
+                self.progress.after(pause).min(self.too_slow(settings, settings.rate_grace))
             }
             Timeout::Write => self.write_deadline(settings, settings.write_timeout),
             Timeout::Drain => self.since.after(settings.unread_timeout),

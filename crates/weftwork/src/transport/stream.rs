@@ -49,6 +49,8 @@ pub(crate) trait Duplex: fmt::Debug + Send + Sync {
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize>;
     /// Nothing more is sent.
     fn shutdown_write(&self);
+    /// Nothing more is sent or read.
+    fn shutdown_both(&self);
     /// The peer has ended its side, whatever of it is still to be read.
     fn peer_has_gone(&self) -> bool;
     fn local_addr(&self) -> Option<SocketAddr>;
@@ -220,7 +222,7 @@ impl Stream {
         match self {
             // As above.
             Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Both)),
-            Stream::Memory(memory) => memory.shutdown_write(),
+            Stream::Memory(memory) => memory.shutdown_both(),
         }
     }
 

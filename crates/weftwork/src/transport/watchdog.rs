@@ -72,6 +72,16 @@ impl Post {
         }
     }
 
+    /// When the call in progress began, or the part of it that counts.
+    pub(crate) fn begun(&self) -> Tick {
+        Tick(self.begun.load(Ordering::Relaxed))
+    }
+
+    /// What the call in progress did before `from` does not count; that may be a time to come.
+    pub(crate) fn begin_again(&self, from: Tick) {
+        self.begun.store(from.0, Ordering::Relaxed);
+    }
+
     /// The call is over.
     #[inline]
     pub(crate) fn leave(&self) {
@@ -81,7 +91,7 @@ impl Post {
     /// The call in progress: its number, when it began, and its request line.
     fn look(&self) -> Option<(u64, Tick, [u8; LINE_BYTES])> {
         let turn = self.turn.load(Ordering::Acquire);
-        let begun = Tick(self.begun.load(Ordering::Relaxed));
+        let begun = self.begun();
         let mut line = [0; LINE_BYTES];
         for (bytes, word) in line.as_chunks_mut().0.iter_mut().zip(&self.line) {
             *bytes = word.load(Ordering::Relaxed).to_le_bytes();
@@ -185,6 +195,8 @@ mod tests {
         post.enter(Tick(7), b"GET /short HTTP/1.1\r\n\r\n");
         let (first, begun, line) = post.look().unwrap();
         assert_eq!((begun, shown(&line).as_str()), (Tick(7), "GET /short"));
+        post.begin_again(Tick(20));
+        assert_eq!(post.look().map(|(turn, begun, _)| (turn, begun)), Some((first, Tick(20))));
         post.leave();
         assert!(post.look().is_none());
         assert_eq!((first, post.turn.load(Ordering::Relaxed)), (1, 2));

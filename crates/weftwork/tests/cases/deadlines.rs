@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use weftwork::ByteCount;
+
 use super::ROOM;
 use crate::support::{Client, PATIENCE, Site, eventually, is_logged, keep_log};
 
@@ -66,6 +68,68 @@ fn half_a_large_body_gets_408_from_the_handler() {
     assert!(answer.text().contains("body_idle_timeout"), "{answer:?}");
     client.ends();
     site.is_well();
+}
+
+/// Sends `begin`, then ten bytes each hundredth of a second for a while, then `end`; returns the status of the answer
+/// and how long it took.
+fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
+    let site = ROOM.start_with(|s| {
+        let s = s.rate_grace(SHORT).rate_bytes_min(ByteCount(least));
+        s.head_timeout(PATIENCE * 3).body_idle_timeout(PATIENCE * 3).body_ahead_bytes_max(ByteCount(ahead))
+    });
+    let begun = Instant::now();
+    let mut client = site.client();
+    client.send(begin);
+    for _ in 0..50 {
+        let _ = client.try_send("xxxxxxxxxx");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = client.try_send(end);
+    let answer = client.answer();
+    assert!(answer.status == 200 || answer.text().contains("rate_bytes_min"), "{answer:?}");
+    (answer.status, begun.elapsed())
+}
+
+/// Less than the least rate, after the grace: in a head, in a body that is read ahead, in one that a handler reads.
+/// At more than the rate they may take as long as they like, within what they have anyway.
+#[test]
+fn a_crawl_gets_408_and_a_walk_does_not() {
+    let body = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 600\r\n\r\n";
+    let tail = &"x".repeat(100);
+    for (ahead, begin, end) in [
+        (1_000, "GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n"),
+        (1_000, body, tail),
+        (1, body, tail),
+    ] {
+        let (status, took) = dribbled(100, ahead, begin, end);
+        assert!(status == 200 && took >= SHORT * 2, "{status} after {took:?}: {begin}");
+        let (status, took) = dribbled(100_000, ahead, begin, end);
+        assert!(status == 408 && took + Duration::from_millis(2) >= SHORT, "{status} after {took:?}: {begin}");
+    }
+}
+
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Takes a large answer a little at a time. Returns how long it was served, of so much at most.
+fn takes(least: u64, most: Duration) -> Duration {
+    let site = ROOM.start_with(|s| s.write_timeout(PAUSE).rate_bytes_min(ByteCount(least)));
+    let begun = Instant::now();
+    let mut client = site.client();
+    client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.answer_head();
+    while begun.elapsed() < most && site.running.counts().connections > 0 {
+        client.exactly(64 << 10);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    begun.elapsed()
+}
+
+/// A response that gets on, but at less than the least rate, is given up when a pause of that length would be.
+#[test]
+fn a_response_that_is_taken_too_slowly_is_given_up() {
+    assert!(takes(1_000, PAUSE * 3 / 2) >= PAUSE * 3 / 2);
+    let took = takes(1_000_000_000, PAUSE * 3);
+    assert!((PAUSE - Duration::from_millis(2)..PAUSE * 3).contains(&took), "{took:?}");
 }
 
 /// Sends a byte now and then: that moves no deadline.

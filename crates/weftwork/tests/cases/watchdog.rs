@@ -34,6 +34,45 @@ fn it_is_logged_while_it_runs_and_when_it_ends() {
     }
 }
 
+/// The writer of a streamed body, too.
+#[test]
+fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
+    keep_log();
+    let site = ROOM.start_with(|s| s.handler_warn_after(SHORT));
+    let path = path("gate-stream");
+    let mut client = site.client();
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(1);
+    is_logged(&["is still running", &path[..50.min(path.len())]]);
+    eventually("it is counted", || site.running.counts().overdue == 1);
+    site.inside.gate.open();
+    client.answer().is(200, "before after");
+    is_logged(&["the writer of a streamed body took", &path]);
+}
+
+/// Its client's time is not its own.
+#[test]
+fn a_writer_that_waits_is_not_logged() {
+    let patience = SHORT * 6;
+    let longer = patience * 2;
+    let site = || ROOM.start_with(|s| s.handler_warn_after(patience));
+    let pausing = site();
+    pausing.client().get(&format!("/pause/{}", longer.as_millis())).is(200, "before after");
+    assert_eq!(pausing.running.counts().overdue, 0, "a pause");
+    let requests = [
+        ("one who does not read", "GET /stream/20000000 HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("one who does not send", "POST /echo-stream HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"),
+    ];
+    for (what, request) in requests {
+        let site = site();
+        let mut client = site.client();
+        client.send(request);
+        client.wait_for_bytes();
+        std::thread::sleep(longer);
+        assert_eq!(site.running.counts().overdue, 0, "{what}");
+    }
+}
+
 /// Requests one after the other on one thread are not one long call.
 #[test]
 fn quick_ones_are_not() {

@@ -28,6 +28,8 @@ pub(crate) struct Inside {
     /// Handlers that have looked at their clients, and how many of these were seen to leave.
     pub(crate) watching: AtomicUsize,
     pub(crate) left: AtomicUsize,
+    /// Writes that failed, of writers that meant to say more than they had declared.
+    pub(crate) refused: AtomicUsize,
 }
 
 impl Site {
@@ -112,7 +114,7 @@ impl Inside {
             "stream" => stream(number),
             "declared" => declared(number, number),
             "too-short" => declared(number + 1, number),
-            "too-long" => declared(number, number + 1),
+            "too-long" => self.too_long(number),
             "status" => Response::text("text").with_status(StatusCode::from_u16(number as u16)?),
             "close" => Response::text("last").with_close(),
             "connection" => Response::text("field").try_with_header(header::CONNECTION, argument)?,
@@ -123,6 +125,7 @@ impl Inside {
             "gate-blocking" => self.wait_in_blocking(),
             "gate-close" => self.wait().with_close(),
             "gate-stream" => self.gate_stream(),
+            "pause" => pause(Duration::from_millis(number as u64)),
             "thread" => self.note_thread(),
             "client" => client(req),
             "stopping" => Response::text(req.is_stopping().to_string()),
@@ -167,6 +170,18 @@ impl Inside {
             inside.gate.pass();
             out.write_all(b"after")
         })
+    }
+
+    /// Declares one byte less than it writes.
+    fn too_long(self: &Arc<Inside>, declared: usize) -> Response {
+        let inside = self.clone();
+        let answer = Response::stream(move |out| {
+            out.write_all(&super::noise(declared))?;
+            let written = out.write_all(b"x");
+            inside.refused.fetch_add(usize::from(written.is_err()), Ordering::SeqCst);
+            written
+        });
+        answer.with_header(header::CONTENT_LENGTH, HeaderValue::from(declared))
     }
 
     /// Waits until its client has gone, or the test says that it is enough.
@@ -248,6 +263,14 @@ fn trailers_out(kind: &str) -> Response {
 
 fn stream(count: usize) -> Response {
     Response::stream(move |out| out.write_all(&super::noise(count)))
+}
+
+fn pause(time: Duration) -> Response {
+    Response::stream(move |out| {
+        out.write_all(b"before ")?;
+        out.pause(time)?;
+        out.write_all(b"after")
+    })
 }
 
 fn declared(length: usize, count: usize) -> Response {

@@ -21,7 +21,10 @@ impl Live<'_> {
             if self.cx.stage() != Stage::Running {
                 return Ok(false);
             }
-            match self.wait.readable_in(self.conn.stream.as_fd(), until, Stage::Running) {
+            let waited = self.wait_unseen(until, |live| {
+                live.wait.readable_in(live.conn.stream.as_fd(), until, Stage::Running)
+            });
+            match waited {
                 Ok(()) => self.look_for_end()?,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return Ok(false),

@@ -6,7 +6,7 @@ use super::*;
 
 const HEAD: u64 = 10_000;
 const RATE_GRACE: u64 = 10_000;
-const BODY_IDLE: u64 = 30_000;
+pub(super) const BODY_IDLE: u64 = 30_000;
 const WRITE: u64 = 30_000;
 const IDLE: u64 = 75_000;
 const DRAIN: u64 = 500;
@@ -203,4 +203,30 @@ fn settings_are_heeded() {
     bed.send(post("/echo", 1));
     bed.drive();
     assert_eq!(bed.due(), 7);
+    let mut bed = Bed::with(Settings::default().rate_grace(short));
+    bed.send(post("/echo", 1));
+    bed.drive();
+    assert_eq!(bed.due(), 7);
+}
+
+/// Where a head has more time than the grace, it is the rate that counts.
+#[test]
+fn a_long_head_may_not_crawl() {
+    let long = Settings::default().head_timeout(Duration::from_secs(40)).rate_bytes_min(crate::ByteCount(10));
+    let mut bed = Bed::with(long.clone());
+    bed.send("G");
+    bed.drive();
+    assert_eq!(bed.due(), RATE_GRACE);
+    bed.now.0 = 9_999;
+    bed.send("x".repeat(100));
+    bed.drive();
+    assert_eq!(bed.now.0 + bed.due(), 10_100, "101 bytes are paid for ten seconds and a bit");
+    bed.now.0 += 100;
+    bed.send("x".repeat(300));
+    bed.drive();
+    assert_eq!(bed.now.0 + bed.due(), 40_000, "all of them for 40.1 s, which is more than a head has");
+    let mut bed = Bed::with(long.rate_bytes_min(crate::ByteCount(0)));
+    bed.send("G");
+    bed.drive();
+    assert_eq!(bed.due(), 40_000, "no rate");
 }

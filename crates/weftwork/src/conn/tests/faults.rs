@@ -2,22 +2,25 @@
 //! short, interrupts, blocks, resets and lets time jump, by a seed.
 //!
 //! Whatever happens: no panic; a bounded number of steps; the answers that come are those to the requests, in
-//! order; nothing behind a fault is interpreted; every deadline ends what it bounds; buffers are given back.
+//! order; nothing behind a fault is interpreted; every deadline ends what it bounds, neither early nor late; buffers
+//! stay small, and are given back.
 //!
 //! `WEFTWORK_FAULT_SEEDS=1000000` runs that many seeds, `WEFTWORK_FAULT_SEED=7` the one.
 
 mod dice;
+mod judge;
 mod kernel;
 mod talk;
 
-use std::cell::Cell;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::*;
 use crate::ByteCount;
 use crate::message::Response;
 use crate::testing::{TestResponse, take_response};
 use dice::Dice;
+use judge::{Judge, Who};
 use kernel::{Kernel, Mood};
 use talk::{Ends, Script, Want};
 
@@ -28,6 +31,8 @@ const STEPS_MAX: usize = 10_000;
 const TURNS_MAX: usize = 1_000_000;
 /// More deadlines than this in a row mean that one does not end what it bounds.
 const DEADLINES_MAX: usize = 8;
+/// More than this in either direction is more than the limits allow, whatever the steps in which a `Vec` grows.
+const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// One connection between a scripted client and the handler of [`talk`], in the hands of a [`Kernel`].
 struct Rig {
@@ -36,7 +41,6 @@ struct Rig {
     cx: Arc<Context>,
     pool: Pool,
     dates: DateCache,
-    now: Cell<Tick>,
     /// Numbers of the requests that handlers saw.
     calls: Arc<Mutex<Vec<usize>>>,
     turns: usize,
@@ -45,45 +49,35 @@ struct Rig {
 /// What a handler waits for is up to the kernel, and so is what time it is then.
 struct OnKernel<'a> {
     kernel: &'a Kernel,
-    now: &'a Cell<Tick>,
-}
-
-impl OnKernel<'_> {
-    fn wait(&self, is_ready: bool, until: Tick) -> std_io::Result<()> {
-        if is_ready {
-            return Ok(());
-        }
-        self.now.set(self.now.get().max(until));
-        Err(ErrorKind::TimedOut.into())
-    }
 }
 
 impl Wait for OnKernel<'_> {
     fn now(&self) -> Tick {
-        self.now.get()
+        self.kernel.now()
     }
 
     fn readable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
-        self.wait(self.kernel.wait_readable(), until)
+        if self.kernel.wait_readable(until) { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
     }
 
     fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
-        self.wait(self.kernel.wait_writable(), until)
+        if self.kernel.wait_writable(until) { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
     }
 }
 
 impl Rig {
     fn new(script: &Script, dice: Dice, mood: Mood, cx: Arc<Context>) -> Rig {
         let kernel = Arc::new(Kernel::new(script.bytes.clone(), dice, mood));
-        let now = Tick(0);
-        let conn = Conn::new(Stream::Memory(kernel.clone()), None, now, &cx);
+        let now = kernel.now();
+        let conn = Some(Conn::new(Stream::Memory(kernel.clone()), None, now, &cx));
         let (pool, dates) = (Pool::alone(), DateCache::new(now));
-        let (conn, now) = (Some(conn), Cell::new(now));
-        Rig { conn, kernel, cx, pool, dates, now, calls: Arc::default(), turns: 0 }
+        Rig { conn, kernel, cx, pool, dates, calls: Arc::default(), turns: 0 }
     }
 
     /// What a loop does at an event, as `engine/turn.rs` does it.
     fn turn(&mut self) {
+        // The clock of a loop stands still while it turns.
+        let now = self.kernel.now();
         self.turns += 1;
         assert!(self.turns < TURNS_MAX, "it never comes to an end");
         let mut steps = 0;
@@ -91,35 +85,39 @@ impl Rig {
         if let (Some(conn), true) = (&mut self.conn, event) {
             conn.note_ready(self.kernel.client_has_ended());
             if conn.reads_first() {
-                self.read();
+                self.read(now);
             }
         }
         while let Some(conn) = &mut self.conn {
             steps += 1;
             assert!(steps < STEPS_MAX, "it goes round in circles");
-            match conn.step(self.now.get(), &self.cx) {
+            look_into(conn, &self.kernel);
+            match conn.step(now, &self.cx) {
                 Step::Call => self.call(),
                 Step::Close => self.close(),
                 Step::Takeover | Step::Wait => unreachable!("nothing in this talk lasts"),
-                Step::Read if conn.is_readable() => self.read(),
+                Step::Read if conn.is_readable() => self.read(now),
                 Step::Read => {
                     conn.rest(&mut self.pool);
                     assert!(!conn.is_idle() || conn.buffers.is_none(), "an idle connection holds buffers");
                     return;
                 }
-                Step::Write => match conn.flush(self.now.get()) {
+                Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
                     Ok(Flushed::Enough) => return self.kernel.make_event(),
-                    Ok(Flushed::Blocked) => return,
+                    Ok(Flushed::Blocked) => {
+                        let due = conn.deadline(&self.cx);
+                        return self.kernel.judged(|judge| judge.check_write(due));
+                    }
                     Err(_) => self.close(),
                 },
             }
         }
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, now: Tick) {
         let Some(conn) = &mut self.conn else { return };
-        match conn.fill(self.now.get(), &mut self.pool) {
+        match conn.fill(now, &mut self.pool) {
             Ok(1..) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Ok(0) | Err(_) => conn.end_of_input(),
@@ -128,11 +126,15 @@ impl Rig {
 
     fn call(&mut self) {
         let Some(conn) = &mut self.conn else { return };
-        let wait = OnKernel { kernel: &self.kernel, now: &self.now };
-        let calls = self.calls.clone();
-        let handler = move |req: &mut Request| -> Response { talk::answer(req, &calls) };
+        let wait = OnKernel { kernel: &self.kernel };
+        let (calls, kernel) = (self.calls.clone(), self.kernel.clone());
+        let handler = move |req: &mut Request| -> Response { talk::answer(req, &calls, &kernel) };
         let (cx, dates, post) = (&*self.cx, &mut self.dates, &Post::default());
+        self.kernel.judged(Judge::begins_call);
+        // It waits for a thread.
+        self.kernel.work();
         conn.run(Call { cx, handler: &handler, wait: &wait, dates, post });
+        self.kernel.judged(Judge::ends_call);
     }
 
     fn close(&mut self) {
@@ -145,15 +147,29 @@ impl Rig {
 
     /// Lets the deadline pass if it is before `until`, as the wheel would. False: there is none.
     fn meet_deadline(&mut self, until: Tick) -> bool {
-        let Some(conn) = &mut self.conn else { return false };
+        let Some(conn) = &self.conn else { return false };
         let due = conn.deadline(&self.cx);
         if due > until {
             return false;
         }
-        self.now.set(self.now.get().max(due));
-        conn.expire(self.now.get(), &self.cx);
+        self.pass_until(due);
+        if let Some(conn) = &mut self.conn {
+            conn.expire(self.kernel.now(), &self.cx);
+        }
         self.turn();
         true
+    }
+
+    fn pass_until(&mut self, then: Tick) {
+        self.kernel.judged(|judge| judge.pass(judge.now().until(then).as_millis() as u64, Who::Client));
+    }
+
+    /// The client does nothing for so long. False: the connection has not outlived that.
+    fn idles(&mut self, time: Duration) -> bool {
+        let until = self.kernel.now().after(time);
+        while self.meet_deadline(until) {}
+        self.pass_until(until);
+        self.conn.is_some()
     }
 
     /// Everything that was planned happens, then all that is left is time.
@@ -161,9 +177,7 @@ impl Rig {
         self.turn();
         while self.conn.is_some() && self.kernel.goes_on() {
             if let Some(jump) = self.kernel.jump() {
-                let until = self.now.get().after(jump);
-                while self.meet_deadline(until) {}
-                self.now.set(self.now.get().max(until));
+                self.idles(jump);
             }
             if mood.drains && self.turns > 20 {
                 self.cx.enter(Stage::Draining);
@@ -179,6 +193,15 @@ impl Rig {
     }
 }
 
+/// What is in memory is bounded, and the judge is told when nothing is left to send.
+fn look_into(conn: &Conn, kernel: &Kernel) {
+    let held = conn.buffers.as_deref().map_or((0, 0), |b| (b.input.capacity(), b.output.capacity()));
+    assert!(held.0.max(held.1) < BUFFER_BYTES_MAX, "{held:?} bytes are held");
+    if conn.unsent() == 0 && conn.rest.is_none() {
+        kernel.judged(Judge::is_done);
+    }
+}
+
 /// Names the seed when its run fails.
 struct Seed(u64);
 
@@ -190,10 +213,14 @@ impl Drop for Seed {
     }
 }
 
-fn context(dice: &mut Dice) -> Arc<Context> {
+fn context(dice: &mut Dice, mood: Mood) -> Arc<Context> {
     let ahead = ByteCount(*dice.one_of(&[0, 100, 64 << 10]));
     let unread = ByteCount(*dice.one_of(&[0, 1000, 64 << 10]));
-    let settings = Settings::default().body_ahead_bytes_max(ahead).unread_bytes_max(unread);
+    let mut settings = Settings::default().body_ahead_bytes_max(ahead).unread_bytes_max(unread);
+    if !mood.may_cut() {
+        // Handlers that take long make a connection old.
+        settings = settings.age_max(Duration::from_secs(u64::from(u32::MAX)));
+    }
     Arc::new(Context::new(settings).unwrap())
 }
 
@@ -202,7 +229,7 @@ fn run(seed: u64) {
     let mut dice = Dice::new(seed);
     let mood = Mood::random(&mut dice);
     let script = Script::random(&mut dice);
-    let cx = context(&mut dice);
+    let cx = context(&mut dice, mood);
     let mut rig = Rig::new(&script, dice, mood, cx);
     rig.play(mood);
     check(&rig, &script, mood);
@@ -287,13 +314,50 @@ fn resets_at_every_byte() {
     assert!(moved > 2_000, "only {moved} bytes went to and fro");
 }
 
-/// In a calm the whole talk comes through: else the tests above would be content with nothing.
+/// Where nobody means harm the whole talk comes through, however long handlers take: else the tests above would be
+/// content with nothing.
 #[test]
 fn a_calm_is_enough_for_everything() {
     let script = Script::of_all_kinds();
+    for mood in [Mood::calm(), Mood::narrow(1_000), Mood::busy()] {
+        let mut rig = Rig::new(&script, Dice::new(1), mood, context(&mut Dice::new(1), mood));
+        rig.play(mood);
+        check(&rig, &script, Mood::calm());
+        assert_eq!(rig.calls.lock().unwrap().len(), script.wants.len());
+    }
+}
+
+/// A client that reads a little at a time never lets the write buffer run empty.
+#[test]
+fn a_small_window_makes_us_hold_no_more() {
+    for script in [Script::flood(), Script::many(10_000)] {
+        let cx = Arc::new(Context::new(Settings::default()).unwrap());
+        let mut rig = Rig::new(&script, Dice::new(1), Mood::narrow(1_000), cx);
+        rig.play(Mood::narrow(1_000));
+        assert!(rig.kernel.received() > 1 << 20, "no more than {} bytes came", rig.kernel.received());
+        check(&rig, &script, Mood::calm());
+    }
+}
+
+/// Takes `window` bytes of the answers, and as many again every ten seconds. Returns for how many seconds it was
+/// served, of 300.
+fn served(script: &Script, window: usize) -> u64 {
     let cx = Arc::new(Context::new(Settings::default()).unwrap());
-    let mut rig = Rig::new(&script, Dice::new(1), Mood::calm(), cx);
-    rig.play(Mood::calm());
-    check(&rig, &script, Mood::calm());
-    assert_eq!(rig.calls.lock().unwrap().len(), script.wants.len());
+    let mut rig = Rig::new(script, Dice::new(1), Mood::narrow(window), cx);
+    rig.kernel.send_all();
+    rig.turn();
+    while rig.idles(Duration::from_secs(10)) && rig.kernel.now() < Tick(300_000) {
+        rig.kernel.goes_on();
+        rig.turn();
+    }
+    rig.kernel.now().0 / 1000
+}
+
+/// Each answer is another one, but the client that does not take them is the same.
+#[test]
+fn whoever_asks_has_to_take_at_the_least_rate() {
+    for script in [Script::pages(60), Script::larges(10)] {
+        assert_eq!(served(&script, 4_900), 30);
+        assert_eq!(served(&script, 8_000), 300);
+    }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::dice::Dice;
+use super::judge::{Judge, Who};
+use crate::transport::Tick;
 use crate::transport::stream::Duplex;
 
 /// What happens in a run, and how often.
@@ -25,8 +27,11 @@ pub(super) struct Mood {
     jump_max: Duration,
     /// The connection breaks when so many bytes have moved.
     reset_at: Option<usize>,
-    /// How many unread bytes the client lets come.
+    /// How many unread bytes the client lets come, and how often it stops reading, one time in so many.
     window: usize,
+    stops: usize,
+    /// Handlers take long, one time in so many.
+    works: usize,
     /// Does it end its side behind its last request?
     half_closes: bool,
     /// The server is told to stop in the middle.
@@ -46,6 +51,8 @@ impl Mood {
             jump_max: Duration::ZERO,
             reset_at: None,
             window: NEVER,
+            stops: NEVER,
+            works: NEVER,
             half_closes: false,
             drains: false,
         }
@@ -55,13 +62,24 @@ impl Mood {
         Mood { reset_at: Some(byte), ..Mood::calm() }
     }
 
-    /// Half of the moods only split and delay: then nothing may be lost.
+    /// The client reads all, so many bytes at a time.
+    pub(super) fn narrow(window: usize) -> Mood {
+        Mood { window, ..Mood::calm() }
+    }
+
+    /// Handlers take long, and longer.
+    pub(super) fn busy() -> Mood {
+        Mood { works: 1, ..Mood::calm() }
+    }
+
+    /// Half of the moods only split and delay, for as long as handlers like: then nothing may be lost.
     pub(super) fn random(dice: &mut Dice) -> Mood {
         let mut mood = Mood {
             packet_bytes_max: *dice.one_of(&[1, 7, 100, 1500, NEVER]),
             short: *dice.one_of(&[1, 2, 5, NEVER]),
             interrupts: *dice.one_of(&[2, 10, NEVER]),
             blocks: *dice.one_of(&[2, 3, 10, NEVER]),
+            works: *dice.one_of(&[2, 10, NEVER]),
             half_closes: dice.once_in(3),
             ..Mood::calm()
         };
@@ -70,6 +88,7 @@ impl Mood {
             mood.jumps = *dice.one_of(&[3, 30, NEVER]);
             mood.jump_max = *dice.one_of(&[Duration::from_millis(900), Duration::from_secs(40)]);
             mood.window = *dice.one_of(&[50, 1_000, 20_000, NEVER]);
+            mood.stops = 20;
             mood.drains = dice.once_in(4);
         }
         mood
@@ -91,6 +110,7 @@ pub(super) struct Kernel {
 #[derive(Debug)]
 struct State {
     dice: Dice,
+    judge: Judge,
     /// What the client is going to send.
     plan: Vec<u8>,
     /// How much of it was sent, and how much the server took.
@@ -112,6 +132,7 @@ impl Kernel {
         mood.packet_bytes_max = mood.packet_bytes_max.max(plan.len() / 1_000);
         let state = State {
             dice,
+            judge: Judge::default(),
             plan,
             sent: 0,
             taken: 0,
@@ -128,6 +149,23 @@ impl Kernel {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        self.state().judge.now()
+    }
+
+    pub(super) fn judged<T>(&self, by: impl FnOnce(&mut Judge) -> T) -> T {
+        by(&mut self.state().judge)
+    }
+
+    /// A handler does something else, which may take longer than any client has.
+    pub(super) fn work(&self) {
+        let state = &mut *self.state();
+        if self.mood.works != NEVER && state.dice.once_in(self.mood.works) {
+            let time = state.dice.below(100_000) as u64;
+            state.judge.pass(time, Who::Us);
+        }
     }
 
     pub(super) fn take_event(&self) -> bool {
@@ -151,6 +189,17 @@ impl Kernel {
         std::mem::take(&mut self.state().from_server)
     }
 
+    pub(super) fn received(&self) -> usize {
+        self.state().from_server.len()
+    }
+
+    /// The client sends all that it has to send.
+    pub(super) fn send_all(&self) {
+        let state = &mut *self.state();
+        state.sent = state.plan.len();
+        state.event = true;
+    }
+
     pub(super) fn moved(&self) -> usize {
         self.state().moved
     }
@@ -166,22 +215,21 @@ impl Kernel {
     }
 
     pub(super) fn jump(&self) -> Option<Duration> {
-        let dice = &mut self.state().dice;
-        let jumps = self.mood.jumps != NEVER && dice.once_in(self.mood.jumps);
-        jumps.then(|| self.mood.jump_max.mul_f64(dice.below(1000) as f64 / 1000.0))
+        self.state().jump(self.mood)
     }
 
     /// A thread waits: for what is there, or what the client does next, if it does something in time.
-    pub(super) fn wait_readable(&self) -> bool {
+    pub(super) fn wait_readable(&self, until: Tick) -> bool {
         let state = &mut *self.state();
-        let is_late = self.mood.jumps != NEVER && state.dice.once_in(self.mood.jumps * 4);
-        !is_late && (state.is_readable() || state.send(self.mood))
+        state.judge.check_read(until);
+        state.wait(self.mood, until, Who::Sender, |state, mood| state.is_readable() || state.send(mood))
     }
 
-    pub(super) fn wait_writable(&self) -> bool {
+    pub(super) fn wait_writable(&self, until: Tick) -> bool {
         let state = &mut *self.state();
-        let is_late = self.mood.jumps != NEVER && state.dice.once_in(self.mood.jumps * 4);
-        !is_late && (state.room > 0 || state.reset || state.read(self.mood))
+        state.judge.check_write(until);
+        let reads = |state: &mut State, mood| state.room > 0 || state.reset || state.read(mood);
+        state.wait(self.mood, until, Who::Taker, reads)
     }
 
     /// What goes wrong before anything moves.
@@ -216,6 +264,26 @@ impl Kernel {
 }
 
 impl State {
+    fn jump(&mut self, mood: Mood) -> Option<Duration> {
+        let jumps = mood.jumps != NEVER && self.dice.once_in(mood.jumps);
+        jumps.then(|| mood.jump_max.mul_f64(self.dice.below(1000) as f64 / 1000.0))
+    }
+
+    /// False: nothing happened until then.
+    fn wait(
+        &mut self,
+        mood: Mood,
+        until: Tick,
+        who: Who,
+        happens: impl FnOnce(&mut State, Mood) -> bool,
+    ) -> bool {
+        let left = self.judge.now().until(until);
+        let jump = self.jump(mood).unwrap_or_default();
+        let in_time = jump < left && happens(self, mood);
+        self.judge.pass((if in_time { jump } else { left }).as_millis() as u64, who);
+        in_time
+    }
+
     fn is_readable(&self) -> bool {
         self.taken < self.sent || self.client_ended || self.reset
     }
@@ -233,8 +301,12 @@ impl State {
         true
     }
 
+    fn stops(&mut self, mood: Mood) -> bool {
+        mood.stops != NEVER && self.dice.once_in(mood.stops)
+    }
+
     fn read(&mut self, mood: Mood) -> bool {
-        if mood.window == NEVER || self.room >= mood.window || self.dice.once_in(20) {
+        if mood.window == NEVER || self.room >= mood.window || self.stops(mood) {
             return false;
         }
         self.event |= self.room == 0;
@@ -258,6 +330,7 @@ impl Duplex for Kernel {
         into.extend_from_slice(&state.plan[state.taken..state.taken + count]);
         state.taken += count;
         state.moved += count;
+        state.judge.received(count);
         // As if the rest had come just after.
         state.event |= count < most;
         Ok(count)
@@ -265,13 +338,17 @@ impl Duplex for Kernel {
 
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize> {
         let state = &mut *self.state();
-        self.mishap(state)?;
-        assert!(!state.server_ended, "bytes behind the end of the server's side");
-        if state.room == 0 {
+        let mishap = self.mishap(state);
+        if mishap == Err(Errno::AGAIN) || mishap.is_ok() && state.room == 0 {
+            state.judge.blocks();
             return Err(Errno::AGAIN);
         }
-        let most = (first.len() + second.len()).min(state.room);
+        mishap?;
+        assert!(!state.server_ended, "bytes behind the end of the server's side");
+        let offered = first.len() + second.len();
+        let most = offered.min(state.room);
         let count = self.share(state, most);
+        state.judge.sent(count, offered);
         if count == 0 && most > 0 {
             return Err(Errno::PIPE);
         }
@@ -287,6 +364,11 @@ impl Duplex for Kernel {
 
     fn shutdown_write(&self) {
         self.state().server_ended = true;
+    }
+
+    fn shutdown_both(&self) {
+        let state = &mut *self.state();
+        (state.reset, state.event) = (true, true);
     }
 
     fn peer_has_gone(&self) -> bool {

@@ -1,9 +1,10 @@
 //! What does the client ask for, and what has it to be told?
 
 use std::io::{BufRead, Read, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::dice::Dice;
+use super::kernel::Kernel;
 use crate::message::{IntoResponse, Request, Response};
 use crate::testing::TestResponse;
 
@@ -55,6 +56,8 @@ impl std::fmt::Debug for Want {
     }
 }
 
+const FLOOD_BYTES: usize = 5_000_000;
+
 type Kind = fn(&mut Script, &mut Dice);
 
 const GOING_ON: &[Kind] = &[
@@ -68,6 +71,8 @@ const GOING_ON: &[Kind] = &[
     ignored,
     half,
     stream,
+    page,
+    page,
     large,
     file,
     expecting,
@@ -97,6 +102,31 @@ impl Script {
             kind(&mut script, &mut dice);
         }
         script.smuggle();
+        script
+    }
+
+    /// More than anybody should keep in memory.
+    pub(super) fn flood() -> Script {
+        let mut script = Script::default();
+        script.ask("GET /flood/0", "", b"", Want::new(repeated(0, FLOOD_BYTES)));
+        script
+    }
+
+    pub(super) fn many(count: usize) -> Script {
+        Script::all(count, plain)
+    }
+
+    pub(super) fn pages(count: usize) -> Script {
+        Script::all(count, page)
+    }
+
+    pub(super) fn larges(count: usize) -> Script {
+        Script::all(count, large)
+    }
+
+    fn all(count: usize, kind: Kind) -> Script {
+        let (mut script, mut dice) = (Script::default(), Dice::new(0));
+        (0..count).for_each(|_| kind(&mut script, &mut dice));
         script
     }
 
@@ -184,7 +214,12 @@ fn chunked(script: &mut Script, dice: &mut Dice) {
 
 fn stream(script: &mut Script, _: &mut Dice) {
     let number = script.number();
-    script.ask(&format!("GET /stream/{number}"), "", b"", Want::new(repeated(number, 30_000)));
+    script.ask(&format!("GET /stream/{number}"), "", b"", Want::new(repeated(number, 100_000)));
+}
+
+fn page(script: &mut Script, _: &mut Dice) {
+    let number = script.number();
+    script.ask(&format!("GET /page/{number}"), "", b"", Want::new(repeated(number, 10_000)));
 }
 
 fn large(script: &mut Script, _: &mut Dice) {
@@ -255,20 +290,21 @@ fn repeated(number: usize, count: usize) -> Vec<u8> {
 }
 
 /// The handler: notes the number of the request, and does what its route says.
-pub(super) fn answer(req: &mut Request<'_>, calls: &Mutex<Vec<usize>>) -> Response {
+pub(super) fn answer(req: &mut Request<'_>, calls: &Mutex<Vec<usize>>, kernel: &Arc<Kernel>) -> Response {
     let path = req.path().to_owned();
     let (route, number) = path[1..].split_once('/').unwrap();
     let number: usize = number.parse().unwrap();
     calls.lock().unwrap().push(number);
+    kernel.work();
     let answered = match route {
         "plain" => Ok(Response::text(format!("plain {number}"))),
-        "echo" => req.body().bytes().map(Response::bytes).map_err(crate::Error::from),
-        "echo-stream" => Ok(echo_back(req)),
+        "echo" => echo_at_leisure(req, kernel),
+        "echo-stream" => Ok(echo_back(req, kernel.clone())),
         "ignored" => Ok(Response::text(format!("ignored {number}"))),
         "half" => first_two(req),
-        "stream" => Ok(Response::stream(move |out| {
-            repeated(number, 30_000).chunks(7_000).try_for_each(|part| out.write_all(part))
-        })),
+        "stream" => Ok(stream_of(number, 100_000, kernel.clone())),
+        "flood" => Ok(stream_of(number, FLOOD_BYTES, kernel.clone())),
+        "page" => Ok(Response::bytes(repeated(number, 10_000))),
         "large" => Ok(Response::bytes(repeated(number, 60_000))),
         "file" => std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/src/conn/tests/faults/talk.rs"))
             .map_err(crate::Error::from)
@@ -280,14 +316,35 @@ pub(super) fn answer(req: &mut Request<'_>, calls: &Mutex<Vec<usize>>) -> Respon
     answered.into_response()
 }
 
+fn stream_of(number: usize, count: usize, kernel: Arc<Kernel>) -> Response {
+    Response::stream(move |out| {
+        repeated(number, count).chunks(7_000).try_for_each(|part| {
+            kernel.work();
+            out.write_all(part)
+        })
+    })
+}
+
+fn echo_at_leisure(req: &mut Request<'_>, kernel: &Kernel) -> crate::Result<Response> {
+    let (mut body, mut part) = (Vec::new(), [0; 5_000]);
+    loop {
+        match req.body().read(&mut part)? {
+            0 => return Ok(Response::bytes(body)),
+            count => body.extend_from_slice(&part[..count]),
+        }
+        kernel.work();
+    }
+}
+
 /// A body that cannot be read at all still gets its status.
-fn echo_back(req: &mut Request<'_>) -> Response {
+fn echo_back(req: &mut Request<'_>, kernel: Arc<Kernel>) -> Response {
     if let Err(error) = req.body().fill_buf() {
         return crate::Error::from(error).into_response();
     }
-    Response::stream(|out| {
+    Response::stream(move |out| {
         let mut part = [0; 3_000];
         loop {
+            kernel.work();
             match out.read_request(&mut part)? {
                 0 => return Ok(()),
                 count => out.write_all(&part[..count])?,

@@ -1,0 +1,106 @@
+//! How a handler gets the body of its request: what has come already, then what comes while it waits.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use http::StatusCode;
+use weftwork_wire::BodyEvent;
+
+use super::Live;
+use crate::message::BodyError;
+use crate::message::exchange::Exchange;
+use crate::transport::Tick;
+use crate::transport::deadlines::{Pace, Timeout};
+use crate::transport::stream::is_would_block;
+
+impl Live<'_> {
+    /// Sees to it that there is payload which was not consumed, unless the body is over.
+    pub(super) fn gather_payload(&mut self) -> Result<(), BodyError> {
+        while self.conn.held().payload.is_empty() {
+            match self.conn.decode(self.cx).map_err(BodyError::Malformed)? {
+                BodyEvent::Data { .. } => {}
+                BodyEvent::End => break,
+                BodyEvent::NeedMore => {
+                    if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
+                        self.say_continue()?;
+                    }
+                    self.send_some()?;
+                    self.receive()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn say_continue(&mut self) -> Result<(), BodyError> {
+        let said = self.interim(StatusCode::CONTINUE, &[]);
+        said.map_err(|error| BodyError::Socket(error.kind()))
+    }
+
+    /// Before a wait for the client: it may be waiting for what was written so far.
+    fn send_some(&mut self) -> Result<(), BodyError> {
+        if self.conn.unsent() > 0 {
+            let now = self.wait.now();
+            self.body_pace(now);
+            self.conn.pace.resume(now);
+            self.conn.flush(now).map_err(|error| BodyError::Socket(error.kind()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes of the body, and reads them.
+    fn receive(&mut self) -> Result<(), BodyError> {
+        let head_end = {
+            let buffers = self.conn.held();
+            buffers.start + buffers.head.bytes as usize
+        };
+        let mut has_waited = false;
+        loop {
+            let buffers = self.conn.held();
+            buffers.compact(head_end);
+            buffers.make_room(1);
+            let received = self.conn.stream.recv(&mut self.conn.buffers.get_or_insert_default().input);
+            let now = self.wait.now();
+            if !has_waited {
+                // Since the last byte came, the time was the handler's, or that of a queue.
+                self.body_pace(now).resume(now);
+                self.note_writer(now);
+            }
+            match received {
+                Ok(0) => return Err(BodyError::Disconnected),
+                Ok(count) => {
+                    self.body_pace(now).advance(count, now);
+                    return Ok(());
+                }
+                Err(error) if is_would_block(&error) => self.wait_for_body(now)?,
+                Err(error) => return Err(BodyError::Socket(error.kind())),
+            }
+            has_waited = true;
+        }
+    }
+
+    /// How the body gets on: begun by whoever read ahead, or now, and then the same for the whole call. The pace of
+    /// the connection is that of its responses meanwhile.
+    fn body_pace(&mut self, now: Tick) -> &mut Pace {
+        let before = self.conn.pace;
+        self.body.get_or_insert_with(|| match before.what {
+            Timeout::Body => before,
+            _ => Pace::start(Timeout::Body, now),
+        })
+    }
+
+    fn wait_for_body(&mut self, now: Tick) -> Result<(), BodyError> {
+        let settings = &self.cx.settings;
+        let until = self.body_pace(now).deadline(settings);
+        let waited = self.wait_unseen(until, |live| live.wait.readable(live.conn.stream.as_fd(), until));
+        waited.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
+                let knobs = self.cx.settings.show(Timeout::Body.knobs());
+                log::info!("a request body came too slowly ({knobs}) at {}", self.conn.asked());
+                BodyError::Timeout
+            }
+            io::ErrorKind::ConnectionAborted => BodyError::ServerStops,
+            kind => BodyError::Socket(kind),
+        })
+    }
+}

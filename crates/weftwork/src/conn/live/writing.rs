@@ -1,0 +1,136 @@
+//! How a response is written while its writer runs: in parts, as fast as its client takes them.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use http::Method;
+use weftwork_wire::{After, BodyLength};
+
+use super::Live;
+use crate::conn::{Flushed, OUTPUT_BYTES_MAX};
+use crate::message::exchange::Exchange;
+use crate::message::{BodyWriter, Response, Stream};
+use crate::transport::counters::Counters;
+use crate::transport::{Post, Tick};
+
+/// A streamed response is sent when this much of it is there. At 16 KiB an echo of 64 KiB or 1 MiB took a third more
+/// CPU: each write wakes the peer.
+const STREAM_BYTES: usize = 64 << 10;
+
+impl<'a> Live<'a> {
+    /// A response that is written while this runs.
+    pub(super) fn stream(&mut self, response: Response, write: Stream, post: &'a Post) -> io::Result<After> {
+        self.pending = Some(response);
+        let written =
+            if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
+        match written.and_then(|()| self.start()) {
+            Ok(()) => self.finish(),
+            Err(error) if self.pending.take().is_some() => self.fail(&error),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {
+        post.enter(self.wait.now(), self.head().1);
+        self.writer = Some(post);
+        let mut writer = BodyWriter::new(self);
+        let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer))).unwrap_or_else(|panic| {
+            self.note_panic(panic);
+            Err(io::Error::other("the writer of a streamed body panicked"))
+        });
+        let now = self.wait.now();
+        self.note_writer(now);
+        self.writer = None;
+        self.conn.pace.resume(now);
+        post.leave();
+        written
+    }
+
+    /// Writes the head of a streamed response, if that is still to be done.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        let Some(response) = self.pending.take() else { return Ok(()) };
+        let written =
+            self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
+        if written.is_err() {
+            self.pending = Some(response);
+        }
+        self.conn.guard_end();
+        written
+    }
+
+    pub(super) fn write_part(&mut self, data: &[u8]) -> io::Result<()> {
+        self.start()?;
+        if !self.conn.http.sends_body() {
+            return Ok(());
+        }
+        for part in data.chunks(OUTPUT_BYTES_MAX / 2) {
+            self.append(part)?;
+            if self.conn.unsent() >= STREAM_BYTES {
+                self.push(OUTPUT_BYTES_MAX)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn start_and_push(&mut self) -> io::Result<()> {
+        self.start()?;
+        self.push(0)
+    }
+
+    /// Sends until at most `left` bytes wait to be sent.
+    pub(super) fn push(&mut self, left: usize) -> io::Result<()> {
+        let mut now = self.wait.now();
+        // What has passed until now was the handler's time, or that of its client's body.
+        self.conn.pace.resume(now);
+        self.note_writer(now);
+        loop {
+            let flushed = self.conn.flush(now)?;
+            if flushed == Flushed::All || self.conn.unsent() <= left {
+                return Ok(());
+            }
+            if flushed == Flushed::Blocked {
+                let until = self.conn.deadline(self.cx);
+                self.wait_unseen(until, |live| live.wait.writable(live.conn.stream.as_fd(), until))
+                    .inspect_err(|error| self.give_up(error))?;
+            }
+            now = self.wait.now();
+        }
+    }
+
+    /// A client whose time is up is as one that has gone: were it waited for again at the next write, or with what is
+    /// unsent when the writer is done, it would have its time twice.
+    #[cold]
+    fn give_up(&self, why: &io::Error) {
+        if why.kind() == io::ErrorKind::TimedOut {
+            Counters::count(&self.cx.counters.timeouts);
+            // The end must not look like that of the body.
+            if !self.conn.http.is_cut_short() {
+                self.conn.stream.shutdown_both();
+            }
+        }
+    }
+
+    /// The writer of a streamed body is with us, so it is not stuck: the watchdog counts anew from here.
+    pub(super) fn note_writer(&self, now: Tick) {
+        let Some(post) = self.writer else { return };
+        let took = post.begun().until(now);
+        if took >= self.cx.warn_after {
+            self.warn_of_slowness("the writer of a streamed body", took);
+        }
+        post.begin_again(now);
+    }
+
+    /// Waits for the client, until then at most. The watchdog does not count that as time of the writer.
+    pub(super) fn wait_unseen(
+        &self,
+        until: Tick,
+        wait: impl FnOnce(&Self) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(post) = self.writer else { return wait(self) };
+        post.begin_again(until);
+        let waited = wait(self);
+        post.begin_again(self.wait.now());
+        waited
+    }
+}

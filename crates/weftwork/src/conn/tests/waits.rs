@@ -1,0 +1,132 @@
+//! A handler that waits for its client: does only the client's own time count, and all of it?
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::deadlines::BODY_IDLE;
+use super::*;
+
+/// What the peer does when a handler waits for it: something, after so many milliseconds.
+type Acts = Box<dyn FnMut(&mut UnixStream)>;
+
+/// A handler's wait, with a clock that handlers can put forward.
+struct Peer {
+    now: Arc<AtomicU64>,
+    stream: RefCell<UnixStream>,
+    acts: RefCell<Box<dyn Iterator<Item = (u64, Acts)>>>,
+}
+
+impl Peer {
+    fn new(bed: &Bed, acts: impl Iterator<Item = (u64, Acts)> + 'static) -> Peer {
+        Peer {
+            now: Arc::new(AtomicU64::new(bed.now.0)),
+            stream: RefCell::new(bed.peer.try_clone().unwrap()),
+            acts: RefCell::new(Box::new(acts)),
+        }
+    }
+
+    fn wait(&self, until: Tick) -> std_io::Result<()> {
+        let Some((after, mut act)) = self.acts.borrow_mut().next() else {
+            self.now.fetch_max(until.0, Ordering::Relaxed);
+            return Err(ErrorKind::TimedOut.into());
+        };
+        let then = self.now().0 + after;
+        self.now.fetch_max(then.min(until.0), Ordering::Relaxed);
+        if then >= until.0 {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        act(&mut self.stream.borrow_mut());
+        Ok(())
+    }
+}
+
+impl Wait for Peer {
+    fn now(&self) -> Tick {
+        Tick(self.now.load(Ordering::Relaxed))
+    }
+
+    fn readable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+        self.wait(until)
+    }
+
+    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+        self.wait(until)
+    }
+}
+
+fn sends(count: usize) -> Acts {
+    Box::new(move |stream| stream.write_all(&vec![b'x'; count]).unwrap())
+}
+
+/// As a loop does, up to the call.
+fn until_call(bed: &mut Bed) {
+    bed.conn.note_ready(false);
+    loop {
+        match bed.conn.step(bed.now, &bed.cx) {
+            Step::Call => return,
+            Step::Read => drop(bed.conn.fill(bed.now, &mut bed.pool).unwrap()),
+            step => panic!("{step:?}"),
+        }
+    }
+}
+
+fn expecting(length: usize) -> String {
+    format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n")
+}
+
+/// An older answer is still unsent: that it is, over and over, must not buy time for a body that hardly comes.
+#[test]
+fn a_dribble_does_not_buy_time_for_a_body_that_is_waited_for() {
+    let (ours, peer) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
+    let mut bed = Bed::over(ours, peer, Settings::default());
+    bed.send(get("/medium") + &expecting(2_000_000) + "x");
+    until_call(&mut bed);
+    bed.call();
+    until_call(&mut bed);
+    let peer = Peer::new(&bed, std::iter::repeat_with(|| (9_900, sends(1))));
+    bed.call_with(&handler, &peer);
+    assert_eq!(bed.now.0, 10_000, "two bytes in ten seconds");
+}
+
+/// The peer gets on, and what its deadline is for does not.
+#[test]
+fn events_that_bring_nothing_do_not_buy_time() {
+    let mut bed = Bed::new();
+    bed.send(post("/echo", 100_000) + &"x".repeat(66_000));
+    until_call(&mut bed);
+    let peer = Peer::new(&bed, std::iter::repeat_with(|| (4_000, sends(0))));
+    bed.call_with(&handler, &peer);
+    assert_eq!(bed.now.0, BODY_IDLE);
+}
+
+/// Between two reads of a body, and in the queue before the first, the time is ours.
+#[test]
+fn our_time_is_not_on_the_clock_of_a_body() {
+    const PART: usize = 64 << 10;
+    let mut bed = Bed::new();
+    bed.send(post("/", 2 * PART + 3));
+    bed.send([b'x'; PART]);
+    until_call(&mut bed);
+    bed.send("1");
+    bed.now.0 += 300_000;
+    let pauses = [(BODY_IDLE - 1, sends(1)), (BODY_IDLE - 1, sends(1))];
+    let peer = Peer::new(&bed, pauses.into_iter());
+    let (now, more) = (peer.now.clone(), Mutex::new(bed.peer.try_clone().unwrap()));
+    let slow = move |req: &mut Request| -> Response {
+        let mut body = req.body();
+        body.read_exact(&mut [0; PART + 1]).unwrap();
+        now.fetch_add(300_000, Ordering::Relaxed);
+        more.lock().unwrap().write_all(&[b'x'; PART]).unwrap();
+        body.read_exact(&mut [0; PART]).unwrap();
+        body.read_exact(&mut [0; 1]).unwrap();
+        now.fetch_add(300_000, Ordering::Relaxed);
+        let last = body.read(&mut [0; 1]).map_err(|error| error.to_string());
+        Response::text(format!("{last:?}"))
+    };
+    bed.call_with(&slow, &peer);
+    assert_eq!(bed.now.0, 900_000 + 2 * (BODY_IDLE - 1));
+    bed.go_on();
+    assert!(bed.got().ends_with("Ok(1)"));
+}
