@@ -57,7 +57,7 @@ const ROUTES: [(Demo, &str); 12] = [
     (Demo::NoContent, "204, no body"),
     (Demo::Slow { ms: None }, "a handler that blocks its thread for ?ms=100; nobody else waits"),
     (Demo::Wait { ms: None }, "a handler that waits ?ms=100 by weftwork::sleep"),
-    (Demo::Echo, "the body of your request, sent back while it comes, whatever its size"),
+    (Demo::Echo, "the body of your request, sent back piece by piece, whatever its size"),
     (Demo::Events, "a clock, as server-sent events: one thread for all who look"),
     (Demo::Socket, "a WebSocket that sends back what it gets"),
     (Demo::Upload, "a form with files, or any body: counted as it comes"),

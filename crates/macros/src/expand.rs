@@ -27,6 +27,7 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
     let name = &input.ident;
     let (search, table) = (search(&ways), table(&ways));
     let (constructed, habits) = (ways.iter().map(constructed), ways.iter().map(habit));
+    let buffering = ways.iter().map(buffering);
     let written = variants.iter().map(|variant| written(variant, &variants));
     let methods = variants.iter().map(method);
     let seed = seed(&name.to_string());
@@ -75,6 +76,15 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
                 }
 
                 #[allow(unused_variables, clippy::all)]
+                fn reads_ahead(verb: __weft::Verbs, path: &str) -> ::core::option::Option<bool> {
+                    match search(verb, path) {
+                        #(#buffering)*
+                        ::core::result::Result::Ok(_) => ::core::option::Option::Some(true),
+                        ::core::result::Result::Err(_) => ::core::option::Option::None,
+                    }
+                }
+
+                #[allow(unused_variables, clippy::all)]
                 fn write(&self, out: &mut __weft::PathWriter) {
                     match self { #(#written)* }
                 }
@@ -102,6 +112,9 @@ pub(crate) fn refused(input: &DeriveInput, error: &syn::Error) -> TokenStream {
                 ::core::unreachable!()
             }
             fn habit(_: ::weftwork::Verbs, _: &str) -> ::weftwork::Blocking {
+                ::core::unreachable!()
+            }
+            fn reads_ahead(_: ::weftwork::Verbs, _: &str) -> ::core::option::Option<bool> {
                 ::core::unreachable!()
             }
             fn write(&self, _: &mut ::weftwork::derived::PathWriter) {}
@@ -209,6 +222,19 @@ fn habit(numbered: &Numbered<'_>) -> TokenStream {
             __weft::within(__weft::spread(SEED, #number as u64), #inner)
         }
     }
+}
+
+/// The arm that tells whether the handler of a way waits for the body; most do.
+fn buffering(numbered: &Numbered<'_>) -> TokenStream {
+    let Numbered { number, variant, way } = numbered;
+    if variant.unbuffered {
+        return quote!(::core::result::Result::Ok((#number, _)) => ::core::option::Option::Some(false),);
+    }
+    let Some(field) = variant.nested else { return TokenStream::new() };
+    let (inner, at) = (&field.ty, way.pattern.captures().count());
+    let (verb, parts) = (ours("verb"), ours("parts"));
+    let inner = quote_spanned!(inner.span()=> <#inner as __weft::Routes>::reads_ahead(#verb, #parts[#at]));
+    quote!(::core::result::Result::Ok((#number, parts)) => #inner,)
 }
 
 /// The arm that writes a variant's path, by its first way.

@@ -12,7 +12,7 @@ use proc_macro::TokenStream;
 /// Makes an enum the routes of a site: see the trait `weftwork::Routes`.
 #[proc_macro_derive(
     Routes,
-    attributes(get, post, put, delete, patch, head, options, trace, connect, any, nest, blocks)
+    attributes(get, post, put, delete, patch, head, options, trace, connect, any, nest, blocks, unbuffered)
 )]
 pub fn routes(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

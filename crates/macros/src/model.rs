@@ -25,6 +25,7 @@ pub(crate) struct Variant<'i> {
     pub(crate) item: &'i syn::Variant,
     pub(crate) ways: Vec<Way>,
     pub(crate) blocks: bool,
+    pub(crate) unbuffered: bool,
     /// The field that holds nested routes.
     pub(crate) nested: Option<&'i Field>,
 }
@@ -79,7 +80,7 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
 fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
     let mut ways = Vec::new();
     let mut nests = Vec::new();
-    let mut blocks = false;
+    let (mut blocks, mut unbuffered) = (false, false);
     for attribute in &item.attrs {
         let Some(name) = attribute.path().get_ident().map(ToString::to_string) else { continue };
         if name == "nest" {
@@ -87,6 +88,9 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
         } else if name == "blocks" {
             attribute.meta.require_path_only()?;
             blocks = true;
+        } else if name == "unbuffered" {
+            attribute.meta.require_path_only()?;
+            unbuffered = true;
         } else if let Some((_, verb)) = VERBS.iter().find(|(known, _)| *known == name) {
             ways.push(Way { verb, pattern: Pattern::parse(&text(attribute, "/users/{id}")?)? });
         }
@@ -101,7 +105,7 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
         let why = format!("`{}` has no route: write `#[get(\"/...\")]` above it", item.ident);
         return Err(Error::new(item.ident.span(), why));
     }
-    let mut variant = Variant { item, ways, blocks, nested: None };
+    let mut variant = Variant { item, ways, blocks, unbuffered, nested: None };
     variant.join_fields(is_nest)?;
     Ok(variant)
 }

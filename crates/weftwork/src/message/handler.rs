@@ -213,7 +213,8 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
 }
 
 /// A handler that is called when the head of a request is there, and not after some of its body: for uploads that
-/// are a conversation. The price is a thread that waits for a client, where the engine has no fiber for that.
+/// are a conversation. The price is a thread that waits for a client, where the engine has no fiber for that. For one
+/// variant of an enum of routes it is the attribute `#[unbuffered]`.
 ///
 /// ```
 /// use std::io::Write;

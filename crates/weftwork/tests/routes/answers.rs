@@ -316,3 +316,33 @@ fn a_fallback_says_whether_its_body_is_read_ahead() {
     connection.send("POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
     assert_eq!(connection.response().text(), "at once");
 }
+
+#[test]
+fn the_handler_of_an_unbuffered_route_does_not_wait_for_the_body() {
+    #[derive(Routes)]
+    enum Outer {
+        #[nest("/inner")]
+        Inner(Inner),
+        #[post("/form")]
+        Form,
+    }
+    #[derive(Routes)]
+    enum Inner {
+        #[post("/talk")]
+        #[unbuffered]
+        Talk,
+        #[post("/form")]
+        Form,
+    }
+    let client = TestClient::new(routes(|route: Outer, _: &mut Request| match route {
+        Outer::Inner(Inner::Talk) => "talk",
+        Outer::Inner(Inner::Form) | Outer::Form => "form",
+    }));
+    for (target, at_once) in [("/inner/talk", true), ("/inner/form", false), ("/form", false)] {
+        let mut connection = client.connect();
+        connection.send(format!("POST {target} HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab"));
+        assert_eq!(connection.try_response().is_ok(), at_once, "{target}");
+        connection.send("c");
+        assert_eq!(connection.try_response().is_ok(), !at_once, "{target}");
+    }
+}

@@ -73,10 +73,10 @@ where
     }
 
     fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        let Some(fallback) = &self.fallback else { return true };
-        match T::habit(Verbs::of(asked.method()), asked.path()) {
-            Blocking::Never => fallback.reads_ahead(asked),
-            _ => true,
+        match (T::reads_ahead(Verbs::of(asked.method()), asked.path()), &self.fallback) {
+            (Some(ahead), _) => ahead,
+            (None, Some(fallback)) => fallback.reads_ahead(asked),
+            (None, None) => true,
         }
     }
 

@@ -109,6 +109,7 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// | `#[nest("/users/{id}")] User { id: u64, page: UserPage }` | the same, with captures in the prefix |
 /// | several of them | several ways in; [`to_path`](Routes::to_path) writes the first |
 /// | `#[blocks]` | this route waits: its first request does not have to find that out |
+/// | `#[unbuffered]` | its handler does not wait for the body: see [`unbuffered`](crate::unbuffered) |
 ///
 /// A field is any type with `FromStr` and `Display`. Matching is by segment, from left to right, a literal
 /// before a capture and a capture before a rest; among routes of other methods it goes on. Literal parts are compared
@@ -135,6 +136,9 @@ pub trait Routes: Sized + 'static {
 
     #[doc(hidden)]
     fn habit(verb: Verbs, path: &str) -> Blocking;
+
+    #[doc(hidden)]
+    fn reads_ahead(verb: Verbs, path: &str) -> Option<bool>;
 
     #[doc(hidden)]
     fn write(&self, out: &mut PathWriter);

@@ -49,6 +49,9 @@ impl Routes for Nothing {
     fn habit(_: Verbs, _: &str) -> Blocking {
         Blocking::Never
     }
+    fn reads_ahead(_: Verbs, _: &str) -> Option<bool> {
+        None
+    }
     fn write(&self, _: &mut derived::PathWriter) {}
     fn method(&self) -> Method {
         match *self {}
