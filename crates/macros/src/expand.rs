@@ -26,11 +26,9 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
         (0u16..).zip(ways).map(|(number, (variant, way))| Numbered { number, variant, way }).collect();
     let name = &input.ident;
     let (search, table) = (search(&ways), table(&ways));
-    let (constructed, habits) = (ways.iter().map(constructed), ways.iter().map(habit));
-    let buffering = ways.iter().map(buffering);
+    let (constructed, told) = (ways.iter().map(constructed), told(&name.to_string(), &ways));
     let written = variants.iter().map(|variant| written(variant, &variants));
     let methods = variants.iter().map(method);
-    let seed = seed(&name.to_string());
     let captures_max = captures_max(&ways);
     Ok(quote! {
         const _: () = {
@@ -62,27 +60,7 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
                     }
                 }
 
-                #[allow(unused_variables, clippy::all)]
-                fn habit(verb: __weft::Verbs, path: &str) -> __weft::Blocking {
-                    const SEED: u64 = #seed;
-                    match search(verb, path) {
-                        #(#habits)*
-                        ::core::result::Result::Ok((number, _)) => {
-                            __weft::Blocking::Learn { route: __weft::spread(SEED, number as u64) }
-                        }
-                        // Refused without a handler.
-                        ::core::result::Result::Err(_) => __weft::Blocking::Never,
-                    }
-                }
-
-                #[allow(unused_variables, clippy::all)]
-                fn reads_ahead(verb: __weft::Verbs, path: &str) -> ::core::option::Option<bool> {
-                    match search(verb, path) {
-                        #(#buffering)*
-                        ::core::result::Result::Ok(_) => ::core::option::Option::Some(true),
-                        ::core::result::Result::Err(_) => ::core::option::Option::None,
-                    }
-                }
+                #told
 
                 #[allow(unused_variables, clippy::all)]
                 fn write(&self, out: &mut __weft::PathWriter) {
@@ -204,6 +182,34 @@ fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
         }
         // Of a second way, which does without it: None, or no values.
         (None, _) => quote!(::core::default::Default::default()),
+    }
+}
+
+/// What is told of a request before its route is made.
+fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
+    let (seed, habits, buffering) = (seed(name), ways.iter().map(habit), ways.iter().map(buffering));
+    quote! {
+        #[allow(unused_variables, clippy::all)]
+        fn habit(verb: __weft::Verbs, path: &str) -> __weft::Blocking {
+            const SEED: u64 = #seed;
+            match search(verb, path) {
+                #(#habits)*
+                ::core::result::Result::Ok((number, _)) => {
+                    __weft::Blocking::Learn { route: __weft::spread(SEED, number as u64) }
+                }
+                // Refused without a handler.
+                ::core::result::Result::Err(_) => __weft::Blocking::Never,
+            }
+        }
+
+        #[allow(unused_variables, clippy::all)]
+        fn reads_ahead(verb: __weft::Verbs, path: &str) -> ::core::option::Option<bool> {
+            match search(verb, path) {
+                #(#buffering)*
+                ::core::result::Result::Ok(_) => ::core::option::Option::Some(true),
+                ::core::result::Result::Err(_) => ::core::option::Option::None,
+            }
+        }
     }
 }
 
