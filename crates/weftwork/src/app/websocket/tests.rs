@@ -315,6 +315,25 @@ fn a_client_that_talks_is_not_asked() {
     assert_eq!(hub.sockets().len(), 1);
 }
 
+/// The server says that it stops, and after that no more: RFC 6455 section 5.5.1.
+#[test]
+fn no_frame_follows_a_close() {
+    let hub = WebSocketHub::new(WebSockets::new(), |_, _, _| {});
+    let own = hub.clone();
+    let mut client = TestClient::new(move |req: &mut Request| own.accept(req));
+    let mut connection = client.connect();
+    connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
+    connection.received();
+    client.drain();
+    assert!(connection.received().starts_with(b"\x88\x18\x03\xe9the server is stopping"));
+    connection.send(frame(0x89, b"ping"));
+    hub.send(&"late".into());
+    connection.advance(Duration::from_secs(20));
+    assert_eq!(connection.received(), b"");
+    connection.send(frame(0x88, b"\x03\xe9"));
+    assert_eq!((connection.received(), connection.is_closed()), (Vec::new(), true));
+}
+
 #[test]
 fn codes_that_must_not_be_sent_are_not() {
     for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000] {
