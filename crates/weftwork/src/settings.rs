@@ -268,9 +268,10 @@ impl Settings {
 
     /// Some of them with their values, for a log line or an answer: `head_timeout is 10s, rate_bytes_min is 500B`.
     pub(crate) fn show(&self, names: &[&str]) -> String {
-        let all = self.list();
-        let named = names.iter().filter_map(|name| all.iter().find(|setting| setting.name == *name));
-        named.map(|setting| format!("{} is {}", setting.name, setting.value)).collect::<Vec<_>>().join(", ")
+        let texts = self.texts();
+        let index = |name: &&str| Settings::NAMES.iter().position(|known| known == name);
+        let named = names.iter().filter_map(|name| Some(format!("{name} is {}", texts[index(name)?])));
+        named.collect::<Vec<_>>().join(", ")
     }
 
     fn mark(&mut self, name: &str, source: Source) {
