@@ -1,8 +1,9 @@
 //! Where does code run that blocks and cannot be told otherwise?
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,20 +20,123 @@ type Job = Box<dyn FnOnce() + Send>;
 
 struct State {
     jobs: VecDeque<Job>,
+    /// Threads that are about to look at the jobs: without one, just started, or notified and not awake yet.
     idle: usize,
     threads: usize,
     threads_max: usize,
+    /// Calls that may wait for a thread.
+    waiting_max: usize,
+    /// Nobody calls any more: threads without work end at once.
+    closed: bool,
 }
 
-struct Pool {
+struct Shared {
     state: Mutex<State>,
     wake: Condvar,
 }
 
-static POOL: Pool = Pool {
-    state: Mutex::new(State { jobs: VecDeque::new(), idle: 0, threads: 0, threads_max: THREADS_MAX }),
-    wake: Condvar::new(),
-};
+/// The pool of the process, for [`blocking`].
+static POOL: LazyLock<BlockingPool> = LazyLock::new(|| BlockingPool::new(THREADS_MAX, usize::MAX));
+
+/// Threads for calls that block, apart from the process's: at most so many at once, and at most so many calls that
+/// wait for one of them.
+///
+/// Threads are started when needed and end after 10 s without work, or when the pool is dropped; a call that is in
+/// progress then runs to its end.
+///
+/// ```
+/// use std::rc::Rc;
+/// use weftwork_fiber::{BlockingPool, run};
+///
+/// let pool = Rc::new(BlockingPool::new(4, 100));
+/// assert_eq!(run(move || pool.blocking(|| 7))?, Ok(7));
+/// # std::io::Result::Ok(())
+/// ```
+pub struct BlockingPool(Arc<Shared>);
+
+impl fmt::Debug for BlockingPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockingPool").field("threads", &self.threads()).finish_non_exhaustive()
+    }
+}
+
+/// Every thread of a [`BlockingPool`] is in use, and as many calls wait for one as may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolFull;
+
+impl fmt::Display for PoolFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("every thread for blocking calls is in use, and too many calls wait for one")
+    }
+}
+
+impl std::error::Error for PoolFull {}
+
+impl BlockingPool {
+    /// A pool of at most `threads_max` threads (0 counts as 1), for which at most `waiting_max` calls wait.
+    pub fn new(threads_max: usize, waiting_max: usize) -> BlockingPool {
+        let state = State {
+            jobs: VecDeque::new(),
+            idle: 0,
+            threads: 0,
+            threads_max: threads_max.max(1),
+            waiting_max,
+            closed: false,
+        };
+        BlockingPool(Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() }))
+    }
+
+    /// As [`blocking()`], on a thread of this pool.
+    ///
+    /// # Errors
+    ///
+    /// The pool is full; `f` is dropped.
+    ///
+    /// # Panics
+    ///
+    /// As `f` does.
+    pub fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, PoolFull> {
+        let Place::Fiber(core, fiber) = scheduler::place() else { return Ok(f()) };
+        let slot = Arc::new(Mutex::new(None));
+        let (theirs, remote) = (Arc::clone(&slot), core.remote());
+        Shared::submit(
+            &self.0,
+            Box::new(move || {
+                let result = catch_unwind(AssertUnwindSafe(f));
+                *lock(&theirs) = Some(result);
+                remote.wake_fiber(fiber);
+            }),
+        )?;
+        loop {
+            core.park(fiber);
+            // The guard must be gone before the fiber is suspended again.
+            let result = lock(&slot).take();
+            match result {
+                Some(Ok(value)) => return Ok(value),
+                Some(Err(payload)) => resume_unwind(payload),
+                None => {}
+            }
+        }
+    }
+
+    /// Threads there are now, those without work among them.
+    pub fn threads(&self) -> usize {
+        lock(&self.0.state).threads
+    }
+}
+
+impl Drop for BlockingPool {
+    fn drop(&mut self) {
+        let jobs = {
+            let mut state = lock(&self.0.state);
+            state.closed = true;
+            std::mem::take(&mut state.jobs)
+        };
+        self.0.wake.notify_all();
+        // Their fibers are gone, or they could not call this.
+        drop(jobs);
+    }
+}
 
 /// Runs `f` on a thread of the process's pool for blocking calls, the fiber suspended meanwhile. Outside a fiber,
 /// and in one that unwinds, it just runs `f`.
@@ -44,59 +148,53 @@ static POOL: Pool = Pool {
 ///
 /// As `f` does.
 pub fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
-    let Place::Fiber(core, fiber) = scheduler::place() else { return f() };
-    let slot = Arc::new(Mutex::new(None));
-    let (theirs, remote) = (Arc::clone(&slot), core.remote());
-    POOL.submit(Box::new(move || {
-        let result = catch_unwind(AssertUnwindSafe(f));
-        *lock(&theirs) = Some(result);
-        remote.wake_fiber(fiber);
-    }));
-    loop {
-        core.park(fiber);
-        // The guard must be gone before the fiber is suspended again.
-        let result = lock(&slot).take();
-        match result {
-            Some(Ok(value)) => return value,
-            Some(Err(payload)) => resume_unwind(payload),
-            None => {}
-        }
+    match POOL.blocking(f) {
+        Ok(value) => value,
+        Err(PoolFull) => unreachable!("any number of calls may wait for the process's pool"),
     }
 }
 
 /// Sets how many threads [`blocking`] uses at most, in the whole process; further calls wait in a queue. The default
 /// is 512, and 0 counts as 1. Threads are started when needed and end after 10 s without work.
 pub fn set_blocking_threads_max(threads: usize) {
-    lock(&POOL.state).threads_max = threads.max(1);
+    lock(&POOL.0.state).threads_max = threads.max(1);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Pool {
-    fn submit(&'static self, job: Job) {
-        let mut state = lock(&self.state);
+impl Shared {
+    fn submit(pool: &Arc<Shared>, job: Job) -> Result<(), PoolFull> {
+        let mut state = lock(&pool.state);
+        let waiting = state.jobs.len().checked_sub(state.idle);
+        let may_start = state.threads < state.threads_max;
+        if !may_start && waiting.is_some_and(|waiting| waiting >= state.waiting_max) {
+            return Err(PoolFull);
+        }
         state.jobs.push_back(job);
-        // A thread that was notified but has not woken yet counts as idle still, and its job as queued.
-        if state.jobs.len() > state.idle && state.threads < state.threads_max {
+        if waiting.is_some() && may_start {
             state.threads += 1;
+            state.idle += 1;
             drop(state);
-            self.start();
+            Shared::start(pool);
         } else {
             drop(state);
-            self.wake.notify_one();
+            pool.wake.notify_one();
         }
+        Ok(())
     }
 
-    fn start(&'static self) {
-        let started = thread::Builder::new().name("fiber-blocking".into()).spawn(|| self.work());
+    fn start(pool: &Arc<Shared>) {
+        let own = Arc::clone(pool);
+        let started = thread::Builder::new().name("fiber-blocking".into()).spawn(move || own.work());
         if started.is_ok() {
             return;
         }
         // No thread to be had: if none will come for the job, it blocks the caller rather than wait for ever.
-        let mut state = lock(&self.state);
+        let mut state = lock(&pool.state);
         state.threads -= 1;
+        state.idle -= 1;
         let job = if state.threads == 0 { state.jobs.pop_front() } else { None };
         drop(state);
         if let Some(job) = job {
@@ -106,12 +204,17 @@ impl Pool {
 
     fn work(&self) {
         let mut state = lock(&self.state);
+        state.idle -= 1;
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
                 job();
                 state = lock(&self.state);
                 continue;
+            }
+            if state.closed {
+                state.threads -= 1;
+                return;
             }
             state.idle += 1;
             let (woken, waited) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);

@@ -71,7 +71,7 @@ mod time;
 mod timers;
 mod wait;
 
-pub use blocking::{blocking, set_blocking_threads_max};
+pub use blocking::{BlockingPool, PoolFull, blocking, set_blocking_threads_max};
 pub use config::Config;
 pub use context::on_thread_stack;
 pub use fiber::{JoinError, JoinHandle, in_fiber, spawn, yield_now};

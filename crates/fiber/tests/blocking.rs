@@ -1,9 +1,10 @@
 //! Does the pool for blocking calls keep to its cap? In a process of its own, since the cap is the process's.
 
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 
-use weftwork_fiber::{blocking, run, set_blocking_threads_max, spawn};
+use weftwork_fiber::{BlockingPool, PoolFull, blocking, run, set_blocking_threads_max, spawn, yield_now};
 
 #[test]
 fn no_more_calls_run_at_once_than_threads_are_allowed_and_all_come_back() {
@@ -24,4 +25,26 @@ fn no_more_calls_run_at_once_than_threads_are_allowed_and_all_come_back() {
     })
     .unwrap();
     assert!((1..=2).contains(&seen.load(Ordering::SeqCst)), "{seen:?}");
+}
+
+#[test]
+fn a_pool_that_is_full_refuses() {
+    let gate: &RwLock<()> = Box::leak(Box::default());
+    let held = gate.write().unwrap();
+    let pool = Rc::new(BlockingPool::new(2, 3));
+    let call = {
+        let pool = pool.clone();
+        move || pool.blocking(move || drop(gate.read().unwrap()))
+    };
+    let results = run(move || {
+        // Two run and three wait.
+        let inside: Vec<_> = (0..5).map(|_| spawn(call.clone())).collect();
+        yield_now();
+        assert_eq!((call(), pool.threads()), (Err(PoolFull), 2));
+        drop(held);
+        let results: Vec<_> = inside.into_iter().map(|fiber| fiber.join().unwrap()).collect();
+        assert_eq!(call(), Ok(()));
+        results
+    });
+    assert_eq!(results.unwrap(), [Ok(()); 5]);
 }

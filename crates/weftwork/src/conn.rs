@@ -433,4 +433,9 @@ pub(crate) trait Wait {
     fn is_cancelled(&self, _panic: &(dyn Any + Send)) -> bool {
         false
     }
+
+    /// Whether it is none, but the room having no thread for what the call wants to do.
+    fn is_overload(&self, _panic: &(dyn Any + Send)) -> bool {
+        false
+    }
 }

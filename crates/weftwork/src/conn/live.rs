@@ -1,17 +1,17 @@
 //! What happens between a request's head and its response: the handler's view of the connection.
 
 mod lasting;
+pub(super) mod panics;
 mod pause;
 mod reading;
 mod trailers;
 mod writing;
 
-use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -22,7 +22,6 @@ use crate::message::client::Source;
 use crate::message::exchange::Exchange;
 use crate::message::{BodyError, Handler, Part, Payload, Request, Response};
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
 use crate::transport::deadlines::Pace;
 use crate::transport::{Buffers, DateCache, Post, Tick};
 
@@ -96,9 +95,7 @@ impl<'a> Live<'a> {
         let called = catch_unwind(AssertUnwindSafe(|| *response = Some(handler.call(&mut request))));
         if let Err(panic) = called {
             drop(request);
-            self.note_panic(panic);
-            let said = Response::text("the handler panicked\n");
-            *response = Some(said.with_status(StatusCode::INTERNAL_SERVER_ERROR).with_close());
+            *response = Some(self.answer_to_panic(panic));
         }
     }
 
@@ -107,14 +104,6 @@ impl<'a> Live<'a> {
         let thread = std::thread::current();
         let (asked, name) = (self.conn.asked(), thread.name().unwrap_or("unnamed"));
         log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
-    }
-
-    fn note_panic(&self, panic: Box<dyn Any + Send>) {
-        if self.wait.is_cancelled(&*panic) {
-            resume_unwind(panic);
-        }
-        Counters::count(&self.cx.counters.panics);
-        log::error!("a handler panicked at {}: {}", self.conn.asked(), said(&*panic));
     }
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine.
@@ -252,12 +241,6 @@ fn head_of(response: &Response, length: BodyLength) -> ResponseHead<'_> {
         length,
         close: response.close,
     }
-}
-
-/// What a panic said.
-pub(super) fn said(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 impl Exchange for Live<'_> {

@@ -12,7 +12,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// More than kernels hold by default for a socket that nobody reads: who sends on is not waited for.
 const SENT_OFF_BYTES_MAX: usize = 256 << 10;
 /// When a client that was turned away may come again, in seconds.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+pub(super) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 impl Conn {
     #[cold]

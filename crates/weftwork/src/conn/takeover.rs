@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::live::said;
+use super::live::panics::said;
 use super::{Conn, Open, Phase, Rest, Wait};
 use crate::message::Upgraded;
 use crate::message::exchange::Line;
@@ -46,6 +46,10 @@ impl Conn {
             Ok(Ok(())) => {}
             Ok(Err(error)) => log::info!("an upgraded connection ended: {error}"),
             Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
+            Err(panic) if wait.is_overload(&*panic) => {
+                Counters::count(&cx.counters.shed);
+                log::info!("an upgraded connection ended: there is no thread for a blocking call of it");
+            }
             Err(panic) => {
                 Counters::count(&cx.counters.panics);
                 log::error!("what took a connection over panicked: {}", said(&*panic));

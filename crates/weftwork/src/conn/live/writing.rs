@@ -35,10 +35,8 @@ impl<'a> Live<'a> {
         post.enter(self.wait.now(), self.head().1);
         self.writer = Some(post);
         let mut writer = BodyWriter::new(self);
-        let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer))).unwrap_or_else(|panic| {
-            self.note_panic(panic);
-            Err(io::Error::other("the writer of a streamed body panicked"))
-        });
+        let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
+            .unwrap_or_else(|panic| Err(io::Error::other(self.note_panic(panic))));
         let now = self.wait.now();
         self.note_writer(now);
         self.writer = None;
