@@ -230,9 +230,30 @@ fn blocking_work_runs_elsewhere() {
     let mut client = ask(&running, "/blocking");
     shared.begun(1);
     Client::connect(&running).get("/").is(200, "hello");
-    assert_eq!((shared.gone(), running.threads()), (0, 1));
+    assert_eq!((shared.gone(), running.threads()), (0, 2));
     shared.open();
     client.answer().is(200, "done elsewhere");
+}
+
+#[test]
+fn blocking_work_keeps_to_the_limits_of_its_server() {
+    const QUEUE: usize = 10;
+    let (running, shared) = start_with(|settings| settings.threads_max(4).standby_kept(1).queue_max(QUEUE));
+    // One thread has the loop.
+    let mut clients: Vec<_> = (0..3 + QUEUE).map(|_| ask(&running, "/blocking")).collect();
+    shared.begun(3 + QUEUE);
+    for count in 1..=3 {
+        let answer = ask(&running, "/blocking").answer();
+        assert!(answer.status == 503 && answer.closes(), "{answer:?}");
+        assert!(answer.text().contains("threads_max is 4") && answer.text().contains("queue_max is 10"));
+        assert_eq!(answer.field("retry-after"), Some("1"));
+        assert_eq!((running.counts().shed, running.counts().panics), (count, 0));
+    }
+    assert_eq!(running.threads(), 4);
+    Client::connect(&running).get("/").is(200, "hello");
+    shared.open();
+    clients.iter_mut().for_each(|client| client.answer().is(200, "done elsewhere"));
+    assert_eq!(running.threads(), 4);
 }
 
 #[test]

@@ -38,6 +38,7 @@ macro_rules! every_engine {
             mod panics;
             mod peers;
             mod persistence;
+            mod phases;
             mod pipelining;
             mod proxies;
             mod rfc9110;

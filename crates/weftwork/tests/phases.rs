@@ -1,222 +1,29 @@
-//! How do the engines with a thread for each connection end, with a request stopped in each phase?
+//! Do the engines with a thread for each connection end well, with fewer and with more threads than the matrix runs?
 
 #[allow(dead_code)]
 mod support;
 
-use std::time::{Duration, Instant};
+use support::Room;
+use weftwork::Engine;
 
-use support::{Client, Room, Site, eventually};
-use weftwork::{Engine, Running};
+macro_rules! engines {
+    ($($name:ident: $engine:expr;)+) => { $(
+        #[path = "cases"]
+        // The same file, once for each engine: that is the point.
+        #[allow(clippy::duplicate_mod)]
+        mod $name {
+            use super::*;
 
-const ENGINES: [Engine; 4] = [
-    Engine::Workers { listeners: Some(1) },
-    Engine::Workers { listeners: Some(3) },
-    Engine::Pool { standby: Some(1) },
-    Engine::Pool { standby: Some(4) },
-];
-/// More than any stop here may take, and less than any deadline that could end a connection by itself.
-const AT_ONCE: Duration = Duration::from_secs(3);
-/// For what is to be finished.
-const PATIENCE: Duration = Duration::from_secs(10);
+            pub(crate) const ROOM: Room = Room { engine: $engine, lacks: &[] };
 
-/// A client whose request has come so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// No connection at all.
-    Nobody,
-    /// Accepted, not a byte sent.
-    Accepted,
-    /// Half of a head.
-    Head,
-    /// Half of a body.
-    Body,
-    Handler,
-    /// In the writer of a streamed body.
-    Streaming,
-    /// Answered just now: its thread waits for the next request.
-    Answered,
-    /// Answered a while ago: parked, where the engine does that.
-    Idle,
-}
-
-const IDLE: [Phase; 4] = [Phase::Nobody, Phase::Accepted, Phase::Answered, Phase::Idle];
-const HALF_READ: [Phase; 2] = [Phase::Head, Phase::Body];
-const BUSY: [Phase; 2] = [Phase::Handler, Phase::Streaming];
-
-fn start(engine: Engine) -> Site {
-    Room { engine, lacks: &[] }.start()
-}
-
-/// A client in that phase, as far as can be seen from outside.
-fn client_in(phase: Phase, site: &Site) -> Option<Client> {
-    if phase == Phase::Nobody {
-        return None;
-    }
-    let mut client = site.client();
-    eventually("it is accepted", || site.running.counts().connections == 1);
-    match phase {
-        Phase::Nobody | Phase::Accepted => {}
-        Phase::Head => client.send("GET / HTTP/1.1\r\nHo"),
-        Phase::Body => client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab"),
-        Phase::Handler => client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"),
-        Phase::Streaming => client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n"),
-        Phase::Answered | Phase::Idle => client.get("/").is(200, "hello"),
-    }
-    match phase {
-        Phase::Handler | Phase::Streaming => site.inside.gate.wait_for(1),
-        // There is no event to wait for: the thread gives up on the client in silence.
-        Phase::Idle | Phase::Head | Phase::Body => std::thread::sleep(Duration::from_millis(250)),
-        Phase::Nobody | Phase::Accepted | Phase::Answered => {}
-    }
-    Some(client)
-}
-
-/// What can still be done for the client once the stop has begun.
-fn finish(phase: Phase, client: &mut Client, inside: &support::Inside) {
-    match phase {
-        Phase::Head => client.send("st: a\r\n\r\n"),
-        Phase::Body => client.send("cd"),
-        Phase::Handler | Phase::Streaming => inside.gate.open(),
-        Phase::Nobody | Phase::Accepted | Phase::Answered | Phase::Idle => {}
-    }
-}
-
-fn answer_of(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Head => "hello",
-        Phase::Body => "abcd",
-        Phase::Handler => "passed",
-        Phase::Streaming => "before after",
-        Phase::Nobody | Phase::Accepted | Phase::Answered | Phase::Idle => "",
-    }
-}
-
-#[test]
-fn a_soft_stop_ends_idle_connections_at_once() {
-    for engine in ENGINES {
-        for phase in IDLE {
-            let site = start(engine);
-            let client = client_in(phase, &site);
-            let begun = Instant::now();
-            let report = site.running.shutdown(PATIENCE);
-            assert!(report.cut == 0 && report.stuck == 0, "{engine} {phase:?}: {report}");
-            assert!(begun.elapsed() < AT_ONCE, "{engine} {phase:?}: {report}");
-            if let Some(client) = client {
-                client.ends();
-            }
+            mod phases;
         }
-    }
+    )+ };
 }
 
-#[test]
-fn a_soft_stop_finishes_what_has_begun() {
-    for engine in ENGINES {
-        for phase in HALF_READ.into_iter().chain(BUSY) {
-            let site = start(engine);
-            let mut client = client_in(phase, &site).unwrap();
-            let Site { running, inside } = site;
-            let view = running.view();
-            let address = running.local_addr().unwrap();
-            let stop = std::thread::spawn(move || running.shutdown(PATIENCE));
-            eventually("the door is closed", || std::net::TcpStream::connect(address).is_err());
-            assert_eq!(view.counts().connections, 1, "{engine} {phase:?}");
-            finish(phase, &mut client, &inside);
-            client.answer().is(200, answer_of(phase));
-            client.ends();
-            let report = stop.join().unwrap();
-            assert!(
-                report.drained >= 1 && report.cut == 0 && report.stuck == 0,
-                "{engine} {phase:?}: {report}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_hard_stop_cuts_everything_but_a_handler() {
-    for engine in ENGINES {
-        for phase in HALF_READ {
-            let site = start(engine);
-            let client = client_in(phase, &site).unwrap();
-            let begun = Instant::now();
-            let report = site.running.shutdown(Duration::ZERO);
-            assert!(report.cut == 1 && report.stuck == 0, "{engine} {phase:?}: {report}");
-            assert!(begun.elapsed() < AT_ONCE, "{engine} {phase:?}: {report}");
-            client.rest();
-        }
-        let site = start(engine);
-        let client = client_in(Phase::Handler, &site).unwrap();
-        let report = site.running.shutdown(Duration::ZERO);
-        assert!(report.cut == 1 && report.stuck == 1, "{engine}: {report}");
-        site.inside.gate.open();
-        client.rest();
-    }
-}
-
-#[test]
-fn abandon_leaves_nothing_behind_but_handlers() {
-    for engine in ENGINES {
-        for phase in IDLE.into_iter().chain(HALF_READ) {
-            let site = start(engine);
-            let client = client_in(phase, &site);
-            let begun = Instant::now();
-            assert_eq!(site.running.abandon(), Ok(()), "{engine} {phase:?}");
-            assert!(begun.elapsed() < AT_ONCE, "{engine} {phase:?}");
-            if let Some(client) = client {
-                client.rest();
-            }
-        }
-        for phase in BUSY {
-            let site = start(engine);
-            let client = client_in(phase, &site).unwrap();
-            let Site { running, inside } = site;
-            let abandoned = running.abandon().unwrap_err();
-            let wrong = [("connections still open", 1), ("threads that did not end", 1)];
-            assert_eq!(abandoned.wrong(), wrong, "{engine} {phase:?}");
-            let text = abandoned.to_string();
-            assert!(text.contains("1 connections still open") && text.contains("1 threads that"), "{text}");
-            inside.gate.open();
-            client.rest();
-        }
-    }
-}
-
-/// Abandoning works for every engine.
-#[test]
-fn abandon_works_for_event_loops_too() {
-    for engine in [Engine::Adaptive { loops: Some(2) }, Engine::Reactor { loops: Some(2) }] {
-        for phase in IDLE.into_iter().chain(HALF_READ) {
-            let site = start(engine);
-            let client = client_in(phase, &site);
-            assert_eq!(site.running.abandon(), Ok(()), "{engine} {phase:?}");
-            if let Some(client) = client {
-                client.rest();
-            }
-        }
-        let site = start(engine);
-        let client = client_in(Phase::Handler, &site).unwrap();
-        let abandoned = site.running.abandon().unwrap_err();
-        assert!(abandoned.wrong().contains(&("threads that did not end", 1)), "{engine}: {abandoned}");
-        site.inside.gate.open();
-        client.rest();
-    }
-}
-
-#[test]
-fn ports_are_free_after_each_way_to_stop() {
-    let stops: [fn(Running); 3] = [
-        |running| assert_eq!(running.shutdown(PATIENCE).cut, 0),
-        |running| assert_eq!(running.abandon(), Ok(())),
-        drop,
-    ];
-    for engine in ENGINES {
-        let mut site = Site::start(Room { engine, lacks: &[] }.bind_alone());
-        let address = site.running.local_addr().unwrap().to_string();
-        for stop in stops {
-            site.client().get("/").is(200, "hello");
-            stop(site.running);
-            site = Site::start(Room { engine, lacks: &[] }.bind(&address));
-        }
-        site.is_well();
-    }
+engines! {
+    workers_of_one: Engine::Workers { listeners: Some(1) };
+    workers_of_three: Engine::Workers { listeners: Some(3) };
+    pool_of_one: Engine::Pool { standby: Some(1) };
+    pool_of_four: Engine::Pool { standby: Some(4) };
 }

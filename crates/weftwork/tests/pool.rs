@@ -137,6 +137,38 @@ fn more_than_accepted_max_get_503_and_can_read_it() {
     site.is_well();
 }
 
+/// At the cap, a thread that was told of one listener waits, and is told of another meanwhile: it passes both on.
+#[test]
+fn no_listener_is_forgotten_at_the_cap() {
+    let server = bind(1).and_bind("127.0.0.1:0").unwrap().settings(|settings| settings.connections_max(1));
+    let site = Site::start(server);
+    let addresses = site.running.addresses();
+    let ask = |at: usize| {
+        let mut client = Client::connect_to(&addresses[at]);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client
+    };
+    let mut held = Client::connect_to(&addresses[0]);
+    held.get("/").is(200, "hello");
+    let mut waiting = [ask(0), ask(1)];
+    // Nothing shows that the thread at the door was told of both.
+    std::thread::sleep(Duration::from_millis(50));
+    drop(held);
+    waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
+    for at in [0, 1] {
+        let mut took: Vec<Duration> = (0..11)
+            .map(|_| {
+                let begun = Instant::now();
+                ask(at).answer().is(200, "hello");
+                begun.elapsed()
+            })
+            .collect();
+        took.sort();
+        // A listener that nobody watches is looked at once a second.
+        assert!(took[5] < Duration::from_millis(200), "address {at}: {took:?}");
+    }
+}
+
 #[track_caller]
 fn does_not_start(server: Server, words: [&str; 2]) {
     let error = server.start(|_: &mut Request| "never").unwrap_err().to_string();

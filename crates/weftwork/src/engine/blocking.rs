@@ -46,12 +46,13 @@ fn ground() -> Option<Rc<dyn Ground>> {
 /// | engine | what happens |
 /// |---|---|
 /// | adaptive | the event loop is handed to another thread, then `f` runs here |
-/// | fibers | the fiber is suspended, and `f` runs on a thread of a pool |
+/// | fibers | the fiber is suspended, and `f` runs on another thread, of at most [`threads_max`](crate::Settings::threads_max) |
 /// | reactor, workers, pool | `f` runs here; in the reactor its loop waits |
 /// | outside of a handler | `f` runs here |
 ///
 /// A handler need not say so: the adaptive engine finds out by itself, after a millisecond. A panic in `f` is a
-/// panic of its caller.
+/// panic of its caller. Where [`queue_max`](crate::Settings::queue_max) calls wait for a thread in fibers already, the
+/// handler is unwound from here, and the request gets 503.
 ///
 /// ```
 /// use weftwork::{Request, blocking};

@@ -4,27 +4,37 @@ use super::sync::{AtomicBool, Mutex, Ordering, lock};
 
 /// What was brought to a loop and not yet taken in.
 pub(super) struct Inbox<T> {
-    letters: Mutex<Vec<T>>,
+    /// None: nobody will take them any more.
+    letters: Mutex<Option<Vec<T>>>,
     /// The loop waits for the poller, or is about to: whoever brings something has to wake it.
     asleep: AtomicBool,
 }
 
 impl<T> Inbox<T> {
     pub(super) fn new() -> Inbox<T> {
-        Inbox { letters: Mutex::new(Vec::new()), asleep: AtomicBool::new(false) }
+        Inbox { letters: Mutex::new(Some(Vec::new())), asleep: AtomicBool::new(false) }
     }
 
-    /// Brings a letter. True: the caller has to wake the loop.
+    /// Brings a letter. True: the caller has to wake the loop. It is dropped if the loop has ended.
     #[must_use]
     pub(super) fn put(&self, letter: T) -> bool {
-        lock(&self.letters).push(letter);
+        let mut letters = lock(&self.letters);
+        let Some(open) = letters.as_mut() else { return false };
+        open.push(letter);
+        drop(letters);
         self.asleep.swap(false, Ordering::SeqCst)
+    }
+
+    /// The loop ends: what was brought is dropped, and whatever comes from now on.
+    pub(super) fn close(&self) {
+        let letters = lock(&self.letters).take();
+        drop(letters);
     }
 
     /// True: nothing is there, and from now on `put` says when to wake. False: do not sleep, there is something.
     pub(super) fn try_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        if lock(&self.letters).is_empty() {
+        if lock(&self.letters).as_ref().is_none_or(Vec::is_empty) {
             return true;
         }
         self.asleep.store(false, Ordering::SeqCst);
@@ -44,6 +54,8 @@ impl<T> Inbox<T> {
 
     /// Takes everything, in the order it came. `into` is empty before.
     pub(super) fn take_all(&self, into: &mut Vec<T>) {
-        std::mem::swap(&mut *lock(&self.letters), into);
+        if let Some(letters) = lock(&self.letters).as_mut() {
+            std::mem::swap(letters, into);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Floor 3: how connections meet threads. Rooms over one and the same connection; none of them parses a byte.
 
 mod adaptive;
+mod berth;
 mod blocking;
 mod doors;
+mod errand;
 #[cfg(feature = "fibers")]
 mod fibers;
 mod habits;

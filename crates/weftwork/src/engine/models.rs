@@ -9,10 +9,11 @@ use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
+use super::berth::Berth;
 use super::inbox::Inbox;
 use super::pool::roster::{Limits as PoolLimits, Roster};
 use super::seat::Seat;
-use super::standby::{Berth, Given, Limits, Standby};
+use super::standby::{Given, Limits, Standby};
 
 /// A loop whose leaders are counted: two at once would be the end of all order.
 struct Loop(Arc<AtomicUsize>);
@@ -128,6 +129,22 @@ fn loom_inbox_loses_no_letter() {
         assert_eq!(letters.len(), 2);
         // Asleep with letters in the box: one of the bringers has to wake it. A wake too many does no harm.
         assert!(woken == 1 || !sleeps);
+    });
+}
+
+/// A letter that comes while the loop ends is gone with it, before or after.
+#[test]
+fn loom_inbox_keeps_nothing_for_a_loop_that_has_ended() {
+    loom::model(|| {
+        let inbox = Arc::new(Inbox::new());
+        let letter = std::sync::Arc::new(());
+        let bringer = {
+            let (inbox, letter) = (inbox.clone(), letter.clone());
+            thread::spawn(move || inbox.put(letter))
+        };
+        inbox.close();
+        let _ = bringer.join().unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&letter), 1);
     });
 }
 
@@ -340,9 +357,35 @@ fn loom_pool_close_wakes_the_maker() {
     });
 }
 
-/// One thread is left. A leader risks a call with it while another gives its loop away: one of them may.
+/// A thread is parked. A leader risks a call with it while another gives its loop away: one of them has it, the other
+/// one that is to be started.
 #[test]
-fn loom_standby_keeps_a_thread_for_a_risk() {
+fn loom_standby_keeps_a_parked_thread_for_a_risk() {
+    loom::model(|| {
+        let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 1 }));
+        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let worker = {
+            let standby = standby.clone();
+            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_some())
+        };
+        let giver = {
+            let standby = standby.clone();
+            thread::spawn(move || matches!(standby.give(()), Given::Refused(())))
+        };
+        let risked = standby.risk();
+        assert!(!giver.join().unwrap(), "it is parked, or one more may be started");
+        if risked {
+            assert!(matches!(standby.give_at_any_rate((), true), Given::Taken), "it was promised");
+        }
+        standby.close();
+        let had_work = worker.join().unwrap();
+        assert!(had_work || !risked);
+    });
+}
+
+/// One more thread may be started. A leader risks a little with it while another gives its loop away: one of them may.
+#[test]
+fn loom_standby_keeps_a_thread_for_a_small_risk() {
     loom::model(|| {
         let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 1 }));
         let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
@@ -350,7 +393,7 @@ fn loom_standby_keeps_a_thread_for_a_risk() {
             let standby = standby.clone();
             thread::spawn(move || matches!(standby.give(()), Given::Spawn(())))
         };
-        let risked = standby.risk();
+        let risked = standby.small_risk();
         let given = giver.join().unwrap();
         assert!(risked ^ given, "the last thread is kept, or used");
         if risked {
@@ -369,7 +412,7 @@ fn loom_standby_uses_what_it_kept() {
     loom::model(|| {
         let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 3, queue_max: 1 }));
         let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
-        assert!(standby.risk());
+        assert!(standby.small_risk());
         let giver = {
             let standby = standby.clone();
             thread::spawn(move || matches!(standby.give(()), Given::Spawn(())))

@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use mio::Poll;
 
+use super::berth::Berth;
+use super::doors::Listening;
 use super::patience::{OnAnyThread, OnThisThread};
 use super::shared::Hub;
-use super::standby::{Berth, Given, Limits, Standby};
+use super::standby::{Given, Limits, Standby};
 use super::threads::Threads;
 use super::turn::{Loop, Next};
 use super::{Room, contained};
@@ -33,8 +35,7 @@ struct Reactor {
     handler: Arc<dyn Handler>,
     hub: Hub,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Held to be shut when the server stops, whatever its loops are doing.
-    listeners: Arc<Vec<Listener>>,
+    listeners: Listening,
     /// For connections that another protocol takes over.
     guests: Standby<Box<Conn>>,
     guest_threads: Threads,
@@ -58,7 +59,7 @@ pub(super) fn start(
         guests: Standby::new(limits),
         guest_threads: Threads::default(),
         threads: Mutex::default(),
-        listeners: listeners.clone(),
+        listeners: Listening::new(&listeners),
         cx,
         handler,
     });
@@ -99,13 +100,9 @@ impl Reactor {
                     self.let_go(lp.detach(errand));
                     break;
                 }
-                errand.conn.run(Call {
-                    cx: &self.cx,
-                    handler: &*self.handler,
-                    wait: &wait,
-                    dates: &mut dates,
-                    post: &post,
-                });
+                let (cx, handler) = (&self.cx, &*self.handler);
+                let call = Call { cx, handler, wait: &wait, dates: &mut dates, post: &post };
+                errand.with_conn(&self.hub, |conn| conn.run(call));
                 called = lp.settle(errand, &self.cx);
             }
         }
@@ -114,21 +111,23 @@ impl Reactor {
     /// Gives a connection that was taken over to a thread of its own. Where there is none it waits for one, and ends
     /// when too many wait.
     fn let_go(self: &Arc<Reactor>, conn: Box<Conn>) {
-        let refused = match self.guests.give_or_queue(conn) {
-            Given::Taken => return,
+        let given = match self.guests.give_or_queue(conn) {
+            Given::Taken => Ok(()),
+            Given::Spawn(conn) => self.start_host(conn).or_else(|conn| self.guests.queue(conn)),
             Given::Refused(conn) => Err(conn),
-            Given::Spawn(conn) => {
-                let shared = self.clone();
-                self.guest_threads.start(&self.guests, conn, move |berth| shared.host(berth))
-            }
         };
-        if refused.is_err() {
+        if given.is_err() {
             Counters::count(&self.cx.counters.shed);
         }
     }
 
+    fn start_host(self: &Arc<Reactor>, conn: Box<Conn>) -> Result<(), Box<Conn>> {
+        let shared = self.clone();
+        self.guest_threads.start(&self.guests, conn, move |berth| shared.host(berth))
+    }
+
     /// The life of such a thread.
-    fn host(&self, berth: &Arc<Berth<Box<Conn>>>) {
+    fn host(self: &Arc<Reactor>, berth: &Arc<Berth<Box<Conn>>>) {
         let _leave = Leave(self);
         let mut job = berth.first();
         while let Some(conn) = job {
@@ -142,17 +141,23 @@ impl Reactor {
     }
 }
 
-struct Leave<'a>(&'a Reactor);
+struct Leave<'a>(&'a Arc<Reactor>);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         self.0.guests.leave();
+        // One that died has not looked whether somebody waits for it.
+        if let Some(Given::Spawn(conn)) = self.0.guests.call_for_queue()
+            && let Err(conn) = self.0.start_host(conn)
+        {
+            self.0.guests.queue_first(conn);
+        }
     }
 }
 
 impl Room for Reactor {
     fn wake(&self) {
-        self.listeners.iter().for_each(Listener::shut);
+        self.listeners.shut();
         self.hub.wake_all();
         if self.cx.stage() == Stage::Closing {
             self.guests.close();

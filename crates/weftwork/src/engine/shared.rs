@@ -45,6 +45,28 @@ pub(super) struct Hub {
     pub(super) watch: Watch,
 }
 
+/// The inbox of one loop, as the loop has it. Once that is gone, what is brought is dropped: a connection that lay there
+/// would be open for as long as anybody looks at the server.
+pub(super) struct Letterbox {
+    mailboxes: Arc<[CachePadded<Mailbox>]>,
+    index: usize,
+}
+
+impl Letterbox {
+    pub(super) fn take_all(&self, into: &mut Vec<Letter>) {
+        self.mailboxes[self.index].inbox.take_all(into);
+    }
+}
+
+impl Drop for Letterbox {
+    fn drop(&mut self) {
+        let mailbox = &self.mailboxes[self.index];
+        mailbox.inbox.close();
+        // No loop sends it a new connection any more.
+        mailbox.load.store(usize::MAX / 2, Ordering::Relaxed);
+    }
+}
+
 /// How the connections of one loop are reached by those who bring them something to send.
 struct Bell {
     mailboxes: Arc<[CachePadded<Mailbox>]>,
@@ -77,6 +99,11 @@ impl Hub {
         &self.mailboxes[index]
     }
 
+    /// A loop's own end of its inbox, for [`Loop::new`](super::turn::Loop::new).
+    pub(super) fn letterbox(&self, index: usize) -> Letterbox {
+        Letterbox { mailboxes: self.mailboxes.clone(), index }
+    }
+
     /// The bell of a loop, for [`Loop::new`](super::turn::Loop::new).
     pub(super) fn bell(&self, index: usize) -> Arc<dyn Wakes> {
         Arc::new(Bell { mailboxes: self.mailboxes.clone(), index })
@@ -100,6 +127,11 @@ impl Hub {
                 mailbox.wake();
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn load(&self, index: usize) -> usize {
+        self.mailboxes[index].load.load(Ordering::Relaxed)
     }
 
     pub(super) fn note_load(&self, index: usize, connections: usize) {

@@ -6,9 +6,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::berth::{Berth, Order};
 use super::sync::{AtomicBool, Condvar, Guard, Mutex, Ordering, lock};
+
+/// When the system has refused a thread, it is asked again after this. What it lacks comes back when other threads end,
+/// or an administrator raises a limit: neither is a matter of milliseconds, and each try costs a system call.
+pub(super) const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 /// The parked threads of a server, and how many threads there are at all. `J` is what they are given to do.
 pub(super) struct Standby<J> {
@@ -38,12 +43,34 @@ struct Crew<J> {
     closed: bool,
     /// Jobs that were taken from the queue, ever.
     taken: u64,
+    shortage: Option<Shortage>,
+}
+
+/// The system gives no more threads than these, as far as is known.
+#[derive(Clone, Copy, Debug)]
+struct Shortage {
+    threads: usize,
+    /// Then it is asked again.
+    until: Instant,
 }
 
 impl<J> Crew<J> {
     /// Threads that are parked or may still be started, and that no risk needs.
     fn spare(&self, limits: &Limits) -> usize {
-        (self.parked.len() + limits.threads_max - self.threads).saturating_sub(self.risks)
+        let startable = self.threads_max(limits).saturating_sub(self.threads);
+        (self.parked.len() + startable).saturating_sub(self.risks)
+    }
+
+    /// What the settings allow, or what the system gives just now.
+    fn threads_max(&self, limits: &Limits) -> usize {
+        match self.shortage {
+            Some(shortage) if Instant::now() < shortage.until => shortage.threads.min(limits.threads_max),
+            _ => limits.threads_max,
+        }
+    }
+
+    fn may_have_thread(&self, limits: &Limits) -> bool {
+        !self.parked.is_empty() || self.threads < self.threads_max(limits)
     }
 }
 
@@ -55,18 +82,6 @@ pub(super) struct Muster {
     pub(super) queued: usize,
     /// Jobs that were taken from the queue, ever.
     pub(super) taken: u64,
-}
-
-/// Where one thread sleeps.
-pub(super) struct Berth<J> {
-    order: Mutex<Order<J>>,
-    changed: Condvar,
-}
-
-enum Order<J> {
-    None,
-    Job(J),
-    Leave,
 }
 
 /// What became of a job that was given away.
@@ -89,6 +104,7 @@ impl<J> Standby<J> {
             risks: 0,
             closed: false,
             taken: 0,
+            shortage: None,
         };
         Standby { crew: Mutex::new(crew), empty: Condvar::new(), crowded: AtomicBool::new(false), limits }
     }
@@ -100,7 +116,8 @@ impl<J> Standby<J> {
         if crew.spare(&self.limits) == 0 {
             return Given::Refused(job);
         }
-        self.hand_over(crew, job)
+        let kept = crew.risks;
+        self.hand_over(crew, job, kept)
     }
 
     /// As [`give`](Standby::give), for the job that comes before all others. `at_risk`: a thread was kept free for
@@ -108,19 +125,22 @@ impl<J> Standby<J> {
     pub(super) fn give_at_any_rate(&self, job: J, at_risk: bool) -> Given<J> {
         let mut crew = lock(&self.crew);
         crew.risks -= usize::from(at_risk);
-        self.hand_over(crew, job)
+        self.hand_over(crew, job, 0)
     }
 
-    fn hand_over(&self, mut crew: Guard<'_, Crew<J>>, job: J) -> Given<J> {
+    /// So many of the parked threads are `kept`: they are there already, one that is to be started may be refused.
+    fn hand_over(&self, mut crew: Guard<'_, Crew<J>>, job: J, kept: usize) -> Given<J> {
         if crew.closed {
             return Given::Refused(job);
         }
-        if let Some(berth) = crew.parked.pop() {
+        if crew.parked.len() > kept
+            && let Some(berth) = crew.parked.pop()
+        {
             drop(crew);
             berth.order(Order::Job(job));
             return Given::Taken;
         }
-        if crew.threads == self.limits.threads_max {
+        if crew.threads >= crew.threads_max(&self.limits) {
             return Given::Refused(job);
         }
         crew.threads += 1;
@@ -130,27 +150,32 @@ impl<J> Standby<J> {
     /// As [`give`](Standby::give), but a job that is refused waits for the first thread that is free, if the
     /// queue has room.
     pub(super) fn give_or_queue(&self, job: J) -> Given<J> {
-        let job = match self.give(job) {
-            Given::Refused(job) => job,
-            given => return given,
-        };
-        let mut crew = lock(&self.crew);
-        if crew.closed || crew.queue.len() >= self.limits.queue_max {
-            return Given::Refused(job);
+        match self.give(job) {
+            Given::Refused(job) => self.queue(job).map_or_else(Given::Refused, |()| Given::Taken),
+            given => given,
         }
-        crew.queue.push_back(job);
-        self.settle(crew);
-        Given::Taken
     }
 
-    /// Leaves a job for whichever thread is free first, and wakes none for it. Gives it back when the queue is
-    /// full. Somebody has to look after it: see [`Standby::call_for_queue`].
-    pub(super) fn leave_in_queue(&self, job: J) -> Result<(), J> {
+    /// The job waits for the first thread that is free. Gives it back when the queue is full.
+    pub(super) fn queue(&self, job: J) -> Result<(), J> {
+        let crew = self.enqueue(job)?;
+        self.settle(crew);
+        Ok(())
+    }
+
+    fn enqueue(&self, job: J) -> Result<Guard<'_, Crew<J>>, J> {
         let mut crew = lock(&self.crew);
         if crew.closed || crew.queue.len() >= self.limits.queue_max {
             return Err(job);
         }
         crew.queue.push_back(job);
+        Ok(crew)
+    }
+
+    /// Leaves a job for whichever thread is free first, and wakes none for it. Gives it back when the queue is
+    /// full. Somebody has to look after it: see [`Standby::call_for_queue`].
+    pub(super) fn leave_in_queue(&self, job: J) -> Result<(), J> {
+        let crew = self.enqueue(job)?;
         self.note(&crew);
         Ok(())
     }
@@ -164,7 +189,8 @@ impl<J> Standby<J> {
         let job = crew.queue.pop_front()?;
         crew.taken += 1;
         self.note(&crew);
-        Some(self.hand_over(crew, job))
+        let kept = crew.risks;
+        Some(self.hand_over(crew, job, kept))
     }
 
     /// For what cannot be refused: the job is the next that a thread takes. Dropped if the server stops.
@@ -173,21 +199,13 @@ impl<J> Standby<J> {
         if crew.closed {
             return;
         }
-        match crew.parked.pop() {
-            Some(berth) => {
-                drop(crew);
-                berth.order(Order::Job(job));
-            }
-            None => {
-                crew.queue.push_front(job);
-                self.note(&crew);
-            }
-        }
+        crew.queue.push_front(job);
+        self.settle(crew);
     }
 
     /// A thread that has parked does not look at the queue any more: if one is to spare, it is called.
     fn settle(&self, mut crew: Guard<'_, Crew<J>>) {
-        let to_spare = crew.spare(&self.limits) > 0 && !crew.parked.is_empty() && !crew.queue.is_empty();
+        let to_spare = crew.parked.len() > crew.risks && !crew.queue.is_empty();
         let called = if to_spare { crew.parked.pop().zip(crew.queue.pop_front()) } else { None };
         crew.taken += u64::from(called.is_some());
         self.note(&crew);
@@ -197,9 +215,19 @@ impl<J> Standby<J> {
         }
     }
 
-    /// Somebody is about to do what may block, and holds what another thread would then have to take. True: a
-    /// thread is kept free for that until [`Standby::risk_is_over`] or [`Standby::give_at_any_rate`]. False: none is left, do not do it.
+    /// Somebody is about to do what may block, and holds what another thread would then have to take. True: a parked
+    /// thread is kept for that until [`Standby::risk_is_over`] or [`Standby::give_at_any_rate`]. False: none is parked
+    /// that nobody else needs, do not do it. One that could be started is no promise: the system may refuse it.
     pub(super) fn risk(&self) -> bool {
+        let mut crew = lock(&self.crew);
+        let granted = crew.parked.len() > crew.risks;
+        crew.risks += usize::from(granted);
+        granted
+    }
+
+    /// As [`Standby::risk`], where it is likely that one of those at work takes it up soon: there, a thread that could
+    /// be started is enough.
+    pub(super) fn small_risk(&self) -> bool {
         let mut crew = lock(&self.crew);
         let granted = crew.spare(&self.limits) > 0;
         crew.risks += usize::from(granted);
@@ -215,16 +243,13 @@ impl<J> Standby<J> {
 
     /// Another job would find a thread.
     pub(super) fn has_thread(&self) -> bool {
-        let crew = lock(&self.crew);
-        !crew.parked.is_empty() || crew.threads < self.limits.threads_max
+        lock(&self.crew).may_have_thread(&self.limits)
     }
 
     /// Another job would find a thread, or a place in the queue.
     pub(super) fn has_room(&self) -> bool {
         let crew = lock(&self.crew);
-        !crew.parked.is_empty()
-            || crew.threads < self.limits.threads_max
-            || crew.queue.len() < self.limits.queue_max
+        crew.may_have_thread(&self.limits) || crew.queue.len() < self.limits.queue_max
     }
 
     /// Work waits for a thread: this is no time to wait for a client.
@@ -264,7 +289,7 @@ impl<J> Standby<J> {
         let mut crew = lock(&self.crew);
         let place = crew.parked.iter().position(|other| Arc::ptr_eq(other, berth));
         match place {
-            Some(place) if crew.parked.len() > self.limits.kept => {
+            Some(place) if crew.parked.len() > self.limits.kept.max(crew.risks) => {
                 crew.parked.remove(place);
                 true
             }
@@ -272,13 +297,28 @@ impl<J> Standby<J> {
         }
     }
 
-    /// A thread that was counted ends, or could not be started.
+    /// A thread that was counted ends.
     pub(super) fn leave(&self) {
-        let mut crew = lock(&self.crew);
+        self.count_out(&mut lock(&self.crew));
+    }
+
+    fn count_out(&self, crew: &mut Crew<J>) {
         crew.threads -= 1;
         if crew.threads == 0 {
             self.empty.notify_all();
         }
+    }
+
+    /// The system has refused a thread that was counted: for [`REFUSED_FOR`], no more are promised or started than there
+    /// are. How many that is, when it is news.
+    pub(super) fn note_refusal(&self) -> Option<usize> {
+        let mut crew = lock(&self.crew);
+        self.count_out(&mut crew);
+        let (threads, now) = (crew.threads, Instant::now());
+        let known = crew.shortage.filter(|shortage| now < shortage.until);
+        let until = known.map_or(now + REFUSED_FOR, |shortage| shortage.until);
+        crew.shortage = Some(Shortage { threads, until });
+        known.is_none().then_some(threads)
     }
 
     /// Wakes every parked thread to end it, and lets no other park.
@@ -328,45 +368,5 @@ impl<J> Standby<J> {
     }
 }
 
-impl<J> Berth<J> {
-    pub(super) fn new() -> Arc<Berth<J>> {
-        Arc::new(Berth { order: Mutex::new(Order::None), changed: Condvar::new() })
-    }
-
-    /// Lays down the first work of a thread, before there is one: nobody has to be woken for it.
-    pub(super) fn start(&self, job: J) {
-        *lock(&self.order) = Order::Job(job);
-    }
-
-    fn order(&self, order: Order<J>) {
-        *lock(&self.order) = order;
-        self.changed.notify_one();
-    }
-
-    /// The first work, once.
-    pub(super) fn first(&self) -> Option<J> {
-        match std::mem::replace(&mut *lock(&self.order), Order::None) {
-            Order::Job(job) => Some(job),
-            Order::Leave | Order::None => None,
-        }
-    }
-
-    /// The order that came, or none after `patience`.
-    #[cfg(not(loom))]
-    fn sleep(&self, patience: Duration) -> Order<J> {
-        let order = lock(&self.order);
-        let waited = self.changed.wait_timeout_while(order, patience, |order| matches!(order, Order::None));
-        let mut order = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-        std::mem::replace(&mut *order, Order::None)
-    }
-
-    /// loom has no clock: the model waits until there is an order.
-    #[cfg(loom)]
-    fn sleep(&self, _: Duration) -> Order<J> {
-        let mut order = lock(&self.order);
-        while matches!(*order, Order::None) {
-            order = self.changed.wait(order).unwrap();
-        }
-        std::mem::replace(&mut *order, Order::None)
-    }
-}
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::standby::{Berth, Standby};
+use super::berth::Berth;
+use super::standby::{REFUSED_FOR, Standby};
 
 /// Who starts threads for others does so this often; then another thread goes on with it.
 ///
@@ -17,12 +18,17 @@ pub(super) const STARTS_MAX: usize = 4;
 
 /// Handles of the threads that may still run.
 #[derive(Debug, Default)]
-pub(super) struct Threads(Mutex<Vec<JoinHandle<()>>>);
+pub(super) struct Threads {
+    handles: Mutex<Vec<JoinHandle<()>>>,
+    /// In tests, the system refuses more threads than these.
+    #[cfg(test)]
+    pub(super) given_max: std::sync::OnceLock<usize>,
+}
 
 impl Threads {
     /// Keeps a handle, and drops those of threads that have ended.
     pub(super) fn keep(&self, thread: JoinHandle<()>) {
-        let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread);
     }
@@ -43,11 +49,11 @@ impl Threads {
 
     /// All handles, to be joined.
     pub(super) fn take(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Starts a thread that `standby` has counted, and that finds its job when it begins. If the system refuses
-    /// it, the job is the caller's again, and the thread is counted out.
+    /// it, the job is the caller's again, the thread is counted out, and `standby` knows that there is none to be had.
     pub(super) fn start<J>(
         &self,
         standby: &Standby<J>,
@@ -60,14 +66,27 @@ impl Threads {
         let berth = Berth::new();
         berth.start(job);
         let own = berth.clone();
-        match Builder::new().name("weft".into()).spawn(move || work(&own)) {
+        #[cfg(test)]
+        let is_given = self.given_max.get().is_none_or(|max| standby.count().0 <= *max);
+        #[cfg(not(test))]
+        let is_given = true;
+        let started = match is_given {
+            true => Builder::new().name("weft".into()).spawn(move || work(&own)),
+            false => Err(rustix::io::Errno::AGAIN.into()),
+        };
+        match started {
             Ok(thread) => {
                 self.keep(thread);
                 Ok(())
             }
             Err(error) => {
-                log::error!("the system refuses another thread: {error}");
-                standby.leave();
+                if let Some(threads) = standby.note_refusal() {
+                    log::error!(
+                        "the system refuses another thread ({error}); this server has {threads}, requests wait for \
+                         one of them, and the next try comes after {REFUSED_FOR:?}. What limits threads: pids.max of the \
+                         cgroup (docker --pids-limit, systemd TasksMax), RLIMIT_NPROC (ulimit -u), memory"
+                    );
+                }
                 berth.first().map_or(Ok(()), Err)
             }
         }

@@ -23,10 +23,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Room;
+use super::berth::Berth;
 use super::doors::{Accepted, Doors, accept};
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
-use super::standby::{Berth, Given, Limits, Standby};
+use super::standby::{Given, Limits, REFUSED_FOR, Standby};
 use super::threads::{STARTS_MAX, Threads};
 use crate::conn::Conn;
 use crate::message::Handler;
@@ -143,6 +144,9 @@ impl Workers {
                 }
                 self.give(job);
             }
+            if self.standby.is_crowded() {
+                self.call_for_queue();
+            }
             self.wait_at(&listeners, &mut doors, now);
         }
         None
@@ -165,7 +169,7 @@ impl Workers {
             Some(until) => now.until(until),
             None => {
                 fds.extend(listeners.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));
-                WORKER_PATIENCE
+                if self.standby.is_crowded() { REFUSED_FOR } else { WORKER_PATIENCE }
             }
         };
         // An interrupted wait is as good as one that is over: the loop looks at everything again.
@@ -195,14 +199,19 @@ impl Workers {
         if let Job::Serve { conn, .. } = &mut refused {
             conn.queued = true;
         }
-        match self.standby.give_or_queue(refused) {
-            Given::Taken => {}
-            Given::Spawn(job) => {
-                self.standby.leave();
-                self.standby.queue_first(job);
-            }
+        if let Err(job) = self.standby.queue(refused) {
             // Several workers saw the last place in the queue: one too many is none too many.
-            Given::Refused(job) => self.standby.queue_first(job),
+            self.standby.queue_first(job);
+        }
+    }
+
+    /// One more thread takes from the queue, where there may be one: the system may have refused it before, or a thread
+    /// has died.
+    fn call_for_queue(self: &Arc<Workers>) {
+        if let Some(Given::Spawn(job)) = self.standby.call_for_queue()
+            && let Err(job) = self.spawn(job)
+        {
+            self.standby.queue_first(job);
         }
     }
 
@@ -218,7 +227,7 @@ impl Workers {
     /// The life of a thread: one connection after the other, and in between a worker's door.
     fn work(self: &Arc<Workers>, berth: &Arc<Berth<Job>>, first: Job) {
         // Counted out however the thread ends. The next connection gets another.
-        let mut leave = Leave { standby: &self.standby, counted: true };
+        let mut leave = Leave { workers: self, counted: true };
         let mut hand = Hand::new(&self.cx);
         let mut job = Some(first);
         while let Some(given) = job {
@@ -255,20 +264,22 @@ impl Workers {
         let listeners = self.doors[worker].read().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().find_map(|listener| match accept(listener, now, &self.cx) {
             Accepted::Conn(conn) | Accepted::Excess(conn) => Some(Job::Serve { conn, worker }),
-            Accepted::Nobody | Accepted::Gone | Accepted::NotNow => None,
+            Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) => None,
         })
     }
 }
 
 struct Leave<'a> {
-    standby: &'a Standby<Job>,
+    workers: &'a Arc<Workers>,
     counted: bool,
 }
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         if self.counted {
-            self.standby.leave();
+            self.workers.standby.leave();
+            // One that died has not looked whether somebody waits for it.
+            self.workers.call_for_queue();
         }
     }
 }

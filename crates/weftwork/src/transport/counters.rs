@@ -8,6 +8,8 @@ macro_rules! counters {
         pub(crate) struct Counters {
             /// Connections open now.
             pub(crate) connections: AtomicUsize,
+            /// Threads that may take in one more at this moment.
+            pub(crate) accepting: AtomicUsize,
             $( pub(crate) $name: AtomicU64, )+
         }
 

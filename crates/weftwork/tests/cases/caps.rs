@@ -1,5 +1,7 @@
 //! What happens past the most connections, threads and waiting requests?
 
+use std::time::{Duration, Instant};
+
 use super::ROOM;
 use crate::support::{Client, Promise, eventually};
 
@@ -25,6 +27,25 @@ fn connections() {
         client.answer().is(200, "hello");
         client.ends();
     }
+    site.is_well();
+}
+
+/// Somebody who waits comes in soon after another has left, and not at the next of few looks.
+#[test]
+fn a_place_that_is_free_is_taken_soon() {
+    const WAITING: usize = 100;
+    let site = ROOM.start_with(|s| s.connections_max(2));
+    let begun = Instant::now();
+    let mut clients: Vec<Client> = (0..WAITING).map(|_| site.client()).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    }
+    for mut client in clients {
+        client.answer().is(200, "hello");
+        client.ends();
+    }
+    // With 100 ms for each two of them it would be 5 s.
+    assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
     site.is_well();
 }
 

@@ -1,10 +1,10 @@
 //! Do events reach a page as they are sent, and does a stream end when either side does?
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use weftwork::{Event, EventHub, Request, Response, Running, sse};
+use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running, sse};
 
 use super::ROOM;
 use crate::support::{Client, PATIENCE, Promise, eventually};
@@ -140,4 +140,43 @@ fn a_hub_says_when_to_come_again() {
     assert_eq!(client.chunk(), b"");
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+/// Others may bring events as fast as a loop sends them: its other connections have their turn all the same.
+#[test]
+fn a_hub_that_never_rests_holds_nobody_up() {
+    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+        return;
+    }
+    const CLIENTS: usize = 300;
+    let limits = FeedLimits { overflow: Overflow::DropOldest, ..FeedLimits::default() };
+    let hub = EventHub::with_limits(limits);
+    let own = hub.clone();
+    let server = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| match req.path() {
+        "/hub" => own.subscribe(req),
+        _ => Response::text("hello"),
+    });
+    let news = News { server: server.unwrap(), hub, gone: Arc::default() };
+    let listening: Vec<Client> = (0..CLIENTS).map(|_| news.open("/hub")).collect();
+    let mut quick = Client::connect(&news.server);
+    (0..50).for_each(|_| quick.get("/").is(200, "hello"));
+    let (hub, done) = (news.hub.clone(), Arc::<AtomicBool>::default());
+    let told = done.clone();
+    let publisher = std::thread::spawn(move || {
+        let begun = Instant::now();
+        while !told.load(Ordering::SeqCst) && begun.elapsed() < PATIENCE {
+            hub.send(&Event::new("again"));
+        }
+    });
+    let begun = Instant::now();
+    for _ in 0..5 {
+        quick.get("/").is(200, "hello");
+        Client::connect(&news.server).get("/").is(200, "hello");
+    }
+    let took = begun.elapsed();
+    done.store(true, Ordering::SeqCst);
+    publisher.join().unwrap();
+    assert!(took < PATIENCE / 2, "{took:?}");
+    drop((listening, quick));
+    news.is_well();
 }

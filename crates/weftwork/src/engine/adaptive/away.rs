@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::{Hand, Shared};
 use crate::conn::{Call, Conn, Flushed, Step};
+use crate::engine::errand::Errand;
 use crate::engine::habits::QUICK;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
 use crate::engine::shared::Letter;
-use crate::engine::turn::Errand;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -48,7 +48,7 @@ impl Shared {
         if since.until(now) >= LONG {
             errand.conn.forsake_if_vain(now, &self.cx);
         }
-        match self.stay_with(&mut errand.conn, hand) {
+        match errand.with_conn(&self.hub, |conn| self.stay_with(conn, hand)) {
             Fate::Home => self.hub.post(errand.conn.home as usize, Letter::Back(errand.conn)),
             Fate::Over => errand.part(&self.hub).reclaim(&mut hand.pool),
             Fate::TakeOver => {

@@ -11,9 +11,10 @@ use rustix::event::PollFlags;
 use super::{Hand, Job, Shared};
 use crate::conn::{Call, Conn, Wait};
 use crate::engine::blocking::{Ground, Work};
+use crate::engine::errand::Errand;
 use crate::engine::patience;
 use crate::engine::seat::Lay;
-use crate::engine::turn::{Errand, Loop, Next};
+use crate::engine::turn::{Loop, Next};
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -59,9 +60,9 @@ impl Shared {
                 Next::Stop => return None,
                 Next::Call(errand) => Some(errand),
             };
-            while let Some(errand) = called {
+            while let Some(mut errand) = called {
                 let way;
-                (lp, way) = self.keeping(lp, |_| self.way(&errand));
+                (lp, way) = self.keeping(lp, |_| errand.with_conn(&self.hub, |conn| self.way(conn)));
                 let led = match way {
                     Way::Inline { route } => self.call(lp, errand, route, hand),
                     Way::Risk { route } => {
@@ -94,16 +95,16 @@ impl Shared {
         }
     }
 
-    fn way(&self, errand: &Errand) -> Way {
-        if errand.conn.is_taken_over() {
+    fn way(&self, conn: &Conn) -> Way {
+        if conn.is_taken_over() {
             return Way::Eager;
         }
-        match self.handler.blocking(&errand.conn.asked()) {
+        match self.handler.blocking(&conn.asked()) {
             Blocking::Never => Way::Inline { route: None },
             Blocking::Always => self.aside(),
             Blocking::Learn { route } if self.habits.blocks(route) => self.aside(),
             Blocking::Learn { route } if self.habits.is_proven(route) => Way::Inline { route: Some(route) },
-            // If it blocked, a thread would have to be there to take the loop.
+            // If it blocked, a thread would have to be there to take the loop. Where none is, this way leaves one behind.
             Blocking::Learn { route } if self.standby.risk() => Way::Risk { route },
             Blocking::Learn { .. } => Way::Eager,
         }
@@ -123,7 +124,7 @@ impl Shared {
         }
         Counters::count(&self.cx.counters.queued);
         lp.left_to_others += 1;
-        if lp.left_to_others < TERM || !self.standby.risk() {
+        if lp.left_to_others < TERM || !self.standby.small_risk() {
             return Led::On(lp, None);
         }
         lp.at_risk = true;
@@ -147,7 +148,7 @@ impl Shared {
         let leading = Leading { held, now };
         let (dates, post) = (&mut hand.dates, &*hand.post);
         let call = Call { cx: &self.cx, handler: &*self.handler, wait: &leading, dates, post };
-        errand.conn.run(call);
+        errand.with_conn(&self.hub, |conn| conn.run(call));
         if let Some(mut lp) = held.lay.take().and_then(|(_, lay)| seat.take_back(lay)) {
             if let Some(route) = route {
                 self.habits.saw_quick(route);

@@ -13,6 +13,8 @@
 mod away;
 mod crowd;
 mod leader;
+#[cfg(test)]
+mod tests;
 mod watcher;
 
 #[cfg(all(test, loom))]
@@ -29,17 +31,20 @@ use mio::Poll;
 
 use self::crowd::Crowd;
 use self::leader::Held;
+use super::berth::Berth;
 use super::blocking;
+use super::doors::Listening;
+use super::errand::Errand;
 use super::habits::Habits;
 use super::seat::Seat;
 use super::shared::Hub;
-use super::standby::{Berth, Given, Limits, Standby};
+use super::standby::{Given, Limits, Standby};
 use super::threads::Threads;
-use super::turn::{Errand, Loop};
+use super::turn::Loop;
 use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
-use crate::transport::context::Context;
+use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::{DateCache, Pool, Post, Tick};
 
@@ -61,6 +66,7 @@ struct Shared {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     hub: Hub,
+    listeners: Listening,
     /// Each on a cache line of its own: its leader writes there twice a request.
     seats: Vec<CachePadded<Seat<Box<Loop>>>>,
     standby: Standby<Job>,
@@ -86,39 +92,10 @@ pub(super) fn start(
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn Room>> {
-    let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-    let settings = &cx.settings;
-    let limits = Limits {
-        kept: settings.standby_kept,
-        // Every loop needs a leader, whatever the limit says.
-        threads_max: settings.threads_max.max(loops + 1),
-        queue_max: settings.queue_max,
-    };
-    let shared = Arc::new(Shared {
-        hub: Hub::new(&polls)?,
-        seats: (0..loops).map(|_| CachePadded::new(Seat::new())).collect(),
-        standby: Standby::new(limits),
-        habits: Habits::new(),
-        threads: Threads::default(),
-        crowd: Crowd::default(),
-        handler,
-        cx,
-    });
-    let now = shared.cx.clock.now();
+    let (shared, loops) = Shared::new(loops, cx, handler, listeners)?;
     let room = Arc::new(Adaptive(shared.clone()));
-    let loops = polls
-        .into_iter()
-        .enumerate()
-        .map(|(index, poll)| Loop::new(index, poll, &shared.hub, listeners.clone(), now));
-    let loops = loops.collect::<io::Result<Vec<_>>>()?;
-    let started = shared.start_watcher().and_then(|()| {
-        loops.into_iter().try_for_each(|lp| match shared.give(Job::Lead(Box::new(lp))) {
-            Ok(()) => Ok(()),
-            Err(_) => Err(io::Error::other("the machine gives no more threads")),
-        })
-    });
-    if let Err(error) = started {
-        shared.cx.enter(crate::transport::context::Stage::Closing);
+    if let Err(error) = shared.open(loops) {
+        shared.cx.enter(Stage::Closing);
         room.wake();
         return Err(error);
     }
@@ -126,6 +103,49 @@ pub(super) fn start(
 }
 
 impl Shared {
+    /// The engine before anybody works there, and its loops.
+    fn new(
+        loops: usize,
+        cx: Arc<Context>,
+        handler: Arc<dyn Handler>,
+        listeners: Arc<Vec<Listener>>,
+    ) -> io::Result<(Arc<Shared>, Vec<Loop>)> {
+        let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let settings = &cx.settings;
+        let limits = Limits {
+            kept: settings.standby_kept,
+            // Every loop needs a leader, whatever the limit says.
+            threads_max: settings.threads_max.max(loops + 1),
+            queue_max: settings.queue_max,
+        };
+        let shared = Arc::new(Shared {
+            hub: Hub::new(&polls)?,
+            listeners: Listening::new(&listeners),
+            seats: (0..loops).map(|_| CachePadded::new(Seat::new())).collect(),
+            standby: Standby::new(limits),
+            habits: Habits::new(),
+            threads: Threads::default(),
+            crowd: Crowd::default(),
+            handler,
+            cx,
+        });
+        let now = shared.cx.clock.now();
+        let loops = polls
+            .into_iter()
+            .enumerate()
+            .map(|(index, poll)| Loop::new(index, poll, &shared.hub, listeners.clone(), now));
+        let loops = loops.collect::<io::Result<_>>()?;
+        Ok((shared, loops))
+    }
+
+    fn open(self: &Arc<Shared>, loops: Vec<Loop>) -> io::Result<()> {
+        self.start_watcher()?;
+        loops.into_iter().try_for_each(|lp| match self.give(Job::Lead(Box::new(lp))) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(io::Error::other("the machine gives no more threads")),
+        })
+    }
+
     /// Gives a job to a parked thread, or to a new one. Gives it back when there may be no more threads.
     fn give(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
         match self.standby.give(job) {
@@ -165,7 +185,7 @@ impl Shared {
     fn give_or_queue(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
         match self.standby.give_or_queue(job) {
             Given::Taken => Ok(()),
-            Given::Spawn(job) => self.spawn(job),
+            Given::Spawn(job) => self.spawn(job).or_else(|job| self.standby.queue(job)),
             Given::Refused(job) => Err(job),
         }
     }
@@ -232,9 +252,10 @@ impl Drop for Leave<'_> {
 
 impl Room for Adaptive {
     fn wake(&self) {
+        self.0.listeners.shut();
         self.0.hub.wake_all();
         self.0.hub.watch.wake();
-        if self.0.cx.stage() == crate::transport::context::Stage::Closing {
+        if self.0.cx.stage() == Stage::Closing {
             self.0.standby.close();
         }
     }

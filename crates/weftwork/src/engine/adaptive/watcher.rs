@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::crowd::Gauge;
@@ -15,6 +15,9 @@ use crate::transport::counters::Counters;
 const TICK: Duration = Duration::from_millis(1);
 /// After so many looks at nothing, the watcher sleeps until a loop wakes it.
 const QUIET_TICKS: u32 = 50;
+/// When the server stops, a leader goes on for the requests of one turn, at the most. Whatever holds its thread for longer
+/// than this is one that has lost its loop.
+const LAST_LOOKS: Duration = Duration::from_secs(1);
 
 impl Shared {
     pub(super) fn start_watcher(self: &Arc<Shared>) -> io::Result<()> {
@@ -43,14 +46,25 @@ impl Shared {
             moved |= self.see_to_the_crowd(&mut gauge);
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {
-                self.hub.watch.sleep_until_busy(over);
+                // A loop may have left a request in the queue since the crowd was looked at, and sleep again.
+                self.hub.watch.sleep_until_busy(|| over() || self.standby.is_crowded());
                 quiet = 0;
             }
             std::thread::sleep(TICK);
         }
-        // Loops that lie there now would lie there until their handlers return, with their connections.
-        for index in 0..self.seats.len() {
-            self.take_away(index);
+        self.look_for_the_last_time();
+    }
+
+    /// Loops that lie there now would lie there until their handlers return, with their connections; so would those
+    /// whose leaders have not heard yet that the server stops, and call one more handler.
+    fn look_for_the_last_time(self: &Arc<Shared>) {
+        let until = Instant::now() + LAST_LOOKS;
+        loop {
+            (0..self.seats.len()).for_each(|index| self.take_away(index));
+            if self.standby.count().0 == 0 || Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(TICK);
         }
     }
 

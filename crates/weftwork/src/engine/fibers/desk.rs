@@ -11,7 +11,8 @@ use weftwork_fiber::Runtime;
 use super::Fibers;
 use super::waits::{OnAnyFiber, OnFiber};
 use crate::conn::{Call, Conn};
-use crate::engine::turn::{Errand, Loop};
+use crate::engine::errand::Errand;
+use crate::engine::turn::Loop;
 use crate::transport::{DateCache, Post};
 
 /// A fiber that has answered so many requests lets those run whose wait is over.
@@ -93,7 +94,8 @@ impl Desk {
         let (cx, handler) = (&*self.room.cx, &*self.room.handler);
         let wait = OnFiber { cx };
         let post = self.posts.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.post());
-        errand.conn.run(Call { cx, handler, wait: &wait, dates: &mut dates, post: &post });
+        let call = Call { cx, handler, wait: &wait, dates: &mut dates, post: &post };
+        errand.with_conn(&self.room.hub, |conn| conn.run(call));
         self.posts.borrow_mut().push(post);
         self.dates.replace(dates);
     }

@@ -22,12 +22,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mio::Poll;
-use weftwork_fiber::{Config, Runtime};
+use weftwork_fiber::{BlockingPool, Config, Runtime};
 
 use self::desk::Desk;
 use self::waits::Suspending;
+use super::doors::Listening;
+use super::errand::Errand;
 use super::shared::Hub;
-use super::turn::{Errand, Loop};
+use super::turn::Loop;
 use super::{Room, contained};
 use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
@@ -38,8 +40,9 @@ struct Fibers {
     handler: Arc<dyn Handler>,
     hub: Hub,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Held to be shut when the server stops, whatever its loops are doing.
-    listeners: Arc<Vec<Listener>>,
+    listeners: Listening,
+    /// For [`weftwork::blocking`](crate::blocking).
+    blocking: BlockingPool,
 }
 
 pub(super) fn start(
@@ -49,8 +52,16 @@ pub(super) fn start(
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn Room>> {
     let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-    let room = Arc::new(Fibers { hub: Hub::new(&polls)?, cx, handler, threads: Mutex::default(), listeners });
-    let started = room.start(polls);
+    let settings = &cx.settings;
+    let room = Arc::new(Fibers {
+        hub: Hub::new(&polls)?,
+        blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
+        threads: Mutex::default(),
+        listeners: Listening::new(&listeners),
+        handler,
+        cx,
+    });
+    let started = room.start(polls, &listeners);
     if started.is_err() {
         room.cx.enter(Stage::Closing);
         room.wake();
@@ -60,11 +71,11 @@ pub(super) fn start(
 
 impl Fibers {
     /// Returns when every thread has its fibers' poller and stack, which only the thread itself can make.
-    fn start(self: &Arc<Fibers>, polls: Vec<Poll>) -> io::Result<()> {
+    fn start(self: &Arc<Fibers>, polls: Vec<Poll>, listeners: &Arc<Vec<Listener>>) -> io::Result<()> {
         let now = self.cx.clock.now();
         let (opened, results) = channel();
         for (index, poll) in polls.into_iter().enumerate() {
-            let lp = Loop::new(index, poll, &self.hub, self.listeners.clone(), now)?;
+            let lp = Loop::new(index, poll, &self.hub, listeners.clone(), now)?;
             let (own, opened) = (self.clone(), opened.clone());
             let thread = std::thread::Builder::new().name(format!("weft-{index}"));
             self.lock().push(thread.spawn(move || own.open(lp, opened))?);
@@ -87,7 +98,7 @@ impl Fibers {
         drop(opened);
         if let Some(runtime) = runtime {
             let desk = Rc::new(Desk::new(self.clone(), Box::new(lp)));
-            let _ground = super::blocking::enter(Rc::new(Suspending));
+            let _ground = super::blocking::enter(Rc::new(Suspending(self.clone())));
             let thread = Thread { room: self.clone(), runtime, desk };
             // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
             while catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
@@ -196,7 +207,7 @@ impl Thread {
 
 impl Room for Fibers {
     fn wake(&self) {
-        self.listeners.iter().for_each(Listener::shut);
+        self.listeners.shut();
         self.hub.wake_all();
     }
 
@@ -206,6 +217,6 @@ impl Room for Fibers {
     }
 
     fn threads(&self) -> usize {
-        self.lock().len()
+        self.lock().len() + self.blocking.threads()
     }
 }

@@ -3,12 +3,14 @@
 use std::any::Any;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use weftwork_fiber::{Signal, in_fiber, is_interruption, wait_readable, wait_writable};
 
+use super::Fibers;
 use crate::conn::Wait;
 use crate::engine::blocking::{Ground, Work};
 use crate::engine::patience::{self, OnThisThread};
@@ -66,6 +68,10 @@ impl Wait for OnFiber<'_> {
     fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
         is_interruption(panic)
     }
+
+    fn is_overload(&self, panic: &(dyn Any + Send)) -> bool {
+        is_overload(panic)
+    }
 }
 
 /// Waits by suspending the fiber it is called on, or by blocking where there is none: a connection that was taken
@@ -101,6 +107,10 @@ impl Wait for OnAnyFiber {
     fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
         is_interruption(panic)
     }
+
+    fn is_overload(&self, panic: &(dyn Any + Send)) -> bool {
+        is_overload(panic)
+    }
 }
 
 thread_local! {
@@ -113,12 +123,22 @@ pub(super) fn tell_of_drain() {
     DRAINING.with(Signal::give);
 }
 
-/// Work that waits suspends the fiber, and runs on a thread of the fibers' pool.
-pub(super) struct Suspending;
+/// Work that waits suspends the fiber, and runs on a thread of the server's pool.
+pub(super) struct Suspending(pub(super) Arc<Fibers>);
+
+/// Unwinds a call for whose work there is no thread, now or soon.
+struct Overload;
+
+fn is_overload(panic: &(dyn Any + Send)) -> bool {
+    panic.is::<Overload>()
+}
 
 impl Ground for Suspending {
     fn blocking(&self, work: Work) {
-        weftwork_fiber::blocking(work);
+        if self.0.blocking.blocking(work).is_err() {
+            // Whoever called this expects a value, and there is none. No panic hook is told: it is no mistake.
+            resume_unwind(Box::new(Overload));
+        }
     }
 
     fn sleep(&self, duration: Duration) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Place, Shared};
 use crate::conn::Conn;
-use crate::engine::doors::{Accepted, BACK_OFF, accept};
+use crate::engine::doors::{Accepted, accept};
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 
@@ -25,8 +25,6 @@ impl Shared {
     /// Waits for a connection: one that was parked and has a request, or a new one. None: the thread ends.
     pub(super) fn next_at_door(&self, place: &mut Place<'_>) -> Option<Box<Conn>> {
         let mut until = self.cx.clock.now().after(PATIENCE);
-        // The listener that this thread was told of. The others hear nothing of it before it is done there.
-        let mut mine = None;
         loop {
             if self.cx.stage() == Stage::Closing {
                 // The stop is heard by one at least, who passes it on.
@@ -35,7 +33,7 @@ impl Shared {
             }
             let now = self.cx.clock.now();
             if let Some(conn) = self.next_queued(place) {
-                self.hand_on(mine.take());
+                self.hand_on(&mut place.told_of);
                 return Some(conn);
             }
             let found = self.look_at_doors(now);
@@ -43,7 +41,7 @@ impl Shared {
             let patience = match &found {
                 Look::Shut(until) => now.until(*until),
                 Look::Conn(_) | Look::Nobody => {
-                    self.hand_on(mine.take());
+                    self.hand_on(&mut place.told_of);
                     now.until(until)
                 }
             };
@@ -54,7 +52,13 @@ impl Shared {
                 }
                 Look::Nobody if now >= until && place.retire() => return None,
                 Look::Nobody if now >= until => until = now.after(PATIENCE),
-                Look::Nobody | Look::Shut(_) => mine = self.bell.wait(patience).or(mine),
+                Look::Nobody | Look::Shut(_) => {
+                    if let Some(door) = self.bell.wait(patience)
+                        && !place.told_of.contains(&door)
+                    {
+                        place.told_of.push(door);
+                    }
+                }
             }
         }
     }
@@ -85,10 +89,9 @@ impl Shared {
                     Accepted::Conn(conn) => return Look::Conn(conn),
                     Accepted::Nobody => break,
                     Accepted::Gone => {}
-                    Accepted::NotNow => {
-                        let until = now.after(BACK_OFF);
-                        self.shut_until.store(until.0, Ordering::Relaxed);
-                        return Look::Shut(until);
+                    Accepted::NotBefore(then) => {
+                        self.shut_until.store(then.0, Ordering::Relaxed);
+                        return Look::Shut(then);
                     }
                 }
             }
@@ -96,11 +99,17 @@ impl Shared {
         Look::Nobody
     }
 
-    /// Lets another thread be told of the listener.
-    fn hand_on(&self, door: Option<usize>) {
+    /// Lets another thread be told of the listeners.
+    fn hand_on(&self, told_of: &mut Vec<usize>) {
+        if told_of.is_empty() {
+            return;
+        }
         let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((door, listener)) = door.and_then(|door| Some((door, doors.get(door)?))) {
-            self.bell.listen_again(door, listener);
+        for door in told_of.drain(..) {
+            // Gone when the server drains.
+            if let Some(listener) = doors.get(door) {
+                self.bell.listen_again(door, listener);
+            }
         }
     }
 }

@@ -207,7 +207,7 @@ impl Shared {
 
     /// The life of a thread: one connection after the other.
     fn work(&self) {
-        let mut place = Place { roster: &self.roster, at: At::Door };
+        let mut place = Place { roster: &self.roster, at: At::Door, told_of: Vec::new() };
         let mut hand = Hand::new(&self.cx);
         while let Some(conn) = self.next_at_door(&mut place) {
             self.serve(conn, &mut hand);
@@ -242,6 +242,8 @@ enum Maker {
 struct Place<'a> {
     roster: &'a Roster,
     at: At,
+    /// Listeners that this thread was told of. The others hear nothing of them before it is done there.
+    told_of: Vec<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -22,7 +22,6 @@ impl Shared {
         while catch_unwind(AssertUnwindSafe(|| self.keep(&mut lp))).is_err() {
             contained();
         }
-        self.forget_letters();
     }
 
     fn keep(self: &Arc<Shared>, lp: &mut Loop) {
@@ -44,15 +43,6 @@ impl Shared {
     /// Brings a connection to the porter.
     pub(super) fn park(&self, conn: Box<Conn>) {
         self.hub.post(0, Letter::Home(conn));
-        if self.cx.stage() == Stage::Closing {
-            self.forget_letters();
-        }
-    }
-
-    /// Drops the connections that came too late for the porter. Both sides do it: the porter after its last
-    /// turn, and whoever brings one after that.
-    fn forget_letters(&self) {
-        self.hub.mailbox(0).inbox.take_all(&mut Vec::new());
     }
 
     /// A request is whole: the next thread takes it, before it looks at the door.

@@ -1,0 +1,216 @@
+//! What becomes of requests where threads are short, where a crowd gathers, and where code of users panics?
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::RwLock;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::*;
+use crate::message::{Asked, Blocking, Request, Response};
+use crate::settings::Settings;
+use crate::transport::address::Address;
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An engine with one loop, and its insides.
+struct House {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+impl House {
+    fn open(handler: impl Handler, prepare: impl FnOnce(&Shared)) -> House {
+        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false).unwrap();
+        listener.listen(128).unwrap();
+        let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+        let handler: Arc<dyn Handler> = Arc::new(handler);
+        let settings = Settings::default().connections_max(1000).accepted_max(1000);
+        let cx = Arc::new(Context::new(settings).unwrap().of(handler.clone()));
+        let (shared, loops) = Shared::new(1, cx, handler, Arc::new(vec![listener])).unwrap();
+        prepare(&shared);
+        shared.open(loops).unwrap();
+        House { shared, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends a request; the last one of its connection.
+    fn ask(&self, path: &str) -> TcpStream {
+        let mut stream = self.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    }
+
+    #[track_caller]
+    fn is_quick(&self) {
+        let mut took: Vec<Duration> = (0..20)
+            .map(|_| {
+                let begun = Instant::now();
+                is_answered(self.ask("/"));
+                begun.elapsed()
+            })
+            .collect();
+        took.sort();
+        // The machine may be busy with other things for a moment.
+        assert!(took[15] < Duration::from_millis(100), "{took:?}");
+    }
+
+    fn counts(&self) -> crate::Counts {
+        self.shared.cx.counters.read()
+    }
+
+    fn close(self) {
+        let room = Adaptive(self.shared);
+        room.0.cx.enter(Stage::Closing);
+        room.wake();
+        assert_eq!(room.join(PATIENCE), 0);
+        assert_eq!(room.0.cx.counters.read().connections, 0);
+    }
+}
+
+#[track_caller]
+fn is_answered(mut stream: TcpStream) {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
+}
+
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// `/` is quick; everything else waits until nobody writes to `gate`.
+fn gated(gate: &Arc<RwLock<()>>) -> impl Handler {
+    let gate = gate.clone();
+    move |req: &mut Request<'_>| {
+        if req.path() != "/" {
+            drop(gate.read().unwrap());
+        }
+        Response::text("passed")
+    }
+}
+
+/// The limit of a container, say, which is below `threads_max`.
+#[test]
+fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
+    let gate = Arc::new(RwLock::new(()));
+    let house = House::open(gated(&gate), |shared| shared.threads.given_max.set(6).unwrap());
+    // By then it is known to be.
+    (0..4).for_each(|_| house.is_quick());
+    for _ in 0..2 {
+        let held = gate.write().unwrap();
+        let blocked: Vec<_> = (0..40).map(|_| house.ask("/gate")).collect();
+        eventually("all others wait", || house.shared.standby.muster().queued == 35);
+        house.is_quick();
+        // Past the time for which the system is not asked again.
+        std::thread::sleep(crate::engine::standby::REFUSED_FOR);
+        house.is_quick();
+        drop(held);
+        blocked.into_iter().for_each(is_answered);
+    }
+    assert_eq!(house.counts().shed, 0);
+    house.close();
+}
+
+#[test]
+fn a_crowd_is_answered_from_the_queue() {
+    let handler = crate::blocks(|req: &mut Request<'_>| {
+        std::thread::sleep(Duration::from_millis(1));
+        req.path().to_owned()
+    });
+    let house = House::open(handler, |shared| shared.crowd.always.store(true, Ordering::Relaxed));
+    let ask = || {
+        let mut stream = house.connect();
+        let mut text = String::new();
+        for number in 1..=10 {
+            let close = if number == 10 { "Connection: close\r\n" } else { "" };
+            text += &format!("GET /{number} HTTP/1.1\r\nHost: x\r\n{close}\r\n");
+        }
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 10, "{answers}");
+        assert!(answers.ends_with("/10"), "{answers}");
+    };
+    std::thread::scope(|scope| (0..40).for_each(|_| drop(scope.spawn(ask))));
+    assert!(house.counts().queued >= 40, "{:?}", house.counts());
+    house.close();
+}
+
+/// Those who are held by something else than the cores are no crowd.
+#[test]
+fn a_crowd_that_needs_no_core_is_none() {
+    let gate = Arc::new(RwLock::new(()));
+    let house = House::open(gated(&gate), |_| {});
+    let held = gate.write().unwrap();
+    let blocked: Vec<_> = (0..40).map(|_| house.ask("/gate")).collect();
+    eventually("all are at work", || house.shared.standby.muster().busy > 40);
+    house.shared.crowd.gathered.store(true, Ordering::Relaxed);
+    // Something to watch.
+    is_answered(house.ask("/"));
+    eventually("it is over", || !house.shared.crowd.is_gathered());
+    drop(held);
+    blocked.into_iter().for_each(is_answered);
+    house.close();
+}
+
+/// Code of users that runs outside of the call.
+struct Mined;
+
+struct Mine;
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        panic!("as asked");
+    }
+}
+
+impl Handler for Mined {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        let mine = req.path().ends_with("mine").then(|| Mine);
+        // Nobody writes the body of an answer to HEAD: what would have written it is dropped.
+        Response::stream(move |_| {
+            drop(mine);
+            Ok(())
+        })
+    }
+
+    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+        assert!(asked.path() != "/odd", "as asked");
+        match asked.path() {
+            "/away/mine" => Blocking::Always,
+            _ => Blocking::Never,
+        }
+    }
+}
+
+#[test]
+fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
+    let house = House::open(Mined, |_| {});
+    for path in ["/odd", "/mine", "/away/mine"] {
+        for _ in 0..3 {
+            let mut stream = house.connect();
+            write!(stream, "HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            // However it ends.
+            let _ = stream.read_to_end(&mut answer);
+        }
+    }
+    eventually("the connections are gone", || house.counts().connections == 0);
+    eventually("so are their places", || {
+        is_answered(house.ask("/"));
+        house.shared.hub.load(0) <= 1
+    });
+    house.close();
+}

@@ -1,0 +1,52 @@
+//! Does a loop get to its other work whatever others bring it?
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Poll, Token};
+
+use super::*;
+use crate::settings::Settings;
+
+#[test]
+fn letters_without_end_leave_the_poller_its_turn() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let polls = [Poll::new().unwrap()];
+    let hub = Hub::new(&polls).unwrap();
+    let [poll] = polls;
+    let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
+    let bring = || hub.post(0, Letter::Fed(Token(7)));
+    (0..3 * LETTERS_A_TURN).for_each(|_| bring());
+    let begun = Instant::now();
+    for left in [2, 1, 0] {
+        assert!(lp.next_here(&hub, &cx).is_none());
+        assert_eq!(lp.letters.len() as u32, left * LETTERS_A_TURN);
+        bring();
+        lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30), "it slept with letters in its hand");
+    assert!(lp.next_here(&hub, &cx).is_none());
+    assert!(lp.letters.is_empty());
+}
+
+/// A connection that is brought to a loop that has ended ends with it.
+#[test]
+fn what_comes_after_the_end_is_dropped() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let polls = [Poll::new().unwrap()];
+    let hub = Hub::new(&polls).unwrap();
+    let [poll] = polls;
+    let lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
+    let bring = || {
+        let (ours, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+        hub.post(0, Letter::Home(conn));
+    };
+    let open = || cx.counters.read().connections;
+    bring();
+    assert_eq!(open(), 1);
+    drop(lp);
+    assert_eq!(open(), 0);
+    bring();
+    assert_eq!(open(), 0);
+}

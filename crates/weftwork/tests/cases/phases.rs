@@ -1,0 +1,198 @@
+//! How does a server end, with a request stopped in each phase?
+
+use std::time::{Duration, Instant};
+
+use weftwork::{Request, Running, blocks};
+
+use super::ROOM;
+use crate::support::{Client, Inside, Site, eventually};
+
+/// More than any stop here may take, and less than any deadline that could end a connection by itself.
+const AT_ONCE: Duration = Duration::from_secs(3);
+/// For what is to be finished.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A client whose request has come so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No connection at all.
+    Nobody,
+    /// Accepted, not a byte sent.
+    Accepted,
+    /// Half of a head.
+    Head,
+    /// Half of a body.
+    Body,
+    Handler,
+    /// In the writer of a streamed body.
+    Streaming,
+    /// Answered just now: its thread waits for the next request.
+    Answered,
+    /// Answered a while ago: parked, where the engine does that.
+    Idle,
+}
+
+const IDLE: [Phase; 4] = [Phase::Nobody, Phase::Accepted, Phase::Answered, Phase::Idle];
+const HALF_READ: [Phase; 2] = [Phase::Head, Phase::Body];
+const BUSY: [Phase; 2] = [Phase::Handler, Phase::Streaming];
+
+/// A client in that phase, as far as can be seen from outside.
+fn client_in(phase: Phase, site: &Site) -> Option<Client> {
+    if phase == Phase::Nobody {
+        return None;
+    }
+    let mut client = site.client();
+    eventually("it is accepted", || site.running.counts().connections == 1);
+    match phase {
+        Phase::Nobody | Phase::Accepted => {}
+        Phase::Head => client.send("GET / HTTP/1.1\r\nHo"),
+        Phase::Body => client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab"),
+        Phase::Handler => client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Phase::Streaming => client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Phase::Answered | Phase::Idle => client.get("/").is(200, "hello"),
+    }
+    match phase {
+        Phase::Handler | Phase::Streaming => site.inside.gate.wait_for(1),
+        // There is no event to wait for: the thread gives up on the client in silence.
+        Phase::Idle | Phase::Head | Phase::Body => std::thread::sleep(Duration::from_millis(250)),
+        Phase::Nobody | Phase::Accepted | Phase::Answered => {}
+    }
+    Some(client)
+}
+
+/// What can still be done for the client once the stop has begun.
+fn finish(phase: Phase, client: &mut Client, inside: &Inside) {
+    match phase {
+        Phase::Head => client.send("st: a\r\n\r\n"),
+        Phase::Body => client.send("cd"),
+        Phase::Handler | Phase::Streaming => inside.gate.open(),
+        Phase::Nobody | Phase::Accepted | Phase::Answered | Phase::Idle => {}
+    }
+}
+
+fn answer_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Head => "hello",
+        Phase::Body => "abcd",
+        Phase::Handler => "passed",
+        Phase::Streaming => "before after",
+        Phase::Nobody | Phase::Accepted | Phase::Answered | Phase::Idle => "",
+    }
+}
+
+#[test]
+fn a_soft_stop_ends_idle_connections_at_once() {
+    for phase in IDLE {
+        let site = ROOM.start();
+        let client = client_in(phase, &site);
+        let begun = Instant::now();
+        let report = site.running.shutdown(PATIENCE);
+        assert!(report.cut == 0 && report.stuck == 0, "{phase:?}: {report}");
+        assert!(begun.elapsed() < AT_ONCE, "{phase:?}: {report}");
+        if let Some(client) = client {
+            client.ends();
+        }
+    }
+}
+
+#[test]
+fn a_soft_stop_finishes_what_has_begun() {
+    for phase in HALF_READ.into_iter().chain(BUSY) {
+        let site = ROOM.start();
+        let mut client = client_in(phase, &site).unwrap();
+        let Site { running, inside } = site;
+        let view = running.view();
+        let address = running.local_addr().unwrap();
+        let stop = std::thread::spawn(move || running.shutdown(PATIENCE));
+        eventually("the door is closed", || std::net::TcpStream::connect(address).is_err());
+        assert_eq!(view.counts().connections, 1, "{phase:?}");
+        finish(phase, &mut client, &inside);
+        client.answer().is(200, answer_of(phase));
+        client.ends();
+        let report = stop.join().unwrap();
+        assert!(report.drained >= 1 && report.cut == 0 && report.stuck == 0, "{phase:?}: {report}");
+    }
+}
+
+#[test]
+fn a_hard_stop_cuts_everything_but_a_handler() {
+    for phase in HALF_READ {
+        let site = ROOM.start();
+        let client = client_in(phase, &site).unwrap();
+        let begun = Instant::now();
+        let report = site.running.shutdown(Duration::ZERO);
+        assert!(report.cut == 1 && report.stuck == 0, "{phase:?}: {report}");
+        assert!(begun.elapsed() < AT_ONCE, "{phase:?}: {report}");
+        client.rest();
+    }
+    for phase in BUSY {
+        let site = ROOM.start();
+        let client = client_in(phase, &site).unwrap();
+        let Site { running, inside } = site;
+        let report = running.shutdown(Duration::ZERO);
+        assert!(report.cut == 1 && report.stuck == 1, "{phase:?}: {report}");
+        inside.gate.open();
+        client.rest();
+    }
+}
+
+#[test]
+fn abandon_leaves_nothing_behind_but_handlers() {
+    for phase in IDLE.into_iter().chain(HALF_READ) {
+        let site = ROOM.start();
+        let client = client_in(phase, &site);
+        let begun = Instant::now();
+        assert_eq!(site.running.abandon(), Ok(()), "{phase:?}");
+        assert!(begun.elapsed() < AT_ONCE, "{phase:?}");
+        if let Some(client) = client {
+            client.rest();
+        }
+    }
+    for phase in BUSY {
+        let site = ROOM.start();
+        let client = client_in(phase, &site).unwrap();
+        let Site { running, inside } = site;
+        let abandoned = running.abandon().unwrap_err();
+        let wrong = [("connections still open", 1), ("threads that did not end", 1)];
+        assert_eq!(abandoned.wrong(), wrong, "{phase:?}");
+        let text = abandoned.to_string();
+        assert!(text.contains("1 connections still open") && text.contains("1 threads that"), "{text}");
+        inside.gate.open();
+        client.rest();
+    }
+}
+
+/// A thread may stay with its connection for a while, in case that it asks again: it does not outlive the server with it.
+#[test]
+fn abandon_at_once_after_a_call_that_blocks() {
+    for _ in 0..10 {
+        let handler = blocks(|_: &mut Request| {
+            std::thread::sleep(Duration::from_millis(1));
+            "hello"
+        });
+        let running = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+        let mut client = Client::connect(&running);
+        client.get("/").is(200, "hello");
+        let view = running.view();
+        assert_eq!(running.abandon(), Ok(()));
+        assert_eq!(view.counts().connections, 0);
+        client.rest();
+    }
+}
+
+#[test]
+fn ports_are_free_after_each_way_to_stop() {
+    let stops: [fn(Running); 3] = [
+        |running| assert_eq!(running.shutdown(PATIENCE).cut, 0),
+        |running| assert_eq!(running.abandon(), Ok(())),
+        drop,
+    ];
+    let mut site = Site::start(ROOM.bind_alone());
+    let address = site.running.local_addr().unwrap().to_string();
+    for stop in stops {
+        site.client().get("/").is(200, "hello");
+        stop(site.running);
+        site = Site::start(ROOM.bind(&address));
+    }
+    site.is_well();
+}
