@@ -371,7 +371,13 @@ impl Loop {
             }
             conn.registered = true;
         }
-        self.wheel.arm(&mut self.table, index(token), conn.deadline(cx));
+        let due = conn.deadline(cx);
+        if due <= self.now {
+            // Its slot came up while it was out for bytes, and would again: they must not put off its end.
+            conn.expire(self.now, cx);
+            self.again.push(Ready { token, ended: false });
+        }
+        self.wheel.arm(&mut self.table, index(token), due);
         self.table.put(token, conn);
     }
 

@@ -144,8 +144,9 @@ fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl F
     was_in_time(begun);
 }
 
-/// Threads that wait for one client wait for 5 ms at a time: a byte in each of these must not count as a wait.
-const PAUSES: [Duration; 2] = [Duration::from_millis(3), Duration::from_millis(10)];
+/// Threads that wait for one client wait for 5 ms at a time, and loops for whole milliseconds: a byte in each of these must
+/// not count as a wait in which nothing is late.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 #[test]
 fn a_dribbled_head_gets_408_all_the_same() {

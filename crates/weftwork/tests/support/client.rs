@@ -266,10 +266,10 @@ impl Client {
         ended
     }
 
-    /// Reads once, so many bytes at most, and forgets them.
-    pub(crate) fn take(&mut self, most: usize) {
+    /// Reads once, so many bytes at most, and forgets them. Returns how many there were.
+    pub(crate) fn take(&mut self, most: usize) -> usize {
         let Socket::Tcp(stream) = &mut self.socket else { panic!("a TCP client") };
-        let _ = stream.read(&mut vec![0; most]);
+        stream.read(&mut vec![0; most]).unwrap_or(0)
     }
 
     /// Reads a head, and nothing of what follows it.
