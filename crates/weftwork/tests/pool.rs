@@ -156,16 +156,10 @@ fn no_listener_is_forgotten_at_the_cap() {
     drop(held);
     waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
     for at in [0, 1] {
-        let mut took: Vec<Duration> = (0..11)
-            .map(|_| {
-                let begun = Instant::now();
-                ask(at).answer().is(200, "hello");
-                begun.elapsed()
-            })
-            .collect();
-        took.sort();
+        let begun = Instant::now();
+        (0..20).for_each(|_| ask(at).answer().is(200, "hello"));
         // A listener that nobody watches is looked at once a second.
-        assert!(took[5] < Duration::from_millis(200), "address {at}: {took:?}");
+        assert!(begun.elapsed() < Duration::from_secs(2), "address {at}: {:?}", begun.elapsed());
     }
 }
 
