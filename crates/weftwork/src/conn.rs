@@ -236,11 +236,12 @@ impl Conn {
         self.readable
     }
 
-    /// A request has waited for a thread. If nobody waits for its answer any more, it is not worth one.
+    /// A request has waited for a thread. If nobody waits for its answer any more, it is not worth one. Who has given up
+    /// and closed looks like a client that has only ended its side; the latter is rare, and is told to try again.
     pub(crate) fn forsake_if_vain(&mut self, now: Tick, cx: &Context) {
         let timeout = cx.settings.request_timeout;
         let is_late = !timeout.is_zero() && now >= self.pace.progress().after(timeout);
-        if self.phase == Phase::Ready && (is_late || self.stream.is_broken()) {
+        if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
             self.refuse_abandoned(is_late, cx);
         }
     }

@@ -272,10 +272,6 @@ impl Exchange for Live<'_> {
         self.conn.stream.peer_has_gone()
     }
 
-    fn is_broken(&self) -> bool {
-        self.conn.stream.is_broken()
-    }
-
     fn local_addr(&self) -> Option<SocketAddr> {
         self.conn.stream.local_addr()
     }

@@ -74,7 +74,7 @@ impl Conn {
             let knob = cx.settings.show(&["request_timeout"]);
             format!("the request waited for a thread for too long ({knob})")
         };
-        let left = || "the client had gone before there was a thread for its request".to_owned();
+        let left = || "the client had ended its side before there was a thread for its request".to_owned();
         self.refuse(StatusCode::SERVICE_UNAVAILABLE, &if is_late { late() } else { left() }, cx);
     }
 

@@ -25,8 +25,6 @@ pub(crate) trait Exchange {
     fn deadline(&self) -> Option<Instant>;
     /// The client has ended its side, or the connection is broken. Found without waiting.
     fn client_gone(&self) -> bool;
-    /// Both sides have ended, or the connection was reset: nobody can read an answer. Found without waiting.
-    fn is_broken(&self) -> bool;
     /// Our end of it.
     fn local_addr(&self) -> Option<SocketAddr>;
     /// Payload that has come and was not consumed, after a wait if need be. Empty: the body is over.
@@ -74,10 +72,6 @@ macro_rules! forward_the_rest {
 
         fn client_gone(&self) -> bool {
             self.below.client_gone()
-        }
-
-        fn is_broken(&self) -> bool {
-            self.below.is_broken()
         }
 
         fn local_addr(&self) -> Option<std::net::SocketAddr> {

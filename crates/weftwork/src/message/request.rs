@@ -264,8 +264,8 @@ impl<'c> Request<'c> {
     /// Whether the client has left: the connection is broken, or the client has ended its side of it. One system
     /// call, which does not wait; for handlers that work for long, to ask now and then.
     ///
-    /// A client that has only ended its sending side, and waits for the answer, looks the same. Few do. The library gives
-    /// up a request that nobody can read the answer of any more, but not that of such a client.
+    /// A client that has only ended its sending side, and waits for the answer, looks the same. Few do. The library itself takes
+    /// it for a leaver where a request waits for a thread (503), or a proxy for its upstream; else it is answered.
     pub fn client_gone(&self) -> bool {
         self.exchange.client_gone()
     }
@@ -282,11 +282,6 @@ impl<'c> Request<'c> {
     /// ```
     pub fn is_stopping(&self) -> bool {
         self.exchange.is_stopping()
-    }
-
-    /// Both sides of the connection have ended, or it was reset: nobody can read an answer.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.exchange.is_broken()
     }
 
     /// Our end of the connection; none on a Unix socket.

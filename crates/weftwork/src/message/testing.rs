@@ -153,10 +153,6 @@ impl Exchange for Canned {
         false
     }
 
-    fn is_broken(&self) -> bool {
-        false
-    }
-
     fn local_addr(&self) -> Option<SocketAddr> {
         None
     }

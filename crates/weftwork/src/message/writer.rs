@@ -54,11 +54,6 @@ impl BodyWriter<'_> {
         self.exchange.client_gone()
     }
 
-    /// Both sides of the connection have ended, or it was reset: nobody reads what is written.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.exchange.is_broken()
-    }
-
     /// The setting `heartbeat`.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.exchange.heartbeat()

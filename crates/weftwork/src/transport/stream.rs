@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 
 /// A connected TCP or Unix socket, or what stands in for one.
@@ -167,15 +166,6 @@ impl Stream {
         }
     }
 
-    /// Both sides have ended, or the connection was reset: nobody is left to read an answer. Found without waiting.
-    pub(crate) fn is_broken(&self) -> bool {
-        match self {
-            Stream::Socket(socket) => has_happened(&socket.fd, PollFlags::empty()),
-            // The next read or write of it says so.
-            Stream::Memory(_) => false,
-        }
-    }
-
     /// From here on the end of the connection is a reset, however it comes about, also if this process is killed: what
     /// the peer has got so far must not look whole. Until [`end_in_order`](Stream::end_in_order).
     pub(crate) fn reset_unless_ended(&mut self) {
@@ -260,7 +250,11 @@ impl Socket {
 
     #[cfg(target_os = "linux")]
     fn peer_has_gone(&self) -> bool {
-        has_happened(&self.fd, PollFlags::RDHUP)
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        // An error leaves no events behind: then nobody knows, and the peer counts as there.
+        let _ = poll(&mut fds, Some(&Timespec::default()));
+        fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// An end behind bytes that nobody has read cannot be seen here.
@@ -280,14 +274,6 @@ impl Socket {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
         retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count))
     }
-}
-
-/// Whether one of these events, or the end of both sides, or an error can be seen without waiting.
-fn has_happened(fd: &OwnedFd, events: PollFlags) -> bool {
-    let mut fds = [PollFd::new(fd, events)];
-    // An error leaves no events behind: then nobody knows, and the peer counts as there.
-    let _ = poll(&mut fds, Some(&Timespec::default()));
-    fds[0].revents().intersects(events | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// One slow disk or fast peer must not keep a loop: a quarter MiB a turn.

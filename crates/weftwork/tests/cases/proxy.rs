@@ -318,29 +318,13 @@ fn a_tunnel_outlives_the_start_of_a_drain() {
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 
-/// It takes longer than the proxy goes without a look at its client.
-#[test]
-fn a_client_that_has_ended_its_side_gets_its_answer() {
-    for path in ["/gate", "/gate-stream"] {
-        let pair = pair();
-        let mut client = pair.client();
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        client.half_close();
-        std::thread::sleep(Duration::from_millis(1500));
-        pair.behind.inside.gate.open();
-        assert_eq!(client.answer().status, 200, "{path}");
-        drop(client);
-        pair.ends_well();
-    }
-}
-
 #[test]
 fn a_client_that_is_gone_is_not_answered() {
     let pair = pair();
     let mut client = pair.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     pair.behind.inside.gate.wait_for(1);
-    client.reset();
+    drop(client);
     eventually("the proxy gives it up", || pair.proxy.counts().connections == 0);
     pair.behind.inside.gate.open();
     pair.ends_well();

@@ -59,12 +59,11 @@ impl Turn {
         }
         // An early refusal is no reason to take the rest of the body.
         let wants_rest = !self.is_sent() && status.as_u16() < 400;
-        let is_endless = is_event_stream(&fields);
         let mut streamed = Response::stream(move |out| {
             if wants_rest {
                 self.exchange(out)?;
             }
-            self.stream(out, keep_alive, is_endless)
+            self.stream(out, keep_alive)
         })
         .with_status(status);
         streamed.remove_header(header::CONTENT_TYPE);
@@ -101,7 +100,7 @@ impl Turn {
                 Ok(0) => return Err(Failure::Ended { untouched }),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
-                    if req.is_broken() {
+                    if req.client_gone() {
                         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the client has gone"));
                     }
                 }
@@ -137,9 +136,8 @@ impl Turn {
         Ok(false)
     }
 
-    /// Passes on what is left of the answer. A client that has ended its sending side waits for that; of one that may
-    /// have no end, as with our own event streams, it has had enough.
-    fn stream(mut self, out: &mut BodyWriter<'_>, keep_alive: bool, is_endless: bool) -> io::Result<()> {
+    /// Passes on what is left of the answer.
+    fn stream(mut self, out: &mut BodyWriter<'_>, keep_alive: bool) -> io::Result<()> {
         let mut until = Instant::now() + self.options.idle_timeout;
         loop {
             let soon = Instant::now() + LOOK;
@@ -147,7 +145,7 @@ impl Turn {
                 Ok(true) => break,
                 Ok(false) => until = Instant::now() + self.options.idle_timeout,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
-                    if out.is_broken() || (is_endless && out.client_gone()) {
+                    if out.client_gone() {
                         return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone"));
                     }
                 }
@@ -207,12 +205,6 @@ impl Turn {
         let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.link, patience));
         Ok(with_fields(response, received.fields))
     }
-}
-
-fn is_event_stream(fields: &[(HeaderName, HeaderValue)]) -> bool {
-    let kind = fields.iter().find(|(name, _)| name == header::CONTENT_TYPE).map(|(_, kind)| kind.as_bytes());
-    let kind = kind.and_then(|kind| kind.split(|&byte| byte == b';').next()).unwrap_or_default();
-    kind.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }
 
 fn with_fields(mut response: Response, fields: Vec<(HeaderName, HeaderValue)>) -> Response {
