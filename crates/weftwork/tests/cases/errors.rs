@@ -97,6 +97,7 @@ fn a_server_says_where_it_listens() {
     keep_log();
     let running = ROOM.bind("127.0.0.1:0").start(fails).unwrap();
     let address = running.local_addr().unwrap().to_string();
-    let line = is_logged(&["listening at", &address]);
-    assert!(line.starts_with("INFO") && line.contains(&format!("engine {}", ROOM.engine)), "{line}");
+    // Another engine's server may have had the port before.
+    let line = is_logged(&["listening at", &address, &format!("engine {}", ROOM.engine)]);
+    assert!(line.starts_with("INFO"), "{line}");
 }

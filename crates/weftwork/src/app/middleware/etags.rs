@@ -29,7 +29,7 @@ const OF_CONTENT: [HeaderName; 6] = [
 ///   in the order of RFC 9110 §13.2.2: 304, 412, or the response.
 ///
 /// The hash is the standard library's, 64 bits, with the length beside it. A new release may hash otherwise:
-/// then everything is sent once more. Put [`Compression`](super::Compression) outside of this, not inside.
+/// then everything is sent once more. Put `Compression` outside of this, not inside.
 ///
 /// ```
 /// use weftwork::middleware::ETags;

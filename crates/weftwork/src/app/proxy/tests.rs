@@ -184,7 +184,7 @@ fn a_server_that_has_moved_is_found_again() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let refuses = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
     let at = server.local_addr().unwrap();
-    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(50));
+    let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(500));
     // Its old address is silent: all the time is used up, and the next request finds it.
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address];
     let failed = proxy.upstream.link().err();
