@@ -13,5 +13,8 @@ use std::time::SystemTime;
 /// assert_eq!(date(b"yesterday"), None);
 /// ```
 pub fn date(value: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
+    // What is around it may be optional white space (§5.6.3); the library takes any, line ends among it.
+    let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_plain { httpdate::parse_http_date(text).ok() } else { None }
 }

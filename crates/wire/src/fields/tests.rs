@@ -19,7 +19,11 @@ fn rfc9110_5_6_7_dates() {
     check("Sunday, 06-Nov-94 08:49:37 GMT", Some(NOON));
     check("Sun Nov  6 08:49:37 1994", Some(NOON));
     check("Fri, 31 Dec 9999 23:59:59 GMT", Some(253_402_300_799));
+    check(" \tSun, 06 Nov 1994 08:49:37 GMT\t ", Some(NOON));
     for none in [
+        "\u{b}Sun, 06 Nov 1994 08:49:37 GMT",
+        "Sun, 06 Nov 1994 08:49:37 GMT\u{c}",
+        "Sun, 06 Nov 1994 08:49:37 GMT\r\n",
         "",
         "yesterday",
         "784111777",
