@@ -16,6 +16,7 @@ mod etags;
 pub(in crate::app) mod origin;
 mod rate_limit;
 mod request_id;
+mod response_cache;
 mod security_headers;
 mod user;
 
@@ -37,6 +38,7 @@ pub use decompression::Decompression;
 pub use etags::ETags;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};
+pub use response_cache::ResponseCache;
 pub use security_headers::SecurityHeaders;
 pub use user::User;
 

@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat};
+use weftwork::http::{HeaderValue, header};
+use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat, ResponseCache};
 use weftwork::{Handler, HandlerExt, Request, Response, Running};
 
 use super::ROOM;
-use crate::support::{Client, eventually};
+use crate::support::{Client, Gate, Promise, eventually, noise};
 
 fn start(handler: impl Handler) -> Running {
     ROOM.bind("127.0.0.1:0").start(handler).expect("the server starts")
@@ -85,15 +86,71 @@ fn a_panic_gives_its_seat_back_and_is_logged() {
     assert!(written.lines().iter().all(|line| line.contains(" 500 ")));
 }
 
+const A_MINUTE: HeaderValue = HeaderValue::from_static("max-age=60");
+
+/// On other connections, and so on other loops and threads; in one write with what needs no body; and of any size.
+#[test]
+fn a_cache_answers_in_the_place_of_the_handler() {
+    let pages = Arc::new(Mutex::new(vec![noise(100_000)]));
+    let once = move |_: &mut Request| {
+        let page = pages.lock().unwrap().pop().expect("the handler runs once");
+        Response::bytes(page).with_header(header::CACHE_CONTROL, A_MINUTE)
+    };
+    let running = start(once.with(ResponseCache::new()));
+    let first = Client::connect(&running).get("/");
+    assert!(first.body == noise(100_000) && first.field("age").is_none());
+    let tag = first.field("etag").expect("it is named");
+    for _ in 0..8 {
+        let mut client = Client::connect(&running);
+        client.send(format!(
+            "HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+        let head = client.answer_to_head();
+        assert_eq!((head.status, head.field("content-length")), (200, Some("100000")));
+        assert_eq!(client.answer().status, 304);
+        let again = client.answer();
+        assert!(again.status == 200 && again.body == noise(100_000) && again.field("age").is_some());
+        assert_eq!((again.field("etag"), again.field("date")), (Some(tag), first.field("date")));
+    }
+}
+
+/// All who ask for what is missing run the handler, and nobody waits for them who asks for what is there.
+#[test]
+fn a_cache_lets_nobody_wait() {
+    if !ROOM.promises(Promise::QuickBesideBlocked) {
+        return;
+    }
+    let gate = Arc::new(Gate::default());
+    let inside = gate.clone();
+    let page = move |req: &mut Request| {
+        if req.path() == "/slow" {
+            inside.pass();
+        }
+        Response::text("made").with_header(header::CACHE_CONTROL, A_MINUTE)
+    };
+    let running = start(page.with(ResponseCache::new()));
+    Client::connect(&running).get("/quick").is(200, "made");
+    let mut slow: Vec<Client> = (0..3).map(|_| Client::connect(&running)).collect();
+    for client in &mut slow {
+        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    gate.wait_for(3);
+    let quick = Client::connect(&running).get("/quick");
+    assert!(quick.field("age").is_some(), "{quick:?}");
+    gate.open();
+    for client in &mut slow {
+        let answer = client.answer();
+        assert_eq!((answer.text(), answer.field("age")), ("made", None));
+    }
+    assert!(Client::connect(&running).get("/slow").field("age").is_some());
+}
+
 /// What a writer flushed is with the client, and can be decoded, while the writer waits.
 #[cfg(feature = "compression")]
 #[test]
 fn compression_does_not_hold_back_a_stream() {
     use std::io::Read;
-    use weftwork::http::HeaderValue;
     use weftwork::middleware::Compression;
-
-    use crate::support::Gate;
 
     let gate = Arc::new(Gate::default());
     let inside = gate.clone();

@@ -21,7 +21,8 @@ const OF_CONTENT: [HeaderName; 6] = [
 /// Names responses by what is in them (`ETag`), and answers 304 to clients that have the named one already.
 ///
 /// It only revalidates, and stores nothing: the handler runs in any case, and what is saved is the way over the network,
-/// and the client's work. It is for GET and HEAD that are answered with 200:
+/// and the client's work. [`ResponseCache`](super::ResponseCache) answers without the handler, and names what it stores
+/// in the same way. This one is for GET and HEAD that are answered with 200:
 ///
 /// - A response whose bytes are in memory gets a strong tag, a hash of them, unless it has one or says `no-store`. A
 ///   stream or a file gets none: [`files`](crate::files) name theirs.
@@ -56,16 +57,25 @@ impl Middleware for ETags {
         if !matches!(*req.method(), Method::GET | Method::HEAD) || response.status() != StatusCode::OK {
             return response;
         }
-        if let Some(tag) = tag_of(&response) {
-            response.append_header(header::ETAG, tag);
-        }
-        match precondition(req, &response) {
-            Precondition::Holds => response,
-            Precondition::NotModified => not_modified(response),
-            Precondition::Failed => refusal(
-                StatusCode::PRECONDITION_FAILED,
-                "this is not what the conditions of the request name",
-            ),
+        name(&mut response);
+        answer(req, response)
+    }
+}
+
+/// Gives `response` a tag, unless it has one, or none can be made.
+pub(super) fn name(response: &mut Response) {
+    if let Some(tag) = tag_of(response) {
+        response.append_header(header::ETAG, tag);
+    }
+}
+
+/// This response with 200, or what the conditions of the request want in its place.
+pub(super) fn answer(req: &Request<'_>, response: Response) -> Response {
+    match precondition(req, &response) {
+        Precondition::Holds => response,
+        Precondition::NotModified => not_modified(response),
+        Precondition::Failed => {
+            refusal(StatusCode::PRECONDITION_FAILED, "this is not what the conditions of the request name")
         }
     }
 }

@@ -1,0 +1,193 @@
+//! Was this asked lately, and may the same be answered without the handler?
+
+mod rules;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderValue, Method, header};
+use weftwork_wire::Date;
+
+use super::{Middleware, Next, etags};
+use crate::message::{Request, Response};
+use store::{Key, Store, Stored};
+
+/// Keeps responses in memory, and answers from there while they are fresh: a shared cache as of RFC 9111. The handler
+/// behind it does not run, nor does any middleware inside of it.
+///
+/// **A handler decides** what is kept, and for how long, by `Cache-Control: max-age=60` (or `s-maxage`, which counts
+/// first). One that says nothing of it is kept only where [`fresh_for`](ResponseCache::fresh_for) is set. What is kept:
+///
+/// - responses to GET, with 200, of which the whole body is in memory; HEAD is answered from them, too. Streams, files
+///   and parts (206) are not kept;
+/// - never those with `no-store`, `no-cache`, `private`, `Vary: *`, `Set-Cookie`, or `Connection`, nor those whose
+///   `Cache-Control` cannot be read for sure: with quoted texts, a directive twice, a number that is none. `Expires`
+///   is not read: with that alone, nothing is kept;
+/// - for a request with `Authorization` or `Cookie`, or with a [`User`](super::User), only what says `public`; for one
+///   that says `no-store`, nothing. Other wishes of a request (`no-cache`, `max-age=0`) have no effect, or any visitor could
+///   make the handler run.
+///
+/// **What it is found by:** scheme, host, path and query as they were sent, and the request's fields that `Vary` names,
+/// byte by byte. Nothing else of a request is looked at, so a handler has to name in `Vary` whatever other field it
+/// reads, or else say `private`: else what one visitor sends is shown to the next (cache poisoning). Requests with a
+/// body, a `Range` or an `Upgrade`, and those for a whole URI, are passed on, and their answers are not kept.
+///
+/// **Conditions** of the request are evaluated, as by [`ETags`](super::ETags), which it makes superfluous: what is kept
+/// has a tag, the handler's or one made of its bytes, and who has it gets 304. It has `Age` and the first `Date` as well.
+///
+/// **What is not fresh** is asked for anew, and never sent. A request that is not safe (POST, PUT, DELETE ...) and succeeds,
+/// or redirects, has all forgotten that is kept for its target (RFC 9111 section 4.4); an answer that was being made
+/// meanwhile is not kept. [`clear`](ResponseCache::clear) forgets everything.
+///
+/// **Memory:** [`bytes_max`](ResponseCache::bytes_max), 64 MiB, heads and keys included; past it what was used least
+/// recently goes first. A target has at most 16 responses, for different values of what `Vary` names.
+///
+/// Several requests for what is missing all run the handler: a request that waited for another one would hold its thread,
+/// and on engines where a loop runs handlers, the loop. A [`ConcurrencyLimit`](super::ConcurrencyLimit) inside bounds that.
+/// Whatever lets requests in, or counts or logs them, belongs outside. `Compression` inside is done once for each response
+/// that is kept, outside for each that is sent.
+///
+/// ```
+/// use std::time::Duration;
+/// use weftwork::middleware::ResponseCache;
+/// use weftwork::{TestClient, http::header, prelude::*};
+///
+/// fn news(_: &mut Request) -> Response {
+///     text("the news").with_header(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"))
+/// }
+///
+/// let mut client = TestClient::new(news.with(ResponseCache::new()));
+/// assert_eq!(client.get("/").send().header("age"), None); // the handler has run
+/// client.advance(Duration::from_secs(7));
+/// let again = client.get("/").send();
+/// assert_eq!((again.text(), again.header("age")), ("the news", Some("7")));
+/// let tag = again.header("etag").unwrap();
+/// assert_eq!(client.get("/").header("if-none-match", tag).send().status, StatusCode::NOT_MODIFIED);
+/// ```
+pub struct ResponseCache {
+    response_bytes_max: u64,
+    fresh_for: Option<Duration>,
+    store: Mutex<Store>,
+}
+
+/// A quarter of what the smallest machines have that are for hire.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// So that one response displaces no more than a 64th.
+const RESPONSE_BYTES_MAX: u64 = 1 << 20;
+
+impl Default for ResponseCache {
+    fn default() -> ResponseCache {
+        ResponseCache::new()
+    }
+}
+
+impl ResponseCache {
+    /// Keeps what says how long it is fresh.
+    pub fn new() -> ResponseCache {
+        let store = Mutex::new(Store::new(BYTES_MAX));
+        ResponseCache { response_bytes_max: RESPONSE_BYTES_MAX, fresh_for: None, store }
+    }
+
+    /// How many bytes may be kept in all: bodies, heads, keys, and what keeping them costs. The default is 64 MiB.
+    #[must_use]
+    pub fn bytes_max(self, bytes: u64) -> ResponseCache {
+        ResponseCache { store: Mutex::new(Store::new(bytes)), ..self }
+    }
+
+    /// A response with a longer body is not kept. The default is 1 MiB, so that none displaces more than a 64th of
+    /// the others.
+    #[must_use]
+    pub fn response_bytes_max(self, bytes: u64) -> ResponseCache {
+        ResponseCache { response_bytes_max: bytes, ..self }
+    }
+
+    /// Takes responses that say nothing of how long they are fresh (no `max-age`, no `s-maxage`, no `Expires`) to be
+    /// so for `freshness`. By default they are not kept: only their handler knows.
+    ///
+    /// It is for handlers that show the same to everybody. Others have to say `private`.
+    #[must_use]
+    pub fn fresh_for(self, freshness: Duration) -> ResponseCache {
+        ResponseCache { fresh_for: Some(freshness), ..self }
+    }
+
+    /// Forgets everything, also what handlers make at this moment.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use weftwork::middleware::ResponseCache;
+    /// use weftwork::prelude::*;
+    ///
+    /// let cache = Arc::new(ResponseCache::new());
+    /// let site = (|_: &mut Request| "the news").with(cache.clone());
+    /// # fn takes(_: impl Handler) {}
+    /// # takes(site);
+    /// // Later, when something has changed:
+    /// cache.clear();
+    /// ```
+    pub fn clear(&self) {
+        self.store().clear();
+    }
+
+    /// Never held while a handler runs.
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For a request that may change what its target is.
+    fn changed_by(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        let response = next.run(req);
+        if response.status().is_success() || response.status().is_redirection() {
+            self.store().forget(&Key::of(req));
+        }
+        response
+    }
+}
+
+impl Middleware for ResponseCache {
+    fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        if !req.method().is_safe() {
+            return self.changed_by(req, next);
+        }
+        if !rules::is_answerable(req) {
+            return next.run(req);
+        }
+        // The response is as old as its request: the time that the handler takes counts (RFC 9111 section 4.2.3).
+        let (key, now) = (Key::of(req), req.now());
+        let changes = match self.store().find(&key, req, now) {
+            Ok(stored) => return etags::answer(req, stored.response(now)),
+            Err(changes) => changes,
+        };
+        let mut response = next.run(req);
+        let is_small = response.body().is_some_and(|body| body.len() as u64 <= self.response_bytes_max);
+        if *req.method() != Method::GET || !is_small {
+            return response;
+        }
+        let wall = SystemTime::now();
+        let Some(terms) = rules::terms(req, &response, self.fresh_for, wall) else { return response };
+        etags::name(&mut response);
+        if response.header_values(header::DATE).next().is_none()
+            && let Ok(date) = HeaderValue::from_bytes(Date::at(wall).as_bytes())
+        {
+            response.append_header(header::DATE, date);
+        }
+        if let Some(stored) = Stored::of(&response, terms, now) {
+            self.store().keep(key, changes, stored, req);
+        }
+        etags::answer(req, response)
+    }
+}
+
+impl fmt::Debug for ResponseCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseCache")
+            .field("response_bytes_max", &self.response_bytes_max)
+            .field("fresh_for", &self.fresh_for)
+            .field("store", &*self.store())
+            .finish()
+    }
+}
