@@ -10,12 +10,14 @@ use crate::failure::{Failure, Result};
 use crate::floors::{Floor, FloorOptions};
 use crate::instructions::InstructionOptions;
 use crate::procs::pin::Cores;
+use crate::site::SiteOptions;
 use crate::soak::SoakOptions;
 use crate::subject::{self, Subject};
 use crate::tracker::{CompareOptions, TrackOptions};
 use crate::workloads::{self, GRID, QUICK, Workload};
 
 mod help;
+mod router;
 mod soak;
 mod tracking;
 
@@ -24,10 +26,12 @@ pub(crate) enum Command {
     Help(&'static str),
     Quick(GridOptions),
     Full(FullOptions),
+    Router(GridOptions),
     Track(TrackOptions),
     Compare(CompareOptions),
     Report { results: PathBuf, html: Option<PathBuf>, markdown: Option<PathBuf> },
     Floor(FloorOptions),
+    Site(SiteOptions),
     Events(EventOptions),
     Soak(SoakOptions),
     SlowHeads(SoakOptions),
@@ -95,10 +99,12 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
         Some(Arg::Value(name)) => match name.to_str() {
             Some("quick") => quick(&mut parser),
             Some("full") => full(&mut parser),
+            Some("router") => router::router(&mut parser),
             Some("report") => report(&mut parser),
             Some("track") => tracking::track(&mut parser),
             Some("compare") => tracking::compare(&mut parser),
             Some("floor") => floor(&mut parser),
+            Some("site") => router::site(&mut parser),
             Some("events") => {
                 Ok(events::parse(&mut parser)?.map_or(Command::Help(events::HELP), Command::Events))
             }
@@ -107,7 +113,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
             Some("slow-heads") => soak::slow_heads(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
             _ => Err(Failure::Usage(format!(
-                "unknown command {name:?}: quick, full, report, track, compare, instructions, events, floor, soak or slow-heads"
+                "unknown command {name:?}: quick, full, router, report, track, compare, instructions, events, floor, site, soak or slow-heads"
             ))),
         },
         Some(other) => Err(other.unexpected().into()),

@@ -90,6 +90,7 @@ fn contestant(subject: &Subject, peers: &Peers) -> Contestant {
         Subject::FloorSpawn => "the same, a new thread for each connection",
         Subject::Weft { .. } => "`weft demo`, as it comes: every limit and deadline on",
         Subject::Peer(peer) => peer.about,
+        Subject::Site(site) => site.about(),
     };
     Contestant { name, version, about: about.to_owned(), broken: Vec::new() }
 }

@@ -18,6 +18,7 @@ mod peers;
 mod procs;
 mod report;
 mod results;
+mod site;
 mod soak;
 mod subject;
 mod tracker;
@@ -52,7 +53,7 @@ fn run() -> Result<()> {
             print!("{text}");
             Ok(())
         }
-        Command::Quick(options) => grid::quick(&options),
+        Command::Quick(options) | Command::Router(options) => grid::quick(&options),
         Command::Full(options) => full::run(&options),
         Command::Track(options) => tracker::track(&options),
         Command::Compare(options) => tracker::compare(&options),
@@ -60,6 +61,7 @@ fn run() -> Result<()> {
             full::pages(&results::Results::read(&results)?, html.as_deref(), markdown.as_deref())
         }
         Command::Floor(options) => floors::run(&options),
+        Command::Site(options) => site::run(&options),
         Command::Events(options) => events::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::SlowHeads(options) => soak::slow_heads(&options),

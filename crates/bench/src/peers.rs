@@ -139,6 +139,12 @@ impl Peers {
                 let workers = self.cores.server.count;
                 (peer.command)(peer, &Setup { port, workers, files_max, scratch, files: &files, program })?
             }
+            Subject::Site(site) => {
+                let mut command = Command::new(&self.bench);
+                command.args(["site", site.name(), "--port", &port.to_string()]);
+                command.args(self.engine.iter().flat_map(|engine| ["--engine", engine]));
+                command
+            }
         };
         let log = self.scratch.path().join("server.log");
         Server::start(command, port, &subject.to_string(), self.cores, log)

@@ -60,12 +60,24 @@ impl Row {
 
     /// The median of the ratios to `other`, taken round by round.
     pub(crate) fn over(&self, other: &Row, metric: Metric) -> Option<f64> {
+        median(self.ratios(other, metric))
+    }
+
+    /// Between which two the middle half of these ratios lies.
+    pub(crate) fn quartiles_over(&self, other: &Row, metric: Metric) -> Option<(f64, f64)> {
+        let mut ratios = self.ratios(other, metric);
+        ratios.sort_by(f64::total_cmp);
+        let quarter = ratios.len() / 4;
+        Some((*ratios.get(quarter)?, *ratios.iter().rev().nth(quarter)?))
+    }
+
+    fn ratios(&self, other: &Row, metric: Metric) -> Vec<f64> {
         let pairs = self.samples.iter().zip(&other.samples);
         let ratios = pairs.filter_map(|(mine, theirs)| {
             let (mine, theirs) = (mine.as_ref()?.get(metric)?, theirs.as_ref()?.get(metric)?);
             (theirs > 0.0).then(|| mine / theirs)
         });
-        median(ratios.collect())
+        ratios.collect()
     }
 
     /// How far the rounds lie apart: highest less lowest, over the median.

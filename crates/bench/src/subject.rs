@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::peers::{PEERS, Peer};
+use crate::site::Site;
 use crate::workloads::Ask;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) enum Subject {
     Weft { engine: Option<String> },
     /// Somebody else's server.
     Peer(&'static Peer),
+    /// A server of ours with one handler for all paths, and the same with a hundred typed routes: `router` alone.
+    Site(Site),
 }
 
 /// All of them, and every engine by its name.
@@ -29,10 +32,11 @@ impl Subject {
     pub(crate) fn can(&self, ask: Ask) -> bool {
         match self {
             // It sends canned bytes, whatever is asked: for an echo that is no work at all, and no answer.
-            Subject::Floor => !matches!(ask, Ask::Echo | Ask::File),
+            Subject::Floor => !matches!(ask, Ask::Echo | Ask::File | Ask::Route),
             Subject::FloorSpawn => matches!(ask, Ask::Slow | Ask::Wait),
-            Subject::Weft { .. } => true,
+            Subject::Weft { .. } => ask != Ask::Route,
             Subject::Peer(peer) => peer.can.contains(&ask),
+            Subject::Site(_) => ask == Ask::Route,
         }
     }
 
@@ -76,6 +80,7 @@ impl fmt::Display for Subject {
             Subject::Weft { engine: None } => out.write_str("weft"),
             Subject::Weft { engine: Some(engine) } => write!(out, "weft:{engine}"),
             Subject::Peer(peer) => out.write_str(peer.name),
+            Subject::Site(site) => out.write_str(site.name()),
         }
     }
 }

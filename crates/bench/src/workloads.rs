@@ -1,9 +1,10 @@
-//! What is measured, and what must weft reach? Two tables: the short one of `quick`, and the whole grid of
-//! `full`; everything else reads them.
+//! What is measured, and what must weft reach? Tables: the short one of `quick`, the whole grid of `full`, and
+//! what `router` compares; everything else reads them.
 
 mod grid;
 mod quick;
 mod reasons;
+mod router;
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub(crate) enum Ask {
     Wait,
     /// A file from a directory.
     File,
+    /// `OK`, from behind a router or none.
+    Route,
 }
 
 /// What weft must reach; medians over the rounds.
@@ -66,6 +69,8 @@ pub(crate) enum Target {
     RateOverFloorMin(f64),
     P99OverAloneMax(f64),
     BytesEachMax(f64),
+    /// Typed routes over a handler without any.
+    CpuOverBareMax(f64),
 }
 
 pub(crate) const HEALTH: Group = Group::get("/health", 64);
@@ -86,6 +91,7 @@ pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_00
 
 pub(crate) static QUICK: LazyLock<Vec<Workload>> = LazyLock::new(quick::table);
 pub(crate) static GRID: LazyLock<Vec<Workload>> = LazyLock::new(grid::table);
+pub(crate) static ROUTER: LazyLock<Vec<Workload>> = LazyLock::new(router::table);
 
 /// The workloads of a name; `slow` means all that begin with `slow-`.
 pub(crate) fn named(table: &'static [Workload], name: &str) -> Vec<&'static Workload> {
@@ -96,6 +102,11 @@ pub(crate) fn named(table: &'static [Workload], name: &str) -> Vec<&'static Work
 }
 
 impl Workload {
+    /// None: no floor does what this one is about.
+    pub(crate) fn floor_name(&self) -> Option<&'static str> {
+        (self.ask != Ask::Route).then(|| self.floor.name())
+    }
+
     /// The group that the server is asked by first, to see that it answers right.
     pub(crate) fn group(&self) -> &Group {
         match &self.kind {
@@ -114,7 +125,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        for table in [&*QUICK, &*GRID] {
+        for table in [&*QUICK, &*GRID, &*ROUTER] {
             for (at, workload) in table.iter().enumerate() {
                 assert!(table[..at].iter().all(|other| other.name != workload.name), "{}", workload.name);
             }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::procs::pin::Span;
+use crate::site::Site;
 
 fn parse_words(line: &str) -> Result<Command> {
     parse(Parser::from_args(line.split_whitespace()))
@@ -66,6 +67,30 @@ fn full_takes_the_whole_grid_or_what_is_named() {
 }
 
 #[test]
+fn router_compares_two_sites() {
+    let Ok(Command::Router(options)) = parse_words("router") else { panic!("router") };
+    assert_eq!((options.rounds, options.time), (15, Duration::from_secs(1)));
+    assert_eq!(names(&options), ["static", "captures"]);
+    assert_eq!(options.subjects, [Site::Bare, Site::Typed].map(Subject::Site));
+    let line = "router --rounds 3 --only captures --engine fibers --json";
+    let Ok(Command::Router(options)) = parse_words(line) else { panic!("{line}") };
+    assert_eq!((options.rounds, names(&options), options.json), (3, vec!["captures"], true));
+    assert_eq!(options.engine.as_deref(), Some("fibers"));
+    check_refused("router --subjects weft", "--subjects");
+    check_refused("router --only keepalive", "unknown workload 'keepalive'");
+}
+
+#[test]
+fn sites() {
+    let engine = Some("pool".to_owned());
+    let Ok(Command::Site(options)) = parse_words("site typed --port 9 --engine pool") else { panic!("site") };
+    assert_eq!(options, SiteOptions { site: Site::Typed, port: 9, engine });
+    check_refused("site --port 9", "bare or typed");
+    check_refused("site plain --port 9", "bare or typed");
+    check_refused("site bare", "--port");
+}
+
+#[test]
 fn reports_need_results() {
     let line = "report run.json --html a --markdown b";
     assert!(matches!(parse_words(line), Ok(Command::Report { html: Some(_), markdown: Some(_), .. })));
@@ -120,7 +145,7 @@ fn floors() {
 fn wrong_arguments() {
     check_refused(
         "fast",
-        "quick, full, report, track, compare, instructions, events, floor, soak or slow-heads",
+        "quick, full, router, report, track, compare, instructions, events, floor, site, soak or slow-heads",
     );
     check_refused("--version", "--version");
     check_refused("quick --rounds 0", "--rounds must be from 1");
@@ -150,6 +175,8 @@ fn help_is_there_for_each_command() {
         "report --help",
         "track -h",
         "compare -h",
+        "router --help",
+        "site -h",
     ] {
         assert!(matches!(parse_words(line), Ok(Command::Help(text)) if text.contains("Usage:")), "{line}");
     }

@@ -9,6 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::load::{Group, probe};
 use crate::peers::file_bytes;
 use crate::procs::server::Server;
+use crate::site;
 use crate::subject::Subject;
 use crate::workloads::{Ask, FILES, Workload};
 
@@ -31,6 +32,7 @@ pub(super) fn expected(server: &Server, subject: &Subject, workload: &Workload) 
     }
     let right = match workload.ask {
         _ if group.path == "/health" => probed.body == b"OK",
+        Ask::Route => probed.body == site::ANSWER.as_bytes(),
         Ask::Health => false,
         Ask::Json => is_message(&probed.body),
         Ask::Echo => probed.body == group.body(),

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use crate::measure::Metric;
+use crate::site::Site;
 use crate::subject::Subject;
-use crate::workloads::Kind;
+use crate::workloads::{Ask, Kind};
 
 use super::verdict::verdicts;
 use super::{Row, Run, of_subject};
@@ -17,6 +18,8 @@ enum Column {
     Median(&'static str, Metric, usize),
     /// The ratio to the floor of the column before.
     OverFloor(Metric),
+    /// The same, to the server without routes.
+    OverBare(Metric),
     Errors,
     /// How far the rounds lie apart.
     Spread(Metric),
@@ -40,6 +43,20 @@ const REQUESTS: &[Column] = &[
     Median("others %", Metric::Others, 0),
     Median("peak KiB", Metric::PeakBytes, 0),
     Median("threads", Metric::Threads, 0),
+];
+
+const ROUTES: &[Column] = &[
+    Name,
+    Median("req/s", Metric::Rate, 0),
+    Median("p50 ms", Metric::P50Ms, 3),
+    Median("p99 ms", Metric::P99Ms, 3),
+    Errors,
+    Median("CPU us/req", Metric::CpuUs, 3),
+    OverBare(Metric::CpuUs),
+    Spread(Metric::CpuUs),
+    Median("switches/req", Metric::Switches, 3),
+    Median("busy %", Metric::Busy, 0),
+    Median("others %", Metric::Others, 0),
 ];
 
 const PACED: &[Column] = &[
@@ -83,14 +100,16 @@ pub(crate) fn tables(run: &Run) -> String {
     for rows in run.workloads() {
         let Some(first) = rows.first() else { continue };
         let columns = match first.workload.kind {
+            Kind::Requests(_) if first.workload.ask == Ask::Route => ROUTES,
             Kind::Requests(_) => REQUESTS,
             Kind::Paced { .. } => PACED,
             Kind::Mixed { .. } => MIXED,
             Kind::Idle => IDLE,
         };
-        let floor = first.workload.floor.name();
+        let floor =
+            first.workload.floor_name().map(|floor| format!("  (floor: {floor})")).unwrap_or_default();
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{}: {}  (floor: {floor})", first.workload.name, first.workload.title);
+        let _ = writeln!(text, "{}: {}{floor}", first.workload.name, first.workload.title);
         text.push_str(&aligned(&cells(columns, rows)));
         for row in rows {
             if let Some(why) = &row.why {
@@ -113,9 +132,8 @@ pub(crate) fn tables(run: &Run) -> String {
 }
 
 fn cells(columns: &[Column], rows: &[Row]) -> Vec<Vec<String>> {
-    let floor = of_subject(rows, &Subject::Floor);
     let head = columns.iter().map(|column| column.head().to_owned()).collect();
-    let body = rows.iter().map(|row| columns.iter().map(|column| column.cell(row, floor)).collect());
+    let body = rows.iter().map(|row| columns.iter().map(|column| column.cell(row, rows)).collect());
     [head].into_iter().chain(body).collect()
 }
 
@@ -125,21 +143,22 @@ impl Column {
             Name => "subject",
             Median(head, ..) => head,
             OverFloor(_) => "x floor",
+            OverBare(_) => "x bare",
             Errors => "errors",
             Spread(_) => "spread",
         }
     }
 
-    fn cell(self, row: &Row, floor: Option<&Row>) -> String {
+    fn cell(self, row: &Row, rows: &[Row]) -> String {
+        let over = |other, metric| row.over(of_subject(rows, &other)?, metric);
         let cell = match self {
             Median(_, Metric::PeakBytes, decimals) => {
                 row.median(Metric::PeakBytes).map(|bytes| number(bytes / 1024.0, decimals))
             }
             Name => Some(row.subject.to_string()),
             Median(_, metric, decimals) => row.median(metric).map(|value| number(value, decimals)),
-            OverFloor(metric) => {
-                floor.and_then(|floor| row.over(floor, metric)).map(|ratio| number(ratio, 2))
-            }
+            OverFloor(metric) => over(Subject::Floor, metric).map(|ratio| number(ratio, 2)),
+            OverBare(metric) => over(Subject::Site(Site::Bare), metric).map(|ratio| number(ratio, 3)),
             Errors => row.errors().map(|errors| number(errors, 0)),
             Spread(metric) => row.spread(metric).map(|spread| format!("{:.0}%", spread * 100.0)),
         };

@@ -1,7 +1,8 @@
 //! Do medians, ratios, verdicts and both outputs say what the samples say?
 
 use super::*;
-use crate::workloads::{self, QUICK};
+use crate::site::Site;
+use crate::workloads::{self, QUICK, ROUTER};
 
 fn sample(rate: f64, cpu: f64, errors: f64) -> Option<Sample> {
     Some(Sample(vec![(Metric::Rate, rate), (Metric::CpuUs, cpu), (Metric::Errors, errors)]))
@@ -64,6 +65,24 @@ fn verdicts_on_mixed_and_idle() {
     check_verdicts("mixed", one(Metric::P99OverAlone, 1.6), &[false, true]);
     check_verdicts("idle", one(Metric::BytesEach, 400.0), &[true, true]);
     check_verdicts("idle", one(Metric::BytesEach, 401.0), &[false, true]);
+}
+
+#[test]
+fn verdicts_on_routes() {
+    let site = |site, cpu: [f64; 5]| {
+        let samples = cpu.into_iter().map(|cpu| sample(1000.0, cpu, 0.0)).collect();
+        Row { workload: &ROUTER[0], subject: Subject::Site(site), samples, why: None }
+    };
+    let says = |typed: [f64; 5]| {
+        let rows = [site(Site::Bare, [10.0; 5]), site(Site::Typed, typed)];
+        assert_eq!(verdict::verdicts(&rows[0], &rows), []);
+        let verdicts = verdict::verdicts(&rows[1], &rows);
+        assert_eq!(verdicts.len(), 2, "the other one is on errors");
+        (verdicts[0].met, verdicts[0].says.clone())
+    };
+    let text = "CPU over bare 1.020 (half of the rounds 1.010 to 1.040), at most 1.03";
+    assert_eq!(says([10.4, 30.0, 10.2, 10.1, 5.0]), (true, text.to_owned()));
+    assert!(!says([10.4, 10.4, 10.4, 5.0, 5.0]).0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Did weft reach what it must?
 
 use crate::measure::Metric;
+use crate::site::Site;
 use crate::subject::Subject;
 use crate::workloads::Target;
 
@@ -13,9 +14,9 @@ pub(crate) struct Verdict {
     pub(crate) says: String,
 }
 
-/// The verdicts on a row of weft; none on others, nor where the row to compare with is missing.
+/// The verdicts on a row of weft, or of its routes; none on others, nor where the row to compare with is missing.
 pub(crate) fn verdicts(row: &Row, rows: &[Row]) -> Vec<Verdict> {
-    if !matches!(row.subject, Subject::Weft { .. }) {
+    if !matches!(row.subject, Subject::Weft { .. } | Subject::Site(Site::Typed)) {
         return Vec::new();
     }
     if row.failures() > 0 {
@@ -45,6 +46,15 @@ fn judge(target: Target, row: &Row, rows: &[Row]) -> Option<Verdict> {
         Target::BytesEachMax(max) => {
             let bytes = row.median(Metric::BytesEach)?;
             Verdict { met: bytes <= max, says: format!("{bytes:.0} bytes each, at most {max:.0}") }
+        }
+        Target::CpuOverBareMax(max) => {
+            let bare = of_subject(rows, &Subject::Site(Site::Bare))?;
+            let ratio = row.over(bare, Metric::CpuUs)?;
+            let (low, high) = row.quartiles_over(bare, Metric::CpuUs)?;
+            let says = format!(
+                "CPU over bare {ratio:.3} (half of the rounds {low:.3} to {high:.3}), at most {max:.2}"
+            );
+            Verdict { met: ratio <= max, says }
         }
     };
     Some(verdict)

@@ -9,6 +9,7 @@ use crate::args::{GridOptions, LoadKind};
 use crate::measure::Metric;
 use crate::report::verdict::verdicts;
 use crate::report::{Row, Run, of_subject};
+use crate::site::Site;
 use crate::subject::Subject;
 
 pub(crate) fn collect(
@@ -45,7 +46,7 @@ fn column(rows: &[Row]) -> Option<Column> {
     Some(Column {
         name: workload.name.clone(),
         title: workload.title.clone(),
-        floor: workload.floor.name().to_owned(),
+        floor: workload.floor_name().unwrap_or_default().to_owned(),
         cells: rows.iter().map(|row| cell(row, rows)).collect(),
     })
 }
@@ -76,7 +77,8 @@ fn figures(row: &Row) -> BTreeMap<String, Figure> {
 
 fn ratios(row: &Row, rows: &[Row]) -> BTreeMap<String, f64> {
     let nginx: Option<Subject> = "nginx".parse().ok();
-    let others = [("floor", Some(Subject::Floor)), ("nginx", nginx)];
+    let bare = Some(Subject::Site(Site::Bare));
+    let others = [("floor", Some(Subject::Floor)), ("nginx", nginx), ("bare", bare)];
     let mut ratios = BTreeMap::new();
     for (name, other) in others {
         let Some(other) = other.and_then(|other| of_subject(rows, &other)) else { continue };

@@ -9,7 +9,7 @@ use crate::load::Group;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn quick(name: &str, title: &str, group: Group, targets: &'static [Target]) -> Workload {
+pub(super) fn quick(name: &str, title: &str, group: Group, targets: &'static [Target]) -> Workload {
     Workload {
         name: name.to_owned(),
         title: title.to_owned(),
