@@ -29,12 +29,12 @@ fn no_more_calls_run_at_once_than_threads_are_allowed_and_all_come_back() {
 
 #[test]
 fn a_pool_that_is_full_refuses() {
-    let gate: &RwLock<()> = Box::leak(Box::default());
-    let held = gate.write().unwrap();
+    static GATE: RwLock<()> = RwLock::new(());
+    let held = GATE.write().unwrap();
     let pool = Rc::new(BlockingPool::new(2, 3));
     let call = {
         let pool = pool.clone();
-        move || pool.blocking(move || drop(gate.read().unwrap()))
+        move || pool.blocking(move || drop(GATE.read().unwrap()))
     };
     let results = run(move || {
         // Two run and three wait.

@@ -1,8 +1,9 @@
 //! Do events reach a page as they are sent, and does a stream end when either side does?
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
+use std::time::Duration;
 
 use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running, sse};
 
@@ -160,23 +161,20 @@ fn a_hub_that_never_rests_holds_nobody_up() {
     let listening: Vec<Client> = (0..CLIENTS).map(|_| news.open("/hub")).collect();
     let mut quick = Client::connect(&news.server);
     (0..50).for_each(|_| quick.get("/").is(200, "hello"));
-    let (hub, done) = (news.hub.clone(), Arc::<AtomicBool>::default());
-    let told = done.clone();
+    let hub = news.hub.clone();
+    // It publishes until this test ends, by whatever way: who is held up waits for `PATIENCE` in vain.
+    let (publishing, until) = mpsc::channel::<()>();
     let publisher = std::thread::spawn(move || {
-        let begun = Instant::now();
-        while !told.load(Ordering::SeqCst) && begun.elapsed() < PATIENCE {
+        while until.try_recv() == Err(TryRecvError::Empty) {
             hub.send(&Event::new("again"));
         }
     });
-    let begun = Instant::now();
     for _ in 0..5 {
         quick.get("/").is(200, "hello");
         Client::connect(&news.server).get("/").is(200, "hello");
     }
-    let took = begun.elapsed();
-    done.store(true, Ordering::SeqCst);
+    drop(publishing);
     publisher.join().unwrap();
-    assert!(took < PATIENCE / 2, "{took:?}");
     drop((listening, quick));
     news.is_well();
 }

@@ -86,9 +86,12 @@ fn check(bytes: &[u8]) -> bool {
     true
 }
 
+/// Miri takes a thousand times as long for each.
+const HEADS: usize = if cfg!(miri) { 500 } else { 50_000 };
+
 #[test]
 fn httparse_reads_the_same() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let accepted = (0..50_000).filter(|_| check(&random.head())).count();
-    assert!(accepted > 5_000, "mutations leave {accepted} heads to compare");
+    let accepted = (0..HEADS).filter(|_| check(&random.head())).count();
+    assert!(accepted > HEADS / 10, "mutations leave {accepted} heads to compare");
 }
