@@ -1,8 +1,10 @@
 //! The search for a route, as code: what is wholly literal is compared at once, the rest segment by segment.
+//!
+//! It is a search in bytes: to see that a path is text takes longer than to find its route, and only captures have to be.
 
 use std::collections::BTreeMap;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 use syn::Ident;
 
@@ -27,7 +29,7 @@ pub(crate) fn search(targets: &[Target<'_>], captures_max: usize) -> TokenStream
     let node = writer.node(targets, &format_ident!("tail"), &[]);
     quote! {
         let mut allowed = __weft::Verbs::NONE;
-        let ::core::option::Option::Some(tail) = path.strip_prefix('/') else {
+        let ::core::option::Option::Some(tail) = path.strip_prefix(b"/") else {
             return ::core::result::Result::Err(__weft::Miss::NotFound);
         };
         #node
@@ -142,7 +144,7 @@ impl Writer {
     fn found(&self, target: &Target<'_>, captured: &[Ident], last: Option<TokenStream>) -> TokenStream {
         let number = target.number;
         let mut parts: Vec<TokenStream> = captured.iter().map(|part| quote!(#part)).chain(last).collect();
-        parts.resize(self.captures_max, quote!(""));
+        parts.resize(self.captures_max, quote!(b"".as_slice()));
         quote! { ::core::result::Result::Ok((#number, [#(#parts),*])) }
     }
 }
@@ -205,10 +207,13 @@ fn by_byte(subject: &Ident, length: usize, arms: &[(String, TokenStream)]) -> To
         let code = compare(subject, &arms);
         quote! { #byte => { #code } }
     });
-    quote! { match #subject.as_bytes()[#at] { #(#arms)* _ => {} } }
+    quote! { match #subject[#at] { #(#arms)* _ => {} } }
 }
 
 fn compare(subject: &Ident, arms: &[(String, TokenStream)]) -> TokenStream {
-    let arms = arms.iter().map(|(text, code)| quote! { if #subject == #text { #code } });
+    let arms = arms.iter().map(|(text, code)| {
+        let text = Literal::byte_string(text.as_bytes());
+        quote! { if #subject == #text { #code } }
+    });
     quote! { #(#arms)* }
 }

@@ -38,8 +38,8 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
             #[allow(unused_mut, unused_assignments, unused_variables, clippy::all)]
             fn search(
                 verb: __weft::Verbs,
-                path: &str,
-            ) -> ::core::result::Result<(u16, [&str; #captures_max]), __weft::Miss> {
+                path: &[u8],
+            ) -> ::core::result::Result<(u16, [&[u8]; #captures_max]), __weft::Miss> {
                 #search
             }
 
@@ -50,7 +50,7 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
                 #[allow(unused_variables, clippy::all)]
                 fn parse(
                     verb: __weft::Verbs,
-                    path: &str,
+                    path: &[u8],
                     query: &str,
                 ) -> ::core::result::Result<Self, __weft::Miss> {
                     let (number, parts) = search(verb, path)?;
@@ -86,13 +86,13 @@ pub(crate) fn refused(input: &DeriveInput, error: &syn::Error) -> TokenStream {
         #[automatically_derived]
         impl ::weftwork::Routes for #name {
             const ROUTES: &'static [::weftwork::Route] = &[];
-            fn parse(_: ::weftwork::Verbs, _: &str, _: &str) -> ::core::result::Result<Self, ::weftwork::Miss> {
+            fn parse(_: ::weftwork::Verbs, _: &[u8], _: &str) -> ::core::result::Result<Self, ::weftwork::Miss> {
                 ::core::unreachable!()
             }
-            fn habit(_: ::weftwork::Verbs, _: &str) -> ::weftwork::Blocking {
+            fn habit(_: ::weftwork::Verbs, _: &[u8]) -> ::weftwork::Blocking {
                 ::core::unreachable!()
             }
-            fn reads_ahead(_: ::weftwork::Verbs, _: &str) -> ::core::option::Option<bool> {
+            fn reads_ahead(_: ::weftwork::Verbs, _: &[u8]) -> ::core::option::Option<bool> {
                 ::core::unreachable!()
             }
             fn write(&self, _: &mut ::weftwork::derived::PathWriter) {}
@@ -190,7 +190,7 @@ fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
     let (seed, habits, buffering) = (seed(name), ways.iter().map(habit), ways.iter().map(buffering));
     quote! {
         #[allow(unused_variables, clippy::all)]
-        fn habit(verb: __weft::Verbs, path: &str) -> __weft::Blocking {
+        fn habit(verb: __weft::Verbs, path: &[u8]) -> __weft::Blocking {
             const SEED: u64 = #seed;
             match search(verb, path) {
                 #(#habits)*
@@ -203,7 +203,7 @@ fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
         }
 
         #[allow(unused_variables, clippy::all)]
-        fn reads_ahead(verb: __weft::Verbs, path: &str) -> ::core::option::Option<bool> {
+        fn reads_ahead(verb: __weft::Verbs, path: &[u8]) -> ::core::option::Option<bool> {
             match search(verb, path) {
                 #(#buffering)*
                 ::core::result::Result::Ok(_) => ::core::option::Option::Some(true),

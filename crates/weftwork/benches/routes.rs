@@ -41,9 +41,9 @@ fn main() {
     let mut sums = [0.0; 3];
     for path in PATHS {
         let found = [
-            best(|| Hundred::habit(Verbs::GET, black_box(path))),
+            best(|| Hundred::habit(Verbs::GET, black_box(path.as_bytes()))),
             best(|| tree.at(black_box(path))),
-            best(|| Hundred::parse(Verbs::GET, black_box(path), "")),
+            best(|| Hundred::parse(Verbs::GET, black_box(path.as_bytes()), "")),
         ];
         println!("{:8.1} {:8.1} {:8.1}   {path}", found[0], found[1], found[2]);
         for (sum, ns) in sums.iter_mut().zip(found) {

@@ -221,6 +221,37 @@ impl Http1 {
         self.write_any_head(head, can_switch, date, out)
     }
 
+    /// Appends a whole response: head, body and end. `head` gives the length of `body` as
+    /// [`BodyLength::Exact`](crate::BodyLength::Exact).
+    ///
+    /// The same as [`write_head`](Http1::write_head), [`write_body`](Http1::write_body) and
+    /// [`finish`](Http1::finish) in turn, in half the instructions where the head is plain.
+    ///
+    /// # Errors
+    /// Those of the three; if it is one of `write_head`, nothing is written.
+    pub fn write_response(
+        &mut self,
+        head: &ResponseHead<'_>,
+        body: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<After, Misuse> {
+        if let Some((content_type, length)) = encode::plain(head)
+            && length == body.len() as u64
+            && self.takes_plain_heads()
+        {
+            let writing = self.writing.next(WriteEvent::Head)?;
+            self.writing = writing.next(WriteEvent::Body)?.next(WriteEvent::Finish)?;
+            self.delimiter = Delimiter::Length(0);
+            encode::write_plain(content_type, length, date, out);
+            out.extend_from_slice(body);
+            return Ok(after(self.reading, self.keep_alive));
+        }
+        self.write_any_head(head, false, date, out)?;
+        self.write_body(body, out)?;
+        self.finish(&[], out)
+    }
+
     /// Nothing in the request or on the connection has a say in a plain head. To find that out before a plan
     /// is made saves a quarter of the instructions.
     #[inline]

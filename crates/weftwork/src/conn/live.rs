@@ -48,15 +48,22 @@ struct Live<'a> {
     dates: &'a mut DateCache,
     /// When the request had come, as far as it is read.
     asked: Tick,
-    /// The head of a streamed response: written with the first byte of its body, so that a writer that reads
-    /// the request first can still have the client told to go on, and one that fails at once answers 500.
-    pending: Option<Response>,
-    /// To be sent behind a streamed body.
-    trailers: Vec<(HeaderName, HeaderValue)>,
     /// How the request's body gets on, once the handler has waited for it.
     body: Option<Pace>,
-    /// Where the writer of a streamed body is watched, while it runs.
-    writer: Option<&'a Post>,
+    /// The response, if it is streamed. Others are most, and shall not lay it out on their stack, nor drop it.
+    streamed: Option<Box<Streamed<'a>>>,
+}
+
+/// A response that is written while its writer runs.
+#[derive(Default)]
+struct Streamed<'a> {
+    /// Its head: written with the first byte of its body, so that a writer that reads the request first can still
+    /// have the client told to go on, and one that fails at once answers 500.
+    pending: Option<Response>,
+    /// To be sent behind its body.
+    trailers: Vec<(HeaderName, HeaderValue)>,
+    /// Where its writer is watched, while it runs.
+    watched: Option<&'a Post>,
 }
 
 impl Conn {
@@ -65,8 +72,7 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) {
         let Call { cx, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
-        let (pending, trailers, body, writer) = (None, Vec::new(), None, None);
-        let mut live = Live { conn: self, cx, wait, dates, asked, pending, trailers, body, writer };
+        let mut live = Live { conn: self, cx, wait, dates, asked, body: None, streamed: None };
         let begun = live.wait.now();
         let mut response = None;
         post.enter(begun, live.head().1);
@@ -133,13 +139,11 @@ impl<'a> Live<'a> {
     /// A response that is copied behind its head, as most are.
     fn copied(&mut self, response: &Response, bytes: &[u8], now: Tick) -> io::Result<After> {
         self.give_up_long_body();
-        if let Err(misuse) = self.write_head(response, BodyLength::Exact(bytes.len() as u64), now) {
-            return self.fail(&misuse);
-        }
-        if self.conn.http.sends_body() {
-            self.append(bytes)?;
-        }
-        self.finish()
+        let head = head_of(response, BodyLength::Exact(bytes.len() as u64));
+        let conn = &mut *self.conn;
+        let output = &mut conn.buffers.get_or_insert_default().output;
+        let written = conn.http.write_response(&head, bytes, self.dates.at(now), output);
+        written.or_else(|misuse| self.fail(&misuse))
     }
 
     /// What the handler left unread of the request is more than is dropped to keep the connection.
@@ -223,7 +227,8 @@ impl<'a> Live<'a> {
     fn finish(&mut self) -> io::Result<After> {
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
-        conn.http.finish(&self.trailers, output).map_err(io::Error::other)
+        let trailers = self.streamed.as_ref().map_or(&[][..], |streamed| &streamed.trailers);
+        conn.http.finish(trailers, output).map_err(io::Error::other)
     }
 
     fn append(&mut self, data: &[u8]) -> io::Result<()> {

@@ -85,6 +85,10 @@ impl<'a> Asked<'a> {
         std::str::from_utf8(self.path).unwrap_or_default()
     }
 
+    pub(crate) fn path_bytes(&self) -> &'a [u8] {
+        self.path
+    }
+
     /// What a handler is asked that is mounted at the first `prefix` bytes of the path.
     pub(crate) fn beneath(&self, prefix: usize) -> Asked<'a> {
         let path = match self.path.get(prefix..) {

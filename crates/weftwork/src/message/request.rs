@@ -53,10 +53,17 @@ impl<'c> Request<'c> {
     /// The path, still percent-encoded, without the query. A handler that is mounted at a prefix sees what is behind
     /// that, `/` at least.
     pub fn path(&self) -> &str {
+        ascii(self.path_bytes())
+    }
+
+    /// The same: to see that it is text takes longer than to find its route.
+    pub(crate) fn path_bytes(&self) -> &[u8] {
+        let (head, bytes) = self.exchange.head();
+        let whole = head.path.of(bytes);
         match &self.routed {
-            None => self.whole_path(),
-            Some(routed) => match self.whole_path().get(routed.prefix..) {
-                None | Some("") => "/",
+            None => whole,
+            Some(routed) => match whole.get(routed.prefix..) {
+                None | Some(b"") => b"/",
                 Some(rest) => rest,
             },
         }

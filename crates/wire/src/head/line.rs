@@ -49,8 +49,9 @@ pub(super) fn plain_host(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
     Some((Field { name: span(at, b"Host".len()), value: span(value, len) }, value + len + b"\r\n".len()))
 }
 
-/// So many fit in 16 bits whatever they are.
-const PLAIN_PORT_DIGITS_MAX: usize = 4;
+/// The last port, in as many digits as any plain one has at most: of that many, the order of the texts is that of the
+/// numbers.
+const LAST_PORT: &[u8; 5] = b"65535";
 
 /// Length of the value.
 #[inline]
@@ -68,7 +69,7 @@ fn plain_host_len(line: &[u8]) -> Option<usize> {
         let digits = port.iter().position(|byte| !byte.is_ascii_digit())?;
         len += 1 + digits;
         end = &port[digits..];
-        if digits > PLAIN_PORT_DIGITS_MAX {
+        if digits > LAST_PORT.len() || (digits == LAST_PORT.len() && port[..digits] > LAST_PORT[..]) {
             return None;
         }
     }

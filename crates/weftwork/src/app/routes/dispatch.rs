@@ -66,14 +66,14 @@ where
 
     /// Each route is learned by itself.
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        match (T::habit(Verbs::of(asked.method()), asked.path()), &self.fallback) {
+        match (T::habit(Verbs::of(asked.method()), asked.path_bytes()), &self.fallback) {
             (Blocking::Never, Some(fallback)) => fallback.blocking(asked),
             (known, _) => known,
         }
     }
 
     fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        match (T::reads_ahead(Verbs::of(asked.method()), asked.path()), &self.fallback) {
+        match (T::reads_ahead(Verbs::of(asked.method()), asked.path_bytes()), &self.fallback) {
             (Some(ahead), _) => ahead,
             (None, Some(fallback)) => fallback.reads_ahead(asked),
             (None, None) => true,

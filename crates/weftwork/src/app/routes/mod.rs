@@ -132,13 +132,13 @@ pub trait Routes: Sized + 'static {
     const ROUTES: &'static [Route];
 
     #[doc(hidden)]
-    fn parse(verb: Verbs, path: &str, query: &str) -> Result<Self, Miss>;
+    fn parse(verb: Verbs, path: &[u8], query: &str) -> Result<Self, Miss>;
 
     #[doc(hidden)]
-    fn habit(verb: Verbs, path: &str) -> Blocking;
+    fn habit(verb: Verbs, path: &[u8]) -> Blocking;
 
     #[doc(hidden)]
-    fn reads_ahead(verb: Verbs, path: &str) -> Option<bool>;
+    fn reads_ahead(verb: Verbs, path: &[u8]) -> Option<bool>;
 
     #[doc(hidden)]
     fn write(&self, out: &mut PathWriter);
@@ -151,7 +151,7 @@ pub trait Routes: Sized + 'static {
     /// # Errors
     /// It asks for none of them; a [`Miss`] is an answer too.
     fn from_request(req: &Request<'_>) -> Result<Self, Miss> {
-        Self::parse(Verbs::of(req.method()), req.path(), req.query().unwrap_or_default())
+        Self::parse(Verbs::of(req.method()), req.path_bytes(), req.query().unwrap_or_default())
     }
 
     /// The route that a path, with its query if there is one, leads to.
@@ -168,7 +168,7 @@ pub trait Routes: Sized + 'static {
     /// ```
     fn from_path(method: &Method, path: &str) -> Result<Self, Miss> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        Self::parse(Verbs::of(method), path, query)
+        Self::parse(Verbs::of(method), path.as_bytes(), query)
     }
 
     /// The path of this route, encoded, with its query.

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use std::ops::Range;
 use std::str::FromStr;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
 use super::miss::Miss;
 
@@ -32,8 +32,8 @@ impl<T: FromStr<Err: Display> + Display> Captured for T {}
 
 /// The first segment, and what is behind its slash.
 #[inline]
-pub fn cut(tail: &str) -> (&str, Option<&str>) {
-    match tail.bytes().position(|byte| byte == b'/') {
+pub fn cut(tail: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match tail.iter().position(|&byte| byte == b'/') {
         Some(at) => (&tail[..at], Some(&tail[at + 1..])),
         None => (tail, None),
     }
@@ -41,21 +41,23 @@ pub fn cut(tail: &str) -> (&str, Option<&str>) {
 
 /// What the routes nested behind `segment`, the first one of `tail`, see as their path.
 #[inline]
-pub fn beneath<'p>(tail: &'p str, segment: &str) -> &'p str {
+pub fn beneath<'p>(tail: &'p [u8], segment: &[u8]) -> &'p [u8] {
     match &tail[segment.len()..] {
-        "" => "/",
+        b"" => b"/",
         rest => rest,
     }
 }
 
 /// The value of a capture.
 #[inline]
-pub fn capture<T: Captured>(name: &'static str, part: &str) -> Result<T, Miss> {
+pub fn capture<T: Captured>(name: &'static str, part: &[u8]) -> Result<T, Miss> {
     const WHAT: &str = "path parameter";
-    if !part.as_bytes().contains(&b'%') {
-        return parse(name, WHAT, part);
-    }
-    decoded(name, WHAT, percent_decode_str(part).decode_utf8().ok())
+    let text = if part.contains(&b'%') {
+        percent_decode(part).decode_utf8().ok()
+    } else {
+        str::from_utf8(part).map(Cow::Borrowed).ok()
+    };
+    decoded(name, WHAT, text)
 }
 
 #[inline]

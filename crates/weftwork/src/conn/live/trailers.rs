@@ -12,8 +12,8 @@ impl Live<'_> {
     pub(super) fn take_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
         self.start()?;
         let sent = self.conn.http.sends_chunks() && self.wants_trailers();
-        if sent {
-            self.trailers.extend_from_slice(fields);
+        if sent && let Some(streamed) = &mut self.streamed {
+            streamed.trailers.extend_from_slice(fields);
         }
         Ok(sent)
     }

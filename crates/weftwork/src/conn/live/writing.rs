@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use http::Method;
 use weftwork_wire::{After, BodyLength};
 
-use super::Live;
+use super::{Live, Streamed};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, Response, Stream};
@@ -21,37 +21,53 @@ const STREAM_BYTES: usize = 64 << 10;
 impl<'a> Live<'a> {
     /// A response that is written while this runs.
     pub(super) fn stream(&mut self, response: Response, write: Stream, post: &'a Post) -> io::Result<After> {
-        self.pending = Some(response);
+        self.streamed = Some(Box::new(Streamed { pending: Some(response), ..Streamed::default() }));
         let written =
             if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
         match written.and_then(|()| self.start()) {
             Ok(()) => self.finish(),
-            Err(error) if self.pending.take().is_some() => self.fail(&error),
+            Err(error) if self.take_pending().is_some() => self.fail(&error),
             Err(error) => Err(error),
         }
     }
 
     fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {
         post.enter(self.wait.now(), self.head().1);
-        self.writer = Some(post);
+        self.watch_writer(Some(post));
         let mut writer = BodyWriter::new(self);
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
             .unwrap_or_else(|panic| Err(io::Error::other(self.note_panic(panic))));
         let now = self.wait.now();
         self.note_writer(now);
-        self.writer = None;
+        self.watch_writer(None);
         self.conn.pace.resume(now);
         post.leave();
         written
     }
 
+    fn watch_writer(&mut self, post: Option<&'a Post>) {
+        if let Some(streamed) = &mut self.streamed {
+            streamed.watched = post;
+        }
+    }
+
+    fn watched(&self) -> Option<&'a Post> {
+        self.streamed.as_ref().and_then(|streamed| streamed.watched)
+    }
+
+    fn take_pending(&mut self) -> Option<Response> {
+        self.streamed.as_mut().and_then(|streamed| streamed.pending.take())
+    }
+
     /// Writes the head of a streamed response, if that is still to be done.
     pub(super) fn start(&mut self) -> io::Result<()> {
-        let Some(response) = self.pending.take() else { return Ok(()) };
+        let Some(response) = self.take_pending() else { return Ok(()) };
         let written =
             self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
-        if written.is_err() {
-            self.pending = Some(response);
+        if written.is_err()
+            && let Some(streamed) = &mut self.streamed
+        {
+            streamed.pending = Some(response);
         }
         self.conn.guard_end();
         written
@@ -111,7 +127,7 @@ impl<'a> Live<'a> {
 
     /// The writer of a streamed body is with us, so it is not stuck: the watchdog counts anew from here.
     pub(super) fn note_writer(&self, now: Tick) {
-        let Some(post) = self.writer else { return };
+        let Some(post) = self.watched() else { return };
         let took = post.begun().until(now);
         if took >= self.cx.warn_after {
             self.warn_of_slowness("the writer of a streamed body", took);
@@ -125,7 +141,7 @@ impl<'a> Live<'a> {
         until: Tick,
         wait: impl FnOnce(&Self) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(post) = self.writer else { return wait(self) };
+        let Some(post) = self.watched() else { return wait(self) };
         post.begin_again(until);
         let waited = wait(self);
         post.begin_again(self.wait.now());

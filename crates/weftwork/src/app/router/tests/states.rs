@@ -43,13 +43,13 @@ enum Nothing {}
 
 impl Routes for Nothing {
     const ROUTES: &'static [Route] = &[];
-    fn parse(_: Verbs, _: &str, _: &str) -> Result<Nothing, Miss> {
+    fn parse(_: Verbs, _: &[u8], _: &str) -> Result<Nothing, Miss> {
         Err(Miss::NotFound)
     }
-    fn habit(_: Verbs, _: &str) -> Blocking {
+    fn habit(_: Verbs, _: &[u8]) -> Blocking {
         Blocking::Never
     }
-    fn reads_ahead(_: Verbs, _: &str) -> Option<bool> {
+    fn reads_ahead(_: Verbs, _: &[u8]) -> Option<bool> {
         None
     }
     fn write(&self, _: &mut derived::PathWriter) {}
