@@ -158,7 +158,8 @@ impl Middleware for ResponseCache {
         }
         // The response is as old as its request: the time that the handler takes counts (RFC 9111 section 4.2.3).
         let (key, now) = (Key::of(req), req.now());
-        let changes = match self.store().find(&key, req, now) {
+        let found = self.store().find(&key, req, now);
+        let changes = match found {
             Ok(stored) => return etags::answer(req, stored.response(now)),
             Err(changes) => changes,
         };
