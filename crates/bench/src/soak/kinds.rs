@@ -91,8 +91,9 @@ impl Kind {
         let seconds = match self {
             // head_timeout, and the least rate after ten seconds
             Kind::SlowHead | Kind::SlowBody | Kind::Silent => 10,
-            // write_timeout
-            Kind::SlowReader => 30,
+            // write_timeout, twice: it is counted from the last byte that the kernel took, and while the buffers of both
+            // sides grow that is seconds after the first.
+            Kind::SlowReader => 60,
             // linger_timeout
             Kind::Nonsense => 2,
             Kind::Vanishing | Kind::Flood | Kind::Churn => return None,
