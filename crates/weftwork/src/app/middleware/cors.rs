@@ -16,7 +16,7 @@ use crate::message::{Request, Response};
 /// no preflight reach the handler whatever it says, so see [`Csrf`](super::Csrf) for those that change things.
 ///
 /// - The origin is compared whole, with a list of serialized origins: no prefixes, no patterns, never `null`.
-///   The answer names the one origin that asked and varies by it, or is `*`.
+///   The answer names the one origin that asked and varies by it; for any origin it is `*`, whoever asks.
 /// - `*` and credentials do not go together, neither as `*` nor by reflecting whoever asks:
 ///   [`credentials`](Cors::credentials) refuses it.
 /// - A preflight from another origin gets 403, for people who look why; browsers only miss the fields.
@@ -127,8 +127,9 @@ impl Cors {
 
     /// What the response has to say of the origin that asked, if it may read.
     fn grant(&self, asking: Option<&str>) -> Option<HeaderValue> {
-        let asking = origin::serialized(asking?);
+        let asking = asking.and_then(origin::serialized);
         let allowed = match &self.allowed {
+            // Also where nobody asks, or a cache hands that answer to one that does.
             Allowed::Any => return Some(HeaderValue::from_static("*")),
             Allowed::Listed(origins) => {
                 asking.filter(|&asking| origins.iter().any(|origin| **origin == *asking))

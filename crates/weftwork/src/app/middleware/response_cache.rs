@@ -22,34 +22,45 @@ use store::{Key, Store, Stored};
 /// **A handler decides** what is kept, and for how long, by `Cache-Control: max-age=60` (or `s-maxage`, which counts
 /// first). One that says nothing of it is kept only where [`fresh_for`](ResponseCache::fresh_for) is set. What is kept:
 ///
-/// - responses to GET, with 200, of which the whole body is in memory; HEAD is answered from them, too. Streams, files
-///   and parts (206) are not kept;
+/// - responses to GET, with 200, of which the whole body is in memory; HEAD is answered from them, too. Streams (so all
+///   that a [`Proxy`](crate::Proxy) answers), files and parts (206) are never kept;
 /// - never those with `no-store`, `no-cache`, `private`, `Vary: *`, `Set-Cookie`, or `Connection`, nor those whose
 ///   `Cache-Control` cannot be read for sure: with quoted texts, a directive twice, a number that is none. `Expires`
 ///   is not read: with that alone, nothing is kept;
-/// - for a request with `Authorization` or `Cookie`, or with a [`User`](super::User), only what says `public`; for one
-///   that says `no-store`, nothing. Other wishes of a request (`no-cache`, `max-age=0`) have no effect, or any visitor could
-///   make the handler run.
+/// - for a request with `Authorization` or `Cookie`, or with a [`User`](super::User), only what says `public`: where
+///   visitors have cookies, a page that is the same for all of them says `public, max-age=60`. For a request that says
+///   `no-store`, nothing.
 ///
 /// **What it is found by:** scheme, host, path and query as they were sent, and the request's fields that `Vary` names,
-/// byte by byte. Nothing else of a request is looked at, so a handler has to name in `Vary` whatever other field it
-/// reads, or else say `private`: else what one visitor sends is shown to the next (cache poisoning). Requests with a
-/// body, a `Range` or an `Upgrade`, and those for a whole URI, are passed on, and their answers are not kept.
+/// byte by byte. Nothing else is in the key: no other field, not the client's address, not the version of HTTP, nothing
+/// that outer middleware put into the extensions (but a [`User`](super::User), as above). A handler that answers by
+/// another field names it in `Vary`; one that answers by anything else of these says `private`. Else what is made for one
+/// visitor is shown to the next (cache poisoning).
 ///
-/// **Conditions** of the request are evaluated, as by [`ETags`](super::ETags), which it makes superfluous: what is kept
-/// has a tag, the handler's or one made of its bytes, and who has it gets 304. It has `Age` and the first `Date` as well.
+/// **What always runs the handler**, and is not kept: requests with a body, `Range`, `Upgrade`, `If-Match`,
+/// `If-Unmodified-Since` or `Cache-Control: no-transform`, those for a whole URI, and all but GET and HEAD. `no-cache` and
+/// `max-age=0` of a request have no effect. So whoever wants to make the handler run can, by a query that is new if by
+/// nothing else: the cache saves work, and does not guard. [`RateLimit`](super::RateLimit) and
+/// [`ConcurrencyLimit`](super::ConcurrencyLimit) do; inside of the cache they count only what reaches the handler.
+///
+/// **Conditions:** what is kept has a tag, the handler's or one made of its bytes, and who has it gets 304, as from
+/// [`ETags`](super::ETags). What is not kept gets no tag here: `ETags` outside serves that. What is kept has `Age` and the
+/// first `Date` as well.
 ///
 /// **What is not fresh** is asked for anew, and never sent. A request that is not safe (POST, PUT, DELETE ...) and succeeds,
 /// or redirects, has all forgotten that is kept for its target (RFC 9111 section 4.4); an answer that was being made
-/// meanwhile is not kept. [`clear`](ResponseCache::clear) forgets everything.
+/// meanwhile is not kept. That takes the same cache around both handlers: put it around the router, or one `Arc` of it
+/// around each. Another spelling of a path (`/%62` for `/b`) is another target. [`clear`](ResponseCache::clear) forgets
+/// everything.
 ///
 /// **Memory:** [`bytes_max`](ResponseCache::bytes_max), 64 MiB, heads and keys included; past it what was used least
 /// recently goes first. A target has at most 16 responses, for different values of what `Vary` names.
 ///
 /// Several requests for what is missing all run the handler: a request that waited for another one would hold its thread,
 /// and on engines where a loop runs handlers, the loop. A [`ConcurrencyLimit`](super::ConcurrencyLimit) inside bounds that.
-/// Whatever lets requests in, or counts or logs them, belongs outside. `Compression` inside is done once for each response
-/// that is kept, outside for each that is sent.
+/// Whatever lets requests in, or counts or logs them, belongs outside, and so does what gives each response something of
+/// its own: the fields of [`RequestIds`](super::RequestIds) would be kept. `Compression` inside is done once for each
+/// response that is kept, outside for each that is sent.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,13 +68,14 @@ use store::{Key, Store, Stored};
 /// use weftwork::{TestClient, http::header, prelude::*};
 ///
 /// fn news(_: &mut Request) -> Response {
-///     text("the news").with_header(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"))
+///     // The same for everybody, whatever cookies come: `public`.
+///     text("the news").with_header(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"))
 /// }
 ///
 /// let mut client = TestClient::new(news.with(ResponseCache::new()));
 /// assert_eq!(client.get("/").send().header("age"), None); // the handler has run
 /// client.advance(Duration::from_secs(7));
-/// let again = client.get("/").send();
+/// let again = client.get("/").header("cookie", "theme=dark").send();
 /// assert_eq!((again.text(), again.header("age")), ("the news", Some("7")));
 /// let tag = again.header("etag").unwrap();
 /// assert_eq!(client.get("/").header("if-none-match", tag).send().status, StatusCode::NOT_MODIFIED);
@@ -130,7 +142,9 @@ impl ResponseCache {
     /// cache.clear();
     /// ```
     pub fn clear(&self) {
-        self.store().clear();
+        // The lock is given back before what was kept is dropped.
+        let freed = self.store().clear();
+        drop(freed);
     }
 
     /// Never held while a handler runs.

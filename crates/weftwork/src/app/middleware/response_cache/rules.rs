@@ -32,7 +32,9 @@ pub(super) fn is_answerable(req: &Request<'_>) -> bool {
         let is = |wanted: HeaderName| name.eq_ignore_ascii_case(wanted.as_str());
         // What is in a body is in no key.
         let has_body = is(header::TRANSFER_ENCODING) || (is(header::CONTENT_LENGTH) && value != b"0");
-        has_body || is(header::RANGE) || is(header::UPGRADE)
+        // These two are about what the handler has, not about what is kept (RFC 9111 section 4.3.2).
+        let is_for_handler = is(header::IF_MATCH) || is(header::IF_UNMODIFIED_SINCE);
+        has_body || is_for_handler || is(header::RANGE) || is(header::UPGRADE)
     };
     matches!(*req.method(), Method::GET | Method::HEAD)
         // A `Host` beside a whole URI says nothing (RFC 9112 section 3.2.2), but a handler can read it.
@@ -40,6 +42,8 @@ pub(super) fn is_answerable(req: &Request<'_>) -> bool {
         // Not by its fields alone: what decodes a body takes them away.
         && req.body_left() == Some(0)
         && !req.header_lines().any(is_special)
+        // `Compression` inside heeds it, so its answers are others for who says it.
+        && !req.has_token(header::CACHE_CONTROL, "no-transform")
 }
 
 /// Whether it says whose request it is: then the answer may be for that one alone.

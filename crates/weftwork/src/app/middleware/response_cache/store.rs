@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::BuildHasher;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ const VARIANTS_MAX: usize = 16;
 /// What a response costs beside its bytes: its places in both maps, its key's, and its own.
 const ENTRY_BYTES: usize = 512;
 
-/// Changes are counted for so many groups of targets.
-const GROUPS: usize = 64;
+/// Changes are counted for so many groups of targets, in 32 KiB: a change of one hinders keeping the others of its group.
+const GROUPS: usize = 4096;
 
 /// What a client asks for.
 #[derive(PartialEq, Eq, Hash)]
@@ -63,12 +64,18 @@ pub(super) struct Stored {
 impl Stored {
     /// None: its body is not in memory.
     pub(super) fn of(response: &Response, terms: Terms, received: Instant) -> Option<Stored> {
-        // A copy: a part of something larger would hold all of that.
+        // Copies: a part of something larger would hold all of that.
         let body = Bytes::copy_from_slice(response.body()?);
-        let is_kept =
-            |(name, _): &&(HeaderName, HeaderValue)| *name != header::AGE && *name != header::CONTENT_LENGTH;
-        let fields = response.header_lines().iter().filter(is_kept).cloned().collect();
-        Some(Stored { terms, received, fields, content_type: response.content_type().cloned(), body })
+        let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
+        // A wrong `Content-Length` stays, so that it fails each time alike.
+        let kept = response.header_lines().iter().filter(|(name, _)| *name != header::AGE);
+        let fields = kept.map(|(name, value)| Some((name.clone(), copied(value)?)));
+        let fields = fields.collect::<Option<_>>()?;
+        let content_type = match response.content_type() {
+            Some(value) => Some(copied(value)?),
+            None => None,
+        };
+        Some(Stored { terms, received, fields, content_type, body })
     }
 
     pub(super) fn response(&self, now: Instant) -> Response {
@@ -101,9 +108,12 @@ impl Stored {
     fn bytes(&self) -> usize {
         const FIELD_BYTES: usize = size_of::<(HeaderName, HeaderValue)>();
         let fields = self.fields.iter().map(|(name, value)| FIELD_BYTES + name.as_str().len() + value.len());
-        let selecting = self.terms.selecting.iter().flat_map(|(_, values)| values);
-        let selecting = selecting.map(|value| FIELD_BYTES + value.len());
-        ENTRY_BYTES + self.body.len() + fields.sum::<usize>() + selecting.sum::<usize>()
+        let selecting = self.terms.selecting.iter().map(|(name, values)| {
+            let values = values.iter().map(|value| FIELD_BYTES + value.len());
+            FIELD_BYTES + name.as_str().len() + values.sum::<usize>()
+        });
+        let content_type = self.content_type.as_ref().map_or(0, HeaderValue::len);
+        ENTRY_BYTES + self.body.len() + content_type + fields.sum::<usize>() + selecting.sum::<usize>()
     }
 }
 
@@ -116,10 +126,13 @@ pub(super) struct Store {
     order: BTreeMap<u64, Arc<Key>>,
     uses: u64,
     /// How often targets were forgotten, in groups by the hash of their key.
-    changes: [u64; GROUPS],
+    changes: Box<[u64]>,
 }
 
-struct Target {
+/// What was kept, to be dropped where no lock is held.
+pub(super) type Freed = (HashMap<Arc<Key>, Target>, BTreeMap<u64, Arc<Key>>);
+
+pub(super) struct Target {
     used: u64,
     bytes: u64,
     /// The newest is last.
@@ -129,24 +142,27 @@ struct Target {
 impl Store {
     pub(super) fn new(bytes_max: u64) -> Store {
         let (targets, order) = (HashMap::new(), BTreeMap::new());
-        Store { bytes_max, bytes: 0, targets, order, uses: 0, changes: [0; GROUPS] }
+        Store { bytes_max, bytes: 0, targets, order, uses: 0, changes: vec![0; GROUPS].into() }
     }
 
     /// The newest response that suits `req` and is fresh. Else how often the target was changed, which
     /// [`keep`](Store::keep) wants to know.
     pub(super) fn find(&mut self, key: &Key, req: &Request<'_>, now: Instant) -> Result<Arc<Stored>, u64> {
-        let changes = self.changes[self.group(key)];
-        let target = self.targets.get_mut(key).ok_or(changes)?;
+        self.found(key, req, now).ok_or_else(|| self.changes[self.group(key)])
+    }
+
+    fn found(&mut self, key: &Key, req: &Request<'_>, now: Instant) -> Option<Arc<Stored>> {
+        let target = self.targets.get_mut(key)?;
         let is_for = |stored: &&Arc<Stored>| {
             stored.is_fresh(now) && stored.suits(req) && (stored.terms.is_public || !has_credentials(req))
         };
-        let found = target.variants.iter().rev().find(is_for).cloned().ok_or(changes)?;
+        let found = target.variants.iter().rev().find(is_for)?.clone();
         if let Some(key) = self.order.remove(&target.used) {
             self.uses += 1;
             target.used = self.uses;
             self.order.insert(self.uses, key);
         }
-        Ok(found)
+        Some(found)
     }
 
     /// Keeps the answer to `req`, in the place of others that suit it and of those that are no longer fresh; unless
@@ -190,9 +206,12 @@ impl Store {
     }
 
     /// Everything may have changed.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) -> Freed {
         self.changes.iter_mut().for_each(|changes| *changes += 1);
-        (self.targets, self.order, self.bytes) = (HashMap::new(), BTreeMap::new(), 0);
+        self.bytes = 0;
+        // With the same hasher: by that a target is in a group.
+        let empty = HashMap::with_hasher(self.targets.hasher().clone());
+        (mem::replace(&mut self.targets, empty), mem::take(&mut self.order))
     }
 
     fn take(&mut self, key: &Key) -> Option<Target> {

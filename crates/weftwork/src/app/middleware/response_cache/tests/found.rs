@@ -1,5 +1,7 @@
 //! What is kept is found by all that it was made for, and there is never more of it than was said.
 
+use bytes::Bytes;
+
 use super::*;
 use crate::Router;
 
@@ -110,4 +112,45 @@ fn what_was_used_least_recently_goes_first() {
 
     let mut client = client_of(ResponseCache::new().bytes_max(100), &[("cache-control", "max-age=60")]);
     assert!(!is_kept(&mut client, &[]), "no room for one");
+}
+
+#[test]
+fn all_that_is_kept_is_counted() {
+    fn long() -> HeaderValue {
+        HeaderValue::try_from("x".repeat(1000)).unwrap()
+    }
+    let bytes = |dress: fn(Response) -> Response| {
+        let cache = Arc::new(ResponseCache::new());
+        let handler = counting(move |_, response| dress(response.with_header(header::CACHE_CONTROL, MINUTE)));
+        assert!(is_kept(&mut TestClient::new(handler.with(cache.clone())), &[]));
+        bytes_of(&cache)
+    };
+    let plain = bytes(|response| response);
+    assert!(bytes(|response| response.with_content_type(long())) > plain + 900);
+    // The name once in the field `Vary`, once beside the values that it has.
+    assert!(bytes(|response| response.with_header(header::VARY, long())) > plain + 2000);
+}
+
+/// Values and bodies may be parts of something larger, which would not be counted and yet be held.
+#[test]
+fn what_is_larger_is_not_held() {
+    struct Large {
+        _held: Arc<()>,
+    }
+    impl AsRef<[u8]> for Large {
+        fn as_ref(&self) -> &[u8] {
+            &[b'1'; 1000]
+        }
+    }
+    let held = Arc::new(());
+    let inside = held.clone();
+    let handler = counting(move |_, response| {
+        let large = Bytes::from_owner(Large { _held: inside.clone() });
+        let value = || HeaderValue::from_maybe_shared(large.slice(..1)).unwrap();
+        let response = response.with_body(large.slice(..1)).with_content_type(value());
+        response.with_header(header::CONTENT_LANGUAGE, value()).with_header(header::CACHE_CONTROL, MINUTE)
+    });
+    let mut client = TestClient::new(handler.with(ResponseCache::new()));
+    assert!(is_kept(&mut client, &[]));
+    assert_eq!(Arc::strong_count(&held), 2, "here and in the handler");
 }
