@@ -80,9 +80,11 @@ fn verdicts_on_routes() {
         assert_eq!(verdicts.len(), 2, "the other one is on errors");
         (verdicts[0].met, verdicts[0].says.clone())
     };
-    let text = "CPU over bare 1.020 (half of the rounds 1.010 to 1.040), at most 1.03";
+    let text = "CPU over bare 1.0200 (half of the rounds 1.0100 to 1.0400), at most 1.03";
     assert_eq!(says([10.4, 30.0, 10.2, 10.1, 5.0]), (true, text.to_owned()));
     assert!(!says([10.4, 10.4, 10.4, 5.0, 5.0]).0);
+    let (met, text) = says([10.304; 5]);
+    assert!(!met && text.starts_with("CPU over bare 1.0304 "), "{text}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn judge(target: Target, row: &Row, rows: &[Row]) -> Option<Verdict> {
             let ratio = row.over(bare, Metric::CpuUs)?;
             let (low, high) = row.quartiles_over(bare, Metric::CpuUs)?;
             let says = format!(
-                "CPU over bare {ratio:.3} (half of the rounds {low:.3} to {high:.3}), at most {max:.2}"
+                "CPU over bare {ratio:.4} (half of the rounds {low:.4} to {high:.4}), at most {max:.2}"
             );
             Verdict { met: ratio <= max, says }
         }
