@@ -13,6 +13,7 @@ pub mod served;
 
 use std::time::SystemTime;
 
+use http::HeaderValue;
 use weftwork_wire::{
     After, BodyEvent, BodyLength, Date, Fault, Framing, Head, HeadEvent, Http1, Limits, ResponseHead, Span,
     Version,
@@ -189,10 +190,10 @@ impl<'a> Reader<'a> {
 /// Answers, and insists that the answer frames itself as the reference reads it.
 fn answer(http: &mut Http1) -> After {
     let mut out = Vec::new();
-    let head = ResponseHead { length: BodyLength::Exact(2), ..ResponseHead::default() };
-    http.write_head(&head, &Date::at(SystemTime::UNIX_EPOCH), &mut out).expect("a plain response");
-    http.write_body(b"ok", &mut out).expect("as many bytes as declared");
-    let after = http.finish(&[], &mut out).expect("as many bytes as declared");
+    let (content_type, length) = (HeaderValue::from_static("text/plain"), BodyLength::Exact(2));
+    let head = ResponseHead { content_type: Some(&content_type), length, ..ResponseHead::default() };
+    let date = Date::at(SystemTime::UNIX_EPOCH);
+    let after = http.write_response(&head, b"ok", &date, &mut out).expect("as many bytes as declared");
     assert_eq!(out.ends_with(b"\r\n\r\nok"), http.sends_body());
     http.next_request();
     after

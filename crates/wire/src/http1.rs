@@ -1,6 +1,8 @@
 //! What happens on one connection, in which order? The driver that joins reader, writer and states.
 
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+mod switch;
+
+use http::{HeaderName, HeaderValue, Method};
 
 use crate::body::{BodyEvent, BodyReader};
 use crate::date::Date;
@@ -152,31 +154,6 @@ impl Http1 {
         self.request.expects_continue && self.reading == Reading::Body && self.writing == Writing::Head
     }
 
-    /// Appends an interim response: 100, 102 or 103. Nothing is written to an HTTP/1.0 client (RFC 9110
-    /// §15.2).
-    ///
-    /// # Errors
-    /// [`Misuse::StatusNotAllowed`] for other statuses; [`Misuse::InterimWithoutRequest`] without a request
-    /// in progress; fields that frame a message; out of turn, once the final head is written.
-    pub fn write_interim(
-        &mut self,
-        status: StatusCode,
-        fields: &[(HeaderName, HeaderValue)],
-        out: &mut Vec<u8>,
-    ) -> Result<(), Misuse> {
-        let writing = self.writing.next(WriteEvent::Interim)?;
-        if !matches!(self.reading, Reading::Body | Reading::Whole) {
-            return Err(Misuse::InterimWithoutRequest);
-        }
-        encode::interim(status, fields)?;
-        self.writing = writing;
-        if self.request.version == Version::Http11 {
-            encode::write_interim(status, fields, out);
-            self.request.expects_continue &= status != StatusCode::CONTINUE;
-        }
-        Ok(())
-    }
-
     /// Appends the head of the final response. Before a request's head is read, or after a fault, it is a
     /// response that closes: that is how a client is told of a timeout or of its fault.
     ///
@@ -200,35 +177,15 @@ impl Http1 {
         self.write_any_head(head, false, date, out)
     }
 
-    /// Appends 101: what follows is the protocol that the response names in `Upgrade`. `asked` is the head of the request,
-    /// as it was read from `bytes`.
-    ///
-    /// # Errors
-    /// [`Misuse::StatusNotAllowed`] for another status; [`Misuse::UpgradeNotPossible`] if the request does not name that
-    /// protocol (RFC 9110 §7.8), or its body is unread. Nothing is written then, and another head may be tried.
-    pub fn write_switch(
-        &mut self,
-        head: &ResponseHead<'_>,
-        asked: &Head,
-        bytes: &[u8],
-        date: &Date,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Misuse> {
-        if head.status != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Misuse::StatusNotAllowed);
-        }
-        let can_switch = self.request.wants_upgrade && encode::is_asked_for(head.fields, asked, bytes);
-        self.write_any_head(head, can_switch, date, out)
-    }
-
     /// Appends a whole response: head, body and end. `head` gives the length of `body` as
     /// [`BodyLength::Exact`](crate::BodyLength::Exact).
     ///
     /// The same as [`write_head`](Http1::write_head), [`write_body`](Http1::write_body) and
-    /// [`finish`](Http1::finish) in turn, in half the instructions where the head is plain.
+    /// [`finish`](Http1::finish) in turn.
     ///
     /// # Errors
     /// Those of the three; if it is one of `write_head`, nothing is written.
+    #[inline]
     pub fn write_response(
         &mut self,
         head: &ResponseHead<'_>,
@@ -247,6 +204,18 @@ impl Http1 {
             out.extend_from_slice(body);
             return Ok(after(self.reading, self.keep_alive));
         }
+        self.write_in_turn(head, body, date, out)
+    }
+
+    /// Apart: within, it takes registers from the plain way.
+    #[inline(never)]
+    fn write_in_turn(
+        &mut self,
+        head: &ResponseHead<'_>,
+        body: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<After, Misuse> {
         self.write_any_head(head, false, date, out)?;
         self.write_body(body, out)?;
         self.finish(&[], out)

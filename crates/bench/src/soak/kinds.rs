@@ -91,8 +91,7 @@ impl Kind {
         let seconds = match self {
             // head_timeout, and the least rate after ten seconds
             Kind::SlowHead | Kind::SlowBody | Kind::Silent => 10,
-            // write_timeout, twice: it is counted from the last byte that the kernel took, and while the buffers of both
-            // sides grow that is seconds after the first.
+            // write_timeout, and as much again to fill the buffers of the kernel: it counts from the last byte that they took.
             Kind::SlowReader => 60,
             // linger_timeout
             Kind::Nonsense => 2,

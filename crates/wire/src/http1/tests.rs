@@ -1,5 +1,7 @@
 //! Conversations: what may follow what, and what becomes of the connection.
 
+mod whole;
+
 use std::time::SystemTime;
 
 use http::{HeaderName, HeaderValue, StatusCode};

@@ -132,9 +132,12 @@ fn encode(response: &ResponseHead<'_>, body: &[&[u8]], repeats: u32) {
     for _ in 0..repeats {
         out.clear();
         read_head(&mut http, SMALL, &limits, &mut head);
-        let written = http.write_head(black_box(response), &date, &mut out);
-        let written = written.and_then(|()| body.iter().try_for_each(|part| http.write_body(part, &mut out)));
-        let after = written.and_then(|()| http.finish(&[], &mut out));
+        let after = match body {
+            [whole] => http.write_response(black_box(response), whole, &date, &mut out),
+            parts => (http.write_head(black_box(response), &date, &mut out))
+                .and_then(|()| parts.iter().try_for_each(|part| http.write_body(part, &mut out)))
+                .and_then(|()| http.finish(&[], &mut out)),
+        };
         assert!(after.is_ok(), "the response is right, but: {after:?}");
         http.next_request();
         black_box(&out);

@@ -1,0 +1,59 @@
+//! What is written in front of the final response, or in its place?
+
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use crate::date::Date;
+use crate::encode::{self, ResponseHead};
+use crate::error::Misuse;
+use crate::head::{Head, Version};
+use crate::state::{Reading, WriteEvent};
+
+use super::Http1;
+
+impl Http1 {
+    /// Appends an interim response: 100, 102 or 103. Nothing is written to an HTTP/1.0 client (RFC 9110
+    /// §15.2).
+    ///
+    /// # Errors
+    /// [`Misuse::StatusNotAllowed`] for other statuses; [`Misuse::InterimWithoutRequest`] without a request
+    /// in progress; fields that frame a message; out of turn, once the final head is written.
+    pub fn write_interim(
+        &mut self,
+        status: StatusCode,
+        fields: &[(HeaderName, HeaderValue)],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        let writing = self.writing.next(WriteEvent::Interim)?;
+        if !matches!(self.reading, Reading::Body | Reading::Whole) {
+            return Err(Misuse::InterimWithoutRequest);
+        }
+        encode::interim(status, fields)?;
+        self.writing = writing;
+        if self.request.version == Version::Http11 {
+            encode::write_interim(status, fields, out);
+            self.request.expects_continue &= status != StatusCode::CONTINUE;
+        }
+        Ok(())
+    }
+
+    /// Appends 101: what follows is the protocol that the response names in `Upgrade`. `asked` is the head of the request,
+    /// as it was read from `bytes`.
+    ///
+    /// # Errors
+    /// [`Misuse::StatusNotAllowed`] for another status; [`Misuse::UpgradeNotPossible`] if the request does not name that
+    /// protocol (RFC 9110 §7.8), or its body is unread. Nothing is written then, and another head may be tried.
+    pub fn write_switch(
+        &mut self,
+        head: &ResponseHead<'_>,
+        asked: &Head,
+        bytes: &[u8],
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        if head.status != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Misuse::StatusNotAllowed);
+        }
+        let can_switch = self.request.wants_upgrade && encode::is_asked_for(head.fields, asked, bytes);
+        self.write_any_head(head, can_switch, date, out)
+    }
+}
