@@ -91,8 +91,8 @@ impl Kind {
         let seconds = match self {
             // head_timeout, and the least rate after ten seconds
             Kind::SlowHead | Kind::SlowBody | Kind::Silent => 10,
-            // write_timeout, and as much again to fill the buffers of the kernel: it counts from the last byte that they took.
-            Kind::SlowReader => 60,
+            // write_timeout
+            Kind::SlowReader => 30,
             // linger_timeout
             Kind::Nonsense => 2,
             Kind::Vanishing | Kind::Flood | Kind::Churn => return None,
