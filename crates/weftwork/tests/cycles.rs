@@ -42,10 +42,11 @@ fn cycle(engine: Engine, number: usize) {
 fn a_thousand_cycles_leak_nothing() {
     for &engine in ENGINES {
         (0..6).for_each(|number| cycle(engine, number));
-        let before = (entries("/proc/self/fd"), entries("/proc/self/task"));
+        // A thread that was joined can be seen for a moment longer, so there may be fewer afterwards.
+        let (files, threads) = (entries("/proc/self/fd"), entries("/proc/self/task"));
         (0..CYCLES).for_each(|number| cycle(engine, number));
-        eventually(&format!("{engine} leaves as many descriptors and threads as before: {before:?}"), || {
-            (entries("/proc/self/fd"), entries("/proc/self/task")) == before
+        eventually(&format!("{engine} leaves no more than {files} descriptors and {threads} threads"), || {
+            entries("/proc/self/fd") <= files && entries("/proc/self/task") <= threads
         });
     }
 }
