@@ -45,8 +45,9 @@ fn a_thousand_cycles_leak_nothing() {
         // A thread that was joined can be seen for a moment longer, so there may be fewer afterwards.
         let (files, threads) = (entries("/proc/self/fd"), entries("/proc/self/task"));
         (0..CYCLES).for_each(|number| cycle(engine, number));
-        eventually(&format!("{engine} leaves no more than {files} descriptors and {threads} threads"), || {
-            entries("/proc/self/fd") <= files && entries("/proc/self/task") <= threads
-        });
+        eventually(
+            &format!("{engine} leaves no more than {files} descriptors and {threads} threads"),
+            || entries("/proc/self/fd") <= files && entries("/proc/self/task") <= threads,
+        );
     }
 }
