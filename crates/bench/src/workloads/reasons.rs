@@ -31,7 +31,7 @@ const REASONS: &[Reason] = &[
         column: "health",
         first: "hyper",
         set_up: "",
-        why: "of our CPU 0.45 to 0.7 us are our own code, and the rest is the kernel's; where a process has more than one \
+        why: "of our CPU 0.45 to 0.7 us at most are our own code, and the rest is the kernel's; where a process has more than one \
               thread, the kernel counts who uses a descriptor, 0.1 us (docs/performance.md). What else lies between is not \
               yet explained",
     },
