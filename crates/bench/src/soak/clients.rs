@@ -264,7 +264,7 @@ impl Client {
             // The head never comes to its end.
             Kind::SlowHead => self.words.push(*b"GET /a".get(self.words.len()).unwrap_or(&b'a')),
             Kind::SlowBody if self.said == self.words.len() => self.words.push(b'x'),
-            // A reset that meets a full receive window can be lost, and is sent again only to who says something.
+            // So that it hears of its end: it is likely, and was not seen, that a reset is lost at a full receive window.
             Kind::SlowReader if self.said == self.words.len() => self.words.push(b'G'),
             Kind::Flood if self.awaited == 0 && self.said == self.words.len() => {
                 (self.said, self.awaited) = (0, BURST);
