@@ -32,6 +32,7 @@ use place::{Content, Found, Place};
 use recent::Recent;
 use representation::Representation;
 use target::{Target, joined};
+use types::Type;
 
 /// Browsers must not make a page of what the table of types does not call one.
 const NOSNIFF: (HeaderName, HeaderValue) =
@@ -84,7 +85,7 @@ pub struct Files {
     precompressed: bool,
     cache_control: Option<HeaderValue>,
     single_page: Option<Vec<u8>>,
-    types: Vec<(String, HeaderValue)>,
+    types: Vec<(String, Type)>,
 }
 
 /// Serves the files in `dir`. The directory is opened once; a link to it may be given, and may change later.
@@ -228,7 +229,7 @@ impl Files {
     /// `application/octet-stream`.
     #[must_use]
     pub fn content_type(mut self, extension: &str, value: HeaderValue) -> Files {
-        self.types.insert(0, (extension.to_owned(), value));
+        self.types.insert(0, (extension.to_owned(), value.into()));
         self
     }
 
@@ -263,10 +264,9 @@ impl Files {
                 Found::Directory(_) | Found::Other => Err(Miss::NotFound),
             };
         }
-        let rest = req.path().strip_prefix(self.prefix.as_str()).ok_or(Miss::NotFound)?;
+        let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or(Miss::NotFound)?;
         // The place of a mount is seen as `/`, whether or not a slash was sent.
-        let is_mount = !req.mounted_at().is_empty() && req.whole_path() == req.mounted_at();
-        if rest.is_empty() || is_mount {
+        if rest.is_empty() || req.is_at_mount() {
             return with_slash(req);
         }
         let target = Target::parse(rest, self.hidden)?;
@@ -328,8 +328,8 @@ impl Files {
         path: &[u8],
         cache_control: Option<&HeaderValue>,
     ) -> Response {
-        let content_type = types::of(path, &self.types);
-        let varies = self.precompressed && types::is_compressible(&content_type);
+        let Type { value: content_type, is_compressible } = types::of(path, &self.types);
+        let varies = self.precompressed && *is_compressible;
         let (content, coding) = if varies {
             variants::choose(&self.place, &self.recent, req, path, content)
         } else {

@@ -222,7 +222,8 @@ impl<'c> Request<'c> {
         self.exchange.source().is_trusted()
     }
 
-    fn fields(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+    /// Every header as it came, its name too: to see that names are text takes longer than to compare them.
+    pub(crate) fn fields(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
         let (head, bytes) = self.exchange.head();
         head.fields.iter().map(move |Field { name, value }| (name.of(bytes), value.of(bytes)))
     }

@@ -30,6 +30,12 @@ impl Request<'_> {
         self.whole_path().get(..prefix).unwrap_or_default()
     }
 
+    /// Whether the path is that prefix and nothing more, not even a slash.
+    pub(crate) fn is_at_mount(&self) -> bool {
+        let prefix = self.routed.as_ref().map_or(0, |routed| routed.prefix);
+        prefix > 0 && prefix == self.whole_path().len()
+    }
+
     /// What a router captured as `name` in the path, without its percent-encoding; none where that is not UTF-8.
     ///
     /// ```

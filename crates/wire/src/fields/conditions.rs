@@ -66,10 +66,10 @@ impl<'a> Single<'a> {
 
 impl<'a> Conditions<'a> {
     /// Picks them from the fields of a request; the case of names does not matter.
-    pub fn of(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Conditions<'a> {
+    pub fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Conditions<'a> {
         let mut conditions = Conditions::default();
         for (name, value) in fields {
-            let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
+            let is = |wanted: &str| name.eq_ignore_ascii_case(wanted.as_bytes());
             // By length first: most fields are none of these.
             match name.len() {
                 5 if is("range") => conditions.range.note(value),

@@ -219,7 +219,9 @@ fn current() -> Validators<'static> {
 }
 
 fn conditions(lines: &str) -> Conditions<'_> {
-    Conditions::of(lines.lines().filter_map(|line| line.split_once(": ")).map(|(n, v)| (n, v.as_bytes())))
+    Conditions::of(
+        lines.lines().filter_map(|line| line.split_once(": ")).map(|(n, v)| (n.as_bytes(), v.as_bytes())),
+    )
 }
 
 #[test]

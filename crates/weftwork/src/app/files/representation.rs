@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::Date;
 use weftwork_wire::fields::{ByteRange, Conditions, EntityTag, Precondition, Ranges, Validators};
 
@@ -16,10 +16,16 @@ use crate::message::{Part, Payload, Request, Response};
 /// may change again and keep its time.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// Constants: values that are made for each answer have their bytes checked each time.
+const VARY: (HeaderName, HeaderValue) = (header::VARY, HeaderValue::from_static("Accept-Encoding"));
+const ACCEPT_RANGES: (HeaderName, HeaderValue) = (header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+/// With `Content-Range`. The content type is not one of them.
+const FIELDS_MAX: usize = 8;
+
 /// A file as it would be sent to this client.
 pub(super) struct Representation<'a> {
     pub(super) content: Content,
-    pub(super) content_type: HeaderValue,
+    pub(super) content_type: &'a HeaderValue,
     pub(super) coding: Option<&'static str>,
     /// Other clients may be sent it with another coding.
     pub(super) varies: bool,
@@ -35,7 +41,7 @@ impl Representation<'_> {
         // RFC 9110 section 8.8.2.1: never later than the answer itself.
         let modified = modified.map(|at| at.min(now));
         let state = Validators { tag: Some(EntityTag { weak, opaque: tag.opaque() }), modified };
-        let conditions = Conditions::of(req.header_lines());
+        let conditions = Conditions::of(req.fields());
         let mut response = match conditions.precondition(true, &state) {
             Precondition::Failed => {
                 return plain(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects\n");
@@ -56,19 +62,18 @@ impl Representation<'_> {
     /// RFC 9110 section 15.4.5: a 304 has them too.
     fn describe(&self, response: &mut Response, tag: &Tag, modified: Option<SystemTime>) {
         let fields = &mut response.fields;
-        fields.reserve(7);
         // Neither of the two can fail: they are made of ASCII.
         fields.extend(HeaderValue::from_bytes(tag.quoted()).ok().map(|tag| (header::ETAG, tag)));
         let date = modified.and_then(|at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok());
         fields.extend(date.map(|date| (header::LAST_MODIFIED, date)));
         if self.varies {
-            fields.push((header::VARY, HeaderValue::from_static("Accept-Encoding")));
+            fields.push(VARY);
         }
         fields.extend(self.cache_control.map(|value| (header::CACHE_CONTROL, value.clone())));
         if response.status == StatusCode::NOT_MODIFIED {
             return;
         }
-        fields.push((header::ACCEPT_RANGES, HeaderValue::from_static("bytes")));
+        fields.push(ACCEPT_RANGES);
         let coding = self.coding.map(HeaderValue::from_static);
         fields.extend(coding.map(|coding| (header::CONTENT_ENCODING, coding)));
         fields.push(NOSNIFF);
@@ -97,7 +102,7 @@ impl Representation<'_> {
             return response;
         }
         let (content_type, body) =
-            parts::multipart(ranges, length, &self.content_type, |range| self.part(range));
+            parts::multipart(ranges, length, self.content_type, |range| self.part(range));
         self.with(StatusCode::PARTIAL_CONTENT, content_type, Payload::Parts(body))
     }
 
@@ -112,7 +117,8 @@ impl Representation<'_> {
     }
 
     fn with(&self, status: StatusCode, content_type: HeaderValue, payload: Payload) -> Response {
-        Response { content_type: Some(content_type), payload, ..Response::new(status) }
+        let fields = Vec::with_capacity(FIELDS_MAX);
+        Response { content_type: Some(content_type), payload, fields, ..Response::new(status) }
     }
 
     /// RFC 9110 section 15.5.17: with the length that there is.

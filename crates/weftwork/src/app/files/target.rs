@@ -1,10 +1,12 @@
 //! Which file the path of a request means, if it can mean one at all.
 
+use std::borrow::Cow;
+
 /// A path beneath the root, safe to join: no way up, and nothing that means something to a system.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    /// Decoded segments joined by `/`; empty for the root.
-    pub(super) path: Vec<u8>,
+pub(super) struct Target<'a> {
+    /// Decoded segments joined by `/`; empty for the root. Few paths have anything to decode.
+    pub(super) path: Cow<'a, [u8]>,
     /// It ended with a slash, and so means a directory.
     pub(super) slash: bool,
 }
@@ -18,37 +20,51 @@ pub(super) enum Refused {
     Unreachable,
 }
 
-impl Target {
+impl<'a> Target<'a> {
     /// Reads the path of a request. `hidden`: names that begin with a dot may be reached.
-    pub(super) fn parse(path: &str, hidden: bool) -> Result<Target, Refused> {
-        let rest = path.strip_prefix('/').ok_or(Refused::Unreachable)?;
-        let (rest, slash) = match rest.strip_suffix('/') {
+    pub(super) fn parse(path: &'a [u8], hidden: bool) -> Result<Target<'a>, Refused> {
+        let rest = path.strip_prefix(b"/").ok_or(Refused::Unreachable)?;
+        let (rest, slash) = match rest.strip_suffix(b"/") {
             Some(rest) => (rest, true),
             None => (rest, rest.is_empty()),
         };
         if rest.is_empty() && path.len() > 1 {
             return Err(Refused::Unreachable);
         }
-        let mut joined = Vec::with_capacity(rest.len());
-        for (index, segment) in rest.split('/').enumerate() {
-            if index > 0 {
-                joined.push(b'/');
-            }
-            let start = joined.len();
-            // Split first, decode then, and once: an encoded slash separates nothing, `%252e` is no dot.
-            decode(segment, &mut joined)?;
-            if !rest.is_empty() && !is_servable(&joined[start..], hidden) {
-                return Err(Refused::Unreachable);
-            }
-        }
-        Ok(Target { path: joined, slash })
+        let path = match rest {
+            b"" => rest.into(),
+            _ if rest.contains(&b'%') => decoded(rest, hidden)?.into(),
+            _ => servable(rest, hidden)?.into(),
+        };
+        Ok(Target { path, slash })
     }
 
     /// A relative path as it is, not encoded.
-    pub(super) fn named(name: &str, hidden: bool) -> Result<Target, Refused> {
-        let servable = name.split('/').all(|segment| is_servable(segment.as_bytes(), hidden));
-        if servable { Ok(Target { path: name.into(), slash: false }) } else { Err(Refused::Unreachable) }
+    pub(super) fn named(name: &'a str, hidden: bool) -> Result<Target<'a>, Refused> {
+        Ok(Target { path: servable(name.as_bytes(), hidden)?.into(), slash: false })
     }
+}
+
+/// A path of which nothing is encoded.
+fn servable(path: &[u8], hidden: bool) -> Result<&[u8], Refused> {
+    let mut segments = path.split(|byte| *byte == b'/');
+    if segments.all(|segment| is_servable(segment, hidden)) { Ok(path) } else { Err(Refused::Unreachable) }
+}
+
+fn decoded(path: &[u8], hidden: bool) -> Result<Vec<u8>, Refused> {
+    let mut joined = Vec::with_capacity(path.len());
+    for (index, segment) in path.split(|byte| *byte == b'/').enumerate() {
+        if index > 0 {
+            joined.push(b'/');
+        }
+        let start = joined.len();
+        // Split first, decode then, and once: an encoded slash separates nothing, `%252e` is no dot.
+        decode(segment, &mut joined)?;
+        if !is_servable(&joined[start..], hidden) {
+            return Err(Refused::Unreachable);
+        }
+    }
+    Ok(joined)
 }
 
 /// `name` in `directory`, which is empty for the root.
@@ -67,8 +83,8 @@ pub(super) fn is_servable(name: &[u8], hidden: bool) -> bool {
     shown && !name.iter().any(|byte| matches!(byte, 0 | b'/' | b'\\'))
 }
 
-fn decode(segment: &str, out: &mut Vec<u8>) -> Result<(), Refused> {
-    let mut bytes = segment.bytes();
+fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    let mut bytes = segment.iter().copied();
     while let Some(byte) = bytes.next() {
         let byte = match byte {
             b'%' => digit(bytes.next())? << 4 | digit(bytes.next())?,

@@ -410,8 +410,8 @@ fn if_modified_since() {
 #[test]
 fn targets() {
     let check = |path: &str, want: Result<(&[u8], bool), Refused>| {
-        let got = Target::parse(path, false);
-        assert_eq!(got, want.map(|(path, slash)| Target { path: path.to_vec(), slash }), "{path:?}");
+        let got = Target::parse(path.as_bytes(), false);
+        assert_eq!(got, want.map(|(path, slash)| Target { path: path.into(), slash }), "{path:?}");
     };
     check("/", Ok((b"", true)));
     check("/a", Ok((b"a", false)));
@@ -430,7 +430,8 @@ fn targets() {
         check(path, Err(Refused::Malformed));
     }
     check("/.well-known/acme", Ok((b".well-known/acme", false)));
-    let hidden = |path: &str, found: bool| assert_eq!(Target::parse(path, true).is_ok(), found, "{path}");
+    let hidden =
+        |path: &str, found: bool| assert_eq!(Target::parse(path.as_bytes(), true).is_ok(), found, "{path}");
     hidden("/.a", true);
     hidden("/...", true);
     for path in ["/.", "/..", "/%2e%2e", "/a/../b", "//a", "/a\\b", "/%00"] {

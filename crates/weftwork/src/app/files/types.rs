@@ -1,10 +1,23 @@
 //! Which content type has a file, by its name?
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use http::HeaderValue;
 
+/// What is known of the files with an extension.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Type {
+    pub(super) value: HeaderValue,
+    /// Such files get notably smaller by compression: media and archives are compressed already.
+    pub(super) is_compressible: bool,
+}
+
 const TEXT: &str = "text/plain; charset=utf-8";
-/// No extension of the table is longer.
-const EXTENSION_BYTES_MAX: usize = 11;
+
+/// What no table knows.
+static OCTETS: Type =
+    Type { value: HeaderValue::from_static("application/octet-stream"), is_compressible: false };
 
 /// What the web is made of, media, documents, archives, and source code as text; sorted. Text is declared to be
 /// UTF-8, which it nearly always is. A table of our own: crates that guess carry a thousand types and no charset.
@@ -161,29 +174,37 @@ const TYPES: &[(&str, &str)] = &[
     ("zst", "application/zstd"),
 ];
 
-/// The content type of the file at `path`: by `given` first, then by the table.
-pub(super) fn of(path: &[u8], given: &[(String, HeaderValue)]) -> HeaderValue {
+/// The table as it is searched, by [`key`]. Values are made once: their bytes are checked each time that one is.
+static KNOWN: LazyLock<BTreeMap<u128, Type>> = LazyLock::new(|| {
+    let typed = |content_type| Type::from(HeaderValue::from_static(content_type));
+    TYPES.iter().filter_map(|(extension, value)| Some((key(extension.as_bytes())?, typed(value)))).collect()
+});
+
+/// An extension, in lower case, as a number. None: it is longer than any of the table.
+fn key(extension: &[u8]) -> Option<u128> {
+    let packed = |key, byte: &u8| key << u8::BITS | u128::from(byte.to_ascii_lowercase());
+    (extension.len() <= size_of::<u128>()).then(|| extension.iter().fold(0, packed))
+}
+
+/// The type of the file at `path`: by `given` first, then by the table.
+pub(super) fn of<'a>(path: &[u8], given: &'a [(String, Type)]) -> &'a Type {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let extension = name.iter().rposition(|byte| *byte == b'.').map_or(&b""[..], |dot| &name[dot + 1..]);
     match given.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(extension)) {
-        Some((_, content_type)) => content_type.clone(),
-        None => HeaderValue::from_static(known(extension).unwrap_or("application/octet-stream")),
+        Some((_, given)) => given,
+        None => key(extension).and_then(|key| KNOWN.get(&key)).unwrap_or(&OCTETS),
     }
 }
 
-fn known(extension: &[u8]) -> Option<&'static str> {
-    let mut lower = [0; EXTENSION_BYTES_MAX];
-    let lower = lower.get_mut(..extension.len())?;
-    lower.copy_from_slice(extension);
-    lower.make_ascii_lowercase();
-    let at = TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower)).ok()?;
-    Some(TYPES[at].1)
+impl From<HeaderValue> for Type {
+    fn from(value: HeaderValue) -> Type {
+        let is_compressible = is_compressible(value.as_bytes());
+        Type { value, is_compressible }
+    }
 }
 
-/// Whether files of this type get notably smaller by compression: media and archives are compressed already.
-pub(super) fn is_compressible(content_type: &HeaderValue) -> bool {
-    let whole = content_type.as_bytes();
-    let kind = whole.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+fn is_compressible(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     kind.starts_with(b"text/")
         || kind.ends_with(b"+xml")
         || kind.ends_with(b"+json")
@@ -215,26 +236,27 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_well_formed() {
         assert!(TYPES.is_sorted_by(|one, next| one.0 < next.0));
+        assert_eq!(KNOWN.len(), TYPES.len());
         for (extension, content_type) in TYPES {
-            assert!(extension.len() <= EXTENSION_BYTES_MAX, "{extension}");
             assert_eq!(*extension, extension.to_ascii_lowercase());
-            assert_eq!(of(format!("a.{extension}").as_bytes(), &[]), content_type);
+            assert_eq!(of(format!("a.{extension}").as_bytes(), &[]).value, content_type);
         }
     }
 
     #[test]
     fn names() {
-        let check = |name: &str, want: &str| assert_eq!(of(name.as_bytes(), &[]), want, "{name}");
+        let check = |name: &str, want: &str| assert_eq!(of(name.as_bytes(), &[]).value, want, "{name}");
         check("a/b.CSS", "text/css; charset=utf-8");
         check("app.min.js", "text/javascript; charset=utf-8");
         check("x.d/plain", "application/octet-stream");
         check("png", "application/octet-stream");
         check("a.", "application/octet-stream");
         check("a.webmanifests", "application/octet-stream");
+        check("a.longer-than-any-extension", "application/octet-stream");
         check("", "application/octet-stream");
-        let given = [("css".to_owned(), HeaderValue::from_static("text/x-own"))];
-        assert_eq!(of(b"a.CSS", &given), "text/x-own");
-        assert_eq!(of(b"a.js", &given), "text/javascript; charset=utf-8");
+        let given = [("css".to_owned(), HeaderValue::from_static("text/x-own").into())];
+        assert_eq!(of(b"a.CSS", &given).value, "text/x-own");
+        assert_eq!(of(b"a.js", &given).value, "text/javascript; charset=utf-8");
     }
 
     #[test]
@@ -249,7 +271,7 @@ mod tests {
             ("gz", false),
             ("mp4", false),
         ] {
-            assert_eq!(is_compressible(&of(format!("a.{extension}").as_bytes(), &[])), want, "{extension}");
+            assert_eq!(of(format!("a.{extension}").as_bytes(), &[]).is_compressible, want, "{extension}");
         }
     }
 }

@@ -88,7 +88,7 @@ fn precondition(req: &Request<'_>, response: &Response) -> Precondition {
     if current.tag.is_none() && current.modified.is_none() {
         return Precondition::Holds;
     }
-    Conditions::of(req.header_lines()).precondition(true, &current)
+    Conditions::of(req.fields()).precondition(true, &current)
 }
 
 fn tag_of(response: &Response) -> Option<HeaderValue> {
