@@ -1,6 +1,7 @@
 //! How files are served: those of a directory, one alone, or those that the program carries in itself.
 
 mod beneath;
+mod description;
 mod embedded;
 mod listing;
 mod miss;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::time::{Duration, SystemTime};
 
 use weftwork::http::HeaderValue;
 use weftwork::{Files, Running, embedded, file, files};
@@ -194,6 +195,32 @@ fn rfc9110_8_8_1_a_file_that_just_changed_has_a_weak_tag() {
     ask(&mut client, "/new", "Range: bytes=0-1").is(206, "01");
     tree.write("new", "0123456789");
     assert!(client.get("/new").field("etag").unwrap().starts_with('"'));
+}
+
+/// What is said of a file is kept while it is open, and said no longer when it has changed.
+#[test]
+fn rfc9110_8_what_describes_a_file_changes_with_it() {
+    let tree = Tree::new();
+    tree.write("page.html", "old");
+    tree.write("page.html.gz", "gzip");
+    let server = serve(self::tree(&tree));
+    let mut client = Client::connect(&server);
+    let mut check = |path: &str, accept: &str, body: &str, tag: &str, modified: &str| {
+        for _ in 0..2 {
+            let answer = ask(&mut client, path, accept);
+            assert_eq!((answer.field("etag"), answer.field("last-modified")), (Some(tag), Some(modified)), "{path}");
+            answer.is(200, body);
+        }
+    };
+    check("/page.html", "", "old", "\"ae1b981bc490a00-3\"", CHANGED);
+    let gzip = "Accept-Encoding: gzip";
+    check("/page.html", gzip, "gzip", "\"ae1b981bc490a00-4-gzip\"", CHANGED);
+    check("/page.html.gz", gzip, "gzip", "\"ae1b981bc490a00-4\"", CHANGED);
+    check("/page.html", gzip, "gzip", "\"ae1b981bc490a00-4-gzip\"", CHANGED);
+    fs::write(tree.path().join("page.html"), "new").unwrap();
+    let file = fs::File::options().write(true).open(tree.path().join("page.html")).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+    check("/page.html", "", "new", "\"3b9aca00-3\"", "Thu, 01 Jan 1970 00:00:01 GMT");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -32,6 +33,8 @@ impl Embedded {
                 length: bytes.len() as u64,
                 modified: None,
                 state: *hash,
+                // What never changes is the same at any time.
+                seen: SystemTime::UNIX_EPOCH,
             }));
         }
         let inside = if name.is_empty() { Vec::new() } else { [name, b"/"].concat() };

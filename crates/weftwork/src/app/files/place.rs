@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result};
 
 use super::beneath::{self, Links};
+use super::description::Description;
 use super::embedded::Embedded;
 
 /// Where the files are.
@@ -40,12 +41,21 @@ pub(super) struct Content {
     pub(super) modified: Option<SystemTime>,
     /// Another number when `length` is the same and the bytes are not.
     pub(super) state: u64,
+    /// When all this was so.
+    pub(super) seen: SystemTime,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Source {
-    File(Arc<File>),
+    File(Arc<Opened>),
     Bytes(Bytes),
+}
+
+/// A file, and what need not be found out again while it is open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: Arc<File>,
+    pub(super) description: OnceLock<Description>,
 }
 
 impl Place {
@@ -84,27 +94,36 @@ impl Found {
     fn at(fd: OwnedFd) -> Result<Found> {
         let stat = rustix::fs::fstat(&fd)?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Found::Content(Content::of(Arc::new(File::from(fd)), &stat)),
+            FileType::RegularFile => {
+                Found::Content(Content::of(Opened::new(File::from(fd)), &stat, SystemTime::now()))
+            }
             FileType::Directory => Found::Directory(Some(fd)),
             _ => Found::Other,
         })
     }
 }
 
+impl Opened {
+    pub(super) fn new(file: File) -> Arc<Opened> {
+        Arc::new(Opened { file: Arc::new(file), description: OnceLock::new() })
+    }
+}
+
 impl Content {
     /// What is now in a file that was opened before. None: it has been deleted, or another one has its name.
-    pub(super) fn named(file: Arc<File>) -> Option<Content> {
-        let stat = rustix::fs::fstat(&file).ok()?;
-        (stat.st_nlink > 0).then(|| Content::of(file, &stat))
+    pub(super) fn named(opened: Arc<Opened>, now: SystemTime) -> Option<Content> {
+        let stat = rustix::fs::fstat(&opened.file).ok()?;
+        (stat.st_nlink > 0).then(|| Content::of(opened, &stat, now))
     }
 
-    fn of(file: Arc<File>, stat: &Stat) -> Content {
+    fn of(opened: Arc<Opened>, stat: &Stat, now: SystemTime) -> Content {
         let (seconds, nanos) = (stat.st_mtime, stat.st_mtime_nsec as u32);
         Content {
-            source: Source::File(file),
+            source: Source::File(opened),
             length: u64::try_from(stat.st_size).unwrap_or(0),
             modified: Some(time(seconds, nanos)),
             state: (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanos)),
+            seen: now,
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Which files were opened a moment ago: who asks for them again is spared the look-up.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use rustix::io::Result;
 
-use super::place::{Content, Found, Place, Source};
+use super::place::{Content, Found, Opened, Place, Source};
 
 /// So long the outcome of a look-up holds. What is in the file, and whether it still has a name, is asked each time:
 /// only a file that was moved, or one of whose directories was, is found for that much longer.
@@ -20,28 +19,28 @@ pub(super) struct Recent(Mutex<Names>);
 
 struct Names {
     known: HashMap<Vec<u8>, Known>,
-    swept: Instant,
+    swept: SystemTime,
 }
 
 struct Known {
-    since: Instant,
+    since: SystemTime,
     /// None: there is no such file.
-    file: Option<Arc<File>>,
+    file: Option<Arc<Opened>>,
 }
 
 impl Recent {
     pub(super) fn new() -> Recent {
-        Recent(Mutex::new(Names { known: HashMap::new(), swept: Instant::now() }))
+        Recent(Mutex::new(Names { known: HashMap::new(), swept: SystemTime::now() }))
     }
 
     /// What `name` stands for in `place`. That there is nothing is never remembered: somebody may be waiting for it.
     pub(super) fn find(&self, place: &Place, name: &[u8]) -> Result<Found> {
-        self.find_at(place, name, Instant::now())
+        self.find_at(place, name, SystemTime::now())
     }
 
-    fn find_at(&self, place: &Place, name: &[u8], now: Instant) -> Result<Found> {
+    fn find_at(&self, place: &Place, name: &[u8], now: SystemTime) -> Result<Found> {
         if let Some(Some(file)) = self.recall(name, now)
-            && let Some(content) = Content::named(file)
+            && let Some(content) = Content::named(file, now)
         {
             return Ok(Found::Content(content));
         }
@@ -54,10 +53,10 @@ impl Recent {
 
     /// As [`find`](Recent::find), for a file that may be there and mostly is not.
     pub(super) fn find_sibling(&self, place: &Place, name: &[u8]) -> Option<Content> {
-        self.find_sibling_at(place, name, Instant::now())
+        self.find_sibling_at(place, name, SystemTime::now())
     }
 
-    fn find_sibling_at(&self, place: &Place, name: &[u8], now: Instant) -> Option<Content> {
+    fn find_sibling_at(&self, place: &Place, name: &[u8], now: SystemTime) -> Option<Content> {
         if let Some(None) = self.recall(name, now) {
             return None;
         }
@@ -70,22 +69,28 @@ impl Recent {
         }
     }
 
-    fn recall(&self, name: &[u8], now: Instant) -> Option<Option<Arc<File>>> {
+    fn recall(&self, name: &[u8], now: SystemTime) -> Option<Option<Arc<Opened>>> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = names.known.get(name)?;
-        (now.saturating_duration_since(known.since) < HOLDS).then(|| known.file.clone())
+        holds(known.since, now).then(|| known.file.clone())
     }
 
-    fn note(&self, name: &[u8], file: Option<Arc<File>>, now: Instant) {
+    fn note(&self, name: &[u8], file: Option<Arc<Opened>>, now: SystemTime) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.saturating_duration_since(names.swept) >= HOLDS {
+        if !holds(names.swept, now) {
             names.swept = now;
-            names.known.retain(|_, known| now.saturating_duration_since(known.since) < HOLDS);
+            names.known.retain(|_, known| holds(known.since, now));
         }
         if names.known.len() < NAMES_MAX || names.known.contains_key(name) {
             names.known.insert(name.to_vec(), Known { since: now, file });
         }
     }
+}
+
+/// By the clock that the times of files are compared with, so that it is read once a request. Where it was set back,
+/// nothing holds.
+fn holds(since: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(since).is_ok_and(|age| age < HOLDS)
 }
 
 #[cfg(test)]
@@ -119,7 +124,7 @@ mod tests {
         }
 
         /// The length of what is found.
-        fn find(&self, name: &str, now: Instant) -> Result<u64> {
+        fn find(&self, name: &str, now: SystemTime) -> Result<u64> {
             match self.recent.find_at(&self.place, name.as_bytes(), now)? {
                 Found::Content(content) => Ok(content.length),
                 Found::Directory(_) | Found::Other => Err(Errno::ISDIR),
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn changes_under_the_same_name_are_seen_at_once() {
         let tree = Tree::new("changes");
-        let now = Instant::now();
+        let now = SystemTime::now();
         assert_eq!(tree.find("page", now), Err(Errno::NOENT));
         tree.write("page", "1");
         assert_eq!(tree.find("page", now), Ok(1), "that it was missing is not remembered");
@@ -154,7 +159,7 @@ mod tests {
     #[test]
     fn a_file_that_was_moved_is_found_for_as_long_as_the_look_up_holds() {
         let tree = Tree::new("moved");
-        let now = Instant::now();
+        let now = SystemTime::now();
         tree.write("page", "1");
         assert_eq!(tree.find("page", now), Ok(1));
         tree.rename("page", "elsewhere");
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn a_sibling_that_is_new_is_found_when_the_look_up_holds_no_longer() {
         let tree = Tree::new("sibling");
-        let now = Instant::now();
+        let now = SystemTime::now();
         let find = |now| tree.recent.find_sibling_at(&tree.place, b"page.gz", now).map(|found| found.length);
         assert_eq!(find(now), None);
         tree.write("page.gz", "1");
@@ -177,7 +182,7 @@ mod tests {
     #[test]
     fn a_bounded_number_of_files_stays_open() {
         let tree = Tree::new("bounded");
-        let now = Instant::now();
+        let now = SystemTime::now();
         for number in 0..NAMES_MAX + 10 {
             tree.write(&number.to_string(), "1");
             assert_eq!(tree.find(&number.to_string(), now), Ok(1));

@@ -1,20 +1,14 @@
 //! What is answered with a file: all of it, a part, nothing, and the fields that describe it.
 
-use std::time::{Duration, SystemTime};
-
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use weftwork_wire::Date;
-use weftwork_wire::fields::{ByteRange, Conditions, EntityTag, Precondition, Ranges, Validators};
+use weftwork_wire::fields::{ByteRange, Conditions, Precondition, Ranges};
 
 use super::NOSNIFF;
+use super::description::Description;
 use super::miss::plain;
 use super::parts;
 use super::place::{Content, Source};
 use crate::message::{Part, Payload, Request, Response};
-
-/// Clocks of file systems tick every few milliseconds, some every two seconds: a file that changed more recently
-/// may change again and keep its time.
-const SETTLED: Duration = Duration::from_secs(2);
 
 /// Constants: values that are made for each answer have their bytes checked each time.
 const VARY: (HeaderName, HeaderValue) = (header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -34,13 +28,8 @@ pub(super) struct Representation<'a> {
 
 impl Representation<'_> {
     pub(super) fn respond(self, req: &Request<'_>) -> Response {
-        let now = SystemTime::now();
-        let modified = self.content.modified;
-        let weak = modified.is_some_and(|at| at.checked_add(SETTLED).is_none_or(|settled| settled > now));
-        let tag = Tag::of(&self.content, self.coding, weak);
-        // RFC 9110 section 8.8.2.1: never later than the answer itself.
-        let modified = modified.map(|at| at.min(now));
-        let state = Validators { tag: Some(EntityTag { weak, opaque: tag.opaque() }), modified };
+        let description = self.content.description(self.coding);
+        let state = description.validators(&self.content);
         let conditions = Conditions::of(req.fields());
         let mut response = match conditions.precondition(true, &state) {
             Precondition::Failed => {
@@ -55,17 +44,15 @@ impl Representation<'_> {
                 Ranges::Unsatisfiable => return self.unsatisfiable(),
             },
         };
-        self.describe(&mut response, &tag, modified);
+        self.describe(&mut response, description);
         response
     }
 
     /// RFC 9110 section 15.4.5: a 304 has them too.
-    fn describe(&self, response: &mut Response, tag: &Tag, modified: Option<SystemTime>) {
+    fn describe(&self, response: &mut Response, description: Description) {
         let fields = &mut response.fields;
-        // Neither of the two can fail: they are made of ASCII.
-        fields.extend(HeaderValue::from_bytes(tag.quoted()).ok().map(|tag| (header::ETAG, tag)));
-        let date = modified.and_then(|at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok());
-        fields.extend(date.map(|date| (header::LAST_MODIFIED, date)));
+        fields.extend(description.tag.map(|tag| (header::ETAG, tag)));
+        fields.extend(description.modified.map(|date| (header::LAST_MODIFIED, date)));
         if self.varies {
             fields.push(VARY);
         }
@@ -82,7 +69,9 @@ impl Representation<'_> {
     fn whole(&self) -> Response {
         let payload = match &self.content.source {
             Source::Bytes(bytes) => Payload::Bytes(bytes.clone()),
-            Source::File(file) => Payload::File { file: file.clone(), offset: 0, count: self.content.length },
+            Source::File(opened) => {
+                Payload::File { file: opened.file.clone(), offset: 0, count: self.content.length }
+            }
         };
         self.with(StatusCode::OK, self.content_type.clone(), payload)
     }
@@ -110,8 +99,8 @@ impl Representation<'_> {
         match &self.content.source {
             // Within the length, which is that of the bytes.
             Source::Bytes(bytes) => Part::Bytes(bytes.slice(range.first as usize..=range.last as usize)),
-            Source::File(file) => {
-                Part::File { file: file.clone(), offset: range.first, count: range.count() }
+            Source::File(opened) => {
+                Part::File { file: opened.file.clone(), offset: range.first, count: range.count() }
             }
         }
     }
@@ -127,55 +116,6 @@ impl Representation<'_> {
         match HeaderValue::try_from(format!("bytes */{}", self.content.length)) {
             Ok(length) => response.with_header(header::CONTENT_RANGE, length),
             Err(_) => response,
-        }
-    }
-}
-
-/// An entity tag as it is written. Made for each answer, so without allocating.
-struct Tag {
-    bytes: [u8; Tag::BYTES_MAX],
-    end: usize,
-    weak: bool,
-}
-
-impl Tag {
-    /// Twice sixteen digits, the longest coding, and what is between and around them.
-    const BYTES_MAX: usize = 48;
-    /// Before what is between the quotes.
-    const START: &[u8] = b"W/\"";
-
-    fn of(content: &Content, coding: Option<&'static str>, weak: bool) -> Tag {
-        let mut tag = Tag { bytes: [0; Tag::BYTES_MAX], end: 0, weak };
-        tag.push(Tag::START);
-        tag.push_hex(content.state);
-        tag.push(b"-");
-        tag.push_hex(content.length);
-        if let Some(coding) = coding {
-            tag.push(b"-");
-            tag.push(coding.as_bytes());
-        }
-        tag.push(b"\"");
-        tag
-    }
-
-    fn quoted(&self) -> &[u8] {
-        let start = if self.weak { 0 } else { Tag::START.len() - 1 };
-        &self.bytes[start..self.end]
-    }
-
-    fn opaque(&self) -> &[u8] {
-        &self.bytes[Tag::START.len()..self.end - 1]
-    }
-
-    fn push(&mut self, part: &[u8]) {
-        self.bytes[self.end..][..part.len()].copy_from_slice(part);
-        self.end += part.len();
-    }
-
-    fn push_hex(&mut self, value: u64) {
-        let digits = (u64::BITS - value.leading_zeros()).div_ceil(4).max(1);
-        for digit in (0..digits).rev() {
-            self.push(&[b"0123456789abcdef"[(value >> (4 * digit) & 0xf) as usize]]);
         }
     }
 }

@@ -1,0 +1,145 @@
+//! What is said of a file beside its bytes: its entity tag, and when it changed.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderValue;
+use weftwork_wire::Date;
+use weftwork_wire::fields::{EntityTag, Validators};
+
+use super::place::{Content, Source};
+
+/// Clocks of file systems tick every few milliseconds, some every two seconds: a file that changed more recently
+/// may change again and keep its time.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Both as they are written.
+#[derive(Clone, Debug)]
+pub(super) struct Description {
+    pub(super) tag: Option<HeaderValue>,
+    pub(super) modified: Option<HeaderValue>,
+    weak: bool,
+    /// What it was made of.
+    state: u64,
+    length: u64,
+    coding: Option<&'static str>,
+}
+
+impl Content {
+    /// How it is described when it is sent with `coding`.
+    ///
+    /// Once a file has settled, that is made once while it stays open: 1,400 instructions a request. If the file
+    /// changes meanwhile, or is also sent with another coding, it is made anew until the file is opened again.
+    pub(super) fn description(&self, coding: Option<&'static str>) -> Description {
+        let made = || Description::of(self, coding);
+        match &self.source {
+            Source::File(opened) if self.is_settled() => {
+                let kept = opened.description.get_or_init(made);
+                if kept.is_of(self, coding) { kept.clone() } else { made() }
+            }
+            Source::File(_) | Source::Bytes(_) => made(),
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.modified.is_none_or(|at| at.checked_add(SETTLED).is_some_and(|settled| settled <= self.seen))
+    }
+
+    /// RFC 9110 section 8.8.2.1: never later than the answer itself.
+    fn dated(&self) -> Option<SystemTime> {
+        self.modified.map(|at| at.min(self.seen))
+    }
+}
+
+impl Description {
+    fn of(content: &Content, coding: Option<&'static str>) -> Description {
+        let Content { state, length, .. } = *content;
+        let weak = !content.is_settled();
+        let start = if weak { "W/" } else { "" };
+        let (dash, name) = coding.map_or(("", ""), |name| ("-", name));
+        let tag = format!("{start}\"{state:x}-{length:x}{dash}{name}\"");
+        let date = |at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok();
+        Description {
+            // Neither of the two can fail: they are made of ASCII.
+            tag: HeaderValue::try_from(tag).ok(),
+            modified: content.dated().and_then(date),
+            weak,
+            state,
+            length,
+            coding,
+        }
+    }
+
+    fn is_of(&self, content: &Content, coding: Option<&'static str>) -> bool {
+        (self.state, self.length, self.coding) == (content.state, content.length, coding)
+    }
+
+    /// What conditions of requests are compared with; `content` is what this describes.
+    pub(super) fn validators(&self, content: &Content) -> Validators<'_> {
+        let tag = self.tag.as_ref().and_then(|tag| {
+            let quoted = tag.as_bytes().strip_prefix(b"W/").unwrap_or(tag.as_bytes());
+            let opaque = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+            Some(EntityTag { weak: self.weak, opaque })
+        });
+        Validators { tag, modified: content.dated() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+
+    use super::super::place::Opened;
+    use super::*;
+
+    const CHANGED: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn opened() -> Arc<Opened> {
+        Opened::new(File::open("/dev/null").unwrap())
+    }
+
+    /// What is in `opened`, which changed in 1970 and was looked at `age` later.
+    fn content(opened: &Arc<Opened>, state: u64, length: u64, age: Duration) -> Content {
+        let source = Source::File(opened.clone());
+        Content { source, length, modified: Some(CHANGED), state, seen: CHANGED + age }
+    }
+
+    #[test]
+    fn a_tag_is_strong_when_the_file_has_settled_and_only_then() {
+        let opened = opened();
+        // Before the last, the clock was set back.
+        for (age, want) in
+            [(0, "W/\"a-3\""), (1999, "W/\"a-3\""), (2000, "\"a-3\""), (9000, "\"a-3\""), (1000, "W/\"a-3\"")]
+        {
+            let content = content(&opened, 10, 3, Duration::from_millis(age));
+            let description = content.description(None);
+            assert_eq!(description.tag.as_ref().unwrap(), want, "after {age} ms");
+            let EntityTag { weak, opaque } = description.validators(&content).tag.unwrap();
+            assert_eq!((weak, opaque), (want.starts_with('W'), &b"a-3"[..]), "after {age} ms");
+        }
+    }
+
+    #[test]
+    fn a_file_has_not_changed_later_than_it_was_looked_at() {
+        let content =
+            Content { seen: CHANGED, modified: Some(CHANGED + SETTLED), ..content(&opened(), 1, 1, SETTLED) };
+        let description = content.description(None);
+        assert_eq!(description.modified.as_ref().unwrap(), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(description.validators(&content).modified, Some(CHANGED));
+    }
+
+    #[test]
+    fn what_is_kept_is_sent_for_the_same_bytes_alone() {
+        let opened = opened();
+        let describe =
+            |state, length, coding| content(&opened, state, length, SETTLED).description(coding).tag.unwrap();
+        let first = describe(1, 1, None);
+        assert_eq!(first, "\"1-1\"");
+        assert_eq!(describe(1, 1, None).as_bytes().as_ptr(), first.as_bytes().as_ptr(), "made once");
+        assert_eq!(describe(2, 1, None), "\"2-1\"");
+        assert_eq!(describe(1, 2, None), "\"1-2\"");
+        assert_eq!(describe(1, 1, Some("gzip")), "\"1-1-gzip\"");
+        assert_eq!(describe(u64::MAX, u64::MAX, Some("zstd")), "\"ffffffffffffffff-ffffffffffffffff-zstd\"");
+        assert_eq!(describe(1, 1, None), "\"1-1\"");
+    }
+}
