@@ -15,6 +15,7 @@ use rustix::io::{Errno, Result};
 use super::beneath::{self, Links};
 use super::description::Description;
 use super::embedded::Embedded;
+use super::variants::Siblings;
 
 /// Where the files are.
 #[derive(Debug)]
@@ -56,6 +57,7 @@ pub(super) enum Source {
 pub(super) struct Opened {
     pub(super) file: Arc<File>,
     pub(super) description: OnceLock<Description>,
+    pub(super) siblings: OnceLock<Siblings>,
 }
 
 impl Place {
@@ -105,7 +107,7 @@ impl Found {
 
 impl Opened {
     pub(super) fn new(file: File) -> Arc<Opened> {
-        Arc::new(Opened { file: Arc::new(file), description: OnceLock::new() })
+        Arc::new(Opened { file: Arc::new(file), description: OnceLock::new(), siblings: OnceLock::new() })
     }
 }
 

@@ -24,8 +24,7 @@ struct Names {
 
 struct Known {
     since: SystemTime,
-    /// None: there is no such file.
-    file: Option<Arc<Opened>>,
+    opened: Arc<Opened>,
 }
 
 impl Recent {
@@ -39,50 +38,32 @@ impl Recent {
     }
 
     fn find_at(&self, place: &Place, name: &[u8], now: SystemTime) -> Result<Found> {
-        if let Some(Some(file)) = self.recall(name, now)
-            && let Some(content) = Content::named(file, now)
+        if let Some(opened) = self.recall(name, now)
+            && let Some(content) = Content::named(opened, now)
         {
             return Ok(Found::Content(content));
         }
         let found = place.find(name)?;
-        if let Found::Content(Content { source: Source::File(file), .. }) = &found {
-            self.note(name, Some(file.clone()), now);
+        if let Found::Content(Content { source: Source::File(opened), .. }) = &found {
+            self.note(name, opened.clone(), now);
         }
         Ok(found)
     }
 
-    /// As [`find`](Recent::find), for a file that may be there and mostly is not.
-    pub(super) fn find_sibling(&self, place: &Place, name: &[u8]) -> Option<Content> {
-        self.find_sibling_at(place, name, SystemTime::now())
-    }
-
-    fn find_sibling_at(&self, place: &Place, name: &[u8], now: SystemTime) -> Option<Content> {
-        if let Some(None) = self.recall(name, now) {
-            return None;
-        }
-        match self.find_at(place, name, now) {
-            Ok(Found::Content(content)) => Some(content),
-            Ok(Found::Directory(_) | Found::Other) | Err(_) => {
-                self.note(name, None, now);
-                None
-            }
-        }
-    }
-
-    fn recall(&self, name: &[u8], now: SystemTime) -> Option<Option<Arc<Opened>>> {
+    fn recall(&self, name: &[u8], now: SystemTime) -> Option<Arc<Opened>> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = names.known.get(name)?;
-        holds(known.since, now).then(|| known.file.clone())
+        holds(known.since, now).then(|| known.opened.clone())
     }
 
-    fn note(&self, name: &[u8], file: Option<Arc<Opened>>, now: SystemTime) {
+    fn note(&self, name: &[u8], opened: Arc<Opened>, now: SystemTime) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !holds(names.swept, now) {
             names.swept = now;
             names.known.retain(|_, known| holds(known.since, now));
         }
         if names.known.len() < NAMES_MAX || names.known.contains_key(name) {
-            names.known.insert(name.to_vec(), Known { since: now, file });
+            names.known.insert(name.to_vec(), Known { since: now, opened });
         }
     }
 }
@@ -100,6 +81,7 @@ mod tests {
 
     use rustix::io::Errno;
 
+    use super::super::variants::siblings;
     use super::*;
 
     struct Tree {
@@ -171,12 +153,16 @@ mod tests {
     fn a_sibling_that_is_new_is_found_when_the_look_up_holds_no_longer() {
         let tree = Tree::new("sibling");
         let now = SystemTime::now();
-        let find = |now| tree.recent.find_sibling_at(&tree.place, b"page.gz", now).map(|found| found.length);
-        assert_eq!(find(now), None);
+        let siblings = |now| match tree.recent.find_at(&tree.place, b"page", now) {
+            Ok(Found::Content(page)) => siblings(&tree.place, b"page", &page),
+            _ => panic!("the page is there"),
+        };
+        tree.write("page", "1");
+        assert_eq!(siblings(now), [false; 3]);
         tree.write("page.gz", "1");
-        assert_eq!(find(now + HOLDS / 2), None);
+        assert_eq!(siblings(now + HOLDS / 2), [false; 3]);
         assert_eq!(tree.find("page.gz", now + HOLDS / 2), Ok(1), "asked for by its own name");
-        assert_eq!(find(now + HOLDS), Some(1));
+        assert_eq!(siblings(now + HOLDS), [false, false, true]);
     }
 
     #[test]

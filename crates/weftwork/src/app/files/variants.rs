@@ -1,13 +1,18 @@
 //! Which compressed sibling of a file is sent in its place.
 
+use std::cmp::Reverse;
+
 use weftwork_wire::fields::quality;
 
-use super::place::{Content, Place};
+use super::place::{Content, Found, Place, Source};
 use super::recent::Recent;
 use crate::message::Request;
 
 /// Codings and the extensions of their siblings; where clients want them equally, the smallest first.
 const CODINGS: [(&str, &[u8]); 3] = [("br", b".br"), ("zstd", b".zst"), ("gzip", b".gz")];
+
+/// Which of [`CODINGS`] have a sibling.
+pub(super) type Siblings = [bool; CODINGS.len()];
 
 /// The sibling that this client likes best, or the file itself.
 pub(super) fn choose(
@@ -21,19 +26,34 @@ pub(super) fn choose(
     if lines.is_empty() {
         return (plain, None);
     }
+    let siblings = siblings(place, path, &plain);
+    if !siblings.contains(&true) {
+        return (plain, None);
+    }
     let least = quality(&lines, "identity");
-    let mut wanted = CODINGS.map(|(coding, extension)| (quality(&lines, coding), coding, extension));
+    let there = CODINGS.iter().zip(siblings).filter(|(_, is_there)| *is_there);
+    let mut wanted: Vec<_> = there.map(|(coding, _)| (quality(&lines, coding.0), coding)).collect();
     // Stable: equals stay in the order of the table.
-    wanted.sort_by_key(|(quality, ..)| std::cmp::Reverse(*quality));
-    for (quality, coding, extension) in wanted {
+    wanted.sort_by_key(|(quality, _)| Reverse(*quality));
+    for (quality, (coding, extension)) in wanted {
         if quality == 0 || quality < least {
             break;
         }
-        if let Some(sibling) = recent.find_sibling(place, &[path, extension].concat())
+        if let Ok(Found::Content(sibling)) = recent.find(place, &[path, extension].concat())
             && sibling.modified >= plain.modified
         {
             return (sibling, Some(coding));
         }
     }
     (plain, None)
+}
+
+/// Most files have none, and most requests would take one: looked for once while `plain` is open.
+pub(super) fn siblings(place: &Place, path: &[u8], plain: &Content) -> Siblings {
+    let is_there = |extension| matches!(place.find(&[path, extension].concat()), Ok(Found::Content(_)));
+    let look = || CODINGS.map(|(_, extension)| is_there(extension));
+    match &plain.source {
+        Source::File(opened) => *opened.siblings.get_or_init(look),
+        Source::Bytes(_) => look(),
+    }
 }
