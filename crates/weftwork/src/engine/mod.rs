@@ -7,6 +7,7 @@ mod doors;
 mod errand;
 #[cfg(feature = "fibers")]
 mod fibers;
+mod gate;
 mod habits;
 mod inbox;
 mod listing;

@@ -1,4 +1,4 @@
-//! loom models of the hand-overs between threads: the seat, the inbox, the standby stack, the pool's counters.
+//! loom models of the hand-overs between threads: the seat, the inbox, the standby stack, the pool's counters, the gate.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
 
@@ -10,6 +10,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use super::berth::Berth;
+use super::gate::Gate;
 use super::inbox::Inbox;
 use super::pool::roster::{Limits as PoolLimits, Roster};
 use super::seat::Seat;
@@ -438,5 +439,20 @@ fn loom_standby_queue_goes_on_after_a_risk() {
             standby.risk_is_over();
         }
         assert!(worker.join().unwrap());
+    });
+}
+
+/// The gate opens while others come to it: nobody is left behind..
+#[test]
+fn loom_gate_lets_everybody_through() {
+    loom::model(|| {
+        let gate = Arc::new(Gate::default());
+        gate.shut();
+        let others = [(); 2].map(|()| {
+            let gate = gate.clone();
+            thread::spawn(move || gate.pass())
+        });
+        gate.open();
+        others.into_iter().for_each(|other| other.join().unwrap());
     });
 }

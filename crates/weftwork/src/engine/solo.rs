@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::gate::Gate;
 use super::patience::{self, OnThisThread};
 use crate::conn::{Call, Conn, Flushed, Step};
 use crate::message::{Handler, Wakes};
@@ -44,6 +45,7 @@ pub(super) struct Solo<'a> {
     handler: &'a dyn Handler,
     hand: &'a mut Hand,
     patience: &'a dyn Fn() -> Option<Duration>,
+    gate: &'a Gate,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
@@ -64,8 +66,9 @@ impl<'a> Solo<'a> {
         handler: &'a dyn Handler,
         hand: &'a mut Hand,
         patience: &'a dyn Fn() -> Option<Duration>,
+        gate: &'a Gate,
     ) -> Solo<'a> {
-        Solo { cx, handler, hand, patience, bell: None, now: cx.clock.now() }
+        Solo { cx, handler, hand, patience, gate, bell: None, now: cx.clock.now() }
     }
 
     /// Serves the connection until it ends, or has to be parked.
@@ -91,6 +94,7 @@ impl<'a> Solo<'a> {
     }
 
     fn call(&mut self, conn: &mut Conn) -> Option<Fate> {
+        self.gate.pass();
         if std::mem::take(&mut conn.queued) {
             conn.forsake_if_vain(self.now, self.cx);
             return None;

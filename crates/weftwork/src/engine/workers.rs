@@ -25,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::Room;
 use super::berth::Berth;
 use super::doors::{Accepted, Doors, accept};
+use super::gate::Gate;
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
 use super::standby::{Given, Limits, REFUSED_FOR, Standby};
@@ -58,6 +59,7 @@ struct Workers {
     doors: Vec<RwLock<Arc<Vec<Listener>>>>,
     standby: Standby<Job>,
     threads: Threads,
+    gate: Gate,
 }
 
 pub(super) fn start(
@@ -101,6 +103,7 @@ impl Workers {
             doors: doors.into_iter().map(|listeners| RwLock::new(Arc::new(listeners))).collect(),
             standby: Standby::new(limits),
             threads: Threads::default(),
+            gate: Gate::default(),
             handler,
             cx,
         }))
@@ -127,6 +130,8 @@ impl Workers {
     fn accept_all(self: &Arc<Workers>, worker: usize) -> Option<Job> {
         let listeners = self.listeners(worker);
         let mut doors = Doors::new(listeners.clone());
+        // Whoever was here before may have left in the middle of a burst.
+        (0..listeners.len()).for_each(|door| doors.note_ready(door));
         let mut accepted = 0;
         while self.cx.stage() == Stage::Running {
             let now = self.cx.clock.now();
@@ -144,11 +149,13 @@ impl Workers {
                 }
                 self.give(job);
             }
+            self.gate.open();
             if self.standby.is_crowded() {
                 self.call_for_queue();
             }
             self.wait_at(&listeners, &mut doors, now);
         }
+        self.gate.open();
         None
     }
 
@@ -156,7 +163,7 @@ impl Workers {
     fn hand_on_door(self: &Arc<Workers>, worker: usize) -> bool {
         match self.standby.give(Job::Accept { worker }) {
             Given::Taken => true,
-            Given::Spawn(job) => self.spawn(job).is_ok(),
+            Given::Spawn(job) => self.spawn_of_burst(job).is_ok(),
             Given::Refused(_) => false,
         }
     }
@@ -189,7 +196,7 @@ impl Workers {
     fn give(self: &Arc<Workers>, job: Job) {
         let mut refused = match self.standby.give(job) {
             Given::Taken => return,
-            Given::Spawn(job) => match self.spawn(job) {
+            Given::Spawn(job) => match self.spawn_of_burst(job) {
                 Ok(()) => return,
                 Err(job) => job,
             },
@@ -213,6 +220,11 @@ impl Workers {
         {
             self.standby.queue_first(job);
         }
+    }
+
+    fn spawn_of_burst(self: &Arc<Workers>, job: Job) -> Result<(), Job> {
+        self.gate.shut();
+        self.spawn(job)
     }
 
     fn spawn(self: &Arc<Workers>, job: Job) -> Result<(), Job> {
@@ -249,7 +261,7 @@ impl Workers {
 
     fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
         let stays = || None;
-        match Solo::new(&self.cx, &*self.handler, hand, &stays).serve(&mut conn) {
+        match Solo::new(&self.cx, &*self.handler, hand, &stays, &self.gate).serve(&mut conn) {
             Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
             Fate::Over | Fate::Park => conn.reclaim(&mut hand.pool),
         }

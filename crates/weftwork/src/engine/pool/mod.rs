@@ -36,6 +36,7 @@ use mio::Poll;
 use self::bell::Bell;
 use self::door::Look;
 use self::roster::{Limits, Roster};
+use super::gate::Gate;
 use super::patience::OnAnyThread;
 use super::shared::Hub;
 use super::solo::{Fate, Hand, Solo};
@@ -67,6 +68,7 @@ struct Shared {
     queue: Mutex<VecDeque<Box<Conn>>>,
     hub: Hub,
     threads: Threads,
+    gate: Gate,
 }
 
 /// The engine's end of the server.
@@ -110,6 +112,7 @@ impl Shared {
             queue: Mutex::default(),
             hub,
             threads: Threads::default(),
+            gate: Gate::default(),
             handler,
             cx,
         });
@@ -162,17 +165,23 @@ impl Shared {
                 self.roster.one_more(queue.len())
             };
             if *made >= STARTS_MAX && self.start_maker(owes).is_ok() {
+                if !owes {
+                    self.gate.open();
+                }
                 return Maker::HasHandedOn;
             }
             *made += 1;
+            self.gate.shut();
             if let Err(error) = self.start_thread() {
                 log::error!("the system refuses another thread: {error}");
+                self.gate.open();
                 if std::mem::take(&mut owes) {
                     self.roster.lose(true);
                 }
                 self.roster.pause(MAKER_PAUSE);
             }
             if !owes {
+                self.gate.open();
                 return Maker::Stays;
             }
         }
@@ -218,7 +227,7 @@ impl Shared {
     fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
         // A thread that nobody waits for may wait for its client, for a while.
         let patience = || Some(if self.roster.is_pressed() { Duration::ZERO } else { IDLE_KEPT });
-        match Solo::new(&self.cx, &*self.handler, hand, &patience).serve(&mut conn) {
+        match Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate).serve(&mut conn) {
             Fate::Park => self.park(conn),
             Fate::Over => conn.reclaim(&mut hand.pool),
             Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
