@@ -107,13 +107,14 @@ impl<'c> Request<'c> {
     /// The first value of the header `name` (case does not matter), when it is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         let name = name.as_ref().as_bytes();
-        let value = self.header_lines().find(|(field, _)| field.as_bytes().eq_ignore_ascii_case(name))?.1;
+        let value = self.fields().find(|(field, _)| field.eq_ignore_ascii_case(name))?.1;
         std::str::from_utf8(value).ok()
     }
 
     /// Every value of the header `name` (case does not matter), in order, as it came.
     pub fn header_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
-        let named = self.header_lines().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_ref()));
+        let named =
+            self.fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_ref().as_bytes()));
         named.map(|(_, value)| value)
     }
 
