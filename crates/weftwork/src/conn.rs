@@ -255,6 +255,11 @@ impl Conn {
         }
     }
 
+    /// A body that was not copied waits to be sent.
+    pub(crate) fn holds_body(&self) -> bool {
+        self.rest.is_some()
+    }
+
     /// Gives the buffers of an idle connection back.
     pub(crate) fn rest(&mut self, pool: &mut Pool) {
         if let Some(buffers) = self.buffers.take_if(|buffers| buffers.is_empty()) {

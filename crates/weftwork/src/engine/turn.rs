@@ -349,6 +349,9 @@ impl Loop {
                     continue;
                 }
                 Step::Read => self.park(errand, cx),
+                // Its memory is free when it is sent. With 16 bodies of 64 KiB kept until then, the allocator gave
+                // their pages back to the kernel each time: 62 us a request, not 29.
+                Step::Write if errand.conn.holds_body() => return self.send(errand, cx),
                 Step::Write => self.outbox.push(errand),
                 Step::Close => self.close(errand),
                 Step::Wait => self.park_fed(errand, cx),
