@@ -16,7 +16,9 @@ use crate::serving::Window;
 /// The longest that `/slow` and `/wait` may take.
 const SLOW_MS_MAX: u64 = 60_000;
 const SLOW_MS: u64 = 100;
-/// How much of a body `/echo` holds at once.
+/// Up to this `/echo` gathers a body and sends it back whole: cheaper than to do so piece by piece.
+const GATHERED_BYTES_MAX: u64 = 64 << 10;
+/// How much of a longer one it holds at once.
 const ECHO_BYTES: usize = 16 << 10;
 
 /// What there is to try.
@@ -57,7 +59,7 @@ const ROUTES: [(Demo, &str); 12] = [
     (Demo::NoContent, "204, no body"),
     (Demo::Slow { ms: None }, "a handler that blocks its thread for ?ms=100; nobody else waits"),
     (Demo::Wait { ms: None }, "a handler that waits ?ms=100 by weftwork::sleep"),
-    (Demo::Echo, "the body of your request, sent back piece by piece, whatever its size"),
+    (Demo::Echo, "the body of your request, sent back; a large one piece by piece, whatever its size"),
     (Demo::Events, "a clock, as server-sent events: one thread for all who look"),
     (Demo::Socket, "a WebSocket that sends back what it gets"),
     (Demo::Upload, "a form with files, or any body: counted as it comes"),
@@ -98,9 +100,23 @@ fn echo(req: &mut Request<'_>) -> Response {
     }
     let content_type = req.header_values(header::CONTENT_TYPE).next();
     let content_type = content_type.and_then(|value| HeaderValue::from_bytes(value).ok());
-    // Who sends in chunks may wait for an answer to each; a body of known length is only wanted back.
-    let by_piece = req.header(header::TRANSFER_ENCODING).is_some();
-    let response = Response::stream(move |out| {
+    let response = match req.body_left() {
+        Some(length) if length <= GATHERED_BYTES_MAX => match req.body().bytes() {
+            Ok(body) => Response::bytes(body),
+            Err(error) => return Error::from(error).into_response(),
+        },
+        Some(length) => echo_by_piece(false).with_header(header::CONTENT_LENGTH, length.into()),
+        // Who sends in chunks may wait for an answer to each.
+        None => echo_by_piece(true),
+    };
+    match content_type {
+        Some(content_type) => response.with_content_type(content_type),
+        None => response,
+    }
+}
+
+fn echo_by_piece(at_once: bool) -> Response {
+    Response::stream(move |out| {
         let mut buffer = [0; ECHO_BYTES];
         loop {
             let count = out.read_request(&mut buffer)?;
@@ -108,15 +124,11 @@ fn echo(req: &mut Request<'_>) -> Response {
                 return Ok(());
             }
             out.write_all(&buffer[..count])?;
-            if by_piece {
+            if at_once {
                 out.flush()?;
             }
         }
-    });
-    match content_type {
-        Some(content_type) => response.with_content_type(content_type),
-        None => response,
-    }
+    })
 }
 
 fn headers(req: &Request<'_>) -> Response {
