@@ -24,7 +24,7 @@ pub(crate) struct Workload {
     pub(crate) floor: Floor,
     /// How long the floor sleeps before the answer to `/slow`.
     pub(crate) sleep: Duration,
-    /// Rounds at most: what hardly changes from one to the next need not be repeated as often.
+    /// Rounds at most: what takes long by itself is not repeated.
     pub(crate) rounds_max: usize,
     pub(crate) targets: &'static [Target],
 }

@@ -56,8 +56,8 @@ The whole grid: every engine of weft, the floors, and every server of others tha
 Usage: weftwork-bench full [OPTIONS]
 
 Options:
-  --rounds N             rounds of the columns that bear a number of connections, of the others one: so the whole
-                         grid takes some 43 minutes; medians over them are shown [2]
+  --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle, rate)
+                         have one. So the whole grid takes some 43 minutes [3]
   --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 5 at least [0.6]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,
                          pipelined, browser, churn, json, echo, mixed, idle, file, rate [all]

@@ -99,9 +99,7 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
     if let (Some(ours), Some(theirs)) = (spread(ours), others.cell(name).and_then(spread)) {
         says.push_str(&format!("; our rounds lie {ours:.0} % apart, theirs {theirs:.0} %"));
     }
-    let set_up = results.subjects.iter().find(|subject| subject.name == name);
-    let why = why_lost(&column.name, name, set_up.map_or("", |subject| subject.about.as_str())).to_owned();
-    Some(Standing { is_won: behind <= TIE, says, why })
+    Some(Standing { is_won: behind <= TIE, says, why: why_lost(&column.name, name).to_owned() })
 }
 
 /// Options that say where the results go, and nothing of how they came about.

@@ -24,7 +24,6 @@ pub(super) fn table() -> Vec<Workload> {
             }
         }
     }
-    let columns = table.len();
     table.extend([100, 400].map(|connections| wait(&format!("wait-{connections}"), connections)));
     table.push(health("pipelined-64", Group { depth: 16, ..HEALTH }));
     table.push(health("browser-64", Group { browser: true, ..HEALTH }));
@@ -48,8 +47,10 @@ pub(super) fn table() -> Vec<Workload> {
         table.push(of(Ask::File, &format!("file-range-{}", name.trim_end_matches(".bin")), group));
     }
     table.extend(RATES.iter().map(|per_s| paced(*per_s)));
-    for workload in &mut table[columns..] {
-        workload.rounds_max = 1;
+    for workload in &mut table {
+        if !matches!(workload.kind, Kind::Requests(_)) {
+            workload.rounds_max = 1;
+        }
     }
     table
 }
@@ -81,7 +82,7 @@ fn echo(name: &str, connections: usize, body_bytes: usize) -> Workload {
 
 fn paced(per_s: u32) -> Workload {
     let title = format!(
-        "/health, {per_s} requests a second, whatever comes back, for 5 s at least, over 64 connections"
+        "/health, {per_s} requests a second, whatever comes back, for 4 s at least, over 64 connections"
     );
     let kind = Kind::Paced { group: HEALTH, per_s };
     Workload { kind, title, ..health(&format!("rate-{per_s}"), HEALTH) }
