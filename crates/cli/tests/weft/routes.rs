@@ -107,7 +107,7 @@ fn echo_has_no_limit() {
     });
     let answer = client.answer(false);
     sender.join().unwrap();
-    assert_eq!(answer.status, 200);
+    assert_eq!((answer.status, answer.field("content-length")), (200, Some("5000000")));
     assert!(answer.body == body, "{} of {} bytes came back", answer.body.len(), body.len());
 }
 
