@@ -255,9 +255,9 @@ impl Conn {
         }
     }
 
-    /// A body that was not copied waits to be sent.
+    /// A body of known length that was not copied waits to be sent.
     pub(crate) fn holds_body(&self) -> bool {
-        self.rest.is_some()
+        matches!(self.rest.as_deref(), Some(Rest::Known { .. }))
     }
 
     /// Gives the buffers of an idle connection back.

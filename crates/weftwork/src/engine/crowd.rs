@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Barrier, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::message::{Handler, Request, Response};
 use crate::settings::Settings;
@@ -68,5 +68,14 @@ impl Crowd {
             client.read_exact(&mut answer).unwrap();
             assert_eq!(&answer, b"HTTP/1.1 200 OK");
         }
+    }
+}
+
+#[track_caller]
+pub(super) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -442,11 +442,11 @@ fn loom_standby_queue_goes_on_after_a_risk() {
     });
 }
 
-/// The gate opens while others come to it: nobody is left behind..
+/// The gate opens while others come to it: nobody is left behind.
 #[test]
 fn loom_gate_lets_everybody_through() {
     loom::model(|| {
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(Gate::new());
         gate.shut();
         let others = [(); 2].map(|()| {
             let gate = gate.clone();

@@ -94,11 +94,11 @@ impl<'a> Solo<'a> {
     }
 
     fn call(&mut self, conn: &mut Conn) -> Option<Fate> {
-        self.gate.pass();
         if std::mem::take(&mut conn.queued) {
             conn.forsake_if_vain(self.now, self.cx);
             return None;
         }
+        self.gate.pass();
         let wait = OnThisThread { cx: self.cx };
         let Hand { dates, post, .. } = &mut *self.hand;
         conn.run(Call { cx: self.cx, handler: self.handler, wait: &wait, dates, post });

@@ -103,7 +103,7 @@ impl Workers {
             doors: doors.into_iter().map(|listeners| RwLock::new(Arc::new(listeners))).collect(),
             standby: Standby::new(limits),
             threads: Threads::default(),
-            gate: Gate::default(),
+            gate: Gate::new(),
             handler,
             cx,
         }))

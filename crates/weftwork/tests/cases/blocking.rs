@@ -80,6 +80,30 @@ fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
     }
 }
 
+/// The second of three pipelined requests, whose route was quick each time before.
+#[test]
+fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
+    if !ROOM.promises(Promise::QuickBesideBlocked) {
+        return;
+    }
+    let site = ROOM.start();
+    let mut client = site.client();
+    site.inside.gate.open();
+    for _ in 0..50 {
+        client.get("/gate").is(200, "passed");
+        client.get("/").is(200, "hello");
+    }
+    site.inside.gate.shut();
+    client.send(["/", "/gate", "/"].map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).concat());
+    site.inside.gate.wait_for(1);
+    let mut quick: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    were_quick((0..20).flat_map(|_| ask(&mut quick)).collect());
+    site.inside.gate.open();
+    client.answer().is(200, "hello");
+    client.answer().is(200, "passed");
+    client.answer().is(200, "hello");
+}
+
 /// A slow body and a slow reader hold up their own handlers only.
 #[test]
 fn quick_requests_do_not_wait_for_slow_clients() {

@@ -111,6 +111,24 @@ fn messages_come_as_they_are_brought_and_the_connection_lives_on() {
     fed.is_well();
 }
 
+/// In thousands of pieces, one behind the other, to a client that keeps up.
+#[test]
+fn a_message_larger_than_any_buffer_comes_whole() {
+    let fed = Fed::start();
+    let (mut client, sender) = fed.open();
+    assert_eq!(client.chunk(), b"first");
+    let large = Bytes::from(vec![b'x'; 64 << 20]);
+    sender.send(large.clone()).unwrap();
+    let mut got = 0;
+    while got < large.len() {
+        got += client.chunk().len();
+    }
+    assert_eq!(got, large.len());
+    drop(sender);
+    assert_eq!(client.chunk(), b"");
+    client.get("/").is(200, "hello");
+}
+
 #[test]
 fn a_pipelined_request_waits_for_its_turn() {
     let fed = Fed::start();

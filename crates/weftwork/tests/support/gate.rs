@@ -40,4 +40,9 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).open = true;
         self.changed.notify_all();
     }
+
+    /// Whoever comes from now on waits again.
+    pub(crate) fn shut(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).open = false;
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::*;
+use crate::engine::crowd::eventually;
 use crate::message::{Asked, Blocking, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
@@ -79,15 +80,6 @@ fn is_answered(mut stream: TcpStream) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
-}
-
-#[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// `/` is quick; everything else waits until nobody writes to `gate`.

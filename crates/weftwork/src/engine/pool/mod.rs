@@ -112,7 +112,7 @@ impl Shared {
             queue: Mutex::default(),
             hub,
             threads: Threads::default(),
-            gate: Gate::default(),
+            gate: Gate::new(),
             handler,
             cx,
         });

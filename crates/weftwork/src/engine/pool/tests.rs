@@ -1,7 +1,7 @@
 //! Does the thread-maker help everybody who waits, and does its task go from thread to thread?
 
 use super::*;
-use crate::engine::crowd::{Crowd, PATIENCE, Site};
+use crate::engine::crowd::{Crowd, PATIENCE, Site, eventually};
 
 /// A pool with nobody in it: the test plays the one thread at the door, which has just left with a connection,
 /// and the maker, who was asked for that.
@@ -19,6 +19,7 @@ fn there_are_enough_and_one(shared: &Shared, crowd: usize) {
     let count = shared.roster.count();
     // One is the test.
     assert_eq!((count.threads, count.at_door, count.asked), (1 + crowd + 1, 1, false));
+    eventually("nobody is held back", || shared.gate.is_open());
 }
 
 fn stop(shared: Arc<Shared>) {

@@ -23,6 +23,7 @@ fn the_door_goes_from_thread_to_thread() {
     assert_eq!(has_left.recv_timeout(crowd::PATIENCE), Ok(true));
     crowd.wait_until_all_are_in();
     assert_eq!(room.threads(), size);
+    crowd::eventually("nobody is held back", || room.gate.is_open());
     crowd.goes_on_and_is_answered();
     room.cx.enter(Stage::Closing);
     room.wake();
