@@ -13,7 +13,7 @@ const REASONS: &[Reason] = &[
     Reason {
         column: "wait",
         first: "",
-        why: "its wait holds no thread; `weftwork::sleep` does, on every engine but `fibers`, which is for that: see its row",
+        why: "its wait holds no thread; `weftwork::sleep` does, on every engine but `fibers`, the one for such handlers",
     },
     Reason {
         column: "health",
