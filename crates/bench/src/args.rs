@@ -9,6 +9,7 @@ use crate::events::{self, EventOptions};
 use crate::failure::{Failure, Result};
 use crate::floors::{Floor, FloorOptions};
 use crate::instructions::InstructionOptions;
+use crate::procs::distance::Apart;
 use crate::procs::pin::Cores;
 use crate::site::SiteOptions;
 use crate::soak::SoakOptions;
@@ -57,6 +58,8 @@ pub(crate) struct GridOptions {
     pub(crate) idle: usize,
     /// The engine of the plain subject `weft`.
     pub(crate) engine: Option<String>,
+    /// Where the host moves the cores: which cells count.
+    pub(crate) apart: Apart,
     /// A binary to measure instead of the one that would be built.
     pub(crate) weft: Option<PathBuf>,
     pub(crate) json: bool,
@@ -80,11 +83,12 @@ const FULL_ROUNDS: usize = 3;
 impl Default for GridOptions {
     fn default() -> Self {
         GridOptions {
-            rounds: 3,
-            time: Duration::from_secs(2),
+            rounds: 5,
+            time: Duration::from_secs(1),
             workloads: QUICK.iter().collect(),
             subjects: ["floor", "nginx", "weft"].into_iter().filter_map(|name| name.parse().ok()).collect(),
             cores: Cores::default(),
+            apart: Apart::Far,
             load: LoadKind::Own,
             idle: 15_000,
             engine: None,
@@ -183,6 +187,7 @@ fn grid(
             options.subjects = list(&parser.value()?.string()?, |name| Ok(vec![name.parse()?]))?;
         }
         "cores" => options.cores = parser.value()?.parse()?,
+        "distance" => options.apart = parser.value()?.parse_with(apart)?,
         "load" => options.load = parser.value()?.parse_with(load_kind)?,
         "idle" => options.idle = parser.value()?.parse()?,
         "engine" => options.engine = Some(parser.value()?.string()?),
@@ -309,6 +314,14 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
         return Err("from 0.2 to 60 seconds".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+fn apart(text: &str) -> std::result::Result<Apart, &'static str> {
+    match text {
+        "far" => Ok(Apart::Far),
+        "near" => Ok(Apart::Near),
+        _ => Err("far or near"),
+    }
 }
 
 fn load_kind(text: &str) -> std::result::Result<LoadKind, &'static str> {

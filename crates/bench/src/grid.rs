@@ -12,6 +12,7 @@ use crate::interrupt;
 use crate::load::wrk;
 use crate::measure::{Metric, Sample, measure};
 use crate::peers::Peers;
+use crate::procs::distance::Distance;
 use crate::procs::{limits, pin};
 use crate::report::{Row, Run, table};
 use crate::results::Contestant;
@@ -20,6 +21,8 @@ use crate::workloads::{Kind, Workload};
 
 /// Descriptors that the generator needs beside the idle connections, and the server beside its own.
 const OTHER_FILES: u64 = 200;
+/// After so many the cell is taken as it is.
+const TRIES: usize = 6;
 
 pub(crate) fn quick(options: &GridOptions) -> Result<()> {
     let mut peers = prepare(options)?;
@@ -46,11 +49,18 @@ pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
 /// Every round of every workload. Who is known to break a rule that a workload is about is left out of it.
 pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Contestant]) -> Result<Run> {
     let start = Instant::now();
+    let mut distance = Distance::survey(options.cores, options.apart)?;
     let mut rows = empty_rows(options, &peers.subjects, known);
     for round in 0..options.rounds {
-        run_round(options, peers, round, &mut rows)?;
+        run_round(options, peers, &mut distance, round, &mut rows)?;
     }
-    Ok(Run { rows, rounds: options.rounds, time: options.time, took: start.elapsed() })
+    Ok(Run {
+        rows,
+        rounds: options.rounds,
+        time: options.time,
+        took: start.elapsed(),
+        distances: distance.met(),
+    })
 }
 
 fn check_idle(options: &GridOptions, files_max: u64) -> Result<()> {
@@ -96,7 +106,13 @@ fn left_out(subject: &Subject, workload: &Workload, known: &[Contestant]) -> Opt
 }
 
 /// Measures every row once more. A subject that fails is marked, and the others go on.
-fn run_round(options: &GridOptions, peers: &mut Peers, round: usize, rows: &mut [Row]) -> Result<()> {
+fn run_round(
+    options: &GridOptions,
+    peers: &mut Peers,
+    distance: &mut Distance,
+    round: usize,
+    rows: &mut [Row],
+) -> Result<()> {
     for same in rows.chunk_by_mut(|one, other| one.workload.name == other.workload.name) {
         // Each round begins with another subject, so that none always follows the same one.
         let count = same.len();
@@ -105,7 +121,7 @@ fn run_round(options: &GridOptions, peers: &mut Peers, round: usize, rows: &mut 
             if row.is_left_out() || round >= row.workload.rounds_max {
                 continue;
             }
-            let sample = match measure(peers, options, &row.subject, row.workload) {
+            let sample = match cell(peers, options, distance, row) {
                 Ok(sample) => Some(sample),
                 Err(Failure::Run(message)) => {
                     eprintln!("{} {}: {message}", row.workload.name, row.subject);
@@ -119,6 +135,22 @@ fn run_round(options: &GridOptions, peers: &mut Peers, round: usize, rows: &mut 
         }
     }
     Ok(())
+}
+
+/// Measures again where the host has moved the cores meanwhile; but not what leaves them at rest, which moves them.
+fn cell(peers: &mut Peers, options: &GridOptions, distance: &mut Distance, row: &Row) -> Result<Sample> {
+    if matches!(row.workload.kind, Kind::Paced { .. } | Kind::Idle) {
+        return measure(peers, options, &row.subject, row.workload);
+    }
+    let mut tries = TRIES;
+    loop {
+        distance.wait()?;
+        let sample = measure(peers, options, &row.subject, row.workload)?;
+        tries -= 1;
+        if tries == 0 || distance.is_wanted()? {
+            return Ok(sample);
+        }
+    }
 }
 
 fn progress(options: &GridOptions, round: usize, row: &Row, sample: Option<&Sample>) {

@@ -6,6 +6,7 @@ pub(crate) mod verdict;
 use std::time::Duration;
 
 use crate::measure::{Metric, Sample};
+use crate::procs::distance::Distances;
 use crate::subject::Subject;
 use crate::workloads::Workload;
 
@@ -16,6 +17,8 @@ pub(crate) struct Run {
     pub(crate) rounds: usize,
     pub(crate) time: Duration,
     pub(crate) took: Duration,
+    /// None: the cores stayed where they were.
+    pub(crate) distances: Option<Distances>,
 }
 
 /// One subject at one workload: a sample a round, none where it failed.

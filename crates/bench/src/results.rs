@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
+use crate::procs::distance::Distances;
 
 pub(crate) use collect::collect;
 pub(crate) use machine::{Machine, major_minor};
@@ -33,6 +34,9 @@ pub(crate) struct Results {
     #[serde(default = "one")]
     pub(crate) load_cores: usize,
     pub(crate) load: String,
+    /// None: the cores stayed where they were.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) core_distances: Option<Distances>,
     pub(crate) subjects: Vec<Contestant>,
     /// Who was to take part, and could not.
     #[serde(default)]

@@ -28,8 +28,8 @@ Every comparison in turn: server on one core, load on another, a fresh server ea
 Usage: weftwork-bench quick [OPTIONS]
 
 Options:
-  --rounds N             rounds; medians over them are shown [3]
-  --seconds S            measured time of each cell, after a short warm-up [2]
+  --rounds N             rounds; medians over them are shown [5]
+  --seconds S            measured time of each cell, after a short warm-up [1]
   --only A,B,..          workloads: keepalive, close, pipelined, slow-100, slow-400,
                          slow-close-100, slow-close-400 (slow: all four), mixed, idle [all]
   --subjects A,B,..      floor, floor:spawn, nginx, weft, weft:ENGINE, or a peer of 'full' [floor,nginx,weft]
@@ -38,6 +38,8 @@ Options:
   --weft PATH            measure this binary instead of building weftwork-cli
   --cores SERVER,LOAD    cores to pin to, or spans of them: 0-3,4-7 gives each server four, and as many
                          workers, loops or GOMAXPROCS [0,1]
+  --distance far|near    where the host of a virtual machine moves its cores closer together and apart again: in which
+                         of the two places a cell counts [far]
   --load own|wrk         who asks; wrk takes a thread for each core of the load, own takes one in all; wrk does
                          not do bodies, fields, ranges, churn, fixed rates, mixed and idle [own]
   --idle N               connections of the idle workload [15000]
@@ -67,7 +69,7 @@ Options:
   --json PATH            everything that was measured
   --html PATH            one page with charts
   --markdown PATH        the page of docs/benchmarks.md
-  --engine, --weft, --cores, --load, --idle: as in quick
+  --engine, --weft, --cores, --distance, --load, --idle: as in quick
   -h, --help             this text
 
 Who is not installed is named and left out; scripts/install-peers installs what Debian has. The Rust peers are

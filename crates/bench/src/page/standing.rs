@@ -133,7 +133,7 @@ pub(super) fn how(results: &Results) -> String {
     let load = Span { first: results.load_core, count: results.load_cores };
     format!(
         "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on {server}, load ({}) on {load}. {} rounds of \
-         {} s a cell, in turn; medians; {} minutes in all.",
+         {} s a cell, in turn; medians; {} minutes in all.{}",
         results.when,
         results.commit,
         machine.cpu,
@@ -145,5 +145,6 @@ pub(super) fn how(results: &Results) -> String {
         results.rounds,
         results.seconds,
         results.took_s.div_ceil(60),
+        results.core_distances.map(|distances| format!(" {distances}")).unwrap_or_default(),
     )
 }

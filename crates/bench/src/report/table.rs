@@ -128,6 +128,9 @@ pub(crate) fn tables(run: &Run) -> String {
         text,
         "{rounds} rounds of {time:?} a cell, {took} s in all; targets: {met} met, {lost} lost"
     );
+    if let Some(distances) = &run.distances {
+        let _ = writeln!(text, "{distances}");
+    }
     text
 }
 

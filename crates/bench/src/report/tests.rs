@@ -14,7 +14,7 @@ fn row(workload: &str, subject: &str, samples: Vec<Option<Sample>>) -> Row {
 }
 
 fn run(rows: Vec<Row>) -> Run {
-    Run { rows, rounds: 2, time: Duration::from_secs(2), took: Duration::from_secs(9) }
+    Run { rows, rounds: 2, time: Duration::from_secs(2), took: Duration::from_secs(9), distances: None }
 }
 
 /// Whether each target of the workload was met by a weft of these samples beside a fixed floor and nginx.

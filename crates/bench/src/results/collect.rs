@@ -35,6 +35,7 @@ pub(crate) fn collect(
         server_cores: options.cores.server.count,
         load_cores: options.cores.load.count,
         load: load.to_owned(),
+        core_distances: run.distances,
         subjects,
         left_out,
         workloads: run.workloads().filter_map(column).collect(),
