@@ -97,7 +97,7 @@ pub(crate) fn of_subject<'a>(rows: &'a [Row], subject: &Subject) -> Option<&'a R
     rows.iter().find(|row| row.subject == *subject)
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

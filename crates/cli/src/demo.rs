@@ -76,8 +76,8 @@ pub(crate) fn demo() -> (impl Handler, Window) {
         Demo::Json => Response::json(&Message { message: "Hello, World!" }),
         Demo::Headers => headers(req),
         Demo::NoContent => Response::new(StatusCode::NO_CONTENT),
-        Demo::Slow { ms } => pause(ms, "blocked", std::thread::sleep),
-        Demo::Wait { ms } => pause(ms, "waited", weftwork::sleep),
+        Demo::Slow { ms } => pause(ms, "blocked\n", std::thread::sleep),
+        Demo::Wait { ms } => pause(ms, "waited\n", weftwork::sleep),
         Demo::Echo => echo(req),
         Demo::Events => live.events(req),
         Demo::Socket => live::socket(req),
@@ -142,8 +142,8 @@ fn headers(req: &Request<'_>) -> Response {
     Response::text(text)
 }
 
-fn pause(ms: Option<u64>, did: &str, pause: fn(Duration)) -> Response {
+fn pause(ms: Option<u64>, did: &'static str, pause: fn(Duration)) -> Response {
     let ms = ms.unwrap_or(SLOW_MS).min(SLOW_MS_MAX);
     pause(Duration::from_millis(ms));
-    Response::text(format!("{did} for {ms} ms\n"))
+    Response::text(did)
 }

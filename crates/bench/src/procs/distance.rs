@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::hint;
+use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::pin::{Cores, Span, pin};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
+use crate::report::median;
 
 /// Trips of one look: 0.2 ms where they are long.
 const TRIPS: u32 = 400;
@@ -28,10 +30,10 @@ const LOOKS: u32 = 3;
 /// rest. Whichever is met later is known from then on.
 const SURVEY: Duration = Duration::from_secs(6);
 const PAUSE: Duration = Duration::from_millis(50);
-/// So many times the shortest trip is far; below it there is only noise.
-const FAR_OVER_NEAR: f64 = 3.0;
+/// So many times the shortest trip is far. In between lies noise, and the look in which the cores were moved.
+const FAR_OVER_NEAR: f64 = 5.0;
 /// So many far looks make a distance; one alone may be an interrupted one.
-const FAR_LOOKS_MIN: u32 = 3;
+const FAR_LOOKS_MIN: usize = 3;
 /// How long a cell waits for the cores to be where they should.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
@@ -69,10 +71,9 @@ pub(crate) struct Distance {
     counted: Apart,
     /// The shortest trip there was.
     near_ns: f64,
-    /// The shortest that was far. Infinite: none was.
-    far_ns: f64,
-    near_looks: u32,
-    far_looks: u32,
+    near_looks: usize,
+    /// All that were far.
+    far: Vec<f64>,
 }
 
 impl Distance {
@@ -80,7 +81,7 @@ impl Distance {
     pub(crate) fn survey(cores: Cores, counted: Apart) -> Result<Self> {
         let mut distance = Distance::unknown(cores, counted);
         let start = Instant::now();
-        while !distance.is_shared() && distance.met().is_none() && start.elapsed() < SURVEY {
+        while !distance.is_shared() && !distance.is_moved() && start.elapsed() < SURVEY {
             distance.is_wanted()?;
             let is_busy = start.elapsed() < SURVEY / 2;
             interrupt::sleep(if is_busy { Duration::ZERO } else { PAUSE })?;
@@ -89,14 +90,7 @@ impl Distance {
     }
 
     fn unknown(cores: Cores, counted: Apart) -> Self {
-        Distance {
-            cores,
-            counted,
-            near_ns: f64::INFINITY,
-            far_ns: f64::INFINITY,
-            near_looks: 0,
-            far_looks: 0,
-        }
+        Distance { cores, counted, near_ns: f64::INFINITY, near_looks: 0, far: Vec::new() }
     }
 
     /// One core for both sides.
@@ -104,10 +98,15 @@ impl Distance {
         self.cores.server.first == self.cores.load.first
     }
 
+    /// Both distances were met.
+    fn is_moved(&self) -> bool {
+        self.far.len() >= FAR_LOOKS_MIN
+    }
+
     /// None: there was one distance only.
     pub(crate) fn met(&self) -> Option<Distances> {
-        let Distance { near_ns, far_ns, far_looks, counted, .. } = *self;
-        (far_looks >= FAR_LOOKS_MIN).then_some(Distances { near_ns, far_ns, counted })
+        let far_ns = median(self.far.clone()).filter(|_| self.is_moved())?;
+        Some(Distances { near_ns: self.near_ns, far_ns, counted: self.counted })
     }
 
     /// Whether the cores are where they should be.
@@ -116,22 +115,20 @@ impl Distance {
             return Ok(true);
         }
         let apart = self.note(trip_ns(self.cores)?);
-        Ok(self.met().is_none() || apart == self.counted)
+        Ok(!self.is_moved() || apart == self.counted)
     }
 
     fn note(&mut self, trip_ns: f64) -> Apart {
         if trip_ns * FAR_OVER_NEAR < self.near_ns {
             // What there was so far was far.
-            (self.far_ns, self.far_looks) = (self.near_ns, self.near_looks);
-            self.near_looks = 0;
+            self.far = vec![self.near_ns; mem::take(&mut self.near_looks)];
         }
         self.near_ns = self.near_ns.min(trip_ns);
         if trip_ns <= self.near_ns * FAR_OVER_NEAR {
             self.near_looks += 1;
             return Apart::Near;
         }
-        self.far_ns = self.far_ns.min(trip_ns);
-        self.far_looks += 1;
+        self.far.push(trip_ns);
         Apart::Far
     }
 
@@ -200,13 +197,13 @@ mod tests {
     fn two_distances_are_told_from_noise() {
         use Apart::{Far, Near};
         check(&[], &[], None);
-        check(&[100.0, 120.0, 250.0, 95.0], &[Near; 4], None);
-        check(&[50.0, 500.0, 52.0, 480.0, 500.0], &[Near, Far, Near, Far, Far], Some((50.0, 480.0)));
+        check(&[100.0, 120.0, 450.0, 95.0], &[Near; 4], None);
+        check(&[50.0, 500.0, 52.0, 480.0, 500.0], &[Near, Far, Near, Far, Far], Some((50.0, 500.0)));
         // Whichever comes first.
         check(&[500.0, 510.0, 490.0, 50.0, 505.0], &[Near, Near, Near, Near, Far], Some((50.0, 490.0)));
         // An interrupted look makes no distance, and moves none.
         check(&[50.0, 12_000.0, 51.0], &[Near, Far, Near], None);
-        check(&[50.0, 12_000.0, 500.0, 510.0], &[Near, Far, Far, Far], Some((50.0, 500.0)));
+        check(&[50.0, 12_000.0, 500.0, 510.0], &[Near, Far, Far, Far], Some((50.0, 510.0)));
     }
 
     #[test]
