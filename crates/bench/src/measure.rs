@@ -21,7 +21,7 @@ use meter::Meter;
 pub(crate) use metric::{Metric, Sample};
 
 /// Before each measured time: caches fill, threads start.
-const WARM_UP: Duration = Duration::from_millis(300);
+const WARM_UP: Duration = Duration::from_millis(200);
 /// Eight blockers of 100 ms, one after the other, are answered once in that time at least.
 const MIXED_TIME_MIN: Duration = Duration::from_millis(1200);
 /// At 5,000 requests a second the latency of one in a thousand rests on 20 of them then.
