@@ -140,14 +140,15 @@ fn run_round(
 /// Measures again where the host has moved the cores meanwhile; but not what leaves them at rest, which moves them.
 fn cell(peers: &mut Peers, options: &GridOptions, distance: &mut Distance, row: &Row) -> Result<Sample> {
     if matches!(row.workload.kind, Kind::Paced { .. } | Kind::Idle) {
-        return measure(peers, options, &row.subject, row.workload);
+        return measure(peers, options, &row.subject, row.workload, distance);
     }
     let mut tries = TRIES;
     loop {
         distance.wait()?;
-        let sample = measure(peers, options, &row.subject, row.workload)?;
+        let sample = measure(peers, options, &row.subject, row.workload, distance)?;
+        distance.look()?;
         tries -= 1;
-        if tries == 0 || distance.is_wanted()? {
+        if tries == 0 || distance.stayed() {
             return Ok(sample);
         }
     }

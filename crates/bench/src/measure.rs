@@ -13,6 +13,7 @@ use crate::load::generator::Generator;
 use crate::load::tally::Tally;
 use crate::load::{Group, idle, wrk};
 use crate::peers::Peers;
+use crate::procs::distance::Distance;
 use crate::procs::server::Server;
 use crate::procs::usage::resident_bytes;
 use crate::subject::Subject;
@@ -35,12 +36,13 @@ pub(crate) fn measure(
     options: &GridOptions,
     subject: &Subject,
     workload: &Workload,
+    distance: &mut Distance,
 ) -> Result<Sample> {
     let mut server = peers.start(subject, workload)?;
     let expected = answer::expected(&server, subject, workload)?;
     let bench = Bench { server: &server, options, expected: &expected };
     let sample = match (&workload.kind, options.load) {
-        (Kind::Requests(group), LoadKind::Own) => bench.requests(group)?,
+        (Kind::Requests(group), LoadKind::Own) => bench.requests(group, distance)?,
         (Kind::Requests(group), LoadKind::Wrk) => bench.requests_of_wrk(group, peers)?,
         (Kind::Paced { group, per_s }, _) => bench.paced(group, *per_s)?,
         (Kind::Mixed { quick, blockers }, _) => bench.mixed(quick, blockers)?,
@@ -59,12 +61,12 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn requests(&self, group: &Group) -> Result<Sample> {
+    fn requests(&self, group: &Group, distance: &mut Distance) -> Result<Sample> {
         let groups = std::slice::from_ref(group);
         let mut generator = Generator::expecting(self.server.port, groups, Some(self.expected), false)?;
         generator.drive(WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
-        let tallies = generator.drive(self.options.time)?;
+        let tallies = generator.drive_and_look(self.options.time, &mut || distance.look())?;
         Ok(tallies.first().map(|tally| with_costs(tally, &meter)).unwrap_or_default())
     }
 

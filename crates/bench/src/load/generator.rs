@@ -23,6 +23,8 @@ const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often late answers, failed connects and interrupts are looked for.
 pub(super) const SWEEP: Duration = Duration::from_millis(50);
+/// How often something else is looked at. One in 200 requests waits that long, so that a p99 does not.
+const LOOK: Duration = Duration::from_millis(100);
 pub(super) const EVENTS_MAX: usize = 256;
 const READ_BYTES: usize = 64 * 1024;
 
@@ -86,12 +88,22 @@ impl Generator {
 
     /// Asks for so long, and counts only what came in that time: one tally a group.
     pub(crate) fn drive(&mut self, time: Duration) -> Result<Vec<Tally>> {
+        self.drive_and_look(time, &mut || Ok(()))
+    }
+
+    /// As [`Generator::drive`]; stops at times for a look at something else, which does not count.
+    pub(crate) fn drive_and_look(
+        &mut self,
+        time: Duration,
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Tally>> {
         self.askings.iter_mut().for_each(|asking| asking.tally.clear());
         let start = Instant::now();
         let mut now = start;
-        let mut sweep_at = start + SWEEP;
+        let (mut sweep_at, mut look_at) = (start + SWEEP, start + LOOK);
+        let mut away = Duration::ZERO;
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        while now < start + time {
+        while now < start + time + away {
             self.turn(&mut events)?;
             now = Instant::now();
             if now >= sweep_at {
@@ -99,8 +111,13 @@ impl Generator {
                 self.sweep(now);
                 sweep_at = now + SWEEP;
             }
+            if now >= look_at {
+                look()?;
+                look_at = now + LOOK;
+                away += now.elapsed();
+            }
         }
-        let elapsed = now - start;
+        let elapsed = now - start - away;
         // A connection that got no answer in all that time is late, though the time may be shorter than TIMEOUT.
         for connection in self.connections.iter().filter(|one| one.is_busy() && one.since() < start) {
             self.askings[connection.group].tally.timeouts += 1;

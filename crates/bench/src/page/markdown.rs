@@ -24,7 +24,7 @@ const METHOD: &str = "
 - The **floors** are hand-written and do nothing but answer: no parser, no limits. They are what there is to reach, not contestants.
 - The host of a virtual machine may move its cores closer together and apart again, every few seconds: a cache line then takes 50
   or 500 ns from the one to the other and back, and a request, which needs dozens, 2.6 or 6.5 us of CPU in the same server. Where
-  that is so, the first lines say so, and a cell is measured again until the cores were where they should be before it and after
+  that is so, the first lines say so, and a cell is measured again until the cores were where they should be in each of the looks before, in and after
   it. What leaves them at rest (fixed rates, idle connections) is taken as it comes.
 - `!` also marks who ignores `Connection: close`. The other rules that a server breaks are in the list of contestants.
 - `~` marks a figure whose rounds lie more than 10 % apart, or during which others took more than 10 % of a core. How far they lie

@@ -3,8 +3,8 @@
 //! goes from one core to the other in dozens of them, one and the same server uses 2.6 or 6.5 us for it, with the same
 //! number of instructions. Cells of all rounds lay up to 108 % apart by that, and by 2 to 9 % without it.
 //!
-//! So where both distances occur, a cell counts only if the cores were far apart before it and after it, or near where
-//! that is asked for. Far is where they are most of the time while both are busy; and a server whose clients are on
+//! So where both distances occur, a cell counts only if the cores were far apart in each look before it, at every tenth
+//! of a second of it and after it, or near where that is asked for. Far is where they are most of the time while both are busy; and a server whose clients are on
 //! other machines shares no cache with them.
 
 use std::fmt;
@@ -22,10 +22,10 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::report::median;
 
-/// Trips of one look: 0.2 ms where they are long.
-const TRIPS: u32 = 400;
-/// Of so many looks the shortest is believed: an interrupt makes one longer, nothing makes one shorter.
-const LOOKS: u32 = 3;
+/// Trips of one throw: 50 us where they are long.
+const TRIPS: u32 = 100;
+/// Of so many throws the shortest is believed: an interrupt makes one longer, nothing makes one shorter.
+const THROWS: u32 = 3;
 /// How long both distances are looked for: half of it with both cores busy, which a host moves apart, and half of it at
 /// rest. Whichever is met later is known from then on.
 const SURVEY: Duration = Duration::from_secs(6);
@@ -36,6 +36,8 @@ const FAR_OVER_NEAR: f64 = 5.0;
 const FAR_LOOKS_MIN: usize = 3;
 /// How long a cell waits for the cores to be where they should.
 const WAIT_MAX: Duration = Duration::from_secs(20);
+/// After so many waits in vain, one after the other, nobody waits any more: it was noise that looked far.
+const VAIN_WAITS_MAX: u32 = 3;
 
 /// Where the cores should be while a cell is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +76,9 @@ pub(crate) struct Distance {
     near_looks: usize,
     /// All that were far.
     far: Vec<f64>,
+    vain_waits: u32,
+    /// Since the last wait each look found the cores where they should be.
+    stayed: bool,
 }
 
 impl Distance {
@@ -90,7 +95,15 @@ impl Distance {
     }
 
     fn unknown(cores: Cores, counted: Apart) -> Self {
-        Distance { cores, counted, near_ns: f64::INFINITY, near_looks: 0, far: Vec::new() }
+        Distance {
+            cores,
+            counted,
+            near_ns: f64::INFINITY,
+            near_looks: 0,
+            far: Vec::new(),
+            vain_waits: 0,
+            stayed: true,
+        }
     }
 
     /// One core for both sides.
@@ -100,7 +113,7 @@ impl Distance {
 
     /// Both distances were met.
     fn is_moved(&self) -> bool {
-        self.far.len() >= FAR_LOOKS_MIN
+        self.far.len() >= FAR_LOOKS_MIN && self.vain_waits < VAIN_WAITS_MAX
     }
 
     /// None: there was one distance only.
@@ -109,8 +122,19 @@ impl Distance {
         Some(Distances { near_ns: self.near_ns, far_ns, counted: self.counted })
     }
 
+    /// Looks whether the cores still are where they should be.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        self.stayed &= self.is_wanted()?;
+        Ok(())
+    }
+
+    /// Whether they were in each look since the last wait.
+    pub(crate) fn stayed(&self) -> bool {
+        self.stayed
+    }
+
     /// Whether the cores are where they should be.
-    pub(crate) fn is_wanted(&mut self) -> Result<bool> {
+    fn is_wanted(&mut self) -> Result<bool> {
         if self.is_shared() {
             return Ok(true);
         }
@@ -136,8 +160,16 @@ impl Distance {
     /// time far, by four stretches of 48 s), those that rest come close (28 to 43 %).
     pub(crate) fn wait(&mut self) -> Result<()> {
         let start = Instant::now();
-        while !self.is_wanted()? && start.elapsed() < WAIT_MAX {
+        self.stayed = true;
+        while !self.is_wanted()? {
+            if start.elapsed() > WAIT_MAX {
+                self.vain_waits += 1;
+                return Ok(());
+            }
             interrupt::sleep(if self.counted == Apart::Far { Duration::ZERO } else { PAUSE })?;
+        }
+        if self.is_moved() {
+            self.vain_waits = 0;
         }
         Ok(())
     }
@@ -161,15 +193,15 @@ fn trip_ns(cores: Cores) -> Result<f64> {
         scope.spawn(move || {
             // Who cannot be pinned says nothing, and nobody waits for the line to come back.
             if pin(Span::one(cores.server.first)).is_ok() && pinned.send(()).is_ok() {
-                (0..LOOKS * TRIPS).for_each(|trip| pass(2 * trip + 1, 2 * trip + 2));
+                (0..THROWS * TRIPS).for_each(|trip| pass(2 * trip + 1, 2 * trip + 2));
             }
         });
         let unpinned = || Failure::Run("a look from core to core could not be pinned".to_owned());
         is_pinned.recv().map_err(|_| unpinned())?;
         let mut shortest = f64::INFINITY;
-        for look in 0..LOOKS {
+        for throw in 0..THROWS {
             let start = Instant::now();
-            (look * TRIPS..(look + 1) * TRIPS).for_each(|trip| pass(2 * trip, 2 * trip + 1));
+            (throw * TRIPS..(throw + 1) * TRIPS).for_each(|trip| pass(2 * trip, 2 * trip + 1));
             shortest = shortest.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(TRIPS));
         }
         Ok(shortest)
@@ -204,6 +236,18 @@ mod tests {
         // An interrupted look makes no distance, and moves none.
         check(&[50.0, 12_000.0, 51.0], &[Near, Far, Near], None);
         check(&[50.0, 12_000.0, 500.0, 510.0], &[Near, Far, Far, Far], Some((50.0, 510.0)));
+    }
+
+    #[test]
+    fn what_is_waited_for_in_vain_was_noise() {
+        let mut distance = distance(Apart::Far);
+        [50.0, 500.0, 500.0, 500.0].iter().for_each(|trip| {
+            distance.note(*trip);
+        });
+        assert!(distance.is_moved());
+        distance.vain_waits = VAIN_WAITS_MAX;
+        assert!(!distance.is_moved());
+        assert_eq!(distance.met(), None);
     }
 
     #[test]
