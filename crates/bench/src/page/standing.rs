@@ -132,7 +132,7 @@ pub(super) fn how(results: &Results) -> String {
     let server = Span { first: results.server_core, count: results.server_cores };
     let load = Span { first: results.load_core, count: results.load_cores };
     format!(
-        "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on {server}, load ({}) on {load}. {} rounds of \
+        "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on {server}, load ({}) on {load}. {} of \
          {} s a cell, in turn; medians; {} minutes in all.{}",
         results.when,
         results.commit,
@@ -142,7 +142,7 @@ pub(super) fn how(results: &Results) -> String {
         major_minor(&machine.kernel),
         machine.rustc,
         results.load,
-        results.rounds,
+        if results.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", results.rounds) },
         results.seconds,
         results.took_s.div_ceil(60),
         results.core_distances.map(|distances| format!(" {distances}")).unwrap_or_default(),
