@@ -58,8 +58,8 @@ pub(crate) struct GridOptions {
     pub(crate) idle: usize,
     /// The engine of the plain subject `weft`.
     pub(crate) engine: Option<String>,
-    /// Where the host moves the cores: which cells count.
-    pub(crate) apart: Apart,
+    /// Where the host moves the cores: which cells count, if not those where they mostly are.
+    pub(crate) apart: Option<Apart>,
     /// A binary to measure instead of the one that would be built.
     pub(crate) weft: Option<PathBuf>,
     pub(crate) json: bool,
@@ -88,7 +88,7 @@ impl Default for GridOptions {
             workloads: QUICK.iter().collect(),
             subjects: ["floor", "nginx", "weft"].into_iter().filter_map(|name| name.parse().ok()).collect(),
             cores: Cores::default(),
-            apart: Apart::Far,
+            apart: None,
             load: LoadKind::Own,
             idle: 15_000,
             engine: None,
@@ -187,7 +187,7 @@ fn grid(
             options.subjects = list(&parser.value()?.string()?, |name| Ok(vec![name.parse()?]))?;
         }
         "cores" => options.cores = parser.value()?.parse()?,
-        "distance" => options.apart = parser.value()?.parse_with(apart)?,
+        "distance" => options.apart = Some(parser.value()?.parse_with(apart)?),
         "load" => options.load = parser.value()?.parse_with(load_kind)?,
         "idle" => options.idle = parser.value()?.parse()?,
         "engine" => options.engine = Some(parser.value()?.string()?),

@@ -21,8 +21,6 @@ use crate::workloads::{Kind, Workload};
 
 /// Descriptors that the generator needs beside the idle connections, and the server beside its own.
 const OTHER_FILES: u64 = 200;
-/// After so many the cell is taken as it is.
-const TRIES: usize = 6;
 
 pub(crate) fn quick(options: &GridOptions) -> Result<()> {
     let mut peers = prepare(options)?;
@@ -142,13 +140,11 @@ fn cell(peers: &mut Peers, options: &GridOptions, distance: &mut Distance, row: 
     if matches!(row.workload.kind, Kind::Paced { .. } | Kind::Idle) {
         return measure(peers, options, &row.subject, row.workload, distance);
     }
-    let mut tries = TRIES;
+    distance.begin_cell();
     loop {
-        distance.wait()?;
+        distance.begin_try()?;
         let sample = measure(peers, options, &row.subject, row.workload, distance)?;
-        distance.look()?;
-        tries -= 1;
-        if tries == 0 || distance.stayed() {
+        if distance.ends_cell()? {
             return Ok(sample);
         }
     }

@@ -39,7 +39,7 @@ Options:
   --cores SERVER,LOAD    cores to pin to, or spans of them: 0-3,4-7 gives each server four, and as many
                          workers, loops or GOMAXPROCS [0,1]
   --distance far|near    where the host of a virtual machine moves its cores closer together and apart again: in which
-                         of the two places a cell counts [far]
+                         of the two places a cell counts [where they mostly are while both are busy]
   --load own|wrk         who asks; wrk takes a thread for each core of the load, own takes one in all; wrk does
                          not do bodies, fields, ranges, churn, fixed rates, mixed and idle [own]
   --idle N               connections of the idle workload [15000]

@@ -1,11 +1,12 @@
 //! How far is the load's core from the server's? On hardware that does not change. The host of a virtual machine may
 //! move its cores about, every few seconds: a cache line then takes 50 ns there and back, or 500, and as a request
 //! goes from one core to the other in dozens of them, one and the same server uses 2.6 or 6.5 us for it, with the same
-//! number of instructions. Cells of all rounds lay up to 108 % apart by that, and by 2 to 9 % without it.
+//! number of instructions.
 //!
-//! So where both distances occur, a cell counts only if the cores were far apart in each look before it, at every tenth
-//! of a second of it and after it, or near where that is asked for. Far is where they are most of the time while both are busy; and a server whose clients are on
-//! other machines shares no cache with them.
+//! So where both distances occur, a cell counts if the cores were as far apart as they mostly are while both are busy, in
+//! each look before it, at every tenth of a second of it and after it; otherwise it is measured again. A host that moves
+//! them too often for that gets a sixth of the run's time, and the cells that were taken wherever the cores were are
+//! counted.
 
 use std::fmt;
 use std::hint;
@@ -26,18 +27,19 @@ use crate::report::median;
 const TRIPS: u32 = 100;
 /// Of so many throws the shortest is believed: an interrupt makes one longer, nothing makes one shorter.
 const THROWS: u32 = 3;
-/// How long both distances are looked for: half of it with both cores busy, which a host moves apart, and half of it at
-/// rest. Whichever is met later is known from then on.
+/// How long the cores are looked at before the run: half of it with both busy, and half of it at rest, which a host
+/// moves closer together.
 const SURVEY: Duration = Duration::from_secs(6);
 const PAUSE: Duration = Duration::from_millis(50);
-/// So many times the shortest trip is far. In between lies noise, and the look in which the cores were moved.
-const FAR_OVER_NEAR: f64 = 5.0;
+/// So many times the shortest trip is far. In between lies noise, and the look in which the cores were moved; two cores
+/// that are one in truth are half as far from each other as two beside each other.
+const FAR_OVER_NEAR: f64 = 4.0;
 /// So many far looks make a distance; one alone may be an interrupted one.
 const FAR_LOOKS_MIN: usize = 3;
-/// How long a cell waits for the cores to be where they should.
-const WAIT_MAX: Duration = Duration::from_secs(20);
-/// After so many waits in vain, one after the other, nobody waits any more: it was noise that looked far.
-const VAIN_WAITS_MAX: u32 = 3;
+/// How long one cell waits for the cores to be where they should, its tries included.
+const CELL_MAX: Duration = Duration::from_secs(20);
+/// All cells together: this part of the run's time.
+const RUN_PART: u32 = 6;
 
 /// Where the cores should be while a cell is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,16 +55,19 @@ pub(crate) struct Distances {
     near_ns: f64,
     far_ns: f64,
     counted: Apart,
+    cells: usize,
+    /// Of these the ones that were taken wherever the cores were, after all tries.
+    cells_elsewhere: usize,
 }
 
 impl fmt::Display for Distances {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Distances { near_ns, far_ns, counted } = self;
+        let Distances { near_ns, far_ns, counted, cells, cells_elsewhere } = self;
         let counted = if *counted == Apart::Far { "far apart" } else { "near" };
         write!(
             out,
             "The host moves the cores: a cache line takes {near_ns:.0} or {far_ns:.0} ns from one to the other and back; \
-             cells count where they are {counted}."
+             cells count where they are {counted}, but for {cells_elsewhere} of {cells}, which found them there in no try."
         )
     }
 }
@@ -70,39 +75,59 @@ impl fmt::Display for Distances {
 #[derive(Debug)]
 pub(crate) struct Distance {
     cores: Cores,
-    counted: Apart,
+    asked: Option<Apart>,
+    /// Trips of the survey while both cores were busy.
+    busy: Vec<f64>,
     /// The shortest trip there was.
     near_ns: f64,
     near_looks: usize,
     /// All that were far.
     far: Vec<f64>,
-    vain_waits: u32,
-    /// Since the last wait each look found the cores where they should be.
+    since: Instant,
+    cell_since: Instant,
+    try_since: Instant,
+    /// On waits, and on cells that were measured again.
+    spent: Duration,
+    /// Each look of this try found the cores where they should be.
     stayed: bool,
+    cells: usize,
+    cells_elsewhere: usize,
 }
 
 impl Distance {
-    /// Looks for some seconds, or until both distances have been met.
-    pub(crate) fn survey(cores: Cores, counted: Apart) -> Result<Self> {
-        let mut distance = Distance::unknown(cores, counted);
+    /// Looks for some seconds.
+    pub(crate) fn survey(cores: Cores, asked: Option<Apart>) -> Result<Self> {
+        let mut distance = Distance::unknown(cores, asked);
         let start = Instant::now();
+        while !distance.is_shared() && start.elapsed() < SURVEY / 2 {
+            interrupt::check()?;
+            let trip = trip_ns(cores)?;
+            distance.busy.push(trip);
+            distance.note(trip);
+        }
         while !distance.is_shared() && !distance.is_moved() && start.elapsed() < SURVEY {
-            distance.is_wanted()?;
-            let is_busy = start.elapsed() < SURVEY / 2;
-            interrupt::sleep(if is_busy { Duration::ZERO } else { PAUSE })?;
+            interrupt::sleep(PAUSE)?;
+            distance.note(trip_ns(cores)?);
         }
         Ok(distance)
     }
 
-    fn unknown(cores: Cores, counted: Apart) -> Self {
+    fn unknown(cores: Cores, asked: Option<Apart>) -> Self {
+        let now = Instant::now();
         Distance {
             cores,
-            counted,
+            asked,
+            busy: Vec::new(),
             near_ns: f64::INFINITY,
             near_looks: 0,
             far: Vec::new(),
-            vain_waits: 0,
+            since: now,
+            cell_since: now,
+            try_since: now,
+            spent: Duration::ZERO,
             stayed: true,
+            cells: 0,
+            cells_elsewhere: 0,
         }
     }
 
@@ -113,13 +138,30 @@ impl Distance {
 
     /// Both distances were met.
     fn is_moved(&self) -> bool {
-        self.far.len() >= FAR_LOOKS_MIN && self.vain_waits < VAIN_WAITS_MAX
+        self.far.len() >= FAR_LOOKS_MIN
+    }
+
+    fn is_far(&self, trip_ns: f64) -> bool {
+        trip_ns > self.near_ns * FAR_OVER_NEAR
+    }
+
+    /// What was asked for, or else where busy cores mostly are.
+    fn counted(&self) -> Apart {
+        let far = self.busy.iter().filter(|trip| self.is_far(**trip)).count();
+        let mostly = if far * 2 > self.busy.len() { Apart::Far } else { Apart::Near };
+        self.asked.unwrap_or(mostly)
     }
 
     /// None: there was one distance only.
     pub(crate) fn met(&self) -> Option<Distances> {
         let far_ns = median(self.far.clone()).filter(|_| self.is_moved())?;
-        Some(Distances { near_ns: self.near_ns, far_ns, counted: self.counted })
+        Some(Distances {
+            near_ns: self.near_ns,
+            far_ns,
+            counted: self.counted(),
+            cells: self.cells,
+            cells_elsewhere: self.cells_elsewhere,
+        })
     }
 
     /// Looks whether the cores still are where they should be.
@@ -128,18 +170,12 @@ impl Distance {
         Ok(())
     }
 
-    /// Whether they were in each look since the last wait.
-    pub(crate) fn stayed(&self) -> bool {
-        self.stayed
-    }
-
-    /// Whether the cores are where they should be.
     fn is_wanted(&mut self) -> Result<bool> {
         if self.is_shared() {
             return Ok(true);
         }
         let apart = self.note(trip_ns(self.cores)?);
-        Ok(!self.is_moved() || apart == self.counted)
+        Ok(!self.is_moved() || apart == self.counted())
     }
 
     fn note(&mut self, trip_ns: f64) -> Apart {
@@ -148,30 +184,48 @@ impl Distance {
             self.far = vec![self.near_ns; mem::take(&mut self.near_looks)];
         }
         self.near_ns = self.near_ns.min(trip_ns);
-        if trip_ns <= self.near_ns * FAR_OVER_NEAR {
-            self.near_looks += 1;
-            return Apart::Near;
+        if self.is_far(trip_ns) {
+            self.far.push(trip_ns);
+            return Apart::Far;
         }
-        self.far.push(trip_ns);
-        Apart::Far
+        self.near_looks += 1;
+        Apart::Near
     }
 
-    /// Waits until they are, for some seconds at most. Cores that are both busy are soon moved apart (76 to 98 % of the
-    /// time far, by four stretches of 48 s), those that rest come close (28 to 43 %).
-    pub(crate) fn wait(&mut self) -> Result<()> {
-        let start = Instant::now();
+    pub(crate) fn begin_cell(&mut self) {
+        self.cell_since = Instant::now();
+    }
+
+    /// Waits until the cores are where they should be, while there is time for that. Busy ones are soon moved apart,
+    /// those that rest come close (76 to 98 % of the time far, and 28 to 43 %, where that was looked at).
+    pub(crate) fn begin_try(&mut self) -> Result<()> {
         self.stayed = true;
         while !self.is_wanted()? {
-            if start.elapsed() > WAIT_MAX {
-                self.vain_waits += 1;
-                return Ok(());
+            if !self.has_time() {
+                self.stayed = false;
+                break;
             }
-            interrupt::sleep(if self.counted == Apart::Far { Duration::ZERO } else { PAUSE })?;
+            interrupt::sleep(if self.counted() == Apart::Far { Duration::ZERO } else { PAUSE })?;
         }
-        if self.is_moved() {
-            self.vain_waits = 0;
-        }
+        self.try_since = Instant::now();
         Ok(())
+    }
+
+    /// Whether this try is the one that counts: the cores have stayed, or there is no time for another.
+    pub(crate) fn ends_cell(&mut self) -> Result<bool> {
+        self.look()?;
+        if !self.stayed && self.has_time() {
+            return Ok(false);
+        }
+        self.spent += self.try_since - self.cell_since;
+        self.cells += 1;
+        self.cells_elsewhere += usize::from(!self.stayed);
+        Ok(true)
+    }
+
+    fn has_time(&self) -> bool {
+        let cell = self.cell_since.elapsed();
+        cell < CELL_MAX && (self.spent + cell) * RUN_PART < self.since.elapsed()
     }
 }
 
@@ -212,14 +266,14 @@ fn trip_ns(cores: Cores) -> Result<f64> {
 mod tests {
     use super::*;
 
-    fn distance(counted: Apart) -> Distance {
+    fn distance(asked: Option<Apart>) -> Distance {
         let cores = Cores { server: Span::one(0), load: Span::one(0) };
-        Distance::unknown(cores, counted)
+        Distance::unknown(cores, asked)
     }
 
     #[track_caller]
     fn check(trips: &[f64], aparts: &[Apart], met: Option<(f64, f64)>) {
-        let mut distance = distance(Apart::Far);
+        let mut distance = distance(None);
         let noted: Vec<Apart> = trips.iter().map(|trip| distance.note(*trip)).collect();
         assert_eq!(noted, aparts);
         assert_eq!(distance.met().map(|met| (met.near_ns, met.far_ns)), met);
@@ -229,7 +283,7 @@ mod tests {
     fn two_distances_are_told_from_noise() {
         use Apart::{Far, Near};
         check(&[], &[], None);
-        check(&[100.0, 120.0, 450.0, 95.0], &[Near; 4], None);
+        check(&[100.0, 120.0, 390.0, 98.0], &[Near; 4], None);
         check(&[50.0, 500.0, 52.0, 480.0, 500.0], &[Near, Far, Near, Far, Far], Some((50.0, 500.0)));
         // Whichever comes first.
         check(&[500.0, 510.0, 490.0, 50.0, 505.0], &[Near, Near, Near, Near, Far], Some((50.0, 490.0)));
@@ -239,28 +293,54 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_in_vain_was_noise() {
-        let mut distance = distance(Apart::Far);
+    fn it_counts_where_busy_cores_mostly_are_unless_told() {
+        let counted = |asked, busy: &[f64]| {
+            let mut distance = distance(asked);
+            busy.iter().for_each(|trip| {
+                distance.note(*trip);
+            });
+            distance.busy = busy.to_vec();
+            distance.counted()
+        };
+        assert_eq!(counted(None, &[50.0, 500.0, 500.0]), Apart::Far);
+        assert_eq!(counted(None, &[50.0, 60.0, 500.0]), Apart::Near);
+        assert_eq!(counted(Some(Apart::Near), &[50.0, 500.0, 500.0]), Apart::Near);
+        assert_eq!(counted(Some(Apart::Far), &[50.0, 60.0, 500.0]), Apart::Far);
+    }
+
+    #[test]
+    fn a_cell_is_tried_again_while_there_is_time_and_else_counted() {
+        let mut distance = distance(None);
         [50.0, 500.0, 500.0, 500.0].iter().for_each(|trip| {
             distance.note(*trip);
         });
-        assert!(distance.is_moved());
-        distance.vain_waits = VAIN_WAITS_MAX;
-        assert!(!distance.is_moved());
-        assert_eq!(distance.met(), None);
+        let counts = |distance: &Distance| distance.met().map(|met| (met.cells, met.cells_elsewhere));
+        let mut cell = |stayed: bool, ago: Duration| {
+            distance.since = Instant::now().checked_sub(ago).unwrap();
+            distance.begin_cell();
+            distance.try_since = distance.cell_since;
+            distance.stayed = stayed;
+            (distance.ends_cell().unwrap(), counts(&distance))
+        };
+        assert_eq!(cell(true, Duration::ZERO), (true, Some((1, 0))));
+        assert_eq!(cell(false, Duration::from_secs(5)), (false, Some((1, 0))));
+        assert_eq!(cell(false, Duration::ZERO), (true, Some((2, 1))));
     }
 
     #[test]
     fn a_page_says_which_counted() {
-        let says = |counted| Distances { near_ns: 50.0, far_ns: 500.0, counted }.to_string();
+        let says = |counted| {
+            let met = Distances { near_ns: 50.0, far_ns: 500.0, counted, cells: 20, cells_elsewhere: 3 };
+            met.to_string()
+        };
         let far = says(Apart::Far);
-        assert!(far.contains("50 or 500 ns") && far.ends_with("are far apart."), "{far}");
-        assert!(says(Apart::Near).ends_with("are near."), "{}", says(Apart::Near));
+        assert!(far.contains("50 or 500 ns") && far.contains("are far apart, but for 3 of 20, "), "{far}");
+        assert!(says(Apart::Near).contains("are near, but"), "{}", says(Apart::Near));
     }
 
     #[test]
     fn a_core_has_no_distance_from_itself() {
-        let mut distance = distance(Apart::Near);
+        let mut distance = distance(None);
         assert!(distance.is_wanted().unwrap());
         assert_eq!(distance.met(), None);
     }
