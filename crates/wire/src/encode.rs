@@ -109,15 +109,20 @@ pub(crate) fn plain<'a>(head: &ResponseHead<'a>) -> Option<(&'a [u8], u64)> {
 /// Writes such a head in three pieces, two of them of a length that the compiler knows: each is then a handful
 /// of instructions, where a copy of unknown length is a call.
 #[inline]
-pub(crate) fn write_plain(content_type: &[u8], length: u64, date: &Date, out: &mut Vec<u8>) {
+pub(crate) fn write_plain(content_type: &[u8], length: u64, closes: bool, date: &Date, out: &mut Vec<u8>) {
     out.extend_from_slice(date.ok_start());
     out.extend_from_slice(content_type);
     if length <= SHORT_LENGTH_MAX {
-        return write_short_length(length, out);
+        write_short_length(length, out);
+    } else {
+        out.extend_from_slice(b"\r\n");
+        write_content_length(length, out);
+        out.extend_from_slice(b"\r\n");
     }
-    out.extend_from_slice(b"\r\n");
-    write_content_length(length, out);
-    out.extend_from_slice(b"\r\n");
+    if closes {
+        out.truncate(out.len() - b"\r\n".len());
+        out.extend_from_slice(b"Connection: close\r\n\r\n");
+    }
 }
 
 /// What fits in a word beside the end of the head.

@@ -91,6 +91,13 @@ impl Seen {
         }
     }
 
+    /// Notes a Connection line that is `close` and nothing else, or `keep-alive`.
+    #[inline]
+    pub(crate) fn note_plain_connection(&mut self, closes: bool) {
+        self.close |= closes;
+        self.keep_alive |= !closes;
+    }
+
     /// What all lines of a request's head, noted before, say together.
     #[inline]
     pub(crate) fn conclude(&self, version: Version) -> Result<Facts, Fault> {

@@ -36,6 +36,7 @@ pub(super) const CASES: &[Case] = &[
         codec::encode_plain,
         "head_small",
     ),
+    alone("closing", "a head with Connection: close, and a plain 200 for it", codec::closing),
     beside("encode_fields", "a 404 with 6 fields more", codec::encode_fields, "head_small"),
     beside("encode_chunked", "a 200 in 3 chunks", codec::encode_chunked, "head_small"),
     alone("lot_plain", "a request in memory with all that its client does", site::lot_plain),

@@ -31,6 +31,29 @@ fn persists(lines: &[&str], in_11: bool, in_10: bool) {
     assert_eq!(one(request("1.0", lines, "")).keep_alive, in_10);
 }
 
+/// The two plainest lines are compared at once, all others read in parts.
+#[test]
+fn connection_lines_say_the_same_however_they_are_read() {
+    let persistence = [("close", false, false), ("keep-alive", true, true)];
+    for (option, in_11, in_10) in persistence {
+        let plain = format!("Connection: {option}");
+        let others = ["connection: ", "Connection:", "Connection:  ", "CONNECTION: , "];
+        let others = others.map(|name| format!("{name}{option}"));
+        let upper = format!("Connection: {}", option.to_uppercase());
+        for line in [&plain, &upper, &format!("{plain} "), &format!("{plain}, x")].into_iter().chain(&others)
+        {
+            persists(&[line], in_11, in_10);
+            persists(&["A: b", line, "C: d"], in_11, in_10);
+        }
+        let field = &one(request("1.1", &[&plain], "")).fields[1];
+        assert_eq!(*field, ("Connection".to_owned(), option.to_owned()));
+        // What only begins like one is another.
+        persists(&[&format!("{plain}r")], true, false);
+    }
+    persists(&["Connection: keep-alive", "Connection: close"], false, false);
+    bad(&["Connection: close x"], Fault::ConnectionInvalid);
+}
+
 #[test]
 fn rfc9112_6_3_step_7_neither_field_means_no_body() {
     framed(&[], "", Framing::None);

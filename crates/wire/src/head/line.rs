@@ -49,6 +49,22 @@ pub(super) fn plain_host(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
     Some((Field { name: span(at, b"Host".len()), value: span(value, len) }, value + len + b"\r\n".len()))
 }
 
+/// Reads the field line at `at` if it is byte for byte one of the two that nearly all Connection lines are, and says
+/// whether it asks to close; two comparisons in place of 400 instructions. None: it has to be read as any other.
+#[inline]
+pub(super) fn plain_connection(bytes: &[u8], at: usize) -> Option<(Field, usize, bool)> {
+    let (close, keep_alive) = (b"close\r\n", b"keep-alive\r\n");
+    let line = bytes.get(at..)?.strip_prefix(b"Connection: ")?;
+    let (rest, closes) = match line.strip_prefix(close) {
+        Some(rest) => (rest, true),
+        None => (line.strip_prefix(keep_alive)?, false),
+    };
+    let (value, next) = (at + b"Connection: ".len(), bytes.len() - rest.len());
+    let field =
+        Field { name: span(at, b"Connection".len()), value: span(value, next - value - b"\r\n".len()) };
+    Some((field, next, closes))
+}
+
 /// The last port, in as many digits as any plain one has at most: of that many, the order of the texts is that of the
 /// numbers.
 const LAST_PORT: &[u8; 5] = b"65535";

@@ -13,7 +13,7 @@
 use http::Method;
 
 use super::known::Known;
-use super::line::{field_line, line_fault, plain_host};
+use super::line::{field_line, line_fault, plain_connection, plain_host};
 use super::target::{self, Authority};
 use super::{Head, Span, Version};
 use crate::error::Fault;
@@ -67,6 +67,12 @@ fn fields(
     while !bytes[at..].starts_with(CRLF) {
         if head.fields.len() >= limits.fields_max as usize {
             return Err(Fault::TooManyFields);
+        }
+        if let Some((field, next, closes)) = plain_connection(bytes, at) {
+            seen.note_plain_connection(closes);
+            head.fields.push(field);
+            at = next;
+            continue;
         }
         let Some((field, next)) = field_line(bytes, at) else { return Err(line_fault(&bytes[at..])) };
         match Known::of(field.name.of(bytes)) {

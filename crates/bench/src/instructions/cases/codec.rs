@@ -5,11 +5,12 @@ use std::mem::MaybeUninit;
 use std::time::SystemTime;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use weftwork_wire::{BodyEvent, BodyLength, Date, Head, HeadEvent, Http1, Limits, ResponseHead};
+use weftwork_wire::{After, BodyEvent, BodyLength, Date, Head, HeadEvent, Http1, Limits, ResponseHead};
 
 use crate::browser;
 
 const SMALL: &[u8] = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:20000\r\n\r\n";
+const CLOSING: &[u8] = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nConnection: close\r\n\r\n";
 const LENGTH: &[u8] =
     b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nContent-Length: 11\r\n\r\nhello world";
 const CHUNKED: &[u8] = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -97,6 +98,21 @@ fn bodies(bytes: &[u8], repeats: u32) {
 pub(super) fn encode_plain(repeats: u32) {
     let length = BodyLength::Exact(2);
     encode(&ResponseHead { content_type: Some(&TEXT), length, ..ResponseHead::default() }, &[b"OK"], repeats);
+}
+
+pub(super) fn closing(repeats: u32) {
+    let (limits, mut head, date) = (Limits::default(), Head::default(), Date::at(SystemTime::UNIX_EPOCH));
+    let length = BodyLength::Exact(2);
+    let response = ResponseHead { content_type: Some(&TEXT), length, ..ResponseHead::default() };
+    let mut out = Vec::with_capacity(4096);
+    for _ in 0..repeats {
+        out.clear();
+        let mut http = Http1::new();
+        read_head(&mut http, CLOSING, &limits, &mut head);
+        let after = http.write_response(black_box(&response), b"OK", &date, &mut out);
+        assert_eq!(after, Ok(After::Close), "the sample asks to close");
+        black_box(&out);
+    }
 }
 
 pub(super) fn encode_fields(repeats: u32) {
