@@ -75,9 +75,8 @@ pub(crate) struct FullOptions {
 
 /// Measured time of each cell of `full`: there are many, and the shorter one is, the rarer the host moves the cores in it.
 const FULL_TIME: Duration = Duration::from_millis(300);
-/// With all that surrounds it a cell takes 0.6 s, and as long again where the host moves the cores; at a fixed rate 4.5 s, of
-/// idle connections 10. With twenty contestants these are 630 cells a round, and once 120 and 19 of the others: 25 to 38
-/// minutes.
+/// With all that surrounds it a cell takes 0.6 s, and a fifth more where the host moves the cores; at a fixed rate 4.5 s, of
+/// idle connections 10. With twenty contestants these are 630 cells a round, and once 120 and 19 of the others.
 const FULL_ROUNDS: usize = 2;
 
 impl Default for GridOptions {

@@ -127,8 +127,8 @@ impl Generator {
     }
 
     /// The load never sleeps, it has a core of its own. Whichever side is faster by a hair waits for the other,
-    /// and the slower one then pays for waking it at every send: 4.2 or 6.2 us a request for one and the same
-    /// server. Where nobody has to be woken, a request costs what it costs.
+    /// and the slower one would then pay for waking it at every send. Where nobody has to be woken, a request costs
+    /// what it costs.
     pub(super) fn turn(&mut self, events: &mut Vec<Event>) -> Result<()> {
         events.clear();
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&NO_WAIT)) {

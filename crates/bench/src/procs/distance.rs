@@ -4,9 +4,8 @@
 //! number of instructions.
 //!
 //! So where both distances occur, a cell counts if the cores were as far apart as they mostly are while both are busy, in
-//! each look before it, at every tenth of a second of it and after it; otherwise it is measured again. A host that moves
-//! them too often for that gets a sixth of the run's time, and the cells that were taken wherever the cores were are
-//! counted.
+//! each look before it, within it (every tenth of a second, where the load is our own) and after it; otherwise it is
+//! measured again. That gets a sixth of the run's time at most, and the cells that were taken all the same are counted.
 
 use std::fmt;
 use std::hint;
@@ -36,9 +35,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 const FAR_OVER_NEAR: f64 = 4.0;
 /// So many far looks make a distance; one alone may be an interrupted one.
 const FAR_LOOKS_MIN: usize = 3;
-/// How long one cell waits for the cores to be where they should, its tries included.
-const CELL_MAX: Duration = Duration::from_secs(20);
-/// All cells together: this part of the run's time.
+/// Waits and tries that do not count may take so long in one cell.
+const CELL_SPENT_MAX: Duration = Duration::from_secs(20);
+/// And this part of the run's time in all.
 const RUN_PART: u32 = 6;
 
 /// Where the cores should be while a cell is measured.
@@ -55,8 +54,11 @@ pub(crate) struct Distances {
     near_ns: f64,
     far_ns: f64,
     counted: Apart,
+    /// All that were looked at; the idle and those at a fixed rate leave cores at rest, and are not.
+    #[serde(default)]
     cells: usize,
-    /// Of these the ones that were taken wherever the cores were, after all tries.
+    /// Of these the ones that were taken though a look found the cores elsewhere, or before it was known where they go.
+    #[serde(default)]
     cells_elsewhere: usize,
 }
 
@@ -66,9 +68,13 @@ impl fmt::Display for Distances {
         let counted = if *counted == Apart::Far { "far apart" } else { "near" };
         write!(
             out,
-            "The host moves the cores: a cache line takes {near_ns:.0} or {far_ns:.0} ns from one to the other and back; \
-             cells count where they are {counted}, but for {cells_elsewhere} of {cells}, which found them there in no try."
-        )
+            "The host moves the cores: a cache line takes {near_ns:.0} ns from one to the other and back at best, and \
+             {far_ns:.0} where they are far apart; cells count where they are {counted}."
+        )?;
+        if *cells_elsewhere > 0 {
+            write!(out, " Of {cells} cells {cells_elsewhere} found them elsewhere for part of the time.")?;
+        }
+        Ok(())
     }
 }
 
@@ -83,10 +89,12 @@ pub(crate) struct Distance {
     near_looks: usize,
     /// All that were far.
     far: Vec<f64>,
+    /// Fixed when both distances are known.
+    counted: Option<Apart>,
     since: Instant,
-    cell_since: Instant,
     try_since: Instant,
-    /// On waits, and on cells that were measured again.
+    /// On waits, and on tries that do not count; in this cell, and in all.
+    cell_spent: Duration,
     spent: Duration,
     /// Each look of this try found the cores where they should be.
     stayed: bool,
@@ -109,6 +117,9 @@ impl Distance {
             interrupt::sleep(PAUSE)?;
             distance.note(trip_ns(cores)?);
         }
+        if distance.is_moved() {
+            distance.counted();
+        }
         Ok(distance)
     }
 
@@ -121,9 +132,10 @@ impl Distance {
             near_ns: f64::INFINITY,
             near_looks: 0,
             far: Vec::new(),
+            counted: None,
             since: now,
-            cell_since: now,
             try_since: now,
+            cell_spent: Duration::ZERO,
             spent: Duration::ZERO,
             stayed: true,
             cells: 0,
@@ -146,10 +158,12 @@ impl Distance {
     }
 
     /// What was asked for, or else where busy cores mostly are.
-    fn counted(&self) -> Apart {
-        let far = self.busy.iter().filter(|trip| self.is_far(**trip)).count();
-        let mostly = if far * 2 > self.busy.len() { Apart::Far } else { Apart::Near };
-        self.asked.unwrap_or(mostly)
+    fn counted(&mut self) -> Apart {
+        let far = |trips: &[f64]| trips.iter().filter(|trip| self.is_far(**trip)).count();
+        let mostly = || if far(&self.busy) * 2 > self.busy.len() { Apart::Far } else { Apart::Near };
+        let counted = self.counted.or(self.asked).unwrap_or_else(mostly);
+        self.counted = Some(counted);
+        counted
     }
 
     /// None: there was one distance only.
@@ -158,7 +172,7 @@ impl Distance {
         Some(Distances {
             near_ns: self.near_ns,
             far_ns,
-            counted: self.counted(),
+            counted: self.counted?,
             cells: self.cells,
             cells_elsewhere: self.cells_elsewhere,
         })
@@ -193,20 +207,19 @@ impl Distance {
     }
 
     pub(crate) fn begin_cell(&mut self) {
-        self.cell_since = Instant::now();
+        self.cell_spent = Duration::ZERO;
     }
 
     /// Waits until the cores are where they should be, while there is time for that. Busy ones are soon moved apart,
-    /// those that rest come close (76 to 98 % of the time far, and 28 to 43 %, where that was looked at).
+    /// those that rest come close (76 to 98 % of the time far, and 28 to 43 %, on one host).
     pub(crate) fn begin_try(&mut self) -> Result<()> {
-        self.stayed = true;
-        while !self.is_wanted()? {
-            if !self.has_time() {
-                self.stayed = false;
-                break;
-            }
+        let start = Instant::now();
+        self.stayed = self.is_wanted()?;
+        while !self.stayed && self.has_time_for(start.elapsed()) {
             interrupt::sleep(if self.counted() == Apart::Far { Duration::ZERO } else { PAUSE })?;
+            self.stayed = self.is_wanted()?;
         }
+        self.spend(start.elapsed());
         self.try_since = Instant::now();
         Ok(())
     }
@@ -214,18 +227,27 @@ impl Distance {
     /// Whether this try is the one that counts: the cores have stayed, or there is no time for another.
     pub(crate) fn ends_cell(&mut self) -> Result<bool> {
         self.look()?;
-        if !self.stayed && self.has_time() {
-            return Ok(false);
-        }
-        self.spent += self.try_since - self.cell_since;
-        self.cells += 1;
-        self.cells_elsewhere += usize::from(!self.stayed);
-        Ok(true)
+        Ok(self.takes(self.try_since.elapsed()))
     }
 
-    fn has_time(&self) -> bool {
-        let cell = self.cell_since.elapsed();
-        cell < CELL_MAX && (self.spent + cell) * RUN_PART < self.since.elapsed()
+    fn takes(&mut self, tried: Duration) -> bool {
+        if !self.stayed && self.has_time_for(tried) {
+            self.spend(tried);
+            return false;
+        }
+        self.cells += 1;
+        self.cells_elsewhere += usize::from(!self.stayed || !self.is_moved());
+        true
+    }
+
+    fn has_time_for(&self, more: Duration) -> bool {
+        let run = self.since.elapsed();
+        self.cell_spent + more < CELL_SPENT_MAX && (self.spent + more) * RUN_PART < run
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.cell_spent += time;
+        self.spent += time;
     }
 }
 
@@ -276,6 +298,7 @@ mod tests {
         let mut distance = distance(None);
         let noted: Vec<Apart> = trips.iter().map(|trip| distance.note(*trip)).collect();
         assert_eq!(noted, aparts);
+        distance.counted();
         assert_eq!(distance.met().map(|met| (met.near_ns, met.far_ns)), met);
     }
 
@@ -308,34 +331,88 @@ mod tests {
         assert_eq!(counted(Some(Apart::Far), &[50.0, 60.0, 500.0]), Apart::Far);
     }
 
-    #[test]
-    fn a_cell_is_tried_again_while_there_is_time_and_else_counted() {
+    /// Both distances are known, and the run has lasted a minute: ten seconds of it may be spent.
+    fn after_a_minute() -> Distance {
         let mut distance = distance(None);
         [50.0, 500.0, 500.0, 500.0].iter().for_each(|trip| {
             distance.note(*trip);
         });
-        let counts = |distance: &Distance| distance.met().map(|met| (met.cells, met.cells_elsewhere));
-        let mut cell = |stayed: bool, ago: Duration| {
-            distance.since = Instant::now().checked_sub(ago).unwrap();
-            distance.begin_cell();
-            distance.try_since = distance.cell_since;
-            distance.stayed = stayed;
-            (distance.ends_cell().unwrap(), counts(&distance))
-        };
-        assert_eq!(cell(true, Duration::ZERO), (true, Some((1, 0))));
-        assert_eq!(cell(false, Duration::from_secs(5)), (false, Some((1, 0))));
-        assert_eq!(cell(false, Duration::ZERO), (true, Some((2, 1))));
+        distance.counted();
+        distance.since = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        distance
+    }
+
+    #[track_caller]
+    fn cells(distance: &Distance, all: usize, elsewhere: usize) {
+        let met = distance.met().unwrap();
+        assert_eq!((met.cells, met.cells_elsewhere), (all, elsewhere));
     }
 
     #[test]
-    fn a_page_says_which_counted() {
-        let says = |counted| {
-            let met = Distances { near_ns: 50.0, far_ns: 500.0, counted, cells: 20, cells_elsewhere: 3 };
+    fn a_try_that_found_the_cores_elsewhere_is_repeated_for_a_sixth_of_the_run() {
+        let (mut distance, try_of) = (after_a_minute(), Duration::from_secs(4));
+        assert!(distance.takes(try_of));
+        cells(&distance, 1, 0);
+        distance.stayed = false;
+        assert!(!distance.takes(try_of) && !distance.takes(try_of));
+        cells(&distance, 1, 0);
+        assert!(distance.takes(try_of));
+        cells(&distance, 2, 1);
+        distance.begin_cell();
+        assert!(distance.takes(try_of), "what one cell has spent the others do not have");
+    }
+
+    #[test]
+    fn one_cell_does_not_spend_all_that_a_long_run_has() {
+        let mut distance = after_a_minute();
+        distance.since = Instant::now().checked_sub(Duration::from_secs(600)).unwrap();
+        distance.stayed = false;
+        assert!(!distance.takes(Duration::from_secs(15)));
+        assert!(distance.takes(Duration::from_secs(15)));
+        distance.begin_cell();
+        assert!(!distance.takes(Duration::from_secs(15)));
+    }
+
+    #[test]
+    fn a_cell_from_before_both_were_known_is_not_said_to_be_where_it_should() {
+        let mut distance = distance(None);
+        assert!(distance.takes(Duration::ZERO));
+        [50.0, 500.0, 500.0, 500.0].iter().for_each(|trip| {
+            distance.note(*trip);
+        });
+        distance.counted();
+        cells(&distance, 1, 1);
+    }
+
+    #[test]
+    fn which_of_them_counts_does_not_change_later() {
+        let mut distance = distance(None);
+        distance.busy = vec![50.0, 55.0];
+        [50.0, 500.0, 500.0, 500.0].iter().for_each(|trip| {
+            distance.note(*trip);
+        });
+        assert_eq!(distance.counted(), Apart::Near);
+        distance.note(5.0);
+        assert_eq!(distance.counted(), Apart::Near);
+    }
+
+    #[test]
+    fn a_page_says_which_counted_and_of_how_many_cells_that_is_not_true() {
+        let says = |counted, cells_elsewhere| {
+            let met = Distances { near_ns: 50.0, far_ns: 500.0, counted, cells: 20, cells_elsewhere };
             met.to_string()
         };
-        let far = says(Apart::Far);
-        assert!(far.contains("50 or 500 ns") && far.contains("are far apart, but for 3 of 20, "), "{far}");
-        assert!(says(Apart::Near).contains("are near, but"), "{}", says(Apart::Near));
+        let far = says(Apart::Far, 3);
+        assert!(far.contains("50 ns") && far.contains("500 where"), "{far}");
+        assert!(far.contains("count where they are far apart. Of 20 cells 3 found"), "{far}");
+        assert!(says(Apart::Near, 0).ends_with("count where they are near."), "{}", says(Apart::Near, 0));
+    }
+
+    #[test]
+    fn a_document_from_before_cells_were_counted_still_reads() {
+        let met: Distances =
+            serde_json::from_str(r#"{"near_ns":40.0,"far_ns":500.0,"counted":"far"}"#).unwrap();
+        assert_eq!((met.cells, met.cells_elsewhere), (0, 0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Every route of the demo, over one real connection or more.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::process::Weft;
 
@@ -153,18 +153,18 @@ fn slow_blocks_nobody_else() {
 fn slow_reads_its_parameter() {
     let weft = Weft::start("--port 0");
     let mut client = weft.connect();
-    let mut takes_at_least = |request: &str, ms: u64, text: &str| {
+    let mut took_ms = |request: &str, text: &str| {
         let start = Instant::now();
         assert_eq!(client.ask(request).text(), text);
-        assert!(start.elapsed() >= Duration::from_millis(ms), "{request} took {:?}", start.elapsed());
+        start.elapsed().as_millis()
     };
-    takes_at_least("GET /slow", 100, "blocked\n");
-    takes_at_least("GET /slow?ms=", 100, "blocked\n"); // A form that was left empty.
-    takes_at_least("GET /slow?ms=150", 150, "blocked\n");
-    takes_at_least("GET /slow?ms=0", 0, "blocked\n");
-    takes_at_least("GET /wait", 100, "waited\n");
-    takes_at_least("GET /wait?ms=150", 150, "waited\n");
-    takes_at_least("GET /wait?ms=0", 0, "waited\n");
+    for (path, text) in [("/slow", "blocked\n"), ("/wait", "waited\n")] {
+        assert!(took_ms(&format!("GET {path}"), text) >= 100);
+        assert!(took_ms(&format!("GET {path}?ms="), text) >= 100, "a form that was left empty");
+        assert!(took_ms(&format!("GET {path}?ms=150"), text) >= 150);
+        // A busy machine may hold up one of them.
+        assert!((0..20).any(|_| took_ms(&format!("GET {path}?ms=0"), text) < 100));
+    }
     for value in ["soon", "-1", "1.5"] {
         let answer = client.ask(&format!("GET /slow?ms={value}"));
         assert_eq!(answer.status, 400, "{value}");
