@@ -38,6 +38,11 @@ impl Generator {
                 sweep_at = now + SWEEP;
             }
         }
+        // What fell due while this thread was held up at the end was asked for too.
+        while due(requests) < start + time {
+            waiting.push_back(due(requests));
+            requests += 1;
+        }
         let in_flight = self.connections.iter().filter(|connection| connection.is_busy());
         let unanswered: Vec<Instant> = waiting.into_iter().chain(in_flight.map(|one| one.since())).collect();
         let mut tally = self.askings[0].tally.clone();
