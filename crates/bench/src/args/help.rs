@@ -59,8 +59,7 @@ Usage: weftwork-bench full [OPTIONS]
 
 Options:
   --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle, rate)
-                         have one. So the whole grid takes 25 minutes, and up to 40 where the host of a virtual machine moves
-                         its cores [2]
+                         have one. So the whole grid takes half an hour [2]
   --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 4 at least [0.3]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,
                          pipelined, browser, churn, json, echo, mixed, idle, file, rate [all]
