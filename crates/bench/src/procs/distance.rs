@@ -159,11 +159,13 @@ impl Distance {
 
     /// What was asked for, or else where busy cores mostly are.
     fn counted(&mut self) -> Apart {
-        let far = |trips: &[f64]| trips.iter().filter(|trip| self.is_far(**trip)).count();
-        let mostly = || if far(&self.busy) * 2 > self.busy.len() { Apart::Far } else { Apart::Near };
-        let counted = self.counted.or(self.asked).unwrap_or_else(mostly);
-        self.counted = Some(counted);
-        counted
+        if let Some(counted) = self.counted.or(self.asked) {
+            self.counted = Some(counted);
+            return counted;
+        }
+        let far = self.busy.iter().filter(|trip| self.is_far(**trip)).count();
+        let mostly = if far * 2 > self.busy.len() { Apart::Far } else { Apart::Near };
+        *self.counted.insert(mostly)
     }
 
     /// None: there was one distance only.
