@@ -16,6 +16,7 @@ use crate::procs::distance::Distance;
 use crate::procs::{limits, pin};
 use crate::report::{Row, Run, table};
 use crate::results::Contestant;
+use crate::runoff;
 use crate::subject::Subject;
 use crate::workloads::{Kind, Workload};
 
@@ -44,7 +45,7 @@ pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
     Ok(peers)
 }
 
-/// Every round of every workload. Who is known to break a rule that a workload is about is left out of it.
+/// Every round of every workload, and the run-off. Who is known to break a rule that a workload is about is left out of it.
 pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Contestant]) -> Result<Run> {
     let start = Instant::now();
     let mut distance = Distance::survey(options.cores, options.apart)?;
@@ -52,9 +53,18 @@ pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Con
     for round in 0..options.rounds {
         run_round(options, peers, &mut distance, round, &mut rows)?;
     }
+    let contenders = runoff::contenders(&rows, known);
+    for (row, takes_part) in rows.iter_mut().zip(contenders) {
+        row.rounds =
+            if takes_part { (row.rounds + options.runoff_rounds).min(row.workload.rounds_max) } else { 0 };
+    }
+    for round in options.rounds..options.rounds + options.runoff_rounds {
+        run_round(options, peers, &mut distance, round, &mut rows)?;
+    }
     Ok(Run {
         rows,
         rounds: options.rounds,
+        runoff_rounds: options.runoff_rounds,
         time: options.time,
         took: start.elapsed(),
         distances: distance.met(),
@@ -83,7 +93,8 @@ fn empty_rows(options: &GridOptions, subjects: &[Subject], known: &[Contestant])
     for &workload in &options.workloads {
         for subject in subjects.iter().filter(|subject| takes_part(options, subject, workload)) {
             let why = left_out(subject, workload, known);
-            rows.push(Row { workload, subject: subject.clone(), samples: Vec::new(), why });
+            let rounds = if why.is_some() { 0 } else { options.rounds.min(workload.rounds_max) };
+            rows.push(Row { workload, subject: subject.clone(), rounds, samples: Vec::new(), why });
         }
     }
     rows
@@ -116,7 +127,7 @@ fn run_round(
         let count = same.len();
         for at in (round..round + count).map(|at| at % count) {
             let row = &mut same[at];
-            if row.is_left_out() || round >= row.workload.rounds_max {
+            if round >= row.rounds {
                 continue;
             }
             let sample = match cell(peers, options, distance, row) {
@@ -167,7 +178,7 @@ fn progress(options: &GridOptions, round: usize, row: &Row, sample: Option<&Samp
     eprintln!(
         "round {}/{}  {:<15} {:<17} {says}",
         round + 1,
-        options.rounds,
+        options.rounds + options.runoff_rounds,
         row.workload.name,
         row.subject.to_string()
     );

@@ -18,6 +18,7 @@ mod peers;
 mod procs;
 mod report;
 mod results;
+mod runoff;
 mod site;
 mod soak;
 mod subject;

@@ -23,10 +23,6 @@ pub(crate) use metric::{Metric, Sample};
 
 /// Before each measured time: caches fill, threads start.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Eight blockers of 100 ms, one after the other, are answered once in that time at least.
-const MIXED_TIME_MIN: Duration = Duration::from_millis(1200);
-/// At 5,000 requests a second the latency of one in a thousand rests on 20 of them then.
-const PACED_TIME_MIN: Duration = Duration::from_secs(4);
 /// How long idle connections are watched.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
@@ -40,7 +36,8 @@ pub(crate) fn measure(
 ) -> Result<Sample> {
     let mut server = peers.start(subject, workload)?;
     let expected = answer::expected(&server, subject, workload)?;
-    let bench = Bench { server: &server, options, expected: &expected };
+    let time = options.time.max(workload.time_min);
+    let bench = Bench { server: &server, options, time, expected: &expected };
     let sample = match (&workload.kind, options.load) {
         (Kind::Requests(group), LoadKind::Own) => bench.requests(group, distance)?,
         (Kind::Requests(group), LoadKind::Wrk) => bench.requests_of_wrk(group, peers)?,
@@ -56,6 +53,8 @@ pub(crate) fn measure(
 struct Bench<'a> {
     server: &'a Server,
     options: &'a GridOptions,
+    /// How long it is measured.
+    time: Duration,
     /// The body of the answer.
     expected: &'a [u8],
 }
@@ -66,7 +65,7 @@ impl Bench<'_> {
         let mut generator = Generator::expecting(self.server.port, groups, Some(self.expected), false)?;
         generator.drive(WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
-        let tallies = generator.drive_and_look(self.options.time, &mut || distance.look())?;
+        let tallies = generator.drive_and_look(self.time, &mut || distance.look())?;
         Ok(tallies.first().map(|tally| with_costs(tally, &meter)).unwrap_or_default())
     }
 
@@ -75,8 +74,7 @@ impl Bench<'_> {
         let mut generator = Generator::expecting(self.server.port, groups, Some(self.expected), true)?;
         generator.drive_at(f64::from(per_s), WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
-        let time = self.options.time.max(PACED_TIME_MIN);
-        let tally = generator.drive_at(f64::from(per_s), time)?;
+        let tally = generator.drive_at(f64::from(per_s), self.time)?;
         let mut sample = with_costs(&tally, &meter);
         sample.0.push((Metric::Unanswered, tally.unanswered as f64));
         Ok(sample)
@@ -86,8 +84,7 @@ impl Bench<'_> {
         let port = self.server.port;
         Generator::open(port, std::slice::from_ref(group))?.drive(WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
-        let report =
-            wrk::run(group, port, self.options.time, self.options.cores.load.count, peers.scratch.path())?;
+        let report = wrk::run(group, port, self.time, self.options.cores.load.count, peers.scratch.path())?;
         interrupt::check()?;
         let used = [
             (Metric::Rate, report.rate),
@@ -100,9 +97,8 @@ impl Bench<'_> {
 
     fn mixed(&self, quick: &Group, blockers: &Group) -> Result<Sample> {
         let meter = Meter::start(self.server.pid(), self.options.cores);
-        let time = self.options.time.max(MIXED_TIME_MIN);
-        let alone = drive(self.server, std::slice::from_ref(quick), time)?;
-        let beside = drive(self.server, &[quick.clone(), blockers.clone()], time)?;
+        let alone = drive(self.server, std::slice::from_ref(quick), self.time)?;
+        let beside = drive(self.server, &[quick.clone(), blockers.clone()], self.time)?;
         let others = meter.others();
         let [alone, beside, blocking] =
             [alone.first(), beside.first(), beside.get(1)].map(Option::<&Tally>::cloned);

@@ -15,6 +15,7 @@ use crate::workloads::Workload;
 pub(crate) struct Run {
     pub(crate) rows: Vec<Row>,
     pub(crate) rounds: usize,
+    pub(crate) runoff_rounds: usize,
     pub(crate) time: Duration,
     pub(crate) took: Duration,
     /// None: the cores stayed where they were.
@@ -26,6 +27,8 @@ pub(crate) struct Run {
 pub(crate) struct Row {
     pub(crate) workload: &'static Workload,
     pub(crate) subject: Subject,
+    /// Rounds that it takes part in.
+    pub(crate) rounds: usize,
     pub(crate) samples: Vec<Option<Sample>>,
     /// Why a round failed last, or why there are none.
     pub(crate) why: Option<String>,
@@ -39,11 +42,6 @@ impl Run {
 }
 
 impl Row {
-    /// It was known from the start that it cannot take part.
-    pub(crate) fn is_left_out(&self) -> bool {
-        self.samples.is_empty() && self.why.is_some()
-    }
-
     pub(crate) fn values(&self, metric: Metric) -> Vec<f64> {
         self.samples.iter().flatten().filter_map(|sample| sample.get(metric)).collect()
     }

@@ -23,6 +23,9 @@ pub(crate) struct Results {
     pub(crate) command: String,
     pub(crate) machine: Machine,
     pub(crate) rounds: usize,
+    /// Those that followed among who was close to the first of a column.
+    #[serde(default)]
+    pub(crate) runoff_rounds: usize,
     /// Measured time of each cell.
     pub(crate) seconds: f64,
     pub(crate) took_s: u64,
@@ -123,9 +126,13 @@ impl Results {
 
     /// The subject ignores a rule that makes its figure mean nothing: it is shown, and never wins.
     pub(crate) fn is_honest(&self, subject: &str) -> bool {
-        let broken = self.subjects.iter().find(|known| known.name == subject).map(|known| &known.broken);
-        !broken.is_some_and(|broken| broken.iter().any(|rule| rule == crate::honesty::IGNORES_CLOSE))
+        is_honest(&self.subjects, subject)
     }
+}
+
+pub(crate) fn is_honest(subjects: &[Contestant], subject: &str) -> bool {
+    let broken = subjects.iter().find(|known| known.name == subject).map(|known| &known.broken);
+    !broken.is_some_and(|broken| broken.iter().any(|rule| rule == crate::honesty::IGNORES_CLOSE))
 }
 
 /// More than this is marked.

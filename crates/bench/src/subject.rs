@@ -21,6 +21,11 @@ pub(crate) enum Subject {
     Site(Site),
 }
 
+/// The default engine of weft, by both of its names.
+pub(crate) fn is_ours(name: &str) -> bool {
+    matches!(name, "weft" | "weft:adaptive")
+}
+
 /// All of them, and every engine by its name.
 pub(crate) fn all() -> Vec<Subject> {
     let engines = ["adaptive", "reactor", "workers", "pool", "fibers"];

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::floors::Floor;
 use crate::load::Group;
+use crate::measure::Metric;
 pub(crate) use reasons::{UNKNOWN, why_lost};
 
 #[derive(Debug, PartialEq)]
@@ -26,6 +27,8 @@ pub(crate) struct Workload {
     pub(crate) sleep: Duration,
     /// Rounds at most: what takes long by itself is not repeated.
     pub(crate) rounds_max: usize,
+    /// Measured time of a cell at least.
+    pub(crate) time_min: Duration,
     pub(crate) targets: &'static [Target],
 }
 
@@ -92,6 +95,15 @@ pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_00
 pub(crate) static QUICK: LazyLock<Vec<Workload>> = LazyLock::new(quick::table);
 pub(crate) static GRID: LazyLock<Vec<Workload>> = LazyLock::new(grid::table);
 pub(crate) static ROUTER: LazyLock<Vec<Workload>> = LazyLock::new(router::table);
+
+/// What decides a column: CPU a request where handlers do not block, requests/s where they do.
+pub(crate) fn decides(column: &str) -> Metric {
+    match column.split('-').next() {
+        Some("slow" | "wait" | "mixed") => Metric::Rate,
+        Some("idle") => Metric::BytesEach,
+        _ => Metric::CpuUs,
+    }
+}
 
 /// The workloads of a name; `slow` means all that begin with `slow-`.
 pub(crate) fn named(table: &'static [Workload], name: &str) -> Vec<&'static Workload> {

@@ -38,6 +38,10 @@ pub(crate) enum Metric {
 }
 
 impl Metric {
+    pub(crate) fn more_is_better(self) -> bool {
+        self == Metric::Rate
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Metric::Rate => "requests_per_s",

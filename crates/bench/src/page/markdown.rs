@@ -12,7 +12,8 @@ const METHOD: &str = "
 
 - Server and load each have a core of their own. A fresh server is started for every cell, asked once whether its answer is
   right, warmed up, measured, and stopped. Contestants run in turn, round by round, so that a slow minute of the machine hits
-  all of them.
+  all of them. Where the default engine and others were close to a column's first, these run again, for as many rounds as the
+  first lines say: a few short rounds do not tell them apart. Medians are over all rounds.
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
   do not block: it hardly depends on how fast the load is. Ticks are 10 ms, so two per cent is its grain.
 - **requests/s** decides where handlers block. Elsewhere it says as much about the load: with `Connection: close` the generator

@@ -1,9 +1,11 @@
 //! Who is first at what? By CPU a request where handlers do not block, by requests/s where they do; and only
 //! who makes no errors can be first.
 
+use crate::measure::Metric;
 use crate::procs::pin::Span;
 use crate::results::{Cell, Column, Results, major_minor};
-use crate::workloads::{UNKNOWN, why_lost};
+use crate::subject::is_ours;
+use crate::workloads::{self, UNKNOWN, why_lost};
 
 /// A figure of a column that decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,22 +18,17 @@ pub(super) struct Measure {
 pub(super) const RATE: Measure = Measure { key: "requests_per_s", title: "requests/s", more_is_better: true };
 pub(super) const CPU: Measure =
     Measure { key: "cpu_us_per_request", title: "CPU us a request", more_is_better: false };
-const P99_OVER_ALONE: Measure =
-    Measure { key: "p99_over_alone", title: "p99 beside blockers over p99 alone", more_is_better: false };
 const BYTES_EACH: Measure =
     Measure { key: "bytes_per_connection", title: "bytes a connection", more_is_better: false };
 
 /// Within this of the first counts as first: machines are not more exact.
 const TIE: f64 = 1.03;
 
-const OURS: [&str; 2] = ["weft:adaptive", "weft"];
-
 /// What decides a column.
 pub(super) fn decides(column: &Column) -> Measure {
-    match column.name.split('-').next() {
-        Some("slow" | "wait") => RATE,
-        Some("mixed") => P99_OVER_ALONE,
-        Some("idle") => BYTES_EACH,
+    match workloads::decides(&column.name) {
+        Metric::Rate => RATE,
+        Metric::BytesEach => BYTES_EACH,
         _ => CPU,
     }
 }
@@ -76,7 +73,7 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
         return None;
     }
     let measure = decides(column);
-    let ours = OURS.iter().find_map(|name| column.cell(name))?;
+    let ours = column.cells.iter().find(|cell| is_ours(&cell.subject))?;
     let theirs = |cell: &&Cell| !cell.subject.starts_with("weft") || cell.subject == ours.subject;
     let others = Column { cells: column.cells.iter().filter(theirs).cloned().collect(), ..column.clone() };
     let Some(mine) = counts(results, ours, measure) else {
@@ -133,7 +130,7 @@ pub(super) fn how(results: &Results) -> String {
     let load = Span { first: results.load_core, count: results.load_cores };
     format!(
         "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on {server}, load ({}) on {load}. {} of \
-         {} s a cell, in turn; medians; {} minutes in all.{}",
+         {} s a cell, in turn{}; medians; {} minutes in all.{}",
         results.when,
         results.commit,
         machine.cpu,
@@ -144,6 +141,10 @@ pub(super) fn how(results: &Results) -> String {
         results.load,
         if results.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", results.rounds) },
         results.seconds,
+        match results.runoff_rounds {
+            0 => String::new(),
+            more => format!(", and {more} more of who was within a quarter of a column's first"),
+        },
         results.took_s.div_ceil(60),
         results.core_distances.map(|distances| format!(" {distances}")).unwrap_or_default(),
     )

@@ -52,6 +52,13 @@ fn cpu_decides_where_nothing_blocks_and_rate_where_something_does() {
 }
 
 #[test]
+fn the_first_lines_say_who_was_measured_again() {
+    let how = |runoff_rounds| standing::how(&Results { runoff_rounds, ..results(Vec::new()) });
+    assert!(how(4).contains("in turn, and 4 more of who was within a quarter"), "{}", how(4));
+    assert!(how(0).contains("in turn; medians"), "{}", how(0));
+}
+
+#[test]
 fn floors_cheats_and_who_errs_cannot_be_first() {
     let others =
         vec![cell("floor", 1e6, 1.0, 0.0), cell("cheat", 1e6, 1.0, 0.0), cell("nginx", 1e6, 1.0, 3.0)];

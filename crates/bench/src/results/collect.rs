@@ -28,6 +28,7 @@ pub(crate) fn collect(
         command: env::args().skip(1).collect::<Vec<_>>().join(" "),
         machine: Machine::here(),
         rounds: run.rounds,
+        runoff_rounds: run.runoff_rounds,
         seconds: run.time.as_secs_f64(),
         took_s: run.took.as_secs(),
         server_core: options.cores.server.first,

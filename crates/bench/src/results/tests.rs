@@ -14,6 +14,7 @@ fn row(subject: &str, samples: &[Option<(f64, f64)>]) -> Row {
     Row {
         workload: workloads::named(&QUICK, "close")[0],
         subject: subject.parse().unwrap(),
+        rounds: 2,
         samples: samples.iter().map(|one| one.map(sample)).collect(),
         why: None,
     }
@@ -25,8 +26,14 @@ fn medians_spreads_and_ratios() {
         row("floor", &[Some((1000.0, 4.0)), None]),
         row("weft", &[Some((900.0, 8.0)), Some((800.0, 9.0))]),
     ];
-    let run =
-        Run { rows, rounds: 2, time: Duration::from_secs(2), took: Duration::from_secs(9), distances: None };
+    let run = Run {
+        rows,
+        rounds: 2,
+        runoff_rounds: 0,
+        time: Duration::from_secs(2),
+        took: Duration::from_secs(9),
+        distances: None,
+    };
     let results = collect(&run, &GridOptions::default(), Vec::new(), Vec::new());
     let back: Results = serde_json::from_str(&results.json().unwrap()).unwrap();
     assert_eq!(back, results);
@@ -43,7 +50,7 @@ fn medians_spreads_and_ratios() {
 fn a_document_of_before_still_reads() {
     let mut old =
         serde_json::to_value(Results { server_cores: 1, load_cores: 1, ..Results::default() }).unwrap();
-    for name in ["server_cores", "load_cores", "left_out"] {
+    for name in ["server_cores", "load_cores", "left_out", "runoff_rounds"] {
         assert!(old.as_object_mut().unwrap().remove(name).is_some());
     }
     let back: Results = serde_json::from_value(old).unwrap();

@@ -18,6 +18,7 @@ pub(super) fn quick(name: &str, title: &str, group: Group, targets: &'static [Ta
         floor: Floor::Epoll,
         sleep: Duration::ZERO,
         rounds_max: usize::MAX,
+        time_min: Duration::ZERO,
         targets,
     }
 }
@@ -66,6 +67,8 @@ pub(super) fn mixed(targets: &'static [Target]) -> Workload {
         floor: Floor::Threads,
         sleep: Duration::from_millis(100),
         rounds_max: usize::MAX,
+        // Eight blockers of 100 ms, one after the other, are answered once in that time at least.
+        time_min: Duration::from_millis(1200),
         targets,
     }
 }

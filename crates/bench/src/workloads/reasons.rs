@@ -27,12 +27,6 @@ const REASONS: &[Reason] = &[
         first: "",
         why: "its handler gathers the whole body and gives it back in one piece; our demo's sends it back while it comes",
     },
-    Reason {
-        column: "mixed",
-        first: "",
-        why: "about 1 says that those who block cost the others nothing; what lies between two such figures is the noise of \
-              a 99th percentile",
-    },
 ];
 
 pub(crate) const UNKNOWN: &str = "not yet explained";

@@ -45,6 +45,8 @@ fn bytes_before_pages(offset: u64, count: u64) -> u64 {
 /// What a run of the handler needs.
 pub(crate) struct Call<'a> {
     pub(crate) cx: &'a Context,
+    /// When it begins.
+    pub(crate) now: Tick,
     pub(crate) handler: &'a dyn Handler,
     pub(crate) wait: &'a dyn Wait,
     pub(crate) dates: &'a mut DateCache,
@@ -79,12 +81,11 @@ struct Streamed<'a> {
 
 impl Conn {
     /// After [`Step::Call`](super::Step::Call): runs the handler and takes its response. Blocks only in the
-    /// handler, in the writer of a streamed body, and there only through `call.wait`.
-    pub(crate) fn run(&mut self, call: Call<'_>) {
-        let Call { cx, handler, wait, dates, post } = call;
+    /// handler, in the writer of a streamed body, and there only through `call.wait`. Says when it ended.
+    pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
+        let Call { cx, now: begun, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
         let mut live = Live { conn: self, cx, wait, dates, asked, body: None, streamed: None };
-        let begun = live.wait.now();
         let mut response = None;
         post.enter(begun, live.head().1);
         live.respond(handler, &mut response);
@@ -93,9 +94,7 @@ impl Conn {
         if begun.until(now) >= cx.warn_after {
             live.warn_of_slowness("a handler", begun.until(now));
         }
-        if let Some(response) = &mut response {
-            live.answer(response, now, post);
-        }
+        response.as_mut().map_or(now, |response| live.answer(response, now, post))
     }
 
     fn held(&mut self) -> &mut Buffers {
@@ -123,15 +122,22 @@ impl<'a> Live<'a> {
         log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
     }
 
-    /// Writes the response as far as this thread has to; the rest is sent by the engine.
-    fn answer(&mut self, response: &mut Response, now: Tick, post: &'a Post) {
+    /// Writes the response as far as this thread has to; the rest is sent by the engine. Says what time it is then.
+    fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a Post) -> Tick {
         self.conn.pace.resume(now);
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match &response.payload {
             Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.copied(response, bytes, now),
             _ => match std::mem::replace(&mut response.payload, Payload::Empty) {
-                Payload::Stream(write) => self.stream(std::mem::take(response), write, post),
-                Payload::Lasting(lasting) => return self.last(response, *lasting, now),
+                Payload::Stream(write) => {
+                    let streamed = self.stream(std::mem::take(response), write, post);
+                    now = self.wait.now();
+                    streamed
+                }
+                Payload::Lasting(lasting) => {
+                    self.last(response, *lasting, now);
+                    return now;
+                }
                 Payload::Failed(mut failed) => {
                     let said = failed.log(&self.conn.asked());
                     self.whole(response, Payload::Bytes(said), now)
@@ -145,6 +151,7 @@ impl<'a> Live<'a> {
             After::Close
         });
         self.conn.phase = Phase::Send(after);
+        now
     }
 
     /// A response that is copied behind its head, as most are.

@@ -132,7 +132,7 @@ impl Bed {
     fn call_with(&mut self, handler: &dyn Handler, wait: &dyn Wait) {
         self.calls += 1;
         let (cx, dates, post) = (&self.cx, &mut self.dates, &Post::default());
-        self.conn.run(Call { cx, handler, wait, dates, post });
+        self.conn.run(Call { cx, now: wait.now(), handler, wait, dates, post });
         self.now = wait.now();
     }
 

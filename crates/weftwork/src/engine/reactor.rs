@@ -101,7 +101,7 @@ impl Reactor {
                     break;
                 }
                 let (cx, handler) = (&self.cx, &*self.handler);
-                let call = Call { cx, handler, wait: &wait, dates: &mut dates, post: &post };
+                let call = Call { cx, now: lp.now(), handler, wait: &wait, dates: &mut dates, post: &post };
                 errand.with_conn(&self.hub, |conn| conn.run(call));
                 called = lp.settle(errand, &self.cx);
             }

@@ -101,8 +101,8 @@ impl<'a> Solo<'a> {
         self.gate.pass();
         let wait = OnThisThread { cx: self.cx };
         let Hand { dates, post, .. } = &mut *self.hand;
-        conn.run(Call { cx: self.cx, handler: self.handler, wait: &wait, dates, post });
-        self.refresh();
+        let call = Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post };
+        self.now = conn.run(call);
         None
     }
 

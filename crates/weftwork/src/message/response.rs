@@ -126,10 +126,14 @@ impl Response {
     }
 
     fn with_bytes(bytes: Bytes, content_type: HeaderValue) -> Response {
+        // Not from an empty one: to drop what is not taken over from that is a call.
         Response {
+            status: StatusCode::OK,
             content_type: Some(content_type),
+            fields: Vec::new(),
             payload: Payload::Bytes(bytes),
-            ..Response::new(StatusCode::OK)
+            close: false,
+            declined: false,
         }
     }
 

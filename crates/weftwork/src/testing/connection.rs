@@ -240,7 +240,14 @@ impl TestConnection {
         let wait = Turns { bench: &self.bench, pipe: &self.pipe };
         let (cx, handler) = (&self.bench.cx, &*self.bench.handler);
         self.asked.push_back(conn.asked().method().clone());
-        conn.run(Call { cx, handler, wait: &wait, dates: &mut self.dates, post: &self.post });
+        conn.run(Call {
+            cx,
+            now: self.bench.now(),
+            handler,
+            wait: &wait,
+            dates: &mut self.dates,
+            post: &self.post,
+        });
     }
 
     fn close(&mut self) {

@@ -151,7 +151,8 @@ pub trait Routes: Sized + 'static {
     /// # Errors
     /// It asks for none of them; a [`Miss`] is an answer too.
     fn from_request(req: &Request<'_>) -> Result<Self, Miss> {
-        Self::parse(Verbs::of(req.method()), req.path_bytes(), req.query().unwrap_or_default())
+        let (method, path, query) = req.method_path_and_query();
+        Self::parse(Verbs::of(method), path, query)
     }
 
     /// The route that a path, with its query if there is one, leads to.

@@ -133,7 +133,7 @@ impl Rig {
         self.kernel.judged(Judge::begins_call);
         // It waits for a thread.
         self.kernel.work();
-        conn.run(Call { cx, handler: &handler, wait: &wait, dates, post });
+        conn.run(Call { cx, now: wait.now(), handler: &handler, wait: &wait, dates, post });
         self.kernel.judged(Judge::ends_call);
     }
 

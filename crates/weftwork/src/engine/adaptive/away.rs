@@ -69,7 +69,7 @@ impl Shared {
             match conn.step(now, &self.cx) {
                 Step::Call => {
                     let begun = at;
-                    let blocking = self.call_away(conn, hand);
+                    let blocking = self.call_away(conn, now, hand);
                     at = Instant::now();
                     blocked = at - begun >= QUICK;
                     self.crowd.note_call();
@@ -113,11 +113,11 @@ impl Shared {
     }
 
     /// Calls the handler, and says what was known of it before.
-    fn call_away(&self, conn: &mut Conn, hand: &mut Hand) -> Blocking {
+    fn call_away(&self, conn: &mut Conn, now: Tick, hand: &mut Hand) -> Blocking {
         let blocking = self.handler.blocking(&conn.asked());
         let wait = OnThisThread { cx: &self.cx };
         let Hand { dates, post, .. } = hand;
-        conn.run(Call { cx: &self.cx, handler: &*self.handler, wait: &wait, dates, post });
+        conn.run(Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post });
         blocking
     }
 }

@@ -147,7 +147,7 @@ impl Shared {
         held.lay.set(Some((index, seat.lay(lp))));
         let leading = Leading { held, now };
         let (dates, post) = (&mut hand.dates, &*hand.post);
-        let call = Call { cx: &self.cx, handler: &*self.handler, wait: &leading, dates, post };
+        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &leading, dates, post };
         errand.with_conn(&self.hub, |conn| conn.run(call));
         if let Some(mut lp) = held.lay.take().and_then(|(_, lay)| seat.take_back(lay)) {
             if let Some(route) = route {

@@ -94,7 +94,7 @@ impl Desk {
         let (cx, handler) = (&*self.room.cx, &*self.room.handler);
         let wait = OnFiber { cx };
         let post = self.posts.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.post());
-        let call = Call { cx, handler, wait: &wait, dates: &mut dates, post: &post };
+        let call = Call { cx, now: cx.clock.now(), handler, wait: &wait, dates: &mut dates, post: &post };
         errand.with_conn(&self.room.hub, |conn| conn.run(call));
         self.posts.borrow_mut().push(post);
         self.dates.replace(dates);

@@ -1,0 +1,140 @@
+//! Who is measured again? A few rounds do not tell apart those who are close to the first.
+
+use std::cmp::Ordering;
+
+use crate::measure::Metric;
+use crate::report::Row;
+use crate::results::{Contestant, is_honest};
+use crate::subject::is_ours;
+use crate::workloads::decides;
+
+/// Who is this close to the first of a column may be first in truth: rounds of one server lie up to half apart where
+/// the host moves its cores.
+const REACH: f64 = 1.25;
+/// So many take part, the default engine apart: each costs as much time as in any other round.
+const OTHERS_MAX: usize = 3;
+
+/// For each row, whether it is in the run-off of its column. There is one where the default engine and others are within
+/// reach of the first; other engines of ours and the floors are no rivals.
+pub(crate) fn contenders(rows: &[Row], known: &[Contestant]) -> Vec<bool> {
+    let columns = rows.chunk_by(|one, other| one.workload.name == other.workload.name);
+    columns.flat_map(|rows| contenders_of_column(rows, known)).collect()
+}
+
+fn contenders_of_column(rows: &[Row], known: &[Contestant]) -> Vec<bool> {
+    let metric = decides(&rows[0].workload.name);
+    let rivals = rows.iter().enumerate().filter(|(_, row)| is_honest(known, &row.subject.to_string()));
+    let mut figures: Vec<(usize, f64)> =
+        rivals.filter_map(|(at, row)| Some((at, figure(row, metric)?))).collect();
+    figures.sort_by(|one, other| order(metric, one.1, other.1));
+    let Some(&(_, first)) = figures.first() else { return vec![false; rows.len()] };
+    let is_near = |value: f64| (value / first).max(first / value) <= REACH;
+    let near = figures.into_iter().filter(|(_, value)| is_near(*value)).map(|(at, _)| at);
+    let (ours, mut others): (Vec<usize>, Vec<usize>) =
+        near.partition(|at| is_ours(&rows[*at].subject.to_string()));
+    others.truncate(OTHERS_MAX);
+    let is_close = !ours.is_empty() && !others.is_empty();
+    (0..rows.len()).map(|at| is_close && (ours.contains(&at) || others.contains(&at))).collect()
+}
+
+/// What decides, of who may be first: no engine of ours but the default one, no floor, nobody who made errors.
+fn figure(row: &Row, metric: Metric) -> Option<f64> {
+    let name = row.subject.to_string();
+    let is_rival = is_ours(&name) || !(name.starts_with("weft") || row.subject.is_floor());
+    let is_fair = row.failures() == 0 && row.errors() == Some(0.0);
+    row.median(metric).filter(|value| is_rival && is_fair && *value > 0.0)
+}
+
+fn order(metric: Metric, one: f64, other: f64) -> Ordering {
+    if metric.more_is_better() { other.total_cmp(&one) } else { one.total_cmp(&other) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::honesty::IGNORES_CLOSE;
+    use crate::measure::Sample;
+    use crate::workloads::{GRID, named};
+
+    /// Who takes part of these, each with its requests/s and CPU a request; those with a `!` made an error.
+    #[track_caller]
+    fn check(workload: &str, figures: &[(&str, f64, f64)], takes_part: &[&str]) {
+        let workload = named(&GRID, workload)[0];
+        let row = |&(name, rate, cpu): &(&str, f64, f64)| {
+            let errors = f64::from(u8::from(name.ends_with('!')));
+            let sample = Sample(vec![(Metric::Rate, rate), (Metric::CpuUs, cpu), (Metric::Errors, errors)]);
+            let subject = name.trim_end_matches('!').parse().unwrap();
+            Row { workload, subject, rounds: 1, samples: vec![Some(sample)], why: None }
+        };
+        let rows: Vec<Row> = figures.iter().map(row).collect();
+        let cheat = Contestant {
+            name: "may_minihttp".to_owned(),
+            broken: vec![IGNORES_CLOSE.to_owned()],
+            ..Contestant::default()
+        };
+        let contenders = contenders(&rows, &[cheat]);
+        let names: Vec<String> = (rows.iter().zip(contenders).filter(|(_, takes_part)| *takes_part))
+            .map(|(row, _)| row.subject.to_string())
+            .collect();
+        assert_eq!(names, takes_part);
+    }
+
+    #[test]
+    fn who_is_close_to_the_first_runs_again() {
+        let health = |ours, others: [f64; 4]| {
+            let names = ["nginx", "hyper", "ntex", "axum"];
+            let others = names.into_iter().zip(others).map(|(name, cpu)| (name, 1.0, cpu));
+            [("weft:adaptive", 1.0, ours)].into_iter().chain(others).collect::<Vec<_>>()
+        };
+        check("health-64", &health(5.0, [6.0, 7.0, 8.0, 9.0]), &["weft:adaptive", "nginx"]);
+        check("health-64", &health(6.0, [7.0, 5.0, 8.0, 9.0]), &["weft:adaptive", "hyper"]);
+        check("health-64", &health(5.0, [5.4, 5.1, 5.2, 5.3]), &["weft:adaptive", "hyper", "ntex", "axum"]);
+        // Clearly first, and clearly not.
+        check("health-64", &health(5.0, [7.0, 7.0, 8.0, 9.0]), &[]);
+        check("health-64", &health(9.0, [7.0, 7.0, 7.0, 7.0]), &[]);
+    }
+
+    #[test]
+    fn where_handlers_block_the_rate_decides() {
+        let figures = [("weft:adaptive", 1000.0, 9.0), ("hyper", 1100.0, 90.0), ("axum", 700.0, 1.0)];
+        check("slow-100", &figures, &["weft:adaptive", "hyper"]);
+        check("health-64", &figures, &[]);
+    }
+
+    #[test]
+    fn who_cannot_be_first_is_no_rival() {
+        let others = [
+            ("floor", 1.0, 1.0),
+            ("weft:fibers", 1.0, 1.0),
+            ("may_minihttp", 1.0, 1.0),
+            ("ntex!", 1.0, 1.0),
+            ("h2o", 1.0, 0.0),
+            ("nginx", 1.0, 5.0),
+        ];
+        check(
+            "health-64",
+            &[others.as_slice(), &[("weft:adaptive", 1.0, 5.0)]].concat(),
+            &["nginx", "weft:adaptive"],
+        );
+        check("health-64", &[others.as_slice(), &[("weft:adaptive!", 1.0, 5.0)]].concat(), &[]);
+        check("health-64", &[("weft:adaptive", 1.0, 5.0)], &[]);
+    }
+
+    #[test]
+    fn each_column_has_its_own() {
+        let row = |workload: &str, name: &str, cpu| Row {
+            workload: named(&GRID, workload)[0],
+            subject: name.parse().unwrap(),
+            rounds: 1,
+            samples: vec![Some(Sample(vec![(Metric::CpuUs, cpu), (Metric::Errors, 0.0)]))],
+            why: None,
+        };
+        let rows = [
+            row("health-10", "weft:adaptive", 5.0),
+            row("health-10", "nginx", 9.0),
+            row("health-64", "weft:adaptive", 5.0),
+            row("health-64", "nginx", 5.0),
+        ];
+        assert_eq!(contenders(&rows, &[]), [false, false, true, true]);
+    }
+}
