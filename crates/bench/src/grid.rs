@@ -50,16 +50,14 @@ pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Con
     let start = Instant::now();
     let mut distance = Distance::survey(options.cores, options.apart)?;
     let mut rows = empty_rows(options, &peers.subjects, known);
-    for round in 0..options.rounds {
-        run_round(options, peers, &mut distance, round, &mut rows)?;
-    }
-    let contenders = runoff::contenders(&rows, known);
-    for (row, takes_part) in rows.iter_mut().zip(contenders) {
-        row.rounds =
-            if takes_part { (row.rounds + options.runoff_rounds).min(row.workload.rounds_max) } else { 0 };
-    }
-    for round in options.rounds..options.rounds + options.runoff_rounds {
-        run_round(options, peers, &mut distance, round, &mut rows)?;
+    let mut takes_part: Vec<bool> = rows.iter().map(|row| row.why.is_none()).collect();
+    for round in 0..options.rounds + options.runoff_rounds {
+        if round == options.rounds {
+            takes_part = runoff::contenders(&rows, known);
+        }
+        for at in order(&rows, round, &takes_part) {
+            run_row(options, peers, &mut distance, round, &mut rows[at])?;
+        }
     }
     Ok(Run {
         rows,
@@ -93,8 +91,7 @@ fn empty_rows(options: &GridOptions, subjects: &[Subject], known: &[Contestant])
     for &workload in &options.workloads {
         for subject in subjects.iter().filter(|subject| takes_part(options, subject, workload)) {
             let why = left_out(subject, workload, known);
-            let rounds = if why.is_some() { 0 } else { options.rounds.min(workload.rounds_max) };
-            rows.push(Row { workload, subject: subject.clone(), rounds, samples: Vec::new(), why });
+            rows.push(Row { workload, subject: subject.clone(), samples: Vec::new(), why });
         }
     }
     rows
@@ -114,35 +111,42 @@ fn left_out(subject: &Subject, workload: &Workload, known: &[Contestant]) -> Opt
     is_out.then(|| IGNORES_CLOSE.to_owned())
 }
 
-/// Measures every row once more. A subject that fails is marked, and the others go on.
-fn run_round(
+/// Which rows are measured in a round, in what order. In each column somebody else begins than in the round before, so that
+/// none always follows the same one.
+fn order(rows: &[Row], round: usize, takes_part: &[bool]) -> Vec<usize> {
+    let mut order = Vec::new();
+    let mut start = 0;
+    for column in rows.chunk_by(|one, other| one.workload.name == other.workload.name) {
+        let all = start..start + column.len();
+        start = all.end;
+        let mut turn: Vec<usize> =
+            all.filter(|at| takes_part[*at] && round < rows[*at].workload.rounds_max).collect();
+        let first = round % turn.len().max(1);
+        turn.rotate_left(first);
+        order.append(&mut turn);
+    }
+    order
+}
+
+/// Measures a row once more. A subject that fails is marked, and the others go on.
+fn run_row(
     options: &GridOptions,
     peers: &mut Peers,
     distance: &mut Distance,
     round: usize,
-    rows: &mut [Row],
+    row: &mut Row,
 ) -> Result<()> {
-    for same in rows.chunk_by_mut(|one, other| one.workload.name == other.workload.name) {
-        // Each round begins with another subject, so that none always follows the same one.
-        let count = same.len();
-        for at in (round..round + count).map(|at| at % count) {
-            let row = &mut same[at];
-            if round >= row.rounds {
-                continue;
-            }
-            let sample = match cell(peers, options, distance, row) {
-                Ok(sample) => Some(sample),
-                Err(Failure::Run(message)) => {
-                    eprintln!("{} {}: {message}", row.workload.name, row.subject);
-                    row.why = Some(message);
-                    None
-                }
-                Err(other) => return Err(other),
-            };
-            progress(options, round, row, sample.as_ref());
-            row.samples.push(sample);
+    let sample = match cell(peers, options, distance, row) {
+        Ok(sample) => Some(sample),
+        Err(Failure::Run(message)) => {
+            eprintln!("{} {}: {message}", row.workload.name, row.subject);
+            row.why = Some(message);
+            None
         }
-    }
+        Err(other) => return Err(other),
+    };
+    progress(options, round, row, sample.as_ref());
+    row.samples.push(sample);
     Ok(())
 }
 
@@ -182,4 +186,30 @@ fn progress(options: &GridOptions, round: usize, row: &Row, sample: Option<&Samp
         row.workload.name,
         row.subject.to_string()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::{GRID, named};
+
+    #[test]
+    fn who_takes_part_begins_in_turn() {
+        let row = |workload, subject: &str| Row {
+            workload: named(&GRID, workload)[0],
+            subject: subject.parse().unwrap(),
+            samples: Vec::new(),
+            why: None,
+        };
+        let names = ["floor", "weft:adaptive", "nginx", "hyper"];
+        let rows: Vec<Row> =
+            ["health-64", "mixed"].iter().flat_map(|of| names.map(|name| row(of, name))).collect();
+        let turn = |round, takes_part: [bool; 4]| order(&rows, round, &takes_part.repeat(2));
+        assert_eq!(turn(0, [true; 4]), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // What takes long by itself has one round.
+        assert_eq!(turn(1, [true; 4]), [1, 2, 3, 0]);
+        assert_eq!(turn(2, [false, true, false, true]), [1, 3]);
+        assert_eq!(turn(3, [false, true, false, true]), [3, 1]);
+        assert_eq!(turn(3, [false; 4]), [0; 0]);
+    }
 }

@@ -27,8 +27,6 @@ pub(crate) struct Run {
 pub(crate) struct Row {
     pub(crate) workload: &'static Workload,
     pub(crate) subject: Subject,
-    /// Rounds that it takes part in.
-    pub(crate) rounds: usize,
     pub(crate) samples: Vec<Option<Sample>>,
     /// Why a round failed last, or why there are none.
     pub(crate) why: Option<String>,

@@ -87,6 +87,9 @@ pub(crate) struct Cell {
     /// In all rounds.
     pub(crate) errors: f64,
     pub(crate) failed_rounds: usize,
+    /// Rounds that it took part in.
+    #[serde(default)]
+    pub(crate) rounds: usize,
     /// Why a round failed, or the cell was left out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) why: Option<String>,

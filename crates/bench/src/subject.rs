@@ -21,11 +21,6 @@ pub(crate) enum Subject {
     Site(Site),
 }
 
-/// The default engine of weft, by both of its names.
-pub(crate) fn is_ours(name: &str) -> bool {
-    matches!(name, "weft" | "weft:adaptive")
-}
-
 /// All of them, and every engine by its name.
 pub(crate) fn all() -> Vec<Subject> {
     let engines = ["adaptive", "reactor", "workers", "pool", "fibers"];
@@ -47,6 +42,11 @@ impl Subject {
 
     pub(crate) fn is_weft(&self) -> bool {
         matches!(self, Subject::Weft { .. })
+    }
+
+    /// The one that columns are won or lost by.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self, Subject::Weft { engine } if engine.as_deref().is_none_or(|engine| engine == "adaptive"))
     }
 
     pub(crate) fn is_floor(&self) -> bool {

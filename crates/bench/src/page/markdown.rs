@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::standing::{CPU, Measure, RATE, command, counts, decides, first, how, standings};
+use super::standing::{CPU, Measure, RATE, command, counts, decides, first, how, ours, standings};
 use super::svg::short;
 use crate::results::{Cell, Column, LeftOut, Results};
 use crate::workloads::UNKNOWN;
@@ -12,11 +12,12 @@ const METHOD: &str = "
 
 - Server and load each have a core of their own. A fresh server is started for every cell, asked once whether its answer is
   right, warmed up, measured, and stopped. Contestants run in turn, round by round, so that a slow minute of the machine hits
-  all of them. Where the default engine and others were close to a column's first, these run again, for as many rounds as the
-  first lines say: a few short rounds do not tell them apart. Medians are over all rounds.
+  all of them. Where the default engine and others were within a quarter of a column's first, it and the best four of them run
+  again, for as many rounds as the first lines say: a few short rounds do not tell them apart. Medians are over all rounds that a
+  server took part in, and all of these have to be without errors; the figures of everybody else are of the first rounds.
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
   do not block: it hardly depends on how fast the load is. Ticks are 10 ms, so two per cent is its grain.
-- **requests/s** decides where handlers block. Elsewhere it says as much about the load: with `Connection: close` the generator
+- **requests/s** decides where handlers block; in `mixed` those of the quick clients, while others block. Elsewhere it says as much about the load: with `Connection: close` the generator
   opens every connection and is often the slower side.
 - **Errors** are answers that are not 2xx, bodies that differ from the first checked one, connections that broke, and answers
   that did not come. Who makes any is marked `!` and is never first.
@@ -119,9 +120,9 @@ fn cell(results: &Results, column: &Column, subject: &str, measure: Measure) -> 
 /// All columns: what decides, us, the first, and the floor; and how sure that is.
 fn write_columns(out: &mut String, results: &Results) {
     out.push_str(
-        "\n## All columns\n\nThe last two columns are of adaptive and of the first of the others; where there was one round, none lie apart.\n\n\
-         | column | decided by | adaptive | first of the others | floor | rounds apart | CPU of others |\n\
-         |---|---|---|---|---|---|---|\n",
+        "\n## All columns\n\nThe last three columns are of adaptive and of the first of the others; where there was one round, none lie apart.\n\n\
+         | column | decided by | adaptive | first of the others | floor | rounds | they lie apart | CPU of others |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for column in &results.workloads {
         let measure = decides(column);
@@ -130,18 +131,19 @@ fn write_columns(out: &mut String, results: &Results) {
         others.cells.retain(|cell| !cell.subject.starts_with("weft"));
         let best = first(results, &others, measure);
         let best = best.map(|(name, _)| name);
-        let ours = if column.cell("weft:adaptive").is_some() { "weft:adaptive" } else { "weft" };
+        let ours = ours(column).map_or("weft", |cell| &cell.subject);
         let _ = writeln!(
             out,
-            "| {}: {} | {} | {} | {} | {} | {} | {} |",
+            "| {}: {} | {} | {} | {} | {} | {} | {} | {} |",
             column.name,
             column.title,
             measure.title,
             shown(ours),
             best.map_or("-".to_owned(), |name| format!("{name} {}", shown(name).replace('*', ""))),
             shown("floor"),
-            both(column, [Some(ours), best], |cell| cell.spread_percent(measure.key)),
-            both(column, [Some(ours), best], Cell::others_percent)
+            both(column, [Some(ours), best], "", |cell| (cell.rounds > 0).then_some(cell.rounds as f64)),
+            both(column, [Some(ours), best], " %", |cell| cell.spread_percent(measure.key)),
+            both(column, [Some(ours), best], " %", Cell::others_percent)
         );
     }
 }
@@ -168,8 +170,13 @@ fn write_errors(out: &mut String, results: &Results) {
 }
 
 /// A percentage of us, and of the first of the others.
-fn both(column: &Column, names: [Option<&str>; 2], percent: impl Fn(&Cell) -> Option<f64>) -> String {
-    let one = |name: Option<&str>| Some(format!("{:.0} %", percent(column.cell(name?)?)?));
+fn both(
+    column: &Column,
+    names: [Option<&str>; 2],
+    unit: &str,
+    value: impl Fn(&Cell) -> Option<f64>,
+) -> String {
+    let one = |name: Option<&str>| Some(format!("{:.0}{unit}", value(column.cell(name?)?)?));
     names.map(|name| one(name).unwrap_or("-".to_owned())).join(", ")
 }
 

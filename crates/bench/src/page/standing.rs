@@ -4,7 +4,6 @@
 use crate::measure::Metric;
 use crate::procs::pin::Span;
 use crate::results::{Cell, Column, Results, major_minor};
-use crate::subject::is_ours;
 use crate::workloads::{self, UNKNOWN, why_lost};
 
 /// A figure of a column that decides.
@@ -52,6 +51,11 @@ fn better(measure: Measure, one: f64, other: f64) -> bool {
     if measure.more_is_better { one > other } else { one < other }
 }
 
+/// The default engine, by its own name or by that of the plain subject.
+pub(super) fn ours(column: &Column) -> Option<&Cell> {
+    column.cell("weft:adaptive").or_else(|| column.cell("weft"))
+}
+
 /// How the default engine stands in one column.
 #[derive(Debug, PartialEq)]
 pub(super) struct Standing {
@@ -73,7 +77,7 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
         return None;
     }
     let measure = decides(column);
-    let ours = column.cells.iter().find(|cell| is_ours(&cell.subject))?;
+    let ours = ours(column)?;
     let theirs = |cell: &&Cell| !cell.subject.starts_with("weft") || cell.subject == ours.subject;
     let others = Column { cells: column.cells.iter().filter(theirs).cloned().collect(), ..column.clone() };
     let Some(mine) = counts(results, ours, measure) else {
@@ -143,7 +147,7 @@ pub(super) fn how(results: &Results) -> String {
         results.seconds,
         match results.runoff_rounds {
             0 => String::new(),
-            more => format!(", and {more} more of who was within a quarter of a column's first"),
+            more => format!(", and {more} more among who was close to a column's first"),
         },
         results.took_s.div_ceil(60),
         results.core_distances.map(|distances| format!(" {distances}")).unwrap_or_default(),

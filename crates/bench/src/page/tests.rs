@@ -47,6 +47,7 @@ fn cpu_decides_where_nothing_blocks_and_rate_where_something_does() {
         false,
         "nginx 5.00: 10 % behind",
     );
+    check_standing("mixed", nginx(), cell("weft:adaptive", 50_000.0, 1.0, 0.0), false, "100 % behind");
     check_standing("slow-100", nginx(), cell("weft:adaptive", 99_000.0, 50.0, 0.0), true, "");
     check_standing("slow-100", nginx(), cell("weft:adaptive", 50_000.0, 1.0, 0.0), false, "100 % behind");
 }
@@ -54,7 +55,7 @@ fn cpu_decides_where_nothing_blocks_and_rate_where_something_does() {
 #[test]
 fn the_first_lines_say_who_was_measured_again() {
     let how = |runoff_rounds| standing::how(&Results { runoff_rounds, ..results(Vec::new()) });
-    assert!(how(4).contains("in turn, and 4 more of who was within a quarter"), "{}", how(4));
+    assert!(how(4).contains("in turn, and 4 more among who was close"), "{}", how(4));
     assert!(how(0).contains("in turn; medians"), "{}", how(0));
 }
 
@@ -104,11 +105,12 @@ fn noise_is_shown_and_marked() {
     let mut cells = vec![cell("weft:adaptive", 1e5, 5.0, 0.0), cell("nginx", 1e5, 4.0, 0.0)];
     let far = Figure { median: 5.0, low: 4.0, high: 6.0 };
     cells[0].figures.insert("cpu_us_per_request".to_owned(), far);
+    cells[0].rounds = 6;
     let others = Figure { median: 12.0, low: 12.0, high: 12.0 };
     cells[1].figures.insert("others_cpu_percent".to_owned(), others);
     let results = results(vec![column("health-100", cells)]);
     let text = markdown(&results);
-    let row = "| CPU us a request | 5.00 ~ | nginx 4.00 ~ |  | 40 %, 2 % | -, 12 % |";
+    let row = "| CPU us a request | 5.00 ~ | nginx 4.00 ~ |  | 6, - | 40 %, 2 % | -, 12 % |";
     assert!(text.contains(row) && text.contains("| nginx | **4.00** ~ |"), "{text}");
     let html = html(&results);
     assert!(html.contains("<td>weft:adaptive ~<td") && html.contains("<th>CPU of others, %"), "{html}");

@@ -10,7 +10,7 @@ fn sample(rate: f64, cpu: f64, errors: f64) -> Option<Sample> {
 
 fn row(workload: &str, subject: &str, samples: Vec<Option<Sample>>) -> Row {
     let workload = workloads::named(&QUICK, workload)[0];
-    Row { workload, subject: subject.parse().unwrap(), rounds: 2, samples, why: None }
+    Row { workload, subject: subject.parse().unwrap(), samples, why: None }
 }
 
 fn run(rows: Vec<Row>) -> Run {
@@ -78,7 +78,7 @@ fn verdicts_on_mixed_and_idle() {
 fn verdicts_on_routes() {
     let site = |site, cpu: [f64; 5]| {
         let samples = cpu.into_iter().map(|cpu| sample(1000.0, cpu, 0.0)).collect();
-        Row { workload: &ROUTER[0], subject: Subject::Site(site), rounds: 5, samples, why: None }
+        Row { workload: &ROUTER[0], subject: Subject::Site(site), samples, why: None }
     };
     let says = |typed: [f64; 5]| {
         let rows = [site(Site::Bare, [10.0; 5]), site(Site::Typed, typed)];

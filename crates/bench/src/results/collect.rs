@@ -61,6 +61,7 @@ fn cell(row: &Row, rows: &[Row]) -> Cell {
         ratios: ratios(row, rows),
         errors: row.errors().unwrap_or(0.0),
         failed_rounds: row.failures(),
+        rounds: row.samples.len(),
         why: row.why.clone(),
         targets: reached.map(|verdict| Reached { met: verdict.met, says: verdict.says }).collect(),
     }

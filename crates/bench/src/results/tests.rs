@@ -14,7 +14,6 @@ fn row(subject: &str, samples: &[Option<(f64, f64)>]) -> Row {
     Row {
         workload: workloads::named(&QUICK, "close")[0],
         subject: subject.parse().unwrap(),
-        rounds: 2,
         samples: samples.iter().map(|one| one.map(sample)).collect(),
         why: None,
     }

@@ -61,7 +61,7 @@ pub(super) fn table() -> Vec<Workload> {
 pub(super) fn mixed(targets: &'static [Target]) -> Workload {
     Workload {
         name: "mixed".to_owned(),
-        title: "64 quick keep-alive connections, alone and while 8 others block 100 ms a request".to_owned(),
+        title: "64 quick keep-alive connections, alone and while 8 others block 100 ms a request, 1.2 s of each at least".to_owned(),
         kind: Kind::Mixed { quick: HEALTH, blockers: Group::get("/slow?ms=100", 8) },
         ask: Ask::Slow,
         floor: Floor::Threads,

@@ -22,11 +22,6 @@ const REASONS: &[Reason] = &[
               thread, the kernel counts who uses a descriptor, 0.1 us (docs/performance.md). What else lies between is not \
               yet explained",
     },
-    Reason {
-        column: "echo-1m",
-        first: "",
-        why: "its handler gathers the whole body and gives it back in one piece; our demo's sends it back while it comes",
-    },
 ];
 
 pub(crate) const UNKNOWN: &str = "not yet explained";
@@ -47,7 +42,6 @@ mod tests {
     #[test]
     fn a_reason_is_of_a_column_and_of_whoever_is_first() {
         assert!(why_lost("wait-400", "hyper").contains("holds no thread"));
-        assert!(why_lost("echo-1m", "axum").contains("whole body"));
         assert_eq!(why_lost("echo-64", "axum"), UNKNOWN);
         assert!(why_lost("health-10", "hyper").contains("not yet explained"));
         assert_eq!(why_lost("health-10", "h2o"), UNKNOWN);

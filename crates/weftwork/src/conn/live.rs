@@ -81,7 +81,8 @@ struct Streamed<'a> {
 
 impl Conn {
     /// After [`Step::Call`](super::Step::Call): runs the handler and takes its response. Blocks only in the
-    /// handler, in the writer of a streamed body, and there only through `call.wait`. Says when it ended.
+    /// handler, in the writer of a streamed body, and there only through `call.wait`. Says when it had ended, but for what
+    /// never waits.
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
@@ -122,7 +123,8 @@ impl<'a> Live<'a> {
         log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
     }
 
-    /// Writes the response as far as this thread has to; the rest is sent by the engine. Says what time it is then.
+    /// Writes the response as far as this thread has to; the rest is sent by the engine. Says when it had ended,
+    /// but for what never waits.
     fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a Post) -> Tick {
         self.conn.pace.resume(now);
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;

@@ -132,8 +132,8 @@ impl Bed {
     fn call_with(&mut self, handler: &dyn Handler, wait: &dyn Wait) {
         self.calls += 1;
         let (cx, dates, post) = (&self.cx, &mut self.dates, &Post::default());
-        self.conn.run(Call { cx, now: wait.now(), handler, wait, dates, post });
-        self.now = wait.now();
+        self.now = self.conn.run(Call { cx, now: wait.now(), handler, wait, dates, post });
+        assert_eq!(self.now, wait.now(), "whoever called would go on with a time that has passed");
     }
 
     /// All that has come to the peer.

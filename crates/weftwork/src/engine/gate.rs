@@ -47,12 +47,14 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Returns when the gate is open, and after 50 ms at the latest.
+    /// Returns when the gate is open, and after 50 ms at the latest. Says whether that took any time.
     #[inline]
-    pub(super) fn pass(&self) {
-        if self.is_shut() {
+    pub(super) fn pass(&self) -> bool {
+        let is_shut = self.is_shut();
+        if is_shut {
             self.wait();
         }
+        is_shut
     }
 
     fn is_shut(&self) -> bool {
@@ -97,9 +99,9 @@ mod tests {
         let gate = Gate::new();
         gate.shut();
         assert!(gate.is_shut());
-        gate.pass();
+        assert!(gate.pass());
         gate.shut();
-        assert!(!gate.is_shut(), "whoever waited has given up for all");
+        assert!(!gate.pass(), "whoever waited has given up for all");
         gate.open();
         gate.shut();
         assert!(gate.is_shut(), "the next burst is another");

@@ -90,6 +90,8 @@ impl Reactor {
     fn lead(self: &Arc<Reactor>, lp: &mut Loop) {
         let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.post());
         let wait = OnThisThread { cx: &self.cx };
+        // The loop's time is that of its last look at the poller; calls since then have taken theirs.
+        let mut now = lp.now();
         loop {
             let mut called = match lp.next(&self.hub, &self.cx) {
                 Next::Stop => return,
@@ -101,8 +103,9 @@ impl Reactor {
                     break;
                 }
                 let (cx, handler) = (&self.cx, &*self.handler);
-                let call = Call { cx, now: lp.now(), handler, wait: &wait, dates: &mut dates, post: &post };
-                errand.with_conn(&self.hub, |conn| conn.run(call));
+                let call =
+                    Call { cx, now: now.max(lp.now()), handler, wait: &wait, dates: &mut dates, post: &post };
+                now = errand.with_conn(&self.hub, |conn| conn.run(call));
                 called = lp.settle(errand, &self.cx);
             }
         }

@@ -98,7 +98,9 @@ impl<'a> Solo<'a> {
             conn.forsake_if_vain(self.now, self.cx);
             return None;
         }
-        self.gate.pass();
+        if self.gate.pass() {
+            self.refresh();
+        }
         let wait = OnThisThread { cx: self.cx };
         let Hand { dates, post, .. } = &mut *self.hand;
         let call = Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post };

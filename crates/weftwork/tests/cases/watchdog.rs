@@ -86,3 +86,21 @@ fn quick_ones_are_not() {
     assert_eq!(site.running.counts().overdue, 0);
     assert!(logged(&[&path]).is_empty());
 }
+
+/// What one took is not the next one's, which came with it.
+#[test]
+fn a_quick_one_behind_a_slow_one_is_not() {
+    keep_log();
+    let site = ROOM.start_with(|s| s.handler_warn_after(SHORT));
+    let (slow, quick) = (path("gate"), path("health"));
+    let mut client = site.client();
+    client.send(format!("GET {slow} HTTP/1.1\r\nHost: a\r\n\r\nGET {quick} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(1);
+    eventually("it is counted", || site.running.counts().overdue == 1);
+    site.inside.gate.open();
+    client.answer().is(200, "passed");
+    client.answer();
+    is_logged(&["a handler took", &slow]);
+    assert!(logged(&[&quick]).is_empty());
+    assert_eq!(site.running.counts().overdue, 1);
+}

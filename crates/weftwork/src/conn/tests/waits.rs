@@ -130,3 +130,22 @@ fn our_time_is_not_on_the_clock_of_a_body() {
     bed.go_on();
     assert!(bed.got().ends_with("Ok(1)"));
 }
+
+/// Who called goes on with the time at which the writer had ended: its own part of it, too.
+#[test]
+fn a_writer_takes_time() {
+    let mut bed = Bed::new();
+    bed.send(get("/"));
+    until_call(&mut bed);
+    let peer = Peer::new(&bed, std::iter::empty());
+    let now = peer.now.clone();
+    let writes = move |_: &mut Request| -> Response {
+        let now = now.clone();
+        Response::stream(move |out| {
+            now.fetch_add(300_000, Ordering::Relaxed);
+            out.write_all(b"late")
+        })
+    };
+    bed.call_with(&writes, &peer);
+    assert_eq!(bed.now.0, 300_000);
+}
