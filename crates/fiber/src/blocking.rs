@@ -191,15 +191,14 @@ impl Shared {
         if started.is_ok() {
             return;
         }
-        // No thread to be had: if none will come for the job, it blocks the caller rather than wait for ever.
+        // No thread to be had: if none will come for the jobs, they block the caller rather than wait for ever. All of them:
+        // another's may be there whose thread was refused as well, or that may not have one.
         let mut state = lock(&pool.state);
         state.threads -= 1;
         state.idle -= 1;
-        let job = if state.threads == 0 { state.jobs.pop_front() } else { None };
+        let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
         drop(state);
-        if let Some(job) = job {
-            job();
-        }
+        jobs.into_iter().for_each(|job| job());
     }
 
     fn work(&self) {

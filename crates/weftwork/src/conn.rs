@@ -336,9 +336,9 @@ impl Conn {
         if self.unsent() > 0 {
             return Step::Write;
         }
-        // A new connection is looked at once: its request may have come with it.
-        let unused = self.pace.what == Timeout::Head && self.readable;
-        if now >= self.expires || (cx.stage() != Stage::Running && !unused) {
+        // Not before a look in vain: to close on a request that has come already would reset it (RFC 9112 section 9.6).
+        let is_over = now >= self.expires || cx.stage() != Stage::Running;
+        if is_over && !self.readable {
             self.phase = Phase::Done;
             return Step::Close;
         }

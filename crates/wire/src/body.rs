@@ -47,6 +47,13 @@ impl BodyReader {
         }
     }
 
+    pub(crate) fn of_response(framing: Framing) -> BodyReader {
+        match framing {
+            Framing::Chunked => BodyReader::Chunked(Chunked::of_response()),
+            framing => BodyReader::new(framing),
+        }
+    }
+
     /// How many of `bytes` were used, and what they were.
     pub(crate) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
         match self {

@@ -56,7 +56,7 @@ impl std::error::Error for ResponseFault {}
 /// Reads the responses to one request: interim ones, and the final one with its body.
 ///
 /// As strict as the reading of requests: two lengths, a coding that is not understood, or a bare line feed are
-/// faults, because the next one on the way might read them otherwise.
+/// faults, because the next one on the way might read them otherwise. But a trailer that may be none is left out.
 #[derive(Debug, Default)]
 pub struct ResponseReader {
     scan: Scan,
@@ -107,7 +107,7 @@ impl ResponseReader {
             // Step 1: whatever the fields say.
             _ if status_has_none || *method == Method::HEAD => Body::default(),
             Framing::None => Body::UntilClose,
-            framing => Body::Framed(BodyReader::new(framing)),
+            framing => Body::Framed(BodyReader::of_response(framing)),
         };
         let (length, keep_alive) = match &self.body {
             Body::Framed(body) => (body.left(), facts.keep_alive),

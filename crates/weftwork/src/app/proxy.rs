@@ -30,7 +30,7 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 ///
 /// Bodies are streamed in both directions and nothing is gathered: tokens of a language model, or events, come through
 /// as they are sent. Connections to the server are kept and used again. Fields that are for one connection alone stay
-/// behind (RFC 9110 section 7.6.1). A WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A client
+/// behind (RFC 9110 section 7.6.1), and `Max-Forwards` is counted (section 7.6.2). A WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A client
 /// that leaves ends its request there too, and so does one that only ends its sending side: it is looked for each second.
 ///
 /// A tunnel ends with either of its ends, or when nothing has gone through for the time of the setting
@@ -49,7 +49,8 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 ///
 /// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
 /// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
-/// request is listened to, but while the client pauses within its body, nobody hears what the server says.
+/// request is listened to, but while the client pauses within its body, nobody hears what the server says. The setting
+/// `body_bytes_max` bounds what goes there: 413, or the end of the connection where the answer has begun.
 ///
 /// ```no_run
 /// use weftwork::{Proxy, Server};
@@ -146,6 +147,9 @@ impl Proxy {
     }
 
     fn pass(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
+        if forward::forwards_left(req) == Some(0) {
+            return Ok(last_stop(req));
+        }
         let head = forward::head(req, &self.upstream, &self.options)?;
         let may_repeat = may_repeat(req);
         loop {
@@ -163,6 +167,13 @@ impl Proxy {
         let (options, upload) = (self.options.clone(), Upload::of(req));
         Turn { link, options, upload, keep: self.upstream.keeper() }.answer(req)
     }
+}
+
+/// The answer to a request that must not go further (RFC 9110 section 7.6.2). It is for us then; of what this proxy can do
+/// itself there is nothing to tell, and TRACE it does not do.
+fn last_stop(req: &Request<'_>) -> Response {
+    let is_known = *req.method() == Method::OPTIONS;
+    Response::new(if is_known { StatusCode::NO_CONTENT } else { StatusCode::NOT_IMPLEMENTED })
 }
 
 /// It can be sent again: it changes nothing, and there is no body that would be used up.

@@ -64,8 +64,13 @@ pub(super) fn start(
         handler,
     });
     let now = reactor.cx.clock.now();
-    for (index, poll) in polls.into_iter().enumerate() {
-        let lp = Loop::new(index, poll, &reactor.hub, listeners.clone(), now)?;
+    // All of them before the first runs, which nobody would end if another could not be made.
+    let loops = polls
+        .into_iter()
+        .enumerate()
+        .map(|(index, poll)| Loop::new(index, poll, &reactor.hub, listeners.clone(), now))
+        .collect::<io::Result<Vec<_>>>()?;
+    for (index, lp) in loops.into_iter().enumerate() {
         let own = reactor.clone();
         match std::thread::Builder::new().name(format!("weft-{index}")).spawn(move || own.run(lp)) {
             Ok(thread) => reactor.lock().push(thread),
@@ -112,13 +117,16 @@ impl Reactor {
     }
 
     /// Gives a connection that was taken over to a thread of its own. Where there is none it waits for one, and ends
-    /// when too many wait.
+    /// when too many wait, or the system gives no thread at all.
     fn let_go(self: &Arc<Reactor>, conn: Box<Conn>) {
-        let given = match self.guests.give_or_queue(conn) {
+        let given = match self.guests.give(conn) {
             Given::Taken => Ok(()),
-            Given::Spawn(conn) => self.start_host(conn).or_else(|conn| self.guests.queue(conn)),
+            Given::Spawn(conn) => self.start_host(conn),
             Given::Refused(conn) => Err(conn),
         };
+        // The queue is looked at by hosts that are done, and by nobody else.
+        let has_hosts = || self.guests.count().0 > 0;
+        let given = given.or_else(|conn| if has_hosts() { self.guests.queue(conn) } else { Err(conn) });
         if given.is_err() {
             Counters::count(&self.cx.counters.shed);
         }

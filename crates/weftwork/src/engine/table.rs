@@ -37,6 +37,9 @@ pub(super) struct Table {
     free: Vec<u32>,
 }
 
+/// A token is index and generation in one word.
+const _: () = assert!(usize::BITS >= 64, "weftwork needs a target with pointers of 64 bits");
+
 pub(super) fn index(token: Token) -> u32 {
     token.0 as u32
 }

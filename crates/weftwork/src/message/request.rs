@@ -177,6 +177,11 @@ impl<'c> Request<'c> {
         self.quota.limit = bytes;
     }
 
+    /// How much of the body may still be read.
+    pub(crate) fn quota_left(&self) -> u64 {
+        self.quota.limit.saturating_sub(self.quota.taken)
+    }
+
     /// How many bytes of the body are still to be read, when the head said how many there are.
     pub fn body_left(&self) -> Option<u64> {
         self.exchange.body_left()

@@ -1,6 +1,7 @@
 //! What every connection of a server shares: settings, limits, the clock, the counters, and whether it stops.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -87,7 +88,9 @@ impl Context {
 
     /// Whether the handler wants some of the body of such a request to be there when it is called.
     pub(crate) fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        self.handler.as_ref().is_none_or(|handler| handler.reads_ahead(asked))
+        let Some(handler) = &self.handler else { return true };
+        // It runs where a loop is led, which must not go down with it. The panic has been told of by then.
+        catch_unwind(AssertUnwindSafe(|| handler.reads_ahead(asked))).unwrap_or(true)
     }
 
     pub(crate) fn stage(&self) -> Stage {

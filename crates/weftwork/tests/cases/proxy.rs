@@ -430,3 +430,60 @@ fn who_talks_in_turns_is_heard_in_turns() {
     drop(client);
     pair.ends_well();
 }
+
+#[test]
+fn a_trailer_that_may_be_none_is_left_out_and_the_body_is_whole() {
+    let (address, thread) = says(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nSet-Cookie: a=b\r\nX-Sum: 7\r\n\r\n",
+    );
+    let proxy = before_address(&address, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n\r\n");
+    let got = String::from_utf8(client.rest()).unwrap();
+    assert!(got.ends_with("5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{got}");
+    drop(proxy);
+    stop(&address, thread);
+}
+
+#[test]
+fn an_interim_response_that_nobody_knows_comes_through() {
+    let (address, thread) =
+        says("HTTP/1.1 104 Upload Resumption Supported\r\nLocation: /u\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n");
+    let proxy = before_address(&address, |proxy| proxy);
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let interim = client.answer_head();
+    assert_eq!((interim.status, interim.field("location")), (104, Some("/u")));
+    assert_eq!(client.answer_head().status, 204);
+    drop((client, proxy));
+    stop(&address, thread);
+}
+
+/// Also where the server answers while the body still comes.
+#[test]
+fn a_body_is_bounded_however_early_its_answer() {
+    const LIMIT: u64 = 300_000;
+    let behind = ROOM.start();
+    let to = format!("http://{}", behind.running.local_addr().unwrap());
+    let proxy = ROOM.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(LIMIT)));
+    let proxy = proxy.start(Proxy::to(&to).unwrap()).unwrap();
+    let mut client = Client::connect(&proxy);
+    client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let aside = client.send_aside(chunks(&noise(8 << 20), 10_000));
+    let got = client.rest();
+    assert!(got.len() < 2 * LIMIT as usize && !got.ends_with(b"0\r\n\r\n"), "{} bytes came back", got.len());
+    let _ = aside.join().unwrap();
+}
+
+#[test]
+fn what_may_go_no_further_is_answered_here() {
+    let pair = pair();
+    let mut client = pair.client();
+    for (method, status) in [("OPTIONS", 204), ("TRACE", 501)] {
+        client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"));
+        assert_eq!(client.answer().status, status, "{method}");
+    }
+    assert_eq!(pair.behind.running.counts().accepted, 0);
+    drop(client);
+    pair.ends_well();
+}

@@ -53,6 +53,10 @@ fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
             let (sender, feed) = Feed::new(FeedLimits::default());
             Response::upgrade_fed(echoes, feed, Lines(sender))
         }
+        path @ ("/sink" | "/sink-and-say") => {
+            let (sender, feed) = Feed::new(FeedLimits::default());
+            Response::upgrade_fed(echoes, feed, Sink { sender, says: path == "/sink-and-say" })
+        }
         "/hoard" => {
             let (sender, feed) = Feed::new(FeedLimits::default());
             Response::upgrade_fed(echoes, feed, Hoard(sender))
@@ -140,6 +144,22 @@ struct Hoard(#[allow(dead_code)] FeedSender);
 impl Receive for Hoard {
     fn receive(&mut self, _: &[u8]) -> std::io::Result<usize> {
         Ok(0)
+    }
+}
+
+/// Takes its time with whatever comes, and may answer each piece.
+struct Sink {
+    sender: FeedSender,
+    says: bool,
+}
+
+impl Receive for Sink {
+    fn receive(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::thread::sleep(Duration::from_millis(5));
+        if self.says {
+            let _ = self.sender.send("taken\n");
+        }
+        Ok(bytes.len())
     }
 }
 
@@ -411,4 +431,29 @@ fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
     client.ends();
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+/// It sends faster than its receiver takes: the others of its loop have their turn all the same, and so has the end.
+#[test]
+fn who_floods_a_fed_connection_does_not_have_the_loop_to_itself() {
+    for path in ["/sink", "/sink-and-say"] {
+        let (server, _) = start();
+        let mut flooding = Vec::new();
+        for _ in 0..4 {
+            let client = upgraded(&server, path);
+            flooding.push((client.send_aside(vec![b'x'; FLOOD_BYTES]), client));
+        }
+        let begun = Instant::now();
+        for _ in 0..5 {
+            Client::connect(&server).get("/").is(200, "hello");
+        }
+        // A turn is 20 ms here, and each client needs two or three; a flood that has the loop has it for 20 s.
+        assert!(begun.elapsed() < PATIENCE / 2, "{path}: {:?}", begun.elapsed());
+        let report = server.shutdown(SHORT);
+        assert_eq!(report.stuck, 0, "{path}: {report:?}");
+        for (aside, client) in flooding {
+            drop(client);
+            assert!(aside.join().unwrap().is_err(), "{path}: it is cut off long before it has sent all");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue};
 
-use super::trailers::Trailers;
+use super::trailers::{Forbidden, Trailers};
 use super::{BodyEvent, take};
 use crate::error::Fault;
 use crate::grammar::{is_text_byte, is_token_byte};
@@ -50,9 +50,14 @@ pub(crate) struct Chunked {
     extension_bytes: u32,
     digits: u8,
     part: Part,
+    forbidden: Forbidden,
 }
 
 impl Chunked {
+    pub(super) fn of_response() -> Chunked {
+        Chunked { forbidden: Forbidden::IsDropped, ..Chunked::default() }
+    }
+
     pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), Fault> {
         let mut at = 0;
         loop {
@@ -67,7 +72,7 @@ impl Chunked {
                 }
                 Part::Trailers => {
                     let trailers = self.trailers.get_or_insert_default();
-                    let (used, is_end) = trailers.read(&bytes[at..], limits)?;
+                    let (used, is_end) = trailers.read(&bytes[at..], limits, self.forbidden)?;
                     at += used;
                     if !is_end {
                         return Ok((at, BodyEvent::NeedMore));

@@ -137,6 +137,8 @@ fn rfc9110_6_5_1_forbidden_trailers() {
     assert!(super::trailers::FORBIDDEN.is_sorted());
     assert!(super::trailers::FORBIDDEN.iter().all(|name| is_forbidden(name)));
     assert!(!is_forbidden("checksum") && !is_forbidden("etag") && !is_forbidden("server-timing"));
+    // RFC 9530 §2
+    assert!(!is_forbidden("content-digest") && is_forbidden("content-digests"));
 }
 
 #[test]

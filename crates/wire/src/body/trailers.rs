@@ -39,6 +39,8 @@ pub(super) const FORBIDDEN: &[&str] = &[
 
 /// Families of such names.
 const FORBIDDEN_PREFIXES: &[&str] = &["content-", "if-", "x-forwarded-"];
+/// Of such a family, and made to be known only when the content is over (RFC 9530 §2).
+const CONTENT_DIGEST: &str = "content-digest";
 
 /// Whether a field of this name may follow a body (RFC 9110 §6.5.1): it says nothing that has to be known before.
 pub fn may_be_trailer(name: &HeaderName) -> bool {
@@ -47,7 +49,18 @@ pub fn may_be_trailer(name: &HeaderName) -> bool {
 
 /// True if `name`, in lower case, is no name for a trailer.
 pub(crate) fn is_forbidden(name: &str) -> bool {
-    FORBIDDEN.binary_search(&name).is_ok() || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let is_of_family = FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    FORBIDDEN.binary_search(&name).is_ok() || (is_of_family && name != CONTENT_DIGEST)
+}
+
+/// What becomes of a trailer that may be none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Forbidden {
+    /// In a request somebody wants something by it.
+    #[default]
+    IsFault,
+    /// In a response it is left out, and the content is as good as without it (RFC 9112 §7.1.2).
+    IsDropped,
 }
 
 /// Gathers trailers. They are copied as they come: the bytes of a body need not be kept until its end.
@@ -60,7 +73,12 @@ pub(crate) struct Trailers {
 
 impl Trailers {
     /// How many of `bytes` belong to the trailers, and whether they end there.
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, bool), Fault> {
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        forbidden: Forbidden,
+    ) -> Result<(usize, bool), Fault> {
         if bytes.is_empty() {
             return Ok((0, false));
         }
@@ -74,7 +92,7 @@ impl Trailers {
             fault => fault,
         })?;
         let Some(end) = end else { return Ok((bytes.len(), false)) };
-        self.fields = parse(&self.bytes[..end], limits.fields_max as usize)?;
+        self.fields = parse(&self.bytes[..end], limits.fields_max as usize, forbidden)?;
         self.bytes = Vec::new();
         Ok((end - before, true))
     }
@@ -85,14 +103,24 @@ impl Trailers {
 }
 
 /// Parses a block of field lines by the same rules as those of a head.
-fn parse(block: &[u8], fields_max: usize) -> Result<Vec<(HeaderName, HeaderValue)>, Fault> {
-    let (mut fields, mut at) = (Vec::new(), 0);
+fn parse(
+    block: &[u8],
+    fields_max: usize,
+    forbidden: Forbidden,
+) -> Result<Vec<(HeaderName, HeaderValue)>, Fault> {
+    let (mut fields, mut lines, mut at) = (Vec::new(), 0, 0);
     while !block[at..].starts_with(b"\r\n") {
-        if fields.len() >= fields_max {
+        if lines >= fields_max {
             return Err(Fault::TooManyTrailers);
         }
+        lines += 1;
         let Some((line, next)) = field_line(block, at) else { return Err(line_fault(&block[at..])) };
-        fields.push(field(block, line)?);
+        let field = field(block, line)?;
+        if !is_forbidden(field.0.as_str()) {
+            fields.push(field);
+        } else if forbidden == Forbidden::IsFault {
+            return Err(Fault::TrailerForbidden);
+        }
         at = next;
     }
     Ok(fields)
@@ -101,8 +129,5 @@ fn parse(block: &[u8], fields_max: usize) -> Result<Vec<(HeaderName, HeaderValue
 fn field(block: &[u8], line: Field) -> Result<(HeaderName, HeaderValue), Fault> {
     let name = HeaderName::from_bytes(line.name.of(block)).map_err(|_| Fault::FieldNameInvalid)?;
     let value = HeaderValue::from_bytes(line.value.of(block)).map_err(|_| Fault::FieldValueInvalid)?;
-    if is_forbidden(name.as_str()) {
-        return Err(Fault::TrailerForbidden);
-    }
     Ok((name, value))
 }

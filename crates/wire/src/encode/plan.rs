@@ -176,7 +176,8 @@ pub(crate) fn is_asked_for(fields: &[(HeaderName, HeaderValue)], asked: &Head, b
 
 /// May this interim response be sent? It has no content (RFC 9110 §15.2).
 pub(crate) fn interim(status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> Result<(), Misuse> {
-    if !matches!(status.as_u16(), 100 | 102 | 103) {
+    // RFC 9110 §15.2: a proxy passes on what it does not know, too.
+    if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Misuse::StatusNotAllowed);
     }
     match Given::in_fields(fields)?.content_length {

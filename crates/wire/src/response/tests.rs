@@ -171,3 +171,18 @@ fn trailers_are_kept_apart() {
     assert_eq!(reader.read_body(&text[used..], &limits).unwrap().1, BodyEvent::End);
     assert_eq!(reader.trailers(), [(HeaderName::from_static("x-sum"), HeaderValue::from_static("7"))]);
 }
+
+/// RFC 9112 §7.1.2. One whose form is wrong is a fault all the same.
+#[test]
+fn a_trailer_that_may_be_none_is_left_out() {
+    let trailers = |lines: &str| {
+        let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{lines}\r\n");
+        let (mut reader, limits) = (ResponseReader::new(), Limits { fields_max: 3, ..Limits::default() });
+        let (used, _) = reader.read_head(text.as_bytes(), &Method::GET, &limits)?.unwrap();
+        assert_eq!(reader.read_body(&text.as_bytes()[used..], &limits)?.1, BodyEvent::End);
+        Ok(reader.trailers().iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(trailers("Set-Cookie: a=b\r\nX-Sum: 7\r\nDate: now\r\n"), Ok(vec!["x-sum".to_owned()]));
+    assert_eq!(trailers("Set-Cookie : a\r\n"), Err(ResponseFault::Message(SpaceBeforeColon)));
+    assert_eq!(trailers(&"Date: now\r\n".repeat(4)), Err(ResponseFault::Message(TooManyTrailers)));
+}

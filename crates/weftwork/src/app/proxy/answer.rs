@@ -9,7 +9,7 @@ use weftwork_wire::{BodyEvent, Received, ResponseFault};
 use super::forward::{self, Upload};
 use super::upstream::{Keeper, Link};
 use super::{Failure, Options, tunnel};
-use crate::message::{BodyWriter, Request, Response};
+use crate::message::{BodyError, BodyWriter, Request, Response};
 
 /// While the server is silent, this often somebody looks whether the client is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -59,9 +59,10 @@ impl Turn {
         }
         // An early refusal is no reason to take the rest of the body.
         let wants_rest = !self.is_sent() && status.as_u16() < 400;
+        let (limit, left) = (req.body_bytes_max(), req.quota_left());
         let mut streamed = Response::stream(move |out| {
             if wants_rest {
-                self.exchange(out)?;
+                self.exchange(out, limit, left)?;
             }
             self.stream(out, keep_alive)
         })
@@ -109,8 +110,9 @@ impl Turn {
         }
     }
 
-    /// The server answers while the client still sends: each is given what the other says.
-    fn exchange(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+    /// The server answers while the client still sends: each is given what the other says. Of the request's `limit` bytes
+    /// `left` may still come; who sends more is cut off, as it is too late for a status.
+    fn exchange(&mut self, out: &mut BodyWriter<'_>, limit: u64, mut left: u64) -> io::Result<()> {
         let mut part = [0; PART_BYTES];
         while !self.is_sent() {
             if self.pass_what_is_there(out)? {
@@ -118,6 +120,7 @@ impl Turn {
             }
             if self.link.push(self.options.idle_timeout)? && !self.upload.is_whole() {
                 let count = out.read_request(&mut part)?;
+                left = left.checked_sub(count as u64).ok_or(BodyError::TooLarge { limit })?;
                 self.upload.put(&mut self.link, &part[..count]);
             }
         }

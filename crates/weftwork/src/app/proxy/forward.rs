@@ -40,6 +40,12 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     let is_believed = req.is_source_trusted();
     for (name, value) in req.end_to_end_headers() {
         let plain = plain(name);
+        if plain == MAX_FORWARDS
+            && let Some(more) = forwards_left(req)
+        {
+            line(name, more.saturating_sub(1).to_string().as_bytes());
+            continue;
+        }
         // Another spelling may be the client's also where its proxy has said its own word.
         let is_said = is_believed && !name.contains('_');
         if !OURS.contains(&plain.as_str()) && (is_said || !speaks_of_client(&plain)) {
@@ -70,6 +76,14 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     let mut request = format!("{} {path} HTTP/1.1\r\n", req.method()).into_bytes();
     request.append(&mut head);
     Ok(request)
+}
+
+const MAX_FORWARDS: &str = "max-forwards";
+
+/// How many proxies such a request may pass on its way (RFC 9110 section 7.6.2); none: as many as there are.
+pub(super) fn forwards_left(req: &Request<'_>) -> Option<u64> {
+    let is_counted = matches!(*req.method(), Method::OPTIONS | Method::TRACE);
+    req.header(MAX_FORWARDS).filter(|_| is_counted)?.parse().ok()
 }
 
 /// A name as servers see it that make variables of fields: to them `X_Forwarded_For` is another way to write it.

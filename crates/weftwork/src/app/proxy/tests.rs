@@ -103,6 +103,20 @@ fn fields_for_one_connection_stay_and_ours_are_said() {
     assert!(kept.contains("\r\nHost: a.example\r\n"), "{kept}");
 }
 
+#[test]
+fn forwards_are_counted_where_they_count() {
+    let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+    let passes_on = |method: &str, forwards: &str| {
+        let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: {forwards}\r\n\r\n");
+        let head = sees(&proxy, &request).unwrap();
+        head.lines().find_map(|line| Some(line.strip_prefix("Max-Forwards: ")?.to_owned())).unwrap()
+    };
+    assert_eq!(passes_on("OPTIONS", "3"), "2");
+    assert_eq!(passes_on("TRACE", "10"), "9");
+    assert_eq!(passes_on("GET", "3"), "3");
+    assert_eq!(passes_on("OPTIONS", "many"), "many");
+}
+
 /// Only a trusted proxy is believed about what the client asked it for.
 #[test]
 fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {

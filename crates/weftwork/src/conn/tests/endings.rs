@@ -32,6 +32,28 @@ fn a_connection_that_is_too_old_ends_with_its_answer() {
     assert!(bed.got().contains("\r\nConnection: close\r\n"));
 }
 
+/// Its request may have come before anybody looks.
+#[test]
+fn a_connection_that_got_too_old_while_idle_ends_with_its_answer() {
+    for is_told in [false, true] {
+        let mut bed = Bed::new();
+        bed.send(GET);
+        assert_eq!(bed.drive(), Step::Read);
+        assert!(!bed.got().contains("\r\nConnection: close\r\n"));
+        if is_told {
+            bed.cx.enter(Stage::Draining);
+        } else {
+            bed.now.0 = 3_600_000;
+        }
+        bed.send(GET);
+        bed.conn.note_ready(false);
+        assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Read);
+        bed.half_close();
+        assert_eq!(bed.drive(), Step::Close);
+        assert!(bed.got().contains("\r\nConnection: close\r\n"));
+    }
+}
+
 /// Bytes behind the last request would turn the close into a reset: they are read and dropped.
 #[test]
 fn bytes_behind_a_closing_answer_are_dropped() {

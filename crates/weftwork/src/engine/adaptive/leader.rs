@@ -66,13 +66,13 @@ impl Shared {
                 let led = match way {
                     Way::Inline { route } => self.call(lp, errand, route, hand),
                     Way::Risk { route } => {
-                        lp.send_all(&self.cx);
                         lp.at_risk = true;
+                        lp = self.send_all(lp, &mut errand);
                         self.call(lp, errand, Some(route), hand)
                     }
                     Way::Queue => self.leave_in_queue(lp, errand),
                     Way::Eager => {
-                        lp.send_all(&self.cx);
+                        lp = self.send_all(lp, &mut errand);
                         self.give_away(lp, errand)
                     }
                 };
@@ -93,6 +93,11 @@ impl Shared {
             (Some(lp), Some(result)) => (lp, result),
             _ => unreachable!("it was laid down here just now"),
         }
+    }
+
+    /// Sends the answers that are ready, before anything that may take long.
+    fn send_all(self: &Arc<Shared>, lp: Box<Loop>, errand: &mut Errand) -> Box<Loop> {
+        errand.with_conn(&self.hub, |_| self.keeping(lp, |lp| lp.send_all(&self.cx)).0)
     }
 
     fn way(&self, conn: &Conn) -> Way {
@@ -118,8 +123,8 @@ impl Shared {
     /// Leaves the request to the threads at work, and one more where a core is free for it. After some, leaves the
     /// loop to them as well, and joins them.
     fn leave_in_queue(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand) -> Led {
-        if let Err(Job::Answer(errand, _)) = self.standby.leave_in_queue(Job::Answer(errand, lp.now())) {
-            lp.send_all(&self.cx);
+        if let Err(Job::Answer(mut errand, _)) = self.standby.leave_in_queue(Job::Answer(errand, lp.now())) {
+            lp = self.send_all(lp, &mut errand);
             return self.give_away(lp, errand);
         }
         Counters::count(&self.cx.counters.queued);
@@ -128,7 +133,7 @@ impl Shared {
             return Led::On(lp, None);
         }
         lp.at_risk = true;
-        lp.send_all(&self.cx);
+        (lp, ()) = self.keeping(lp, |lp| lp.send_all(&self.cx));
         self.seats[lp.index].lay_open(lp);
         Led::Lost(None)
     }

@@ -178,6 +178,11 @@ impl Handler for Mined {
         })
     }
 
+    fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
+        assert!(asked.path() != "/ahead", "as asked");
+        true
+    }
+
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         assert!(asked.path() != "/odd", "as asked");
         match asked.path() {
@@ -198,6 +203,14 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
             // However it ends.
             let _ = stream.read_to_end(&mut answer);
         }
+    }
+    for _ in 0..3 {
+        let mut stream = house.connect();
+        write!(stream, "HEAD /ahead HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
+            .unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "what is read ahead is no reason to refuse");
     }
     eventually("the connections are gone", || house.counts().connections == 0);
     eventually("so are their places", || {
