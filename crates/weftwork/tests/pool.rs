@@ -3,9 +3,10 @@
 #[allow(dead_code)]
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Client, Room, Site, eventually};
+use support::{Client, PATIENCE, Room, Site, eventually};
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
@@ -240,4 +241,28 @@ fn retry_after_is_a_number_of_seconds() {
     assert!(answer.field(header::RETRY_AFTER.as_str()).is_some_and(|after| after.parse::<u32>().is_ok()));
     site.inside.gate.open();
     inside.answer().is(200, "passed");
+}
+
+/// Two threads, and more to do than they can for as long as it lasts: who is new has its turn all the same.
+#[test]
+fn who_is_new_comes_in_though_the_queue_is_never_empty() {
+    let site = pool(1, |settings| settings.threads_max(2));
+    let (is_over, begun) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let mut client = site.client();
+                while !is_over.load(Ordering::Relaxed) && begun.elapsed() < PATIENCE * 2 {
+                    assert_eq!(client.get("/sleep/20").status, 200);
+                    // Longer than a thread waits for its client while others wait for a thread.
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+        }
+        eventually("all of them are being served", || site.calls() > 40);
+        for _ in 0..5 {
+            site.client().get("/").is(200, "hello");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

@@ -133,6 +133,14 @@ impl Conn {
         }
     }
 
+    /// The same, when it is cut off: it waits for its client, which takes nothing. False: it is already.
+    pub(crate) fn watch_cut(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+        match self.rest.as_deref() {
+            Some(Rest::Fed(fed)) => fed.feed.watch_cut(wakes, key),
+            _ => true,
+        }
+    }
+
     /// It waits for a feed, so that it has to be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
         self.phase == Phase::Fed

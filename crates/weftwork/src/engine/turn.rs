@@ -329,6 +329,10 @@ impl Loop {
     fn send(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
         match errand.conn.flush(self.now) {
             Ok(Flushed::All) => return self.drive(errand, cx),
+            // A client that takes nothing is the one that may be cut off for that.
+            Ok(Flushed::Blocked) if !errand.conn.watch_cut(&self.bell, errand.conn.token) => {
+                self.put_off(errand, cx)
+            }
             Ok(Flushed::Blocked) => self.park(errand, cx),
             Ok(Flushed::Enough) => self.put_off(errand, cx),
             Err(_) => self.close(errand),

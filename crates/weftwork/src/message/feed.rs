@@ -83,6 +83,8 @@ struct State {
     end: End,
     /// Whom to wake when something happens. Set by the connection when it has nothing left to do.
     waiter: Option<(Arc<dyn Wakes>, usize)>,
+    /// It has still to send what it has: only that it is cut off is news.
+    waits_for_cut: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,7 +116,14 @@ pub(crate) enum Pulled {
 impl Feed {
     /// A feed for one client, and the end that brings it messages.
     pub fn new(limits: FeedLimits) -> (FeedSender, Feed) {
-        let state = State { queue: VecDeque::new(), bytes: 0, senders: 1, end: End::Open, waiter: None };
+        let state = State {
+            queue: VecDeque::new(),
+            bytes: 0,
+            senders: 1,
+            end: End::Open,
+            waiter: None,
+            waits_for_cut: false,
+        };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
         let feed = Feed { core: core.clone(), backlog: VecDeque::new(), heartbeat: None, farewell: None };
         (FeedSender { core }, feed)
@@ -169,9 +178,19 @@ impl Feed {
         let mut state = self.core.lock();
         let nothing = self.backlog.is_empty() && state.queue.is_empty() && state.end == End::Open;
         if nothing {
-            state.waiter = Some((wakes.clone(), key));
+            (state.waiter, state.waits_for_cut) = (Some((wakes.clone(), key)), false);
         }
         nothing
+    }
+
+    /// Has the connection woken when it is cut off, and by nothing else. False: it is already.
+    pub(crate) fn watch_cut(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+        let mut state = self.core.lock();
+        let is_cut = state.end == End::Cut;
+        if !is_cut {
+            (state.waiter, state.waits_for_cut) = (Some((wakes.clone(), key)), true);
+        }
+        !is_cut
     }
 
     pub(crate) fn is_cut(&self) -> bool {
@@ -312,6 +331,9 @@ impl State {
 
 /// Wakes the connection, once it can have the lock.
 fn wake(mut state: MutexGuard<'_, State>) {
+    if state.waits_for_cut && state.end != End::Cut {
+        return;
+    }
     let waiter = state.waiter.take();
     drop(state);
     if let Some((wakes, key)) = waiter {

@@ -220,6 +220,24 @@ fn a_client_that_is_too_slow_is_disconnected() {
     fed.is_well();
 }
 
+/// And it reads nothing at all: it is gone all the same, and not when its time to read is up.
+#[test]
+fn a_client_that_reads_nothing_is_disconnected_at_once() {
+    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+        return;
+    }
+    let fed = Fed::start();
+    let (client, sender) = fed.open();
+    let message = Bytes::from(noise(16 << 10));
+    eventually("the kernel takes no more", || {
+        sender.send(message.clone()).unwrap();
+        sender.waiting().0 > 8
+    });
+    sender.cut();
+    fed.is_well();
+    drop(client);
+}
+
 #[test]
 fn a_client_that_is_too_slow_misses_the_oldest() {
     let limits = FeedLimits { messages_max: 4, overflow: Overflow::DropOldest, ..FeedLimits::default() };

@@ -1,5 +1,6 @@
 //! What does a thread do at the door, and how long does it stay there?
 
+use std::mem;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,7 +33,21 @@ impl Shared {
                 return None;
             }
             let now = self.cx.clock.now();
+            // In turns: where more is asked than all threads can answer the queue is never empty, and who is new would stay
+            // outside for as long as that lasts.
+            if mem::take(&mut place.owes_door)
+                && let Look::Conn(conn) = self.look_at_doors(now)
+            {
+                self.hand_on(&mut place.told_of);
+                place.leave_door();
+                // The ring that was for somebody in the queue may have been heard here.
+                if !self.lock_queue().is_empty() {
+                    self.bell.ring();
+                }
+                return Some(conn);
+            }
             if let Some(conn) = self.next_queued(place) {
+                place.owes_door = true;
                 self.hand_on(&mut place.told_of);
                 return Some(conn);
             }

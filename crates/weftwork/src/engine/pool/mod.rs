@@ -216,7 +216,7 @@ impl Shared {
 
     /// The life of a thread: one connection after the other.
     fn work(&self) {
-        let mut place = Place { roster: &self.roster, at: At::Door, told_of: Vec::new() };
+        let mut place = Place { roster: &self.roster, at: At::Door, told_of: Vec::new(), owes_door: false };
         let mut hand = Hand::new(&self.cx);
         while let Some(conn) = self.next_at_door(&mut place) {
             self.serve(conn, &mut hand);
@@ -253,6 +253,8 @@ struct Place<'a> {
     at: At,
     /// Listeners that this thread was told of. The others hear nothing of them before it is done there.
     told_of: Vec<usize>,
+    /// It has taken one from the queue: the next is one from outside, if there is any.
+    owes_door: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
