@@ -103,6 +103,7 @@ impl Outgoing {
 
     fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> io::Result<()> {
         let Some(mut writer) = state.writer.take() else { return Ok(()) };
+        let broken = Broken(self);
         let mut written = Ok(());
         while written.is_ok() && !state.brought.is_empty() {
             let frames = std::mem::take(&mut state.brought);
@@ -110,6 +111,7 @@ impl Outgoing {
             written = writer.write_all(&frames);
             state = self.lock();
         }
+        std::mem::forget(broken);
         if written.is_err() {
             state.stage = Stage::Broken;
             writer.cut();
@@ -120,5 +122,76 @@ impl Outgoing {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Dropped only where a writer unwinds: a fiber that is cancelled while its client takes nothing. Half a frame may be
+/// sent, and nobody can go on behind it.
+struct Broken<'o>(&'o Outgoing);
+
+impl Drop for Broken<'_> {
+    fn drop(&mut self) {
+        self.0.lock().stage = Stage::Broken;
+        self.0.line.cut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::message::Upgraded;
+
+    /// Unwinds at each write.
+    #[derive(Default)]
+    struct Cancelled {
+        is_cut: AtomicBool,
+    }
+
+    impl Line for Cancelled {
+        fn peer_addr(&self) -> Option<SocketAddr> {
+            None
+        }
+
+        fn read(&self, _: &mut [u8], _: Option<Duration>, _: &mut bool) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn write(&self, _: &[u8], _: Option<Duration>) -> io::Result<usize> {
+            panic!("as asked")
+        }
+
+        fn shutdown_write(&self) {}
+
+        fn cut(&self) {
+            self.is_cut.store(true, Ordering::SeqCst);
+        }
+
+        fn is_stopping(&self) -> bool {
+            false
+        }
+
+        fn is_closing(&self) -> bool {
+            false
+        }
+
+        fn heartbeat(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    #[test]
+    fn a_writer_that_unwinds_leaves_nobody_in_the_belief_that_more_is_sent() {
+        let line = Arc::new(Cancelled::default());
+        let upgraded =
+            Upgraded::new(line.clone(), bytes::Bytes::new(), Duration::ZERO, Duration::from_secs(1));
+        let outgoing = Outgoing::new(upgraded.split().1, 1000);
+        let send = || outgoing.send(b"frame".to_vec());
+        assert!(catch_unwind(AssertUnwindSafe(send)).is_err());
+        assert_eq!(send().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert!(line.is_cut.load(Ordering::SeqCst) && !outgoing.is_open());
     }
 }
