@@ -127,10 +127,12 @@ pub(crate) struct Conn {
     readable: bool,
     /// The peer has ended its side, says the poller: a short read is not the last one.
     ended: bool,
-    /// The owner's notes: which loop it belongs to, its place there, how many calls it had in this turn, and
+    /// The owner's notes: which loop it belongs to, its place there, what it had of this turn, and
     /// whether the poller knows it.
     pub(crate) home: u32,
     pub(crate) calls: u32,
+    /// It was read from in this turn, where that counts.
+    pub(crate) has_read: bool,
     pub(crate) token: usize,
     pub(crate) registered: bool,
     /// It has waited for a thread: see [`Conn::forsake_if_vain`].
@@ -169,6 +171,7 @@ impl Conn {
             ended: false,
             home: 0,
             calls: 0,
+            has_read: false,
             token: 0,
             registered: false,
             queued: false,
@@ -209,6 +212,11 @@ impl Conn {
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Head | Phase::Proxy)
             && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
+    }
+
+    /// It may be asked something at any moment.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        self.phase == Phase::Head && self.is_idle()
     }
 
     /// What took it over has to be run, away from any loop: [`Conn::take_over`].

@@ -450,7 +450,9 @@ fn loom_gate_lets_everybody_through() {
         gate.shut();
         let others = [(); 2].map(|()| {
             let gate = gate.clone();
-            thread::spawn(move || gate.pass())
+            thread::spawn(move || {
+                gate.pass();
+            })
         });
         gate.open();
         others.into_iter().for_each(|other| other.join().unwrap());

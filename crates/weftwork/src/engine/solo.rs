@@ -153,7 +153,8 @@ impl<'a> Solo<'a> {
         self.refresh();
         match waited {
             Ok(()) => conn.note_ready(false),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // A request may have come together with the stop.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => conn.note_ready(false),
             Err(error) if error.kind() != io::ErrorKind::TimedOut => return Some(Fate::Over),
             Err(_) if self.now >= deadline => conn.expire(self.now, cx),
             Err(_) => return Some(Fate::Park),

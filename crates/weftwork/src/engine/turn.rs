@@ -199,7 +199,7 @@ impl Loop {
 
     /// Takes back a connection that kept its place.
     fn welcome(&mut self, mut conn: Box<Conn>) -> Errand {
-        conn.calls = 0;
+        (conn.calls, conn.has_read) = (0, false);
         self.note_missed(&mut conn);
         Errand { conn }
     }
@@ -233,7 +233,7 @@ impl Loop {
     pub(super) fn attach(&mut self, mut conn: Box<Conn>) -> Errand {
         conn.home = self.index as u32;
         conn.token = self.table.reserve().0;
-        conn.calls = 0;
+        (conn.calls, conn.has_read) = (0, false);
         Errand { conn }
     }
 
@@ -261,7 +261,7 @@ impl Loop {
                 continue;
             };
             conn.note_ready(ready.ended);
-            conn.calls = 0;
+            (conn.calls, conn.has_read) = (0, false);
             return Some(Errand { conn });
         }
         None
@@ -347,11 +347,11 @@ impl Loop {
                 Step::Call | Step::Takeover => return Some(errand),
                 // What comes to it is dealt with here, and what it says may be news to all others: a read a turn. With more, one
                 // client had the loop for as long as it sent faster than that, and cut off all members of its hub.
-                Step::Read if errand.conn.is_fed() && errand.conn.calls > 0 && errand.conn.is_readable() => {
+                Step::Read if errand.conn.is_fed() && errand.conn.has_read && errand.conn.is_readable() => {
                     self.put_off(errand, cx);
                 }
                 Step::Read if errand.conn.is_readable() => {
-                    errand.conn.calls += u32::from(errand.conn.is_fed());
+                    errand.conn.has_read = true;
                     self.read(&mut errand.conn);
                     continue;
                 }

@@ -234,7 +234,7 @@ impl FeedSender {
         self.core.end(End::Closed);
     }
 
-    /// Disconnects the client at once.
+    /// Disconnects the client at once; one that takes nothing, in the engine `workers`, when its `write_timeout` is over.
     pub fn cut(&self) {
         self.core.end(End::Cut);
     }

@@ -45,7 +45,7 @@ impl Shared {
         self.hub.post(0, Letter::Home(conn));
     }
 
-    /// A request is whole: the next thread takes it, before it looks at the door.
+    /// A request is whole: the next thread takes it, unless it was its turn to look at the door.
     pub(super) fn enqueue(&self, conn: Box<Conn>) {
         self.lock_queue().push_back(conn);
         if self.cx.stage() == Stage::Closing {

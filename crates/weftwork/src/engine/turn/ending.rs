@@ -34,11 +34,12 @@ impl Loop {
     fn drop_idle(&mut self) {
         for entry in self.table.indices() {
             let Some((token, conn)) = self.table.peek(entry) else { continue };
-            if conn.is_idle() {
+            // A request may have come since the last look: there is one more, and then the connection ends.
+            if conn.is_between_requests() || conn.is_fed() {
+                self.again.push(Ready { token, ended: false });
+            } else if conn.is_idle() {
                 drop(self.table.take(token));
                 self.release(token);
-            } else if conn.is_fed() {
-                self.again.push(Ready { token, ended: false });
             }
         }
     }
