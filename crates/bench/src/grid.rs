@@ -14,7 +14,7 @@ use crate::measure::{Metric, Sample, measure};
 use crate::peers::Peers;
 use crate::procs::distance::Distance;
 use crate::procs::{limits, pin};
-use crate::report::{Row, Run, table};
+use crate::report::{Row, Run, columns, table};
 use crate::results::Contestant;
 use crate::runoff;
 use crate::subject::Subject;
@@ -116,7 +116,7 @@ fn left_out(subject: &Subject, workload: &Workload, known: &[Contestant]) -> Opt
 fn order(rows: &[Row], round: usize, takes_part: &[bool]) -> Vec<usize> {
     let mut order = Vec::new();
     let mut start = 0;
-    for column in rows.chunk_by(|one, other| one.workload.name == other.workload.name) {
+    for column in columns(rows) {
         let all = start..start + column.len();
         start = all.end;
         let mut turn: Vec<usize> =

@@ -35,7 +35,14 @@ pub(crate) struct Row {
 impl Run {
     /// The rows of each workload.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &[Row]> {
-        self.rows.chunk_by(|one, other| one.workload.name == other.workload.name)
+        columns(&self.rows)
+    }
+
+    /// What tests need of one.
+    #[cfg(test)]
+    pub(crate) fn of(rows: Vec<Row>) -> Run {
+        let (time, took) = (Duration::from_secs(2), Duration::from_secs(9));
+        Run { rows, rounds: 2, runoff_rounds: 0, time, took, distances: None }
     }
 }
 
@@ -87,6 +94,11 @@ impl Row {
         let lowest = values.iter().copied().reduce(f64::min)?;
         Some((highest - lowest) / median)
     }
+}
+
+/// The rows of each workload.
+pub(crate) fn columns(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+    rows.chunk_by(|one, other| one.workload.name == other.workload.name)
 }
 
 pub(crate) fn of_subject<'a>(rows: &'a [Row], subject: &Subject) -> Option<&'a Row> {

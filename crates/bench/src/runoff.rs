@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::measure::Metric;
-use crate::report::Row;
+use crate::report::{Row, columns};
 use crate::results::{Contestant, is_honest};
 use crate::workloads::decides;
 
@@ -16,8 +16,7 @@ const OTHERS_MAX: usize = 4;
 /// For each row, whether it is in the run-off of its column. There is one where the default engine and others are within
 /// reach of the first; other engines of ours and the floors are no rivals.
 pub(crate) fn contenders(rows: &[Row], known: &[Contestant]) -> Vec<bool> {
-    let columns = rows.chunk_by(|one, other| one.workload.name == other.workload.name);
-    columns.flat_map(|rows| contenders_of_column(rows, known)).collect()
+    columns(rows).flat_map(|rows| contenders_of_column(rows, known)).collect()
 }
 
 fn contenders_of_column(rows: &[Row], known: &[Contestant]) -> Vec<bool> {
@@ -54,15 +53,18 @@ mod tests {
     use crate::measure::Sample;
     use crate::workloads::{GRID, named};
 
+    fn row(workload: &str, name: &str, [rate, cpu, errors]: [f64; 3]) -> Row {
+        let sample = Sample(vec![(Metric::Rate, rate), (Metric::CpuUs, cpu), (Metric::Errors, errors)]);
+        let (workload, subject) = (named(&GRID, workload)[0], name.parse().unwrap());
+        Row { workload, subject, samples: vec![Some(sample)], why: None }
+    }
+
     /// Who takes part of these, each with its requests/s and CPU a request; those with a `!` made an error.
     #[track_caller]
     fn check(workload: &str, figures: &[(&str, f64, f64)], takes_part: &[&str]) {
-        let workload = named(&GRID, workload)[0];
         let row = |&(name, rate, cpu): &(&str, f64, f64)| {
             let errors = f64::from(u8::from(name.ends_with('!')));
-            let sample = Sample(vec![(Metric::Rate, rate), (Metric::CpuUs, cpu), (Metric::Errors, errors)]);
-            let subject = name.trim_end_matches('!').parse().unwrap();
-            Row { workload, subject, samples: vec![Some(sample)], why: None }
+            row(workload, name.trim_end_matches('!'), [rate, cpu, errors])
         };
         let rows: Vec<Row> = figures.iter().map(row).collect();
         let cheat = Contestant {
@@ -124,17 +126,11 @@ mod tests {
 
     #[test]
     fn each_column_has_its_own() {
-        let row = |workload: &str, name: &str, cpu| Row {
-            workload: named(&GRID, workload)[0],
-            subject: name.parse().unwrap(),
-            samples: vec![Some(Sample(vec![(Metric::CpuUs, cpu), (Metric::Errors, 0.0)]))],
-            why: None,
-        };
         let rows = [
-            row("health-10", "weft:adaptive", 5.0),
-            row("health-10", "nginx", 9.0),
-            row("health-64", "weft:adaptive", 5.0),
-            row("health-64", "nginx", 5.0),
+            row("health-10", "weft:adaptive", [1.0, 5.0, 0.0]),
+            row("health-10", "nginx", [1.0, 9.0, 0.0]),
+            row("health-64", "weft:adaptive", [1.0, 5.0, 0.0]),
+            row("health-64", "nginx", [1.0, 5.0, 0.0]),
         ];
         assert_eq!(contenders(&rows, &[]), [false, false, true, true]);
     }

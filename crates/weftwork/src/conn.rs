@@ -235,6 +235,11 @@ impl Conn {
         self.ended |= ended;
     }
 
+    /// Its owner takes it up: it has had nothing of this turn.
+    pub(crate) fn begin_turn(&mut self) {
+        (self.calls, self.has_read) = (0, false);
+    }
+
     /// A read is the next thing to do, whatever the clock says: nothing waits to be sent or handled before it.
     pub(crate) fn reads_first(&self) -> bool {
         self.readable && self.phase == Phase::Head && self.unsent() == 0

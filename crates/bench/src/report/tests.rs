@@ -13,17 +13,6 @@ fn row(workload: &str, subject: &str, samples: Vec<Option<Sample>>) -> Row {
     Row { workload, subject: subject.parse().unwrap(), samples, why: None }
 }
 
-fn run(rows: Vec<Row>) -> Run {
-    Run {
-        rows,
-        rounds: 2,
-        runoff_rounds: 0,
-        time: Duration::from_secs(2),
-        took: Duration::from_secs(9),
-        distances: None,
-    }
-}
-
 /// Whether each target of the workload was met by a weft of these samples beside a fixed floor and nginx.
 fn check_verdicts(workload: &str, weft: Option<Sample>, met: &[bool]) {
     let rows = [
@@ -102,7 +91,7 @@ fn without_the_other_row_there_is_no_verdict_on_it() {
 
 #[test]
 fn the_table_is_aligned_and_names_what_is_lost() {
-    let text = table::tables(&run(vec![
+    let text = table::tables(&Run::of(vec![
         row("slow-100", "floor", vec![sample(51234.4, 12.0, 0.0), sample(51234.4, 12.0, 0.0)]),
         row("slow-100", "weft:fibers", vec![sample(25617.2, 24.0, 3.0), None]),
     ]));

@@ -1,7 +1,5 @@
 //! Does the document hold what the samples say, and come back as it went?
 
-use std::time::Duration;
-
 use super::*;
 use crate::args::GridOptions;
 use crate::measure::{Metric, Sample};
@@ -25,14 +23,7 @@ fn medians_spreads_and_ratios() {
         row("floor", &[Some((1000.0, 4.0)), None]),
         row("weft", &[Some((900.0, 8.0)), Some((800.0, 9.0))]),
     ];
-    let run = Run {
-        rows,
-        rounds: 2,
-        runoff_rounds: 0,
-        time: Duration::from_secs(2),
-        took: Duration::from_secs(9),
-        distances: None,
-    };
+    let run = Run::of(rows);
     let results = collect(&run, &GridOptions::default(), Vec::new(), Vec::new());
     let back: Results = serde_json::from_str(&results.json().unwrap()).unwrap();
     assert_eq!(back, results);

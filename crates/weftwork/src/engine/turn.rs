@@ -199,7 +199,7 @@ impl Loop {
 
     /// Takes back a connection that kept its place.
     fn welcome(&mut self, mut conn: Box<Conn>) -> Errand {
-        (conn.calls, conn.has_read) = (0, false);
+        conn.begin_turn();
         self.note_missed(&mut conn);
         Errand { conn }
     }
@@ -233,7 +233,7 @@ impl Loop {
     pub(super) fn attach(&mut self, mut conn: Box<Conn>) -> Errand {
         conn.home = self.index as u32;
         conn.token = self.table.reserve().0;
-        (conn.calls, conn.has_read) = (0, false);
+        conn.begin_turn();
         Errand { conn }
     }
 
@@ -261,7 +261,7 @@ impl Loop {
                 continue;
             };
             conn.note_ready(ready.ended);
-            (conn.calls, conn.has_read) = (0, false);
+            conn.begin_turn();
             return Some(Errand { conn });
         }
         None
