@@ -1,4 +1,6 @@
 //! How bytes move between a connection's socket and its buffers, and what the framing makes of them.
+//!
+//! Inlined down to the system call, for the reason that `transport/stream.rs` gives.
 
 use std::io;
 use std::time::Duration;
@@ -31,6 +33,7 @@ pub(crate) enum Flushed {
 
 impl Conn {
     /// Reads once, without waiting. `Ok(0)`: the peer has ended its side.
+    #[inline(always)]
     pub(crate) fn fill(&mut self, now: Tick, pool: &mut Pool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
         let asked = room(buffers);
@@ -39,6 +42,7 @@ impl Conn {
     }
 
     /// Reads once, and waits for at most `patience`.
+    #[inline(always)]
     pub(crate) fn fill_for(&mut self, patience: Duration, now: Tick, pool: &mut Pool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
         let asked = room(buffers);
@@ -46,6 +50,7 @@ impl Conn {
         self.note_read(read, asked, now)
     }
 
+    #[inline(always)]
     fn note_read(&mut self, read: io::Result<usize>, asked: usize, now: Tick) -> io::Result<usize> {
         match &read {
             Ok(count) => {
@@ -60,6 +65,7 @@ impl Conn {
     }
 
     /// Sends what is to be sent, without waiting.
+    #[inline(always)]
     pub(crate) fn flush(&mut self, now: Tick) -> io::Result<Flushed> {
         let mut total = 0;
         while total < TURN_BYTES {
@@ -91,6 +97,7 @@ impl Conn {
     }
 
     /// The peer took all: the next time it blocks is another time.
+    #[inline(always)]
     fn note_flushed(&mut self, now: Tick) -> Flushed {
         if self.pace.what == Timeout::Write {
             self.pace = self.pace.then(Timeout::Idle, now);
@@ -99,6 +106,7 @@ impl Conn {
     }
 
     /// One system call. 0: nothing was left to send.
+    #[inline(always)]
     fn send_once(&mut self) -> io::Result<usize> {
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(0) };
         let unsent = &buffers.output[buffers.sent..];

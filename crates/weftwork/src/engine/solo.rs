@@ -109,6 +109,7 @@ impl<'a> Solo<'a> {
     }
 
     /// A new connection often brings its request along: that read need not wait, and sets no timeout.
+    #[inline(always)]
     fn read(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
         let (now, pool) = (self.now, &mut self.hand.pool);
         let drained = stage != Stage::Running && conn.is_idle();
@@ -133,6 +134,7 @@ impl<'a> Solo<'a> {
         None
     }
 
+    #[inline(always)]
     fn write(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
         match conn.flush(self.now) {
             Ok(Flushed::All | Flushed::Enough) => None,

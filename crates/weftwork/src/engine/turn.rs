@@ -1,6 +1,7 @@
 //! One loop: a poller, its connections, their deadlines. It does everything that needs no handler, and
 //! returns when one has to be called. It never waits but in the poller.
 
+mod bytes;
 mod ending;
 #[cfg(test)]
 mod tests;
@@ -18,11 +19,10 @@ use super::errand::Errand;
 use super::patience;
 use super::shared::{Hub, Letter, Letterbox};
 use super::table::{DOOR, GUEST, Table, WAKER, index};
-use crate::conn::{Conn, Flushed, Step};
+use crate::conn::{Conn, Step};
 use crate::message::Wakes;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
-use crate::transport::stream::is_would_block;
 use crate::transport::wheel::Wheel;
 use crate::transport::{Pool, Tick};
 
@@ -168,7 +168,7 @@ impl Loop {
     /// Sends the answers that are ready. To be done before anything that may take long.
     pub(super) fn send_all(&mut self, cx: &Context) {
         while let Some(errand) = self.outbox.pop() {
-            self.send(errand, cx).into_iter().for_each(|called| self.group.push(called));
+            self.send_now(errand, cx).into_iter().for_each(|called| self.group.push(called));
         }
     }
 
@@ -238,6 +238,7 @@ impl Loop {
     }
 
     /// Reads from a group of connections that may have something to say. False: there is none.
+    #[inline(always)]
     fn gather(&mut self, hub: &Hub, cx: &Context) -> bool {
         while self.group.len() < GROUP {
             let errand = (self.next_event())
@@ -317,29 +318,6 @@ impl Loop {
         }
     }
 
-    fn read(&mut self, conn: &mut Conn) {
-        match conn.fill(self.now, &mut self.pool) {
-            Ok(1..) => {}
-            Err(error) if is_would_block(&error) => {}
-            // Whatever ended the connection, nothing more comes from it.
-            Ok(0) | Err(_) => conn.end_of_input(),
-        }
-    }
-
-    fn send(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
-        match errand.conn.flush(self.now) {
-            Ok(Flushed::All) => return self.drive(errand, cx),
-            // A client that takes nothing is the one that may be cut off for that.
-            Ok(Flushed::Blocked) if !errand.conn.watch_cut(&self.bell, errand.conn.token) => {
-                self.put_off(errand, cx)
-            }
-            Ok(Flushed::Blocked) => self.park(errand, cx),
-            Ok(Flushed::Enough) => self.put_off(errand, cx),
-            Err(_) => self.close(errand),
-        }
-        None
-    }
-
     /// Does what a connection asks for until it has to wait, ends, wants its handler, or has something to send.
     fn drive(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
         loop {
@@ -352,13 +330,13 @@ impl Loop {
                 }
                 Step::Read if errand.conn.is_readable() => {
                     errand.conn.has_read = true;
-                    self.read(&mut errand.conn);
+                    self.read_more(&mut errand.conn);
                     continue;
                 }
                 Step::Read => self.park(errand, cx),
                 // Its memory is free when it is sent. With 16 bodies of 64 KiB kept until then, the allocator gave
                 // their pages back to the kernel each time: 62 us a request, not 29.
-                Step::Write if errand.conn.holds_body() => return self.send(errand, cx),
+                Step::Write if errand.conn.holds_body() => return self.send_now(errand, cx),
                 Step::Write if errand.conn.is_fed() && errand.conn.calls >= CALLS_A_TURN => {
                     self.put_off(errand, cx)
                 }

@@ -1,0 +1,48 @@
+//! How a loop reads from its connections and sends to them.
+//!
+//! The two that stand in its own cycle are inlined there, system call and all; `transport/stream.rs` has the reason. The
+//! others are for what a turn does besides, and keep the first two from being written out once more.
+
+use super::Loop;
+use crate::conn::{Conn, Flushed};
+use crate::engine::errand::Errand;
+use crate::transport::context::Context;
+use crate::transport::stream::is_would_block;
+
+impl Loop {
+    #[inline(always)]
+    pub(super) fn read(&mut self, conn: &mut Conn) {
+        match conn.fill(self.now, &mut self.pool) {
+            Ok(1..) => {}
+            Err(error) if is_would_block(&error) => {}
+            // Whatever ended the connection, nothing more comes from it.
+            Ok(0) | Err(_) => conn.end_of_input(),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn read_more(&mut self, conn: &mut Conn) {
+        self.read(conn);
+    }
+
+    /// Sends, and goes on with the connection.
+    #[inline(always)]
+    pub(super) fn send(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
+        match errand.conn.flush(self.now) {
+            Ok(Flushed::All) => return self.drive(errand, cx),
+            // A client that takes nothing is the one that may be cut off for that.
+            Ok(Flushed::Blocked) if !errand.conn.watch_cut(&self.bell, errand.conn.token) => {
+                self.put_off(errand, cx)
+            }
+            Ok(Flushed::Blocked) => self.park(errand, cx),
+            Ok(Flushed::Enough) => self.put_off(errand, cx),
+            Err(_) => self.close(errand),
+        }
+        None
+    }
+
+    #[inline(never)]
+    pub(super) fn send_now(&mut self, errand: Errand, cx: &Context) -> Option<Errand> {
+        self.send(errand, cx)
+    }
+}
