@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use super::split_unquoted;
 use crate::settings::{ForwardedHeader, Settings};
 
 /// Where the requests of a connection come from, before any of their fields is asked.
@@ -86,20 +87,10 @@ fn plain(text: &str) -> Option<String> {
 
 /// The elements of a list. In `Forwarded` a comma may stand in quotes.
 fn elements(line: &str, field: ForwardedHeader) -> Vec<&str> {
-    let (mut all, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
-    for (at, byte) in line.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' if field == ForwardedHeader::Forwarded => quoted = !quoted,
-            b',' if !quoted => {
-                all.push(&line[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    all.push(&line[start..]);
+    let mut all = match field {
+        ForwardedHeader::XForwardedFor => line.split(',').collect(),
+        ForwardedHeader::Forwarded => split_unquoted(line, b','),
+    };
     // RFC 9110 §5.6.1.2: empty elements are none.
     all.retain(|element| !element.trim_matches([' ', '\t']).is_empty());
     all
@@ -113,17 +104,33 @@ fn node(element: &str, field: ForwardedHeader) -> Option<IpAddr> {
     }
 }
 
-/// What an element of `Forwarded` says about this, without quotes.
+/// What an element of `Forwarded` says about this, without quotes. One stray quote, and none of it can be believed: a
+/// client may have left it open for what its proxy adds.
 fn parameter<'e>(element: &'e str, wanted: &str) -> Option<&'e str> {
-    let mut named = element.split(';').filter_map(|pair| {
-        let (name, value) = pair.trim_matches([' ', '\t']).split_once('=')?;
-        name.eq_ignore_ascii_case(wanted).then_some(value)
-    });
-    // RFC 7239 §4: each parameter at most once.
-    match (named.next(), named.next()) {
-        (Some(value), None) => value.strip_prefix('"').map_or(Some(value), |value| value.strip_suffix('"')),
-        _ => None,
+    let mut found = None;
+    for pair in split_unquoted(element, b';') {
+        let (name, value) = pair.trim_matches([' ', '\t']).split_once('=').unwrap_or((pair, ""));
+        let value = unquoted(value).filter(|_| !name.contains('"'))?;
+        // RFC 7239 §4: each parameter at most once.
+        if name.eq_ignore_ascii_case(wanted) && found.replace(value).is_some() {
+            return None;
+        }
     }
+    found
+}
+
+/// A token, or what a quoted string has between its quotes. None: there are quotes elsewhere, or one is missing.
+fn unquoted(value: &str) -> Option<&str> {
+    let Some(opened) = value.strip_prefix('"') else { return (!value.contains('"')).then_some(value) };
+    let inner = opened.strip_suffix('"')?;
+    let mut escaped = false;
+    for byte in inner.bytes() {
+        if byte == b'"' && !escaped {
+            return None;
+        }
+        escaped = byte == b'\\' && !escaped;
+    }
+    (!escaped).then_some(inner)
 }
 
 /// An address, with or without a port, as both fields write it (RFC 7239 section 6).
@@ -209,6 +216,22 @@ mod tests {
         check(F, &["for=1.1.1.1, for=\"x, for=192.0.2.7"], "10.0.0.1");
         check(F, &["for=1.1.1.1, for=\"x, for=\"[2001:db8::1]\""], "10.0.0.1");
         check(F, &["for=\"192.0.2.7:80\"", "proto=https;for=10.0.0.9"], "192.0.2.7");
+    }
+
+    /// Who writes a quote, in a field of its own or in the `Host` that a proxy repeats, must not forge parameters.
+    #[test]
+    fn quotes_hide_no_parameter_and_make_none() {
+        use ForwardedHeader::Forwarded as F;
+        check(F, &["for=1.2.3.4;x=\", for=192.0.2.7"], "10.0.0.1");
+        check(F, &["for=1.2.3.4;x=\", for=\"[2001:db8::1]\""], "10.0.0.1");
+        check(F, &["for=1.2.3.4;x=\", for=192.0.2.7;host=\"a\"\""], "10.0.0.1");
+        check(F, &["for=1.2.3.4;\", for\"=192.0.2.7"], "10.0.0.1");
+        check(F, &["for=192.0.2.7;x=\"a\\\""], "10.0.0.1");
+        check(F, &["for=192.0.2.7;host=\"a;for=6.6.6.6;b\""], "192.0.2.7");
+        check(F, &["for=192.0.2.7;x=\"a\\\";for=6.6.6.6;b\"; ;"], "192.0.2.7");
+        let says = |line| says("10.0.0.1", F, &[("Forwarded", line)], None);
+        says("proto=https;x=\", for=1.1.1.1;proto=http");
+        says("for=1.1.1.1;host=\"x;proto=https;y\"");
     }
 
     #[track_caller]

@@ -1,4 +1,4 @@
-//! How does text come out of a form, and how does it go into HTML?
+//! How does text come out of a form or a field, and how does it go into HTML?
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
@@ -51,4 +51,24 @@ pub(super) fn form_decoded_lossy(text: &str) -> Cow<'_, str> {
     }
     let spaced = text.replace('+', " ");
     Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+}
+
+/// The parts between these separators, but for those within a quoted string (RFC 9110 section 5.6.4); the last part may
+/// be one whose quote never closes.
+pub(crate) fn split_unquoted(text: &str, separator: u8) -> Vec<&str> {
+    let (mut parts, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if byte == separator && !quoted => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
 }
