@@ -284,6 +284,9 @@ fn cookies_and_fields_are_structs() {
     refused(&client.get("/cookie").send(), 400, Some("id"), "the cookie `id` is missing");
     let answer = client.get("/field").header("X-List", "1").header("x-list", "2").send();
     assert_eq!(answer.text(), "[\"1\", \"2\"] None");
+    // A proxy that removes `User-Agent` lets `User_Agent` through.
+    let answer = client.get("/field").header("x_list", "1").header("User_Agent", "x").send();
+    assert_eq!(answer.text(), "[] None");
     assert_eq!(client.get("/field").send().text(), "[] None");
 }
 

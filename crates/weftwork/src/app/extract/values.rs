@@ -20,8 +20,8 @@ pub struct Path<T>(pub T);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
-/// Fields of the head, as a struct: `user_agent` is `User-Agent`. Values are text; those that are not ASCII are
-/// left out.
+/// Fields of the head, as a struct: `user_agent` is `User-Agent`, and never `User_Agent`. Values are text; those that
+/// are not ASCII are left out.
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -67,6 +67,10 @@ impl<T: DeserializeOwned> Extract for Query<T> {
 impl<T: DeserializeOwned> Extract for Header<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let named = |(name, value): (&str, &[u8])| {
+            // A proxy that removes `X-User` of clients lets their `X_User` through.
+            if name.contains('_') {
+                return None;
+            }
             let value = std::str::from_utf8(value).ok().filter(|value| value.is_ascii())?;
             Some((name.to_ascii_lowercase().replace('-', "_"), value.to_owned()))
         };
