@@ -1,27 +1,28 @@
 //! Which cookies has a client sent, and which of them can be believed?
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use http::HeaderName;
 
 use crate::message::Request;
 
-/// Cookies of one request that are looked at; browsers keep up to 180 a site, sites use ten.
+/// Cookies of one request that are kept; browsers keep up to 180 a site, sites use ten.
 pub(super) const COOKIES_MAX: usize = 100;
 
 /// Names and values, the latter without their percent-encoding. A name that comes twice with different values is left
 /// out: one of them may be a neighbour's, and nobody can tell which.
 pub(super) fn sent<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
     let pairs = req.header_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
-    let found: Vec<_> = pairs.filter_map(pair).take(COOKIES_MAX).collect();
-    let mut clear: Vec<(&str, Cow<'_, str>)> = Vec::new();
+    let found: Vec<_> = pairs.filter_map(pair).collect();
+    // Of all of them: a neighbour may send so many that ours would be past the limit.
+    let mut values: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (name, value) in &found {
-        let is_clear = found.iter().all(|(other, another)| name != other || value == another);
-        if is_clear && clear.iter().all(|(known, _)| known != name) {
-            clear.push((name, value.clone()));
-        }
+        let known = values.entry(name).or_insert(Some(value));
+        *known = known.filter(|known| known == value);
     }
-    clear
+    let clear = found.iter().filter(|(name, _)| values.remove(name).flatten().is_some());
+    clear.take(COOKIES_MAX).cloned().collect()
 }
 
 /// RFC 6265 section 5.4, more strictly: ASCII white space only, and no name that only looks like another.
