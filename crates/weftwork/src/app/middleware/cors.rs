@@ -144,12 +144,14 @@ impl Cors {
         if !matches!(self.allowed, Allowed::Any) {
             vary(response, header::ORIGIN);
         }
+        // What the handler grants, or a server behind a proxy, must not widen what is allowed here.
         response.remove_header(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+        response.remove_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
         if let Some(grant) = grant {
             response.append_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, grant);
             if self.credentials {
                 let yes = HeaderValue::from_static("true");
-                response.set_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+                response.append_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
             }
         }
     }

@@ -125,11 +125,17 @@ fn a_function_sees_only_origins() {
 #[test]
 fn a_grant_of_the_handler_is_replaced() {
     let open = |_: &mut Request<'_>| {
-        let star = HeaderValue::from_static("*");
-        Response::text("x").with_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, star)
+        let (star, yes) = (HeaderValue::from_static("*"), HeaderValue::from_static("true"));
+        Response::text("x")
+            .with_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, star)
+            .with_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes)
     };
     let response = Canned::asking("GET", "/", &[]).call(&open.with(listed()));
     assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_ORIGIN), None);
+    assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS), None);
+    let response = Canned::asking("GET", "/", &[("Origin", APP)]).call(&open.with(listed()));
+    assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_ORIGIN), Some(APP));
+    assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS), None);
 }
 
 #[test]
