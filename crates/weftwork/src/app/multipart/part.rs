@@ -130,7 +130,8 @@ pub(super) fn safe(name: &str) -> Option<String> {
     // Some browsers sent whole paths of Windows.
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let plain: String = last.chars().filter(|c| !c.is_control()).collect();
-    let mut kept = plain.trim().trim_start_matches('.').trim_start().to_owned();
+    let hides = |c: char| c == '.' || c.is_whitespace();
+    let mut kept = plain.trim_end().trim_start_matches(hides).to_owned();
     while kept.len() > FILE_NAME_BYTES_MAX {
         kept.pop();
     }

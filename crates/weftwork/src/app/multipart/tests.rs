@@ -239,6 +239,9 @@ fn names_of_files_are_made_harmless() {
         ("a\0b\r\n.txt", Some("ab.txt")),
         ("..\\..\\x", Some("x")),
         (" .. hidden ", Some("hidden")),
+        (". .htaccess", Some("htaccess")),
+        (". ..", None),
+        (".\u{a0}. . x. y ", Some("x. y")),
         ("\u{fc}.png", Some("\u{fc}.png")),
     ] {
         assert_eq!(part::safe(name).as_deref(), safe_name, "{name:?}");
