@@ -10,7 +10,9 @@ mod tests;
 
 use std::fmt;
 
-use crate::message::{Body, BodyError, Request};
+use http::header;
+
+use crate::message::{Body, BodyError, Request, split_unquoted};
 use feed::Feed;
 
 pub use form::{Form, Upload};
@@ -114,7 +116,8 @@ impl<'r> Multipart<'r> {
     ///
     /// # Errors
     /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] (413); and [`BodyError::MultipartMalformed`] (400),
-    /// also for a form that ends before it is over. After an error there are no more parts.
+    /// also for a form that ends before it is over, and for a file whose name cannot be read: it is not UTF-8, say.
+    /// After an error there are no more parts.
     pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {
         while self.chunk()?.is_some() {}
         self.current = None;
@@ -122,6 +125,9 @@ impl<'r> Multipart<'r> {
         let mut poll = |cx: &mut std::task::Context<'_>| self.parser.poll_next_field(cx);
         let field = self.feed.drive(&mut poll, Some(head_bytes_max)).and_then(|field| {
             let field = field.map_err(|error| malformed(&error))?;
+            if field.as_ref().is_some_and(has_unread_file_name) {
+                return Err(BodyError::MultipartMalformed("the name of a file cannot be read".into()));
+            }
             self.parts += usize::from(field.is_some());
             if self.parts > self.limits.parts_max {
                 return Err(BodyError::PastLimit { limit: "parts_max", value: self.limits.parts_max as u64 });
@@ -158,6 +164,19 @@ impl<'r> Multipart<'r> {
         self.failed = Some(error.clone());
         error
     }
+}
+
+/// The parser takes a part for one without a file where the file's name is not UTF-8, or its parameter is spelt
+/// otherwise than `filename`: as text it would get past those who look for files.
+fn has_unread_file_name(field: &multer::Field<'_>) -> bool {
+    let Some(disposition) = field.headers().get(header::CONTENT_DISPOSITION) else { return false };
+    let text = String::from_utf8_lossy(disposition.as_bytes());
+    let is_file_name = |parameter: &str| {
+        let name = parameter.split_once('=').map_or(parameter, |(name, _)| name).trim();
+        // RFC 7578 section 4.2 forbids `filename*`.
+        name.trim_end_matches('*').eq_ignore_ascii_case("filename")
+    };
+    field.file_name().is_none() && split_unquoted(&text, b';').into_iter().any(is_file_name)
 }
 
 fn malformed(error: &multer::Error) -> BodyError {

@@ -157,6 +157,35 @@ fn an_input_for_files_that_was_left_empty_is_no_upload() {
     assert_eq!(whole(&[part("empty.txt", "").as_bytes()]).unwrap(), pair("f/empty.txt", ""));
 }
 
+/// As text it would have another limit, and whoever looks for files would not see it.
+#[test]
+fn a_file_whose_name_cannot_be_read_is_no_text() {
+    let part = |parameters: &str| {
+        let mut part = b"--x\r\nContent-Disposition: form-data; name=\"f\"".to_vec();
+        // \u{ff} stands for that byte alone.
+        part.extend(parameters.chars().map(|c| u8::try_from(c).unwrap()));
+        part.extend(b"\r\n\r\ndata\r\n--x--\r\n");
+        part
+    };
+    for unread in [
+        "; filename=\"\u{ff}.txt\"",
+        "; filename=\u{ff}.txt",
+        ";Filename=\"a.txt\"",
+        "; x=\"\\\";\" ; FILENAME = a.txt",
+        "; filename=\"a.txt",
+        "; filename",
+        "; filename*=UTF-8''a.txt",
+    ] {
+        assert_eq!(refusal(&[&part(unread)]), StatusCode::BAD_REQUEST, "{unread}");
+    }
+    for text in
+        ["", "; x=\"; Filename=a.txt\"", "; x=\"\\\"; Filename=a.txt\"", "; y=filename", "; filenames=a"]
+    {
+        let pair = vec![("f".to_owned(), "data".to_owned())];
+        assert_eq!(whole(&[&part(text)]).unwrap(), pair, "{text}");
+    }
+}
+
 #[test]
 fn what_is_no_form_is_415() {
     for content_type in [
