@@ -85,8 +85,8 @@ impl Router {
     /// Everything but the first route; what comes here is rare.
     fn go_on(&self, built: &Built, after: Option<usize>, req: &mut Request<'_>) -> Response {
         if let Some(first) = after {
-            let behind = built.order.iter().skip_while(|number| **number != first).skip(1);
-            for &route in behind {
+            // The tree found the most literal one first; others that are as literal may stand before it in the order.
+            for &route in built.order.iter().filter(|route| **route != first) {
                 if let Some(captures) = self.takes(built, route, req) {
                     let response = self.ask(Found { route, captures }, req);
                     if !response.is_declined() {

@@ -122,6 +122,18 @@ fn nests_and_mounts() {
     );
 }
 
+/// The longer end is found first, whichever was registered first.
+#[test]
+fn a_handler_declines_to_one_that_is_as_literal() {
+    let declines = |_: &mut Request<'_>| Response::decline();
+    let gz = |req: &mut Request<'_>| req.param("name").unwrap_or_default().into_owned();
+    let earlier = Router::new().get("/{name}.gz", gz).get("/{name}.tar.gz", declines);
+    let later = Router::new().get("/{name}.tar.gz", declines).get("/{name}.gz", gz);
+    for router in [earlier, later] {
+        assert_eq!(TestClient::new(router).get("/x.tar.gz").send().text(), "x.tar");
+    }
+}
+
 #[test]
 fn a_handler_declines_to_the_next() {
     let declines = |req: &mut Request<'_>| match req.param("id").as_deref() {
