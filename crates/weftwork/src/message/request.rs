@@ -285,6 +285,11 @@ impl<'c> Request<'c> {
         self.deadline = Some(self.deadline.map_or(deadline, |before| before.min(deadline)));
     }
 
+    /// Undoes [`set_deadline`](Request::set_deadline), for handlers beside those that it was for.
+    pub(crate) fn restore_deadline(&mut self, before: Option<Instant>) {
+        self.deadline = before;
+    }
+
     /// Whether the client has left: the connection is broken, or the client has ended its side of it. One system
     /// call, which does not wait; for handlers that work for long, to ask now and then.
     ///

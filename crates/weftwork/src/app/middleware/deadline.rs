@@ -49,6 +49,14 @@ impl Deadline {
         Deadline { status, ..self }
     }
 
+    fn in_time(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        if is_over(req) {
+            return self.too_late();
+        }
+        let response = next.run(req);
+        if is_over(req) { self.too_late() } else { response }
+    }
+
     fn too_late(&self) -> Response {
         let response = refusal(self.status, "the answer was not ready in time");
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
@@ -60,15 +68,15 @@ impl Deadline {
 
 impl Middleware for Deadline {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        let around = req.deadline();
         // A budget that is past the end of time is none.
         if let Some(deadline) = req.now().checked_add(self.budget) {
             req.set_deadline(deadline);
         }
-        if is_over(req) {
-            return self.too_late();
-        }
-        let response = next.run(req);
-        if is_over(req) { self.too_late() } else { response }
+        let response = self.in_time(req, next);
+        // Where the handler declined, the next one has a budget of its own.
+        req.restore_deadline(around);
+        response
     }
 }
 
@@ -84,6 +92,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::Router;
     use crate::app::middleware::HandlerExt;
     use crate::message::testing::get;
 
@@ -116,6 +125,21 @@ mod tests {
         let gateway = Deadline::new(Duration::from_millis(1)).status(StatusCode::GATEWAY_TIMEOUT);
         let late = get("/", &wait_until_it_is_over.with(gateway));
         assert_eq!((late.status(), late.header(header::RETRY_AFTER)), (StatusCode::GATEWAY_TIMEOUT, None));
+    }
+
+    #[test]
+    fn a_budget_ends_with_the_handlers_that_have_it() {
+        let declines =
+            (|_: &mut Request<'_>| Response::decline()).with(Deadline::new(Duration::from_secs(1000)));
+        let left = |req: &mut Request<'_>| format!("{:?}", req.time_left());
+        let site = Router::new().get("/", declines).fallback(left);
+        assert_eq!(get("/", &site).body().unwrap(), "None");
+        let more = |req: &mut Request<'_>| (req.time_left() > Some(Duration::from_secs(1000))).to_string();
+        let declines =
+            (|_: &mut Request<'_>| Response::decline()).with(Deadline::new(Duration::from_secs(1000)));
+        let site =
+            Router::new().get("/", declines).fallback(more).with(Deadline::new(Duration::from_secs(2000)));
+        assert_eq!(get("/", &site).body().unwrap(), "true");
     }
 
     #[test]
