@@ -117,6 +117,21 @@ fn the_more_literal_route_wins_and_the_others_are_tried() {
     refused("GET /users/", 400, None);
 }
 
+/// As the documentation of `Routes` has it.
+#[test]
+fn a_nest_answers_what_a_route_beside_it_does_not_take() {
+    #[derive(Routes, Debug, PartialEq)]
+    enum Teams {
+        #[get("/teams/new")]
+        New,
+        #[nest("/teams/{team}")]
+        Team { team: u16, page: Team },
+    }
+    assert_eq!(Teams::from_path(&Method::GET, "/teams/new"), Ok(Teams::New));
+    let beside = Teams::from_path(&Method::POST, "/teams/new");
+    assert!(matches!(beside, Err(Miss::Malformed(part)) if part.name == "team"));
+}
+
 #[test]
 fn parts_are_decoded_once() {
     found("GET /files/a%2Fb/%2525/%C3%BC", Site::File { path: "a/b/%25/ü".into() });

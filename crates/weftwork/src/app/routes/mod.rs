@@ -113,7 +113,9 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 ///
 /// A field is any type with `FromStr` and `Display`. Matching is by segment, from left to right, a literal
 /// before a capture and a capture before a rest; among routes of other methods it goes on. Literal parts are compared
-/// as they are sent, so `/%61dmin` is not `/admin`. A nest answers everything beneath its prefix.
+/// as they are sent, so `/%61dmin` is not `/admin`. A nest answers everything beneath its prefix, and with it what a
+/// more literal route does not take: beside `#[get("/users/new")]` a POST there is for `#[nest("/users/{id}")]`, whose
+/// answer is 400 where `new` is no `id`, and not 405.
 ///
 /// # At run time
 ///
