@@ -127,8 +127,14 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 ///
 /// What [`to_path`](Routes::to_path) writes is read back as the same value: slashes, dots, percent signs and text
 /// beyond ASCII are encoded, and a capture that reads like a literal route beside it is encoded so that it is
-/// not taken for it. Two exceptions, where no encoding helps: an empty capture beside a literal route that ends in
-/// `/` there, and a rest beside a capture at the same place. The more literal route wins.
+/// not taken for it. Where no encoding helps there are exceptions:
+///
+/// - The more literal route wins over an empty capture, if it ends in `/` there; over a rest, if it has a capture at
+///   the same place; and over a capture that reads like its literal part, if each character of that has one encoding
+///   alone: `%20` for a space.
+/// - Browsers, and others that normalize paths, go from `.` and `..` to another place, also where they are encoded, as
+///   they are here (URL standard, section 4.1). Where others choose such values, refuse these two before you link to
+///   them, also as a segment of a rest.
 pub trait Routes: Sized + 'static {
     /// The routes in the order of their declaration; see [`list`](Routes::list) for printing.
     const ROUTES: &'static [Route];

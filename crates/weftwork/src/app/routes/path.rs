@@ -157,7 +157,8 @@ impl PathWriter {
         path
     }
 
-    /// Dots alone would name another place (RFC 3986 section 5.2.4), a rival another route.
+    /// Dots alone would name another place (RFC 3986 section 5.2.4), a rival another route. To browsers `%2E` is a dot,
+    /// too, and nothing else stands for one.
     fn guard(&mut self, segment: Range<usize>, rivals: &[&str]) {
         match &self.path[segment.clone()] {
             dots @ ("." | "..") => {
@@ -173,14 +174,23 @@ impl PathWriter {
     }
 }
 
-/// The same segment to whoever decodes it, and another one byte by byte.
+/// The same segment to whoever decodes it, and another one byte by byte, if there is another way to write it.
 fn disguised(segment: &str) -> String {
-    match segment.as_bytes() {
-        // The first byte of a character beyond ASCII has a letter in its escape.
-        [b'%', _, _, ..] => segment[..3].to_ascii_lowercase() + &segment[3..],
-        [first, ..] => format!("%{first:02X}{}", &segment[1..]),
-        [] => String::new(),
+    let mut at = 0;
+    while let Some(byte) = segment.as_bytes().get(at) {
+        if *byte != b'%' {
+            return format!("{}%{byte:02X}{}", &segment[..at], &segment[at + 1..]);
+        }
+        // cannot fail: `encode` has written the escapes, of three bytes each
+        let (before, escape, behind) = (&segment[..at], &segment[at..at + 3], &segment[at + 3..]);
+        let lower = escape.to_ascii_lowercase();
+        if lower != escape {
+            return format!("{before}{lower}{behind}");
+        }
+        // An escape of digits alone is written in one way only.
+        at += 3;
     }
+    segment.to_owned()
 }
 
 fn encode(out: &mut String, value: &dyn Display, set: &'static AsciiSet) {
