@@ -78,7 +78,8 @@ struct Options {
 
 impl Proxy {
     /// A proxy to the server at `url`: `http://host:port`, perhaps with a path that is put before every other. Its
-    /// name is looked up now, and again when no address of it answers. Of several the one that answered last comes first.
+    /// name is looked up now, and again when no address of it answers, but once in 5 s at most. Of several addresses the one
+    /// that answered last comes first.
     ///
     /// # Errors
     /// It is no such URL, or the name is not known.
@@ -118,7 +119,8 @@ impl Proxy {
         self
     }
 
-    /// How long a connection to the server may take, with all its addresses: 504 after that. Default 5 s.
+    /// How long a connection to the server may take, with all its addresses: 504 after that. Default 5 s. The request
+    /// for which its name is looked up again waits for the system's resolver as well, and that has bounds of its own.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Proxy {
         self.upstream.connect_timeout = timeout;

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
 use super::forward::{self, Upload};
-use super::upstream::{Keeper, Link};
+use super::upstream::{Keeper, Link, from_now};
 use super::{Failure, Options, tunnel};
 use crate::message::{BodyError, BodyWriter, Request, Response};
 
@@ -34,7 +34,7 @@ impl Turn {
                 forward::send(req, &mut self.upload, &mut self.link, &self.options)?;
                 late = None;
             }
-            let until = *late.get_or_insert_with(|| Instant::now() + self.options.response_timeout);
+            let until = *late.get_or_insert_with(|| from_now(self.options.response_timeout));
             let Some(received) = self.head(req, until)? else { continue };
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return self.switch(req, received),
@@ -141,12 +141,12 @@ impl Turn {
 
     /// Passes on what is left of the answer.
     fn stream(mut self, out: &mut BodyWriter<'_>, keep_alive: bool) -> io::Result<()> {
-        let mut until = Instant::now() + self.options.idle_timeout;
+        let mut until = from_now(self.options.idle_timeout);
         loop {
             let soon = Instant::now() + LOOK;
             match self.step(out, soon.min(until)) {
                 Ok(true) => break,
-                Ok(false) => until = Instant::now() + self.options.idle_timeout,
+                Ok(false) => until = from_now(self.options.idle_timeout),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
                     if out.client_gone() {
                         return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone"));

@@ -1,17 +1,21 @@
 //! Which URLs are servers, and which paths and fields a server sees.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::forward::head;
 use super::{Failure, Proxy};
-use crate::Settings;
+use crate::engine::{Ground, Work, enter};
 use crate::message::Request;
 use crate::message::testing::Canned;
+use crate::{Server, Settings, TestClient};
 
 #[track_caller]
 fn sees(proxy: &Proxy, request: &str) -> Result<String, u16> {
@@ -209,10 +213,53 @@ fn a_server_that_has_moved_is_found_again() {
     assert!(proxy.upstream.link().is_ok());
 }
 
+    let proxy = Proxy::to(&format!("http://{at}")).unwrap();
 /// Who reads the log is told which knob to turn.
 #[test]
 fn who_was_late_is_logged_with_what_bounds_it() {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
+struct Counting(Cell<usize>);
+
+impl Ground for Counting {
+    fn blocking(&self, work: Work) {
+        self.0.set(self.0.get() + 1);
+        work();
+    }
+
+    fn sleep(&self, _: Duration) {}
+}
+
+/// A resolver may take long: the engine makes room for it, and other requests do not wait for it as well.
+#[test]
+fn a_name_is_looked_up_where_it_may_wait_and_not_for_each_request() {
+    static LOOKED_UP: AtomicUsize = AtomicUsize::new(0);
+    let refuses = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
+    let mut proxy = Proxy::to(&format!("http://{refuses}")).unwrap();
+    proxy.upstream.look_up = |_| {
+        LOOKED_UP.fetch_add(1, Ordering::Relaxed);
+        Err(io::ErrorKind::NotFound.into())
+    };
+    let ground = Rc::new(Counting(Cell::new(0)));
+    let _entered = enter(ground.clone());
+    for _ in 0..3 {
+        assert!(proxy.upstream.link().is_err());
+    }
+    assert_eq!((LOOKED_UP.load(Ordering::Relaxed), ground.0.get()), (1, 1));
+}
+
+#[test]
+fn times_without_end_are_times() {
+    let behind = Server::bind("127.0.0.1:0").unwrap().start(|_: &mut Request<'_>| "hello").unwrap();
+    let proxy = Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap();
+    let proxy =
+        proxy.connect_timeout(Duration::MAX).response_timeout(Duration::MAX).idle_timeout(Duration::MAX);
+    let mut client = TestClient::new(proxy);
+    for _ in 0..2 {
+        let answer = client.get("/").send();
+        assert_eq!((answer.status.as_u16(), answer.text()), (200, "hello"));
+    }
+}
+
     for bound in ["idle_timeout", "response_timeout"] {
         let failure = Failure::of(late(), bound);
         assert_eq!(failure.for_log().unwrap(), format!("it was late ({bound})"));

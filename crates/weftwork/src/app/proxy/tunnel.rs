@@ -8,12 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::upstream::{Link, wait_readable, wait_writable};
+use super::upstream::{Link, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 
 const COPIED_BYTES: usize = 16 << 10;
-/// A wait that may take longer is made anew after this.
-const LONG: Duration = Duration::from_secs(3600);
 /// When one direction has ended and the other has not, this often somebody looks whether the server is cutting all.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -125,8 +123,8 @@ impl Read for Far<'_> {
         loop {
             match (&tunnel.far).read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let left = tunnel.silence_left().unwrap_or(LONG).min(LONG);
-                    match wait_readable(&tunnel.far, Instant::now() + left) {
+                    let left = tunnel.silence_left().unwrap_or(Duration::MAX);
+                    match wait_readable(&tunnel.far, from_now(left)) {
                         Err(error) if error.kind() == io::ErrorKind::TimedOut && !tunnel.is_silent() => {}
                         waited => waited?,
                     }
@@ -143,7 +141,7 @@ impl Write for Far<'_> {
         loop {
             match (&tunnel.far).write(data) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    wait_writable(&tunnel.far, Instant::now() + tunnel.patience)?;
+                    wait_writable(&tunnel.far, from_now(tunnel.patience))?;
                 }
                 written => return written,
             }

@@ -14,7 +14,11 @@ use crate::error::{Error, Result};
 
 /// A kept connection is not used after this: many servers close theirs after five seconds.
 const KEPT: Duration = Duration::from_secs(4);
+/// A name is not looked up again before this: where nothing answers, a resolver often does not either.
+const LOOK_UPS_APART: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 16 << 10;
+/// Longer times count as this one: no clock overflows by it, nor do the milliseconds of a poll.
+const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
 
 /// The server, and the connections to it that nobody uses now.
 pub(super) struct Upstream {
@@ -23,10 +27,16 @@ pub(super) struct Upstream {
     pub(super) named: String,
     base: String,
     pub(super) addresses: Mutex<Vec<SocketAddr>>,
+    pub(super) look_up: LookUp,
+    /// When it was last asked, but for the first time.
+    looked_up: Mutex<Option<Instant>>,
     pub(super) connect_timeout: Duration,
     pub(super) kept_max: usize,
     kept: Kept,
 }
+
+/// How the addresses of a name are found: the system's resolver, but in tests.
+type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// Last in, first out: those that are not needed grow old.
 type Kept = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
@@ -51,6 +61,8 @@ impl Upstream {
             named,
             base: base.trim_end_matches('/').to_owned(),
             addresses: Mutex::new(addresses),
+            look_up,
+            looked_up: Mutex::default(),
             connect_timeout: Duration::from_secs(5),
             kept_max: 32,
             kept: Kept::default(),
@@ -78,14 +90,14 @@ impl Upstream {
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
-        let until = Instant::now() + self.connect_timeout;
+        let until = from_now(self.connect_timeout);
         let known = self.lock_addresses().clone();
         let failed = match self.connect_to(&known, until) {
             Err(error) => error,
             connected => return connected,
         };
         // It may have moved: that nothing answers at its old address is the usual sign.
-        let Ok(found) = look_up(&self.named) else { return Err(failed) };
+        let Some(found) = self.look_up_again() else { return Err(failed) };
         let new: Vec<SocketAddr> = found.iter().filter(|found| !known.contains(found)).copied().collect();
         if new.is_empty() {
             return Err(failed);
@@ -93,6 +105,19 @@ impl Upstream {
         *self.lock_addresses() = found;
         // Where no time is left, the next request is better off.
         if Instant::now() < until { self.connect_to(&new, until) } else { Err(failed) }
+    }
+
+    /// None: it was asked only just now, or is not known.
+    fn look_up_again(&self) -> Option<Vec<SocketAddr>> {
+        let mut looked_up = self.looked_up.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked_up.is_some_and(|at| at.elapsed() < LOOK_UPS_APART) {
+            return None;
+        }
+        *looked_up = Some(Instant::now());
+        drop(looked_up);
+        let (look_up, named) = (self.look_up, self.named.clone());
+        // It takes as long as the resolver likes, and more stack than a fiber has.
+        crate::blocking(move || look_up(&named)).ok()
     }
 
     /// Tries one address after the other, each for its part of the time that is left.
@@ -147,6 +172,11 @@ impl Keeper {
 
 fn lock(kept: &Kept) -> MutexGuard<'_, Vec<(TcpStream, Instant)>> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The end of a time that a user of the proxy chooses.
+pub(super) fn from_now(time: Duration) -> Instant {
+    Instant::now() + time.min(LONGEST)
 }
 
 fn look_up(named: &str) -> io::Result<Vec<SocketAddr>> {
@@ -215,12 +245,12 @@ impl Link {
 
     /// Sends what is to be sent. False: the server takes no more, and has said something.
     pub(super) fn push(&mut self, patience: Duration) -> io::Result<bool> {
-        let mut until = Instant::now() + patience;
+        let mut until = from_now(patience);
         while !self.is_sent() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(count) => {
                     self.sent += count;
-                    until = Instant::now() + patience;
+                    until = from_now(patience);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
