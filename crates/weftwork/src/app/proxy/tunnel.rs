@@ -36,7 +36,8 @@ pub(super) fn run(line: Upgraded, link: Link, patience: Duration) -> io::Result<
     let tunnel = Arc::new(Tunnel { far, patience, silence_max: near.timeout(), begun, moved });
     back.write_all(&rest)?;
     let returning = tunnel.clone();
-    let other = Other::start(move || returning.return_all(back));
+    // Where there is no thread for it, all is dropped, which ends both connections.
+    let other = Other::start(move || returning.return_all(back))?;
     let sent = tunnel.send_all(&mut near);
     // The end of one direction is passed on; a failure, and the end of the server, ends both.
     tunnel.end(if sent.is_ok() { Shutdown::Write } else { Shutdown::Both });
@@ -159,28 +160,23 @@ enum Other {
     Fiber(weftwork_fiber::JoinHandle<()>),
     /// A thread, and what is disconnected when it is done.
     Thread(JoinHandle<()>, Receiver<()>),
-    /// It could not be started.
-    Nobody,
 }
 
 impl Other {
-    fn start(work: impl FnOnce() + Send + 'static) -> Other {
+    fn start(work: impl FnOnce() + Send + 'static) -> io::Result<Other> {
         #[cfg(feature = "fibers")]
         if weftwork_fiber::in_fiber() {
-            return Other::Fiber(weftwork_fiber::spawn(work));
+            return Ok(Other::Fiber(weftwork_fiber::spawn(work)));
         }
         let (held, over) = channel();
         let work = move || {
             let _held = held;
             work();
         };
-        match std::thread::Builder::new().name("weft-tunnel".into()).spawn(work) {
-            Ok(thread) => Other::Thread(thread, over),
-            Err(error) => {
-                log::error!("a tunnel goes one way: {error}");
-                Other::Nobody
-            }
-        }
+        let thread = std::thread::Builder::new().name("weft-tunnel".into()).spawn(work);
+        let thread =
+            thread.inspect_err(|error| log::error!("a tunnel ends: no thread can be started: {error}"))?;
+        Ok(Other::Thread(thread, over))
     }
 
     /// Waits until it is done, and calls `look` now and then. It does not panic; if it did, it has said so.
@@ -194,7 +190,6 @@ impl Other {
                 }
                 drop(thread.join());
             }
-            Other::Nobody => {}
         }
     }
 }
