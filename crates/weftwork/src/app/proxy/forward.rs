@@ -111,6 +111,10 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     else {
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     };
+    // RFC 9112 section 3.2.4: it is of the server as a whole, and only a part of that is here.
+    if given == "*" && !upstream.base().is_empty() {
+        return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
+    }
     if leads_upwards(given) {
         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the path leads out of what is served here"));
     }

@@ -78,6 +78,10 @@ fn the_path_is_passed_on() {
     assert_eq!(path(&below, "/api/"), Ok("/base/".to_owned()));
     assert_eq!(path(&below, "/apis"), Err(404));
     assert_eq!(path(&below, "/"), Err(404));
+    // RFC 9112 section 3.2.4: of the server as a whole, not of a part of it.
+    let asterisk = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert!(sees(&plain, asterisk).is_ok_and(|head| head.starts_with("OPTIONS * HTTP/1.1\r\n")));
+    assert_eq!(sees(&Proxy::to("http://127.0.0.1:1/base").unwrap(), asterisk), Err(404));
     for target in
         ["/../a", "/%2e%2E/a", "/a/.%2e", "/..%2fa", "/x%2F..%2Fa", "/x%5C..%5ca", "/..;/a", "/..%3Bx/a"]
     {
@@ -209,15 +213,11 @@ fn a_server_that_has_moved_is_found_again() {
     assert!(matches!(failed, Some(Failure::Unreachable(error)) if error.kind() == io::ErrorKind::TimedOut));
     assert!(proxy.upstream.link().is_ok());
     // It refuses: there is time to look at once.
+    let proxy = Proxy::to(&format!("http://{at}")).unwrap();
     *proxy.upstream.addresses.lock().unwrap() = vec![refuses];
     assert!(proxy.upstream.link().is_ok());
 }
 
-    let proxy = Proxy::to(&format!("http://{at}")).unwrap();
-/// Who reads the log is told which knob to turn.
-#[test]
-fn who_was_late_is_logged_with_what_bounds_it() {
-    let late = || io::Error::from(io::ErrorKind::TimedOut);
 struct Counting(Cell<usize>);
 
 impl Ground for Counting {
@@ -260,6 +260,10 @@ fn times_without_end_are_times() {
     }
 }
 
+/// Who reads the log is told which knob to turn.
+#[test]
+fn who_was_late_is_logged_with_what_bounds_it() {
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
     for bound in ["idle_timeout", "response_timeout"] {
         let failure = Failure::of(late(), bound);
         assert_eq!(failure.for_log().unwrap(), format!("it was late ({bound})"));
