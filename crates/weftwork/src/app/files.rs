@@ -73,9 +73,11 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// client takes it: a slow download holds no thread but in the engines `workers` and `pool`, and no copy of the
 /// file. Files that the system has to fetch from a slow disk hold up the loop that sends them for as long as that takes.
 ///
-/// Up to 128 files stay open for a second after they were looked up. Changes of their content are seen at once, as
-/// is that one was deleted or that another took its name; one that was moved away is still sent for that second,
-/// and a compressed sibling that is new is missed.
+/// Up to 128 files stay open for a second after they were looked up, and then until the next request: on a quiet server a
+/// deleted file may keep its place on the disk until somebody asks for something. Changes of their content are seen at
+/// once, as is that one was deleted or that another took its name; one that was moved away, or whose
+/// [symbolic link](Files::symlinks) leads elsewhere now, is still sent for that second, and a compressed sibling that is
+/// new is missed.
 pub struct Files {
     place: Place,
     recent: Recent,

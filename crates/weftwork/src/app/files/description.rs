@@ -95,7 +95,7 @@ mod tests {
     const CHANGED: SystemTime = SystemTime::UNIX_EPOCH;
 
     fn opened() -> Arc<Opened> {
-        Opened::new(File::open("/dev/null").unwrap())
+        Opened::new(File::open("/dev/null").unwrap(), 1)
     }
 
     /// What is in `opened`, which changed in 1970 and was looked at `age` later.

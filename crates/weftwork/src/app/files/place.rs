@@ -56,6 +56,9 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) file: Arc<File>,
+    /// How many names it had: with one more or less, the one that it was found by may stand for another file. The number's
+    /// type differs between systems, and this one holds all of them.
+    pub(super) names: u128,
     pub(super) description: OnceLock<Description>,
     pub(super) siblings: OnceLock<Siblings>,
 }
@@ -97,7 +100,8 @@ impl Found {
         let stat = rustix::fs::fstat(&fd)?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                Found::Content(Content::of(Opened::new(File::from(fd)), &stat, SystemTime::now()))
+                let opened = Opened::new(File::from(fd), u128::from(stat.st_nlink));
+                Found::Content(Content::of(opened, &stat, SystemTime::now()))
             }
             FileType::Directory => Found::Directory(Some(fd)),
             _ => Found::Other,
@@ -106,16 +110,18 @@ impl Found {
 }
 
 impl Opened {
-    pub(super) fn new(file: File) -> Arc<Opened> {
-        Arc::new(Opened { file: Arc::new(file), description: OnceLock::new(), siblings: OnceLock::new() })
+    pub(super) fn new(file: File, names: u128) -> Arc<Opened> {
+        let (description, siblings) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Opened { file: Arc::new(file), names, description, siblings })
     }
 }
 
 impl Content {
-    /// What is now in a file that was opened before. None: it has been deleted, or another one has its name.
+    /// What is now in a file that was opened before. None: it has been deleted, or another one may have its name.
     pub(super) fn named(opened: Arc<Opened>, now: SystemTime) -> Option<Content> {
         let stat = rustix::fs::fstat(&opened.file).ok()?;
-        (stat.st_nlink > 0).then(|| Content::of(opened, &stat, now))
+        let is_named = stat.st_nlink > 0 && u128::from(stat.st_nlink) == opened.names;
+        is_named.then(|| Content::of(opened, &stat, now))
     }
 
     fn of(opened: Arc<Opened>, stat: &Stat, now: SystemTime) -> Content {

@@ -1,15 +1,15 @@
 //! Which files were opened a moment ago: who asks for them again is spared the look-up.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::io::Result;
 
 use super::place::{Content, Found, Opened, Place, Source};
 
-/// So long the outcome of a look-up holds. What is in the file, and whether it still has a name, is asked each time:
-/// only a file that was moved, or one of whose directories was, is found for that much longer.
+/// So long the outcome of a look-up holds. What is in the file, and whether it still has its names, is asked each time:
+/// only a file that was moved, or one of whose directories or links was, is found for that much longer.
 const HOLDS: Duration = Duration::from_secs(1);
 /// Each keeps a descriptor open.
 const NAMES_MAX: usize = 128;
@@ -38,30 +38,39 @@ impl Recent {
     }
 
     fn find_at(&self, place: &Place, name: &[u8], now: SystemTime) -> Result<Found> {
-        if let Some(opened) = self.recall(name, now)
-            && let Some(content) = Content::named(opened, now)
-        {
-            return Ok(Found::Content(content));
+        if let Some(opened) = self.recall(name, now) {
+            if let Some(content) = Content::named(opened, now) {
+                return Ok(Found::Content(content));
+            }
+            self.names().known.remove(name);
         }
         let found = place.find(name)?;
-        if let Found::Content(Content { source: Source::File(opened), .. }) = &found {
+        // One file alone is opened anew for each request: it may be behind a link that is switched.
+        if let Found::Content(Content { source: Source::File(opened), .. }) = &found
+            && matches!(place, Place::Directory { .. })
+        {
             self.note(name, opened.clone(), now);
         }
         Ok(found)
     }
 
     fn recall(&self, name: &[u8], now: SystemTime) -> Option<Arc<Opened>> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = names.known.get(name)?;
-        holds(known.since, now).then(|| known.opened.clone())
-    }
-
-    fn note(&self, name: &[u8], opened: Arc<Opened>, now: SystemTime) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names();
+        // Here, for where nothing new is asked for nothing is noted either.
         if !holds(names.swept, now) {
             names.swept = now;
             names.known.retain(|_, known| holds(known.since, now));
         }
+        let known = names.known.get(name)?;
+        holds(known.since, now).then(|| known.opened.clone())
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, name: &[u8], opened: Arc<Opened>, now: SystemTime) {
+        let mut names = self.names();
         if names.known.len() < NAMES_MAX || names.known.contains_key(name) {
             names.known.insert(name.to_vec(), Known { since: now, opened });
         }
@@ -163,6 +172,65 @@ mod tests {
         assert_eq!(siblings(now + HOLDS / 2), [false; 3]);
         assert_eq!(tree.find("page.gz", now + HOLDS / 2), Ok(1), "asked for by its own name");
         assert_eq!(siblings(now + HOLDS), [false, false, true]);
+    }
+
+    #[test]
+    fn a_file_with_further_links_that_is_replaced_is_seen_at_once() {
+        let tree = Tree::new("linked");
+        let now = SystemTime::now();
+        tree.write("page", "1");
+        fs::hard_link(tree.root.join("page"), tree.root.join("backup")).unwrap();
+        assert_eq!(tree.find("page", now), Ok(1));
+        tree.write("other", "123");
+        tree.rename("other", "page");
+        assert_eq!(tree.find("page", now), Ok(3));
+    }
+
+    /// By hand, so that it may lead elsewhere at any time.
+    #[test]
+    fn one_file_alone_is_opened_anew_each_time() {
+        let tree = Tree::new("single");
+        tree.write("old", "1");
+        tree.write("new", "12");
+        let switch = |to: &str| {
+            std::os::unix::fs::symlink(to, tree.root.join("next")).unwrap();
+            tree.rename("next", "current");
+        };
+        switch("old");
+        let (single, now) = (Place::single(&tree.root.join("current")).unwrap(), SystemTime::now());
+        let length = || match tree.recent.find_at(&single, b"current", now) {
+            Ok(Found::Content(content)) => content.length,
+            _ => panic!("it is there"),
+        };
+        assert_eq!(length(), 1);
+        switch("new");
+        assert_eq!(length(), 2);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_closed_with_the_next_look_up() {
+        let tree = Tree::new("closed");
+        let now = SystemTime::now();
+        let open = || tree.recent.0.lock().unwrap().known.len();
+        let find_all = |now| {
+            for name in ["a", "b", "c"] {
+                tree.write(name, "1");
+                assert_eq!(tree.find(name, now), Ok(1));
+            }
+        };
+        find_all(now);
+        assert_eq!(open(), 3);
+        fs::remove_file(tree.root.join("c")).unwrap();
+        assert_eq!(tree.find("c", now), Err(Errno::NOENT));
+        assert_eq!(open(), 2, "it has no name any more");
+        assert_eq!(tree.find("missing", now + HOLDS), Err(Errno::NOENT));
+        assert_eq!(open(), 0, "also when nothing is found");
+        find_all(now + HOLDS);
+        assert_eq!(tree.find("d", now + HOLDS * 3 / 2), Err(Errno::NOENT));
+        tree.write("d", "1");
+        assert_eq!(tree.find("d", now + HOLDS * 3 / 2), Ok(1));
+        assert_eq!(tree.find("d", now + HOLDS * 2), Ok(1));
+        assert_eq!(open(), 1, "also when what is found is open already");
     }
 
     #[test]
