@@ -64,8 +64,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// - `If-Match`, `If-Unmodified-Since`, `If-None-Match`, `If-Modified-Since`, in the order of RFC 9110 section
 ///   13.2.2: 304 where the client has the file already, 412 where it thinks of another one.
 /// - `Range` (section 14.2), also with `If-Range`: 206 with the part, or with up to 16 parts as
-///   `multipart/byteranges`; parts that overlap are joined. 416 where all of it is behind the end. More ranges, or
-///   what is no range, is answered with the whole file.
+///   `multipart/byteranges`; parts that overlap are joined. 416 where all of it is behind the end. More ranges,
+///   what is no range, and several of a compressed sibling are answered with the whole file.
 /// - `Accept-Encoding`, where a file has a compressed sibling: see [`precompressed`](Files::precompressed).
 ///
 /// # What it costs
@@ -237,7 +237,8 @@ impl Files {
     }
 
     /// Answers with the file `name`, which the caller has chosen: a relative path, not encoded. All rules hold but
-    /// those that need the request's own path: a directory is 404, and a 404 is final.
+    /// those that need the request's own path: a directory is 404, and a 404 is final. Of one [`file()`] only its own name
+    /// is there.
     ///
     /// ```no_run
     /// use weftwork::{Files, Request, Response};
@@ -253,6 +254,10 @@ impl Files {
     }
 
     fn named(&self, req: &Request<'_>, name: &str) -> std::result::Result<Response, Miss> {
+        // What is beside one file is there for its compressed siblings alone.
+        if matches!(&self.place, Place::Single { name: own, .. } if own != name.as_bytes()) {
+            return Err(Miss::NotFound);
+        }
         match self.find(&Target::named(name, self.hidden)?.path)? {
             Found::Content(content) => Ok(self.represent(req, content, name.as_bytes())),
             Found::Directory(_) | Found::Other => Err(Miss::NotFound),

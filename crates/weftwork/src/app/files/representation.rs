@@ -40,6 +40,8 @@ impl Representation<'_> {
             Precondition::Holds if *req.method() != Method::GET => self.whole(),
             Precondition::Holds => match conditions.ranges(&state, self.content.length) {
                 Ranges::Whole => self.whole(),
+                // RFC 9110 section 8.4: what is coded would be the parts, not the multipart that `Content-Encoding` stands on.
+                Ranges::Parts(parts) if parts.len() > 1 && self.coding.is_some() => self.whole(),
                 Ranges::Parts(parts) => self.parts(&parts),
                 Ranges::Unsatisfiable => return self.unsatisfiable(),
             },
@@ -116,6 +118,32 @@ impl Representation<'_> {
         match HeaderValue::try_from(format!("bytes */{}", self.content.length)) {
             Ok(length) => response.with_header(header::CONTENT_RANGE, length),
             Err(_) => response,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{TestClient, embedded};
+
+    /// RFC 9110 section 8.4: the coding would be that of the multipart.
+    #[test]
+    fn several_parts_are_never_parts_of_what_is_coded() {
+        static SITE: &[(&str, &[u8])] = &[("app.js", &[b'a'; 9999]), ("app.js.br", &[b'b'; 999])];
+        let mut client = TestClient::new(embedded(SITE));
+        for (coding, ranges, status, length) in [
+            ("br", "0-0,900-901", 200, Some(999)),
+            ("br", "0-0,1-1", 206, Some(2)),
+            ("identity", "0-0,900-901", 206, None),
+        ] {
+            let request = client.get("/app.js").header("accept-encoding", coding);
+            let answer = request.header("range", format!("bytes={ranges}")).send();
+            assert_eq!(answer.status.as_u16(), status, "{coding} {ranges}");
+            assert_eq!(answer.header("content-encoding"), Some(coding).filter(|coding| *coding == "br"));
+            let is_multipart =
+                answer.header("content-type").is_some_and(|kind| kind.starts_with("multipart/"));
+            assert_eq!(is_multipart, length.is_none(), "{coding} {ranges}");
+            assert!(length.is_none_or(|length| answer.text().len() == length), "{coding} {ranges}");
         }
     }
 }

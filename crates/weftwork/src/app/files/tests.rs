@@ -15,6 +15,8 @@ use super::beneath::{self, Links};
 use super::listing::{encoded, size};
 use super::target::{Refused, Target};
 use super::{Files, file, files};
+use crate::message::Request;
+use crate::message::testing::Canned;
 use crate::{Running, Server};
 
 /// A directory of its own for each test, removed with all that is in it.
@@ -110,6 +112,17 @@ fn a_directory_is_needed() {
     }
     assert!(file("/dev/null").is_err() && file("..").is_err() && file("").is_err());
     file(scratch.root().join("../tree/file")).unwrap();
+}
+
+#[test]
+fn one_file_has_no_neighbours() {
+    let scratch = Scratch::new();
+    scratch.write("secret", "secret");
+    let one = file(scratch.write("file", "hello")).unwrap();
+    for (name, status) in [("file", 200), ("secret", 404), ("sub/deep", 404)] {
+        let answer = one.send(&Request::new(&mut Canned::asking("GET", "/", &[]), 0), name);
+        assert_eq!(answer.status().as_u16(), status, "{name}");
+    }
 }
 
 #[test]
