@@ -6,14 +6,15 @@ mod store;
 mod tests;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Method, header};
 use weftwork_wire::Date;
 
 use super::{Middleware, Next, etags};
-use crate::message::{Request, Response};
+use crate::message::{BodyWriter, Request, Response, StreamFilter};
 use store::{Key, Store, Stored};
 
 /// Keeps responses in memory, and answers from there while they are fresh: a shared cache as of RFC 9111. The handler
@@ -48,10 +49,10 @@ use store::{Key, Store, Stored};
 /// first `Date` as well.
 ///
 /// **What is not fresh** is asked for anew, and never sent. A request that is not safe (POST, PUT, DELETE ...) and succeeds,
-/// or redirects, has all forgotten that is kept for its target (RFC 9111 section 4.4); an answer that was being made
-/// meanwhile is not kept. That takes the same cache around both handlers: put it around the router, or one `Arc` of it
-/// around each. Another spelling of a path (`/%62` for `/b`) is another target. [`clear`](ResponseCache::clear) forgets
-/// everything.
+/// or redirects, has all forgotten that is kept for its target (RFC 9111 section 4.4), and once more where a writer of its
+/// body ends; an answer that was being made meanwhile is not kept. That takes the same cache around both handlers: put it
+/// around the router, or one `Arc` of it around each. Another spelling of a path (`/%62` for `/b`) is another target.
+/// [`clear`](ResponseCache::clear) forgets everything.
 ///
 /// **Memory:** [`bytes_max`](ResponseCache::bytes_max), 64 MiB, heads and keys included; past it what was used least
 /// recently goes first. A target has at most 16 responses, for different values of what `Vary` names.
@@ -83,7 +84,7 @@ use store::{Key, Store, Stored};
 pub struct ResponseCache {
     response_bytes_max: u64,
     fresh_for: Option<Duration>,
-    store: Mutex<Store>,
+    store: Arc<Mutex<Store>>,
 }
 
 /// A quarter of what the smallest machines have that are for hire.
@@ -101,14 +102,14 @@ impl Default for ResponseCache {
 impl ResponseCache {
     /// Keeps what says how long it is fresh.
     pub fn new() -> ResponseCache {
-        let store = Mutex::new(Store::new(BYTES_MAX));
+        let store = Arc::new(Mutex::new(Store::new(BYTES_MAX)));
         ResponseCache { response_bytes_max: RESPONSE_BYTES_MAX, fresh_for: None, store }
     }
 
     /// How many bytes may be kept in all: bodies, heads, keys, and what keeping them costs. The default is 64 MiB.
     #[must_use]
     pub fn bytes_max(self, bytes: u64) -> ResponseCache {
-        ResponseCache { store: Mutex::new(Store::new(bytes)), ..self }
+        ResponseCache { store: Arc::new(Mutex::new(Store::new(bytes))), ..self }
     }
 
     /// A response with a longer body is not kept. The default is 1 MiB, so that none displaces more than a 64th of
@@ -147,19 +148,50 @@ impl ResponseCache {
         drop(freed);
     }
 
-    /// Never held while a handler runs.
     fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.store)
     }
 
     /// For a request that may change what its target is.
     fn changed_by(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let response = next.run(req);
-        if response.status().is_success() || response.status().is_redirection() {
-            self.store().forget(&Key::of(req));
+        if !response.status().is_success() && !response.status().is_redirection() {
+            return response;
         }
-        response
+        let changed = Changed { store: self.store.clone(), key: Key::of(req) };
+        changed.forget();
+        // What is streamed is not made yet, and perhaps the change is not either.
+        response.filter_stream(changed)
     }
+}
+
+/// Has its target forgotten once more when it is dropped: the body is over then.
+struct Changed {
+    store: Arc<Mutex<Store>>,
+    key: Key,
+}
+
+impl Changed {
+    fn forget(&self) {
+        locked(&self.store).forget(&self.key);
+    }
+}
+
+impl StreamFilter for Changed {
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+        io::Write::write_all(out, data)
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+/// Never held while a handler runs.
+fn locked(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Middleware for ResponseCache {

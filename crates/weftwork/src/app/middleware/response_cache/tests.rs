@@ -3,7 +3,6 @@
 mod changed;
 mod found;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::StatusCode;

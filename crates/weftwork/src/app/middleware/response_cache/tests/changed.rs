@@ -57,6 +57,26 @@ fn what_a_change_overtook_is_not_kept() {
     }
 }
 
+/// The body is made, and with it the change, when the middleware has returned.
+#[test]
+fn what_a_writer_changes_is_forgotten_when_it_is_done() {
+    let cache = Arc::new(ResponseCache::new());
+    let fields =
+        |_: &mut Request<'_>, response: Response| response.with_header(header::CACHE_CONTROL, MINUTE);
+    let page: Arc<dyn Handler> = Arc::new(counting(fields).with(cache.clone()));
+    let reader = page.clone();
+    let writer = move |_: &mut Request<'_>| {
+        let reader = reader.clone();
+        Response::stream(move |out| {
+            // Somebody reads what is about to change.
+            run(&mut TestClient::new(reader), "/", &[]);
+            std::io::Write::write_all(out, b"changed")
+        })
+    };
+    assert_eq!(TestClient::new(writer.with(cache)).put("/").send().text(), "changed");
+    assert_eq!(run(&mut TestClient::new(page), "/", &[]), 2);
+}
+
 /// Targets share their counts of changes, but few do. Which ones is chance: with 4,096 counts a hundred changes hinder
 /// one target of 40, with 64 four of five.
 #[test]
