@@ -15,12 +15,14 @@ use crate::site::SiteOptions;
 use crate::soak::SoakOptions;
 use crate::subject::{self, Subject};
 use crate::tracker::{CompareOptions, TrackOptions};
+use crate::turns::TurnOptions;
 use crate::workloads::{self, GRID, QUICK, Workload};
 
 mod help;
 mod router;
 mod soak;
 mod tracking;
+mod turns;
 
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -37,6 +39,7 @@ pub(crate) enum Command {
     Soak(SoakOptions),
     SlowHeads(SoakOptions),
     Instructions(InstructionOptions),
+    Turns(TurnOptions),
 }
 
 /// Who asks.
@@ -110,6 +113,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
             Some("quick") => quick(&mut parser),
             Some("full") => full(&mut parser),
             Some("router") => router::router(&mut parser),
+            Some("turns") => turns::turns(&mut parser),
             Some("report") => report(&mut parser),
             Some("track") => tracking::track(&mut parser),
             Some("compare") => tracking::compare(&mut parser),
@@ -123,7 +127,7 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
             Some("slow-heads") => soak::slow_heads(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
             _ => Err(Failure::Usage(format!(
-                "unknown command {name:?}: quick, full, router, report, track, compare, instructions, events, floor, site, soak or slow-heads"
+                "unknown command {name:?}: quick, full, router, turns, report, track, compare, instructions, events, floor, site, soak or slow-heads"
             ))),
         },
         Some(other) => Err(other.unexpected().into()),

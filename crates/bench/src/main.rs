@@ -23,6 +23,7 @@ mod site;
 mod soak;
 mod subject;
 mod tracker;
+mod turns;
 mod workloads;
 
 use std::process::ExitCode;
@@ -67,5 +68,6 @@ fn run() -> Result<()> {
         Command::Soak(options) => soak::run(&options),
         Command::SlowHeads(options) => soak::slow_heads(&options),
         Command::Instructions(options) => instructions::run(&options),
+        Command::Turns(options) => turns::run(&options),
     }
 }

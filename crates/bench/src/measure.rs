@@ -18,6 +18,7 @@ use crate::procs::server::Server;
 use crate::procs::usage::resident_bytes;
 use crate::subject::Subject;
 use crate::workloads::{HEALTH, Kind, Workload};
+pub(crate) use answer::expected;
 use meter::Meter;
 pub(crate) use metric::{Metric, Sample};
 
@@ -35,7 +36,7 @@ pub(crate) fn measure(
     distance: &mut Distance,
 ) -> Result<Sample> {
     let mut server = peers.start(subject, workload)?;
-    let expected = answer::expected(&server, subject, workload)?;
+    let expected = expected(&server, subject, workload)?;
     let time = options.time.max(workload.time_min);
     let bench = Bench { server: &server, options, time, expected: &expected };
     let sample = match (&workload.kind, options.load) {

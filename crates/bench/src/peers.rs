@@ -120,6 +120,17 @@ impl Peers {
 
     /// Starts a fresh server, pinned; it is stopped when dropped.
     pub(crate) fn start(&mut self, subject: &Subject, workload: &Workload) -> Result<Server> {
+        let weft = self.weft.clone();
+        self.start_build(&weft, subject, workload)
+    }
+
+    /// As [`Peers::start`], with this build of weft.
+    pub(crate) fn start_build(
+        &mut self,
+        weft: &Path,
+        subject: &Subject,
+        workload: &Workload,
+    ) -> Result<Server> {
         let port = self.ports.next()?;
         let files = self.files();
         let command = match subject {
@@ -131,7 +142,7 @@ impl Peers {
             }
             Subject::Weft { engine } => {
                 let files = (workload.ask == Ask::File).then_some(files.as_path());
-                weft::command(&self.weft, port, engine.as_ref().or(self.engine.as_ref()), files)
+                weft::command(weft, port, engine.as_ref().or(self.engine.as_ref()), files)
             }
             Subject::Peer(peer) => {
                 let program = self.programs.get(peer.name).map(PathBuf::as_path).unwrap_or(Path::new(""));

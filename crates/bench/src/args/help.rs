@@ -9,6 +9,7 @@ Commands:
   quick          weft beside the floors and nginx, in four minutes
   full           the whole grid: every engine, every peer, every workload
   router         a hundred typed routes beside a handler without any
+  turns          what a request costs servers that have the load in turn, to a per cent
   report         pages from the JSON of a run
   track          add a run to the history of commits
   compare        a run beside the best of the last commits
@@ -50,6 +51,25 @@ Ratios to the floor are taken within each round, so that slow drifts of the mach
 'busy' is the server's share of its core, 'others' what strangers took of both: where that is high, only
 CPU a request and ratios mean something. 'spread' is how far the rounds lie apart.
 Exit code: 0 measured (won or lost), 1 could not measure, 2 wrong arguments, 130 interrupted.
+";
+
+pub(super) const TURNS: &str = "\
+Servers that run at once and have the load in turn, for some hundredths of a second each: what the machine does
+meanwhile befalls all of them. For differences of a few per cent, between two builds say.
+
+Usage: weftwork-bench turns [OPTIONS]
+
+Options:
+  --rounds N             how often each has its turn [300]
+  --turn-ms N            how long a turn is [30; 400 where handlers block]
+  --only A,B,..          workloads of 'quick', but for mixed and idle [keepalive]
+  --subjects A,B,..      as in quick; ratios are to the first one [floor,nginx,weft]
+  --beside PATH          another build of weft, on the default engine
+  --engine, --weft, --cores: as in quick
+  -h, --help             this text
+
+'us/request' is the time of a turn for each answer: what it costs the server, where its core has nothing to wait
+for. Only rounds in which the host left the cores where they were are shown, a table for each place.
 ";
 
 pub(super) const FULL: &str = "\

@@ -36,6 +36,23 @@ fn quick_defaults() {
 }
 
 #[test]
+fn turns_are_of_what_asks_all_the_time() {
+    let turns = |line| match parse_words(line) {
+        Ok(Command::Turns(options)) => options,
+        other => panic!("{line}: {other:?}"),
+    };
+    let options = turns("turns --only pipelined,slow-100 --beside weft-before --turn-ms 50 --rounds 1000");
+    assert_eq!(names(&options.grid), ["pipelined", "slow-100"]);
+    assert_eq!((options.turn, options.grid.rounds), (Some(Duration::from_millis(50)), 1000));
+    assert_eq!(options.beside, Some("weft-before".into()));
+    let options = turns("turns");
+    assert_eq!((names(&options.grid), options.turn), (vec!["keepalive"], None));
+    check_refused("turns --turn-ms 2", "from 5 to 10000");
+    check_refused("turns --rounds 0", "--rounds must be from 1");
+    check_refused("turns --json", "--json");
+}
+
+#[test]
 fn quick_choices() {
     let options =
         quick_options("quick --only mixed,slow,slow-100 --subjects floor,weft:reactor --cores 2,3 --json");

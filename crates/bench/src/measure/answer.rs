@@ -17,7 +17,7 @@ use crate::workloads::{Ask, FILES, Workload};
 const TRIES: usize = 4;
 
 /// The body that every answer to this workload has.
-pub(super) fn expected(server: &Server, subject: &Subject, workload: &Workload) -> Result<Vec<u8>> {
+pub(crate) fn expected(server: &Server, subject: &Subject, workload: &Workload) -> Result<Vec<u8>> {
     let group = workload.group();
     // The load itself decides how long a connection lives.
     let group = &Group { close: false, ..group.clone() };

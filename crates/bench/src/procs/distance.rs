@@ -208,6 +208,11 @@ impl Distance {
         Apart::Near
     }
 
+    /// Where the cores are now.
+    pub(crate) fn apart(&mut self) -> Result<Apart> {
+        if self.is_shared() { Ok(Apart::Near) } else { Ok(self.note(trip_ns(self.cores)?)) }
+    }
+
     pub(crate) fn begin_cell(&mut self) {
         self.cell_spent = Duration::ZERO;
     }

@@ -1,0 +1,111 @@
+//! How is it shown? A table for each place of the cores, and ratios within each round.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Contestant, Turn};
+use crate::procs::distance::Apart;
+use crate::report::median;
+use crate::workloads::Workload;
+
+/// Fewer turns say nothing.
+const TURNS_MIN: usize = 5;
+
+pub(super) fn table(workload: &Workload, turn: Duration, contestants: &[Contestant]) -> String {
+    let lists: Vec<(&str, &[Turn])> =
+        contestants.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
+    let mut text = format!("{}: {}, turns of {turn:?}\n", workload.name, workload.title);
+    for (apart, what) in [(Apart::Near, "cores near"), (Apart::Far, "cores far apart")] {
+        part(&mut text, what, apart, &lists);
+    }
+    text
+}
+
+/// The rounds in which the cores were there all the time, for all.
+fn part(text: &mut String, what: &str, apart: Apart, lists: &[(&str, &[Turn])]) {
+    let rounds = lists.iter().map(|(_, turns)| turns.len()).min().unwrap_or(0);
+    let stayed = |round: &usize| lists.iter().all(|(_, turns)| turns[*round].apart == Some(apart));
+    let rounds: Vec<usize> = (0..rounds).filter(stayed).collect();
+    let Some((_, first)) = lists.first().filter(|_| rounds.len() >= TURNS_MIN) else { return };
+    let _ = writeln!(
+        text,
+        "  {what}, {} rounds\n  {:<17} {:>10}  {:>16}  {:>8}  {:>16}  {:>7}  {:>6}",
+        rounds.len(),
+        "subject",
+        "us/request",
+        "middle half",
+        "x first",
+        "middle half",
+        "CPU us",
+        "errors"
+    );
+    for (name, turns) in lists {
+        let times: Vec<f64> = rounds.iter().map(|round| turns[*round].us()).collect();
+        let ratios: Vec<f64> = rounds.iter().map(|round| turns[*round].us() / first[*round].us()).collect();
+        let cpu: f64 = rounds.iter().map(|round| turns[*round].cpu_us).sum();
+        let answers: u64 = rounds.iter().map(|round| turns[*round].answers).sum();
+        // Also those of the rounds that do not count.
+        let errors: u64 = turns.iter().map(|turn| turn.errors).sum();
+        let _ = writeln!(
+            text,
+            "  {name:<17} {:>10.3}  {:>16}  {:>8.3}  {:>16}  {:>7.2}  {errors:>6}",
+            median(times.clone()).unwrap_or(f64::NAN),
+            middle_half(times),
+            median(ratios.clone()).unwrap_or(f64::NAN),
+            middle_half(ratios),
+            cpu / answers.max(1) as f64,
+        );
+    }
+}
+
+fn middle_half(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    let quarter = values.len() / 4;
+    match (values.get(quarter), values.iter().rev().nth(quarter)) {
+        (Some(low), Some(high)) => format!("{low:.3} to {high:.3}"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(apart: Option<Apart>, answers: u64) -> Turn {
+        Turn { apart, answers, errors: 0, elapsed: Duration::from_millis(30), cpu_us: 30_000.0 }
+    }
+
+    #[test]
+    fn ratios_are_those_of_rounds_that_nobody_was_moved_in() {
+        let near = Some(Apart::Near);
+        let (mut first, mut second) = (vec![turn(near, 6000); 5], vec![turn(near, 5000); 5]);
+        // Twice as slow for both, and no other ratio.
+        first.push(turn(near, 3000));
+        second.push(turn(near, 2500));
+        // One of them was measured elsewhere, or was moved in its turn.
+        first.extend([turn(Some(Apart::Far), 1), turn(near, 1)]);
+        second.extend([turn(near, 1), turn(None, 1)]);
+        second[7].errors = 3;
+        let mut text = String::new();
+        part(&mut text, "cores near", Apart::Near, &[("floor", &first), ("weft", &second)]);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["cores", "near,", "6", "rounds"]);
+        assert_eq!(
+            lines[2],
+            ["floor", "5.000", "5.000", "to", "5.000", "1.000", "1.000", "to", "1.000", "5.45", "0"]
+        );
+        assert_eq!(
+            lines[3],
+            ["weft", "6.000", "6.000", "to", "6.000", "1.200", "1.200", "to", "1.200", "6.55", "3"]
+        );
+    }
+
+    #[test]
+    fn too_few_rounds_are_not_shown() {
+        let turns = vec![turn(Some(Apart::Far), 6000); TURNS_MIN - 1];
+        let mut text = String::new();
+        part(&mut text, "cores far apart", Apart::Far, &[("floor", &turns)]);
+        part(&mut text, "cores near", Apart::Near, &[]);
+        assert_eq!(text, "");
+    }
+}
