@@ -5,23 +5,23 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use super::address::Address;
+use super::socket_file::{SocketFile, is_socket};
 use super::stream::Stream;
 use crate::error::Error;
 
 /// A socket that listens, and does not block.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    /// Of a Unix socket, with the listener that made it. Above the socket, so that it is dropped before.
+    file: Mutex<Option<SocketFile>>,
     fd: OwnedFd,
     address: Address,
-    /// The path of a Unix socket is removed by the listener that made it.
-    made_path: AtomicBool,
     /// Its connections begin with a PROXY header.
     is_proxied: bool,
     /// It was made elsewhere, and others may hold it: it is only closed.
@@ -36,15 +36,18 @@ impl Listener {
     }
 
     pub(crate) fn bind(address: &Address, is_proxied: bool) -> rustix::io::Result<Listener> {
-        let (fd, address) = match address {
+        let (file, fd, address) = match address {
             Address::Tcp(tcp) => {
                 let fd = bind_tcp(*tcp, false)?;
                 let real = net::getsockname(&fd).and_then(SocketAddr::try_from)?;
-                (fd, Address::Tcp(real))
+                (None, fd, Address::Tcp(real))
             }
-            Address::Unix(path) => (bind_unix(path)?, address.clone()),
+            Address::Unix(path) => {
+                let (fd, file) = SocketFile::bind(path)?;
+                (Some(file), fd, address.clone())
+            }
         };
-        Ok(Listener { fd, address, made_path: AtomicBool::new(true), is_proxied, is_given: false })
+        Ok(Listener { file: Mutex::new(file), fd, address, is_proxied, is_given: false })
     }
 
     /// A socket that was bound elsewhere.
@@ -66,7 +69,7 @@ impl Listener {
         if let Address::Tcp(_) = address {
             sockopt::set_tcp_nodelay(&fd, true).map_err(failed)?;
         }
-        Ok(Listener { fd, address, made_path: AtomicBool::new(false), is_proxied: false, is_given: true })
+        Ok(Listener { file: Mutex::default(), fd, address, is_proxied: false, is_given: true })
     }
 
     /// From now on the kernel takes connections, and keeps this many for us.
@@ -91,19 +94,13 @@ impl Listener {
             match bound {
                 Ok(fd) => {
                     net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
-                    return Ok(Listener {
-                        fd,
-                        address,
-                        made_path: AtomicBool::new(false),
-                        is_proxied,
-                        is_given,
-                    });
+                    return Ok(Listener { file: Mutex::default(), fd, address, is_proxied, is_given });
                 }
                 Err(error) => log::info!("the listeners at {address} share one queue: {error}"),
             }
         }
         let fd = self.fd.try_clone()?;
-        Ok(Listener { fd, address, made_path: AtomicBool::new(false), is_proxied, is_given })
+        Ok(Listener { file: Mutex::default(), fd, address, is_proxied, is_given })
     }
 
     /// The real address: with the port that the kernel chose where 0 was asked for.
@@ -114,19 +111,10 @@ impl Listener {
     /// Takes no more connections, and leaves its address to others, though somebody still holds it: a loop that is
     /// stuck in a handler, say. One that was given goes on for those who gave it.
     pub(crate) fn shut(&self) {
+        drop(self.file.lock().unwrap_or_else(PoisonError::into_inner).take());
         if !self.is_given {
             // Where the system does not know that for listeners, they end with the last who holds them.
             let _ = net::shutdown(&self.fd, net::Shutdown::Both);
-        }
-        self.remove_path();
-    }
-
-    fn remove_path(&self) {
-        if let Address::Unix(path) = &self.address
-            && self.made_path.swap(false, Ordering::Relaxed)
-        {
-            // Somebody may have removed it before us, which is as good.
-            let _ = std::fs::remove_file(path);
         }
     }
 
@@ -151,12 +139,6 @@ impl Listener {
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.remove_path();
     }
 }
 
@@ -230,32 +212,13 @@ fn bind_tcp(address: SocketAddr, shares_port: bool) -> rustix::io::Result<OwnedF
     Ok(fd)
 }
 
-fn bind_unix(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path)?;
-    let fd = socket(AddressFamily::UNIX)?;
-    match net::bind(&fd, &address) {
-        Err(Errno::ADDRINUSE) if is_stale(&address) => {
-            // Left behind by a server that was killed: nobody answers there.
-            rustix::fs::unlink(path)?;
-            net::bind(&fd, &address)?;
-        }
-        done => done?,
-    }
-    Ok(fd)
-}
-
-fn is_stale(address: &SocketAddrUnix) -> bool {
-    let probe = socket(AddressFamily::UNIX);
-    probe.is_ok_and(|probe| net::connect(&probe, address) == Err(Errno::CONNREFUSED))
-}
-
 #[cfg(not(target_vendor = "apple"))]
-fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+pub(super) fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
 #[cfg(target_vendor = "apple")]
-fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+pub(super) fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let fd = net::socket(family, SocketType::STREAM, None)?;
     rustix::io::ioctl_fioclex(&fd)?;
     rustix::io::ioctl_fionbio(&fd, true)?;
@@ -264,6 +227,9 @@ fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
 
 fn explain(address: &Address, error: io::Error) -> Error {
     let cure = match (error.kind(), address) {
+        (io::ErrorKind::AddrInUse, Address::Unix(path)) if !is_socket(path) => {
+            ": a file that is no socket is there; remove it or choose another path"
+        }
         (io::ErrorKind::AddrInUse, _) => ": another program listens there; stop it or choose another port",
         (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
             ": ports below 1024 need a privilege; choose a higher one"

@@ -7,6 +7,7 @@ pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod deadlines;
 pub(crate) mod listener;
+mod socket_file;
 pub(crate) mod spare;
 pub(crate) mod stream;
 pub(crate) mod watchdog;

@@ -56,10 +56,51 @@ fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
     site.client().get("/").is(200, "hello");
 }
 
+/// It looks like a stale socket to who connects: nobody listens there.
+#[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let path = Path::new("file");
+    std::fs::write(&path.0, "keep me").unwrap();
+    let error = Server::bind(path.address()).unwrap_err().to_string();
+    assert!(error.contains("a file that is no socket is there"), "{error}");
+    assert_eq!(std::fs::read(&path.0).unwrap(), b"keep me");
+}
+
+#[test]
+fn a_path_belongs_to_whoever_has_bound_it_though_nobody_serves_yet() {
+    let path = Path::new("bound");
+    let server = ROOM.bind(&path.address());
+    let error = Server::bind(path.address()).unwrap_err().to_string();
+    assert!(error.contains("another program listens there"), "{error}");
+    let mut early = Client::connect_to(&Address::Unix(path.0.clone()));
+    let site = Site::start(server);
+    early.get("/").is(200, "hello");
+    site.client().get("/").is(200, "hello");
+}
+
+#[test]
+fn a_path_that_a_successor_has_taken_is_left_to_it() {
+    let path = Path::new("successor");
+    let old = Site::start(ROOM.bind(&path.address()));
+    std::fs::remove_file(&path.0).unwrap();
+    let new = Site::start(ROOM.bind(&path.address()));
+    drop(old);
+    new.client().get("/").is(200, "hello");
+    drop(new);
+    assert!(!path.0.exists(), "the socket is removed at the end");
+}
+
+fn has_ipv6() -> bool {
+    let tried = TcpListener::bind("[::1]:0");
+    if let Err(why) = &tried {
+        println!("not checked: this machine has no ::1: {why}");
+    }
+    tried.is_ok()
+}
+
 #[test]
 fn ipv6() {
-    if let Err(why) = TcpListener::bind("[::1]:0") {
-        println!("not checked: this machine has no ::1: {why}");
+    if !has_ipv6() {
         return;
     }
     let site = Site::start(ROOM.bind("[::1]:0"));
