@@ -1,7 +1,7 @@
 //! Do messages go both ways with a client that we did not write, and does a socket end as the protocol says?
 
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tungstenite::client::IntoClientRequest;
@@ -9,7 +9,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Error, Message as Sent, WebSocket as Socket};
 use weftwork::{
     Bytes, FeedLimits, Message, Request, Response, Running, Settings, SocketEvent, WebSocket, WebSocketHub,
-    WebSockets, websocket,
+    WebSocketWriter, WebSockets, websocket,
 };
 
 use super::ROOM;
@@ -22,7 +22,11 @@ struct Chat {
     server: Running,
     hub: WebSocketHub,
     inside: Arc<Inside>,
+    /// As a program has them that tells all who are there.
+    writers: Writers,
 }
+
+type Writers = Arc<Mutex<Vec<WebSocketWriter>>>;
 
 fn start() -> Chat {
     start_with(|settings| settings)
@@ -38,6 +42,8 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
     });
     let inside = Arc::<Inside>::default();
     let (own, shared) = (hub.clone(), inside.clone());
+    let writers = Writers::default();
+    let kept = writers.clone();
     let server = ROOM.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
         "/echo" => websocket(req, echo),
         "/split" => websocket(req, split),
@@ -69,10 +75,19 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
                 error.map(drop)
             })
         }
+        "/kept" => {
+            let kept = kept.clone();
+            websocket(req, move |socket| {
+                let (mut reader, writer) = socket.split();
+                kept.lock().unwrap().push(writer);
+                while reader.read()?.is_some() {}
+                Ok(())
+            })
+        }
         "/hub" => own.accept(req),
         _ => Response::text("hello"),
     });
-    Chat { server: server.unwrap(), hub, inside }
+    Chat { server: server.unwrap(), hub, inside, writers }
 }
 
 fn echo(mut socket: WebSocket) -> std::io::Result<()> {
@@ -283,6 +298,19 @@ fn a_leaver_without_a_word_is_an_error() {
     drop(chat.open("/ended"));
     chat.inside.gate.pass();
     chat.is_well();
+}
+
+#[test]
+fn a_writer_that_is_kept_holds_no_connection() {
+    let chat = start();
+    let mut client = chat.open("/kept");
+    client.close(None).unwrap();
+    assert!(matches!(client.read(), Ok(Sent::Close(None))));
+    assert!(matches!(client.read(), Err(Error::ConnectionClosed)));
+    drop(client);
+    chat.is_well();
+    let writers = chat.writers.lock().unwrap();
+    assert!(!writers[0].is_open() && writers[0].send("late").is_err());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! client keeps a writer waiting would stop a thread of fibers for ever.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::frames;
@@ -16,13 +16,14 @@ const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Outgoing {
     bytes_max: usize,
-    /// To cut it off while somebody else is writing.
-    line: Arc<dyn Line>,
+    /// To cut it off while somebody else is writing, who holds it. Nothing else here may: writers are kept by programs
+    /// that do not look which of them are done with.
+    line: Weak<dyn Line>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// None: somebody is writing.
+    /// None: somebody is writing, or nobody will.
     writer: Option<UpgradedWriter>,
     brought: Vec<u8>,
     stage: Stage,
@@ -33,13 +34,15 @@ enum Stage {
     Open,
     /// A close frame was brought: nothing follows it.
     Closed,
+    /// The socket is done with: whoever has the writer ends the connection.
+    Finished,
     /// A write has failed, or too much has waited for one.
     Broken,
 }
 
 impl Outgoing {
     pub(super) fn new(writer: UpgradedWriter, bytes_max: usize) -> Outgoing {
-        let line = writer.line();
+        let line = Arc::downgrade(&writer.line());
         let state = State { writer: Some(writer), brought: Vec::new(), stage: Stage::Open };
         Outgoing { bytes_max, line, state: Mutex::new(state) }
     }
@@ -71,12 +74,12 @@ impl Outgoing {
         // A client that is gone needs no farewell.
         let _ = self.close(frames::close(code, ""));
         let mut state = self.lock();
-        let Some(mut writer) = state.writer.take() else { return };
-        let broken = state.stage == Stage::Broken;
+        if state.stage == Stage::Closed {
+            state.stage = Stage::Finished;
+        }
+        let writer = state.writer.take();
         drop(state);
-        if broken {
-            writer.cut();
-        } else {
+        if let Some(mut writer) = writer {
             writer.linger(LINGER);
         }
     }
@@ -90,7 +93,7 @@ impl Outgoing {
             state.stage = Stage::Broken;
             state.brought = Vec::new();
             drop(state);
-            self.line.cut();
+            self.cut();
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the client reads too slowly"));
         }
         if state.brought.is_empty() {
@@ -114,10 +117,22 @@ impl Outgoing {
         std::mem::forget(broken);
         if written.is_err() {
             state.stage = Stage::Broken;
-            writer.cut();
         }
-        state.writer = Some(writer);
+        match state.stage {
+            Stage::Open | Stage::Closed => state.writer = Some(writer),
+            Stage::Finished => {
+                drop(state);
+                writer.linger(LINGER);
+            }
+            Stage::Broken => writer.cut(),
+        }
         written
+    }
+
+    fn cut(&self) {
+        if let Some(line) = self.line.upgrade() {
+            line.cut();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -132,7 +147,7 @@ struct Broken<'o>(&'o Outgoing);
 impl Drop for Broken<'_> {
     fn drop(&mut self) {
         self.0.lock().stage = Stage::Broken;
-        self.0.line.cut();
+        self.0.cut();
     }
 }
 
@@ -140,18 +155,29 @@ impl Drop for Broken<'_> {
 mod tests {
     use std::net::SocketAddr;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
     use crate::message::Upgraded;
 
-    /// Unwinds at each write.
-    #[derive(Default)]
-    struct Cancelled {
+    /// Writes as its function does, and notes how it ends.
+    struct Scripted<W> {
+        write: W,
+        is_ended: AtomicBool,
         is_cut: AtomicBool,
     }
 
-    impl Line for Cancelled {
+    impl<W: Fn() + Send + Sync + 'static> Scripted<W> {
+        fn begin(write: W) -> (Arc<Scripted<W>>, Outgoing) {
+            let line = Arc::new(Scripted { write, is_ended: false.into(), is_cut: false.into() });
+            let none = bytes::Bytes::new();
+            let upgraded = Upgraded::new(line.clone(), none, Duration::ZERO, Duration::from_secs(1));
+            (line, Outgoing::new(upgraded.split().1, 1000))
+        }
+    }
+
+    impl<W: Fn() + Send + Sync> Line for Scripted<W> {
         fn peer_addr(&self) -> Option<SocketAddr> {
             None
         }
@@ -160,11 +186,14 @@ mod tests {
             Ok(0)
         }
 
-        fn write(&self, _: &[u8], _: Option<Duration>) -> io::Result<usize> {
-            panic!("as asked")
+        fn write(&self, data: &[u8], _: Option<Duration>) -> io::Result<usize> {
+            (self.write)();
+            Ok(data.len())
         }
 
-        fn shutdown_write(&self) {}
+        fn shutdown_write(&self) {
+            self.is_ended.store(true, Ordering::SeqCst);
+        }
 
         fn cut(&self) {
             self.is_cut.store(true, Ordering::SeqCst);
@@ -185,13 +214,34 @@ mod tests {
 
     #[test]
     fn a_writer_that_unwinds_leaves_nobody_in_the_belief_that_more_is_sent() {
-        let line = Arc::new(Cancelled::default());
-        let upgraded =
-            Upgraded::new(line.clone(), bytes::Bytes::new(), Duration::ZERO, Duration::from_secs(1));
-        let outgoing = Outgoing::new(upgraded.split().1, 1000);
+        let (line, outgoing) = Scripted::begin(|| panic!("as asked"));
         let send = || outgoing.send(b"frame".to_vec());
         assert!(catch_unwind(AssertUnwindSafe(send)).is_err());
         assert_eq!(send().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         assert!(line.is_cut.load(Ordering::SeqCst) && !outgoing.is_open());
+    }
+
+    #[test]
+    fn whoever_writes_when_the_socket_is_done_with_ends_it() {
+        let (inside, go) = (Barrier::new(2), Barrier::new(2));
+        let barriers = Arc::new((inside, go));
+        let within = barriers.clone();
+        let (line, outgoing) = Scripted::begin(move || {
+            within.0.wait();
+            within.1.wait();
+        });
+        std::thread::scope(|threads| {
+            let writing = threads.spawn(|| outgoing.send(b"frame".to_vec()));
+            barriers.0.wait();
+            outgoing.finish(1000);
+            assert!(!line.is_ended.load(Ordering::SeqCst), "the close is still to be sent");
+            barriers.1.wait();
+            // The close.
+            barriers.0.wait();
+            barriers.1.wait();
+            writing.join().unwrap().unwrap();
+        });
+        assert!(line.is_ended.load(Ordering::SeqCst) && !line.is_cut.load(Ordering::SeqCst));
+        assert_eq!(Arc::strong_count(&line), 1, "nobody holds the connection");
     }
 }
