@@ -127,6 +127,8 @@ pub(crate) struct Conn {
     readable: bool,
     /// The peer has ended its side, says the poller: a short read is not the last one.
     ended: bool,
+    /// The last request did not ask for the end of the connection. Its head may be gone before its answer is sent.
+    peer_persists: bool,
     /// The owner's notes: which loop it belongs to, its place there, what it had of this turn, and
     /// whether the poller knows it.
     pub(crate) home: u32,
@@ -169,6 +171,7 @@ impl Conn {
             _open: Open(cx.counters.clone()),
             readable: true,
             ended: false,
+            peer_persists: false,
             home: 0,
             calls: 0,
             has_read: false,
@@ -295,6 +298,7 @@ impl Conn {
         match self.http.read_head(&buffers.input[buffers.start..], &cx.limits, &mut buffers.head) {
             Ok(HeadEvent::NeedMore) => Some(self.read_on(Timeout::Head, now)),
             Ok(HeadEvent::Head(bytes)) => {
+                self.peer_persists = buffers.head.keep_alive;
                 buffers.raw = buffers.start + bytes;
                 buffers.payload = buffers.raw..buffers.raw;
                 let has_use = match buffers.head.framing {

@@ -35,7 +35,7 @@ impl Conn {
     /// Bytes behind the last request would turn our close into a reset, and a peer that did not ask for the
     /// close may have some on their way.
     fn may_send_more(&self) -> bool {
-        self.buffers.as_deref().is_some_and(|b| b.head.keep_alive || b.raw < b.input.len())
+        self.peer_persists || self.buffers.as_deref().is_some_and(|b| b.raw < b.input.len())
     }
 
     /// The answer is out and the body is not in: dropped up to a budget, to keep the connection.

@@ -1,6 +1,9 @@
 //! How connections end: by the peer, by age, by the server's stop, and after an early answer.
 
+use std::sync::Mutex;
+
 use super::*;
+use crate::message::{Feed, FeedLimits};
 
 #[test]
 fn the_end_of_the_peer_ends_an_idle_connection() {
@@ -86,6 +89,29 @@ fn a_peer_that_asked_for_the_end_gets_it_at_once() {
     let mut bed = Bed::new();
     bed.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(bed.drive(), Step::Close);
+}
+
+/// What it asked for is known to the end, though the buffers of its request served others meanwhile.
+#[test]
+fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
+    for (persists, end) in [(true, Step::Read), (false, Step::Close)] {
+        let mut bed = Bed::new();
+        let (sender, feed) = Feed::new(FeedLimits::default());
+        let feed = Mutex::new(Some(feed));
+        let handler =
+            move |_: &mut Request| Response::feed(feed.lock().unwrap().take().unwrap()).with_close();
+        bed.send(if persists { GET } else { "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" });
+        bed.conn.fill(bed.now, &mut bed.pool).unwrap();
+        assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+        let now = bed.now;
+        bed.call_with(&handler, &InVain { now });
+        assert_eq!(bed.go_on(), Step::Wait);
+        assert!(bed.conn.buffers.is_none());
+        sender.send("last").unwrap();
+        drop(sender);
+        assert_eq!(bed.go_on(), end);
+        assert!(bed.got().contains("last"));
+    }
 }
 
 #[test]
