@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use signal_hook::SigId;
@@ -67,7 +69,8 @@ impl fmt::Display for Abandoned {
 
 impl std::error::Error for Abandoned {}
 
-/// SIGTERM and SIGINT end a server, and not the process, while this lives.
+/// SIGTERM and SIGINT end a server, and not the process, while this lives. Once none is left they end the process
+/// again, also where they did something else before the first one.
 ///
 /// [`Server::run`](crate::Server::run) does this by itself. Install them before the server starts, so that
 /// no signal comes in between.
@@ -84,6 +87,7 @@ impl std::error::Error for Abandoned {}
 pub struct Signals {
     pipe: UnixStream,
     ids: Vec<SigId>,
+    _taken: Taken,
 }
 
 impl Signals {
@@ -97,7 +101,7 @@ impl Signals {
 
     fn try_install() -> io::Result<Signals> {
         let (pipe, written) = UnixStream::pair()?;
-        let mut signals = Signals { pipe, ids: Vec::new() };
+        let mut signals = Signals { pipe, ids: Vec::new(), _taken: Taken::begin()? };
         for signal in [SIGTERM, SIGINT] {
             signals.ids.push(signal_hook::low_level::pipe::register(signal, written.try_clone()?)?);
         }
@@ -127,6 +131,99 @@ impl Drop for Signals {
     fn drop(&mut self) {
         for id in self.ids.drain(..) {
             signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+/// Nobody takes the signals: they end the process.
+static IS_DEFAULT: AtomicBool = AtomicBool::new(true);
+static TAKERS: Mutex<Takers> = Mutex::new(Takers { count: 0, is_set_up: false });
+
+struct Takers {
+    count: usize,
+    is_set_up: bool,
+}
+
+/// One [`Signals`] that lives. To unregister what it does with a signal does not restore the default: without this the
+/// process would ignore the signals from then on.
+#[derive(Debug)]
+struct Taken;
+
+impl Taken {
+    fn begin() -> io::Result<Taken> {
+        let mut takers = takers();
+        if !takers.is_set_up {
+            for signal in [SIGTERM, SIGINT] {
+                signal_hook::flag::register_conditional_default(signal, &IS_DEFAULT)?;
+            }
+            takers.is_set_up = true;
+        }
+        takers.count += 1;
+        IS_DEFAULT.store(false, Ordering::SeqCst);
+        Ok(Taken)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut takers = takers();
+        takers.count -= 1;
+        IS_DEFAULT.store(takers.count == 0, Ordering::SeqCst);
+    }
+}
+
+fn takers() -> MutexGuard<'static, Takers> {
+    TAKERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    //! In a process of its own: signals are for all of it.
+
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    const CHILD: &str = "WEFTWORK_TEST_SIGNALS";
+    const READY: &str = "the signals are set";
+
+    #[test]
+    fn signals_end_the_process_again_once_nobody_takes_them() {
+        if let Ok(role) = std::env::var(CHILD) {
+            return play(&role);
+        }
+        for (role, ends) in [("dropped", true), ("dropped twice", true), ("one is left", false)] {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let name = "shutdown::tests::signals_end_the_process_again_once_nobody_takes_them";
+            child.args(["--exact", name, "--nocapture"]).env(CHILD, role);
+            let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(io::Result::ok);
+            assert!(said.any(|line| line.contains(READY)), "{role}");
+            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            // One that has not ended reads the end of its input, and ends by itself.
+            drop(child.stdin.take());
+            let status = child.wait().unwrap();
+            let expected = if ends { Some(SIGTERM) } else { None };
+            assert_eq!((status.signal(), status.success()), (expected, !ends), "{role}: {status}");
+        }
+    }
+
+    fn play(role: &str) {
+        let first = Signals::install().unwrap();
+        let left = (role == "one is left").then(|| Signals::install().unwrap());
+        drop(first);
+        if role == "dropped twice" {
+            drop(Signals::install().unwrap());
+        }
+        println!("{READY}");
+        io::stdout().flush().unwrap();
+        io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        if let Some(mut left) = left {
+            assert!(left.wait(Some(Duration::from_secs(10))).unwrap());
         }
     }
 }
