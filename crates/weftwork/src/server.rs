@@ -91,7 +91,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Binds to one more address.
+    /// Binds to one more address. `[::]` takes IPv4 as well: `0.0.0.0` with the same port adds nothing to it.
     ///
     /// # Errors
     /// As [`bind`](Server::bind).
@@ -101,7 +101,8 @@ impl Server {
             Some(rest) => (true, rest),
             None => (false, text.as_str()),
         };
-        self.listeners.extend(Listener::bind_all(&Address::parse(text)?, is_proxied)?);
+        let bound = Listener::bind_all(&Address::parse(text)?, is_proxied, &self.listeners)?;
+        self.listeners.extend(bound);
         Ok(self)
     }
 

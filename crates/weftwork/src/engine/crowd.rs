@@ -30,7 +30,7 @@ pub(super) struct Site {
 impl Crowd {
     /// So many connections, each with a request, which nobody has accepted yet.
     pub(super) fn at_the_door(size: usize) -> (Crowd, Site) {
-        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false).unwrap();
+        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let clients = (0..size).map(|_| {

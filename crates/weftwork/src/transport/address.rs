@@ -49,14 +49,6 @@ impl Address {
         Ok(all)
     }
 
-    pub(crate) fn is_any_ipv4(&self) -> bool {
-        matches!(self, Address::Tcp(SocketAddr::V4(v4)) if v4.ip().is_unspecified())
-    }
-
-    pub(crate) fn is_any_ipv6(&self) -> bool {
-        matches!(self, Address::Tcp(SocketAddr::V6(v6)) if v6.ip().is_unspecified())
-    }
-
     /// The URL of `/` there, where there is one.
     pub fn url(&self) -> Option<String> {
         match self {

@@ -30,15 +30,30 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// One at each of the addresses that a name stands for. Where port 0 lets the system choose, all get the same
-    /// one. What this machine does not have, IPv6 mostly, is left out, unless that is all there is.
-    pub(crate) fn bind_all(addresses: &[Address], is_proxied: bool) -> Result<Vec<Listener>, Error> {
-        bind_each(addresses, |address| Listener::bind(address, is_proxied))
+    /// one. What this machine does not have, IPv6 mostly, is left out, unless that is all there is; and so is what one
+    /// of the listeners that there are takes already.
+    pub(crate) fn bind_all(
+        addresses: &[Address],
+        is_proxied: bool,
+        there_are: &[Listener],
+    ) -> Result<Vec<Listener>, Error> {
+        let is_taken = |address: &&Address| {
+            let mut alike = there_are.iter().filter(|listener| listener.is_proxied == is_proxied);
+            alike.any(|listener| listener.takes_ipv4() && are_any_of_one_port(&listener.address, address))
+        };
+        let wanted: Vec<Address> = addresses.iter().filter(|address| !is_taken(address)).cloned().collect();
+        bind_each(&wanted, |address| Listener::bind(address, is_proxied, there_are))
     }
 
-    pub(crate) fn bind(address: &Address, is_proxied: bool) -> rustix::io::Result<Listener> {
+    pub(crate) fn bind(
+        address: &Address,
+        is_proxied: bool,
+        there_are: &[Listener],
+    ) -> rustix::io::Result<Listener> {
         let (file, fd, address) = match address {
             Address::Tcp(tcp) => {
-                let fd = bind_tcp(*tcp, false)?;
+                let has_ipv4 = |listener: &Listener| are_any_of_one_port(address, &listener.address);
+                let fd = bind_tcp(*tcp, !there_are.iter().any(has_ipv4), false)?;
                 let real = net::getsockname(&fd).and_then(SocketAddr::try_from)?;
                 (None, fd, Address::Tcp(real))
             }
@@ -90,7 +105,8 @@ impl Listener {
         if let Address::Tcp(tcp) = self.address
             && !is_given
         {
-            let bound = sockopt::set_socket_reuseport(&self.fd, true).and_then(|()| bind_tcp(tcp, true));
+            let bound = sockopt::set_socket_reuseport(&self.fd, true)
+                .and_then(|()| bind_tcp(tcp, self.takes_ipv4(), true));
             match bound {
                 Ok(fd) => {
                     net::listen(&fd, i32::try_from(backlog).unwrap_or(i32::MAX))?;
@@ -116,6 +132,10 @@ impl Listener {
             // Where the system does not know that for listeners, they end with the last who holds them.
             let _ = net::shutdown(&self.fd, net::Shutdown::Both);
         }
+    }
+
+    fn takes_ipv4(&self) -> bool {
+        sockopt::ipv6_v6only(&self.fd) == Ok(false)
     }
 
     pub(crate) fn is_proxied(&self) -> bool {
@@ -172,7 +192,7 @@ fn bind_each(
                 }
                 _ => (address.clone(), false),
             };
-            if wanted.is_any_ipv4() && bound.iter().any(|listener| listener.address.is_any_ipv6()) {
+            if bound.iter().any(|listener| are_any_of_one_port(&listener.address, &wanted)) {
                 // It takes IPv4 as well.
                 continue;
             }
@@ -193,7 +213,17 @@ fn bind_each(
     }
 }
 
-fn bind_tcp(address: SocketAddr, shares_port: bool) -> rustix::io::Result<OwnedFd> {
+/// `[::]`, which takes IPv4 as well where it can, and `0.0.0.0`.
+fn are_any_of_one_port(v6: &Address, v4: &Address) -> bool {
+    match (v6, v4) {
+        (Address::Tcp(tcp6 @ SocketAddr::V6(_)), Address::Tcp(tcp4 @ SocketAddr::V4(_))) => {
+            tcp6.ip().is_unspecified() && tcp4.ip().is_unspecified() && tcp6.port() == tcp4.port()
+        }
+        _ => false,
+    }
+}
+
+fn bind_tcp(address: SocketAddr, with_ipv4: bool, shares_port: bool) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let fd = socket(family)?;
     // A restarted server must not wait for the old one's connections in TIME_WAIT.
@@ -206,7 +236,7 @@ fn bind_tcp(address: SocketAddr, shares_port: bool) -> rustix::io::Result<OwnedF
     sockopt::set_tcp_nodelay(&fd, true)?;
     if let SocketAddr::V6(v6) = address {
         // `[::]` takes IPv4 as well, as users of `:8080` expect; a given IPv6 address is only that.
-        sockopt::set_ipv6_v6only(&fd, !v6.ip().is_unspecified())?;
+        sockopt::set_ipv6_v6only(&fd, !(v6.ip().is_unspecified() && with_ipv4))?;
     }
     net::bind(&fd, &address)?;
     Ok(fd)
@@ -265,7 +295,7 @@ mod tests {
     #[test]
     fn a_chosen_port_is_the_same_at_all_addresses() {
         let both = [parsed("127.0.0.1:0"), parsed("127.0.0.2:0")].concat();
-        let bound = ports(&Listener::bind_all(&both, false).unwrap());
+        let bound = ports(&Listener::bind_all(&both, false, &[]).unwrap());
         assert!(bound.len() == 2 && bound[0] == bound[1] && bound[0] != 0, "{bound:?}");
     }
 
@@ -278,7 +308,7 @@ mod tests {
                 refusals -= 1;
                 Err(Errno::ADDRINUSE)
             }
-            _ => Listener::bind(address, false),
+            _ => Listener::bind(address, false, &[]),
         });
         let bound = ports(&bound.unwrap());
         assert!(refusals == 0 && bound.len() == 2 && bound[0] == bound[1], "{bound:?}");
@@ -289,7 +319,7 @@ mod tests {
         for missing in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
             let without_ipv6 = |address: &Address| match address {
                 Address::Tcp(SocketAddr::V6(_)) => Err(missing),
-                _ => Listener::bind(address, false),
+                _ => Listener::bind(address, false, &[]),
             };
             let both = [parsed("[::1]:0"), parsed("127.0.0.1:0")].concat();
             assert_eq!(bind_each(&both, without_ipv6).unwrap().len(), 1);
@@ -305,16 +335,16 @@ mod tests {
 
     #[test]
     fn an_address_in_use_is_an_error_beside_others_too() {
-        let taken = Listener::bind_all(&parsed("127.0.0.1:0"), false).unwrap();
+        let taken = Listener::bind_all(&parsed("127.0.0.1:0"), false, &[]).unwrap();
         taken[0].listen(1).unwrap();
         let both = [parsed("127.0.0.2:0"), vec![taken[0].address().clone()]].concat();
-        let error = Listener::bind_all(&both, false).unwrap_err().to_string();
+        let error = Listener::bind_all(&both, false, &[]).unwrap_err().to_string();
         assert!(error.contains("another program listens there"), "{error}");
     }
 
     #[test]
     fn any_address_is_bound_once() {
-        let any = Listener::bind_all(&parsed(":0"), false).unwrap();
+        let any = Listener::bind_all(&parsed(":0"), false, &[]).unwrap();
         assert_eq!(any.len(), 1, "{any:?}");
     }
 }

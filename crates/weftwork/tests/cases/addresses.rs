@@ -148,6 +148,23 @@ fn any_address_takes_ipv4_too() {
     Client::connect_to(&Address::Tcp(([127, 0, 0, 1], port).into())).get("/").is(200, "hello");
 }
 
+/// `[::]` takes IPv4 as well, unless that was given away before.
+#[test]
+fn any_address_of_both_families_is_one_server_in_either_order() {
+    if !has_ipv6() {
+        return;
+    }
+    for (first, second, count) in [("[::]", "0.0.0.0", 1), ("0.0.0.0", "[::]", 2)] {
+        let server = ROOM.bind(&format!("{first}:0"));
+        let port = port(&server.addresses()[0]).unwrap();
+        let site = Site::start(server.and_bind(format!("{second}:{port}")).unwrap());
+        assert_eq!(site.running.addresses().len(), count, "{first} first");
+        for loopback in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+            Client::connect_to(&Address::Tcp(loopback.parse().unwrap())).get("/").is(200, "hello");
+        }
+    }
+}
+
 fn port(address: &Address) -> Option<u16> {
     match address {
         Address::Tcp(address) => Some(address.port()),

@@ -23,7 +23,7 @@ struct House {
 
 impl House {
     fn open(handler: impl Handler, prepare: impl FnOnce(&Shared)) -> House {
-        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false).unwrap();
+        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let handler: Arc<dyn Handler> = Arc::new(handler);
