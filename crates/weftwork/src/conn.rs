@@ -452,6 +452,19 @@ pub(crate) trait Wait {
     /// Returns when `fd` takes bytes. Errors as [`Wait::readable`].
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
 
+    /// A call moved bytes, or is about to, without a wait: a client may be quick enough that there never is one. Where
+    /// others share the thread, they have their turn now and then.
+    fn let_others(&self) {}
+
+    /// [`Wait::let_others`], and what a wait says of the server.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` when the server cuts its connections.
+    fn go_on(&self, cx: &Context) -> std_io::Result<()> {
+        self.let_others();
+        if cx.stage() == Stage::Closing { Err(std_io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+    }
+
     /// Whether a panic that was caught is none, but the room ending the call: it has to go on.
     fn is_cancelled(&self, _panic: &(dyn Any + Send)) -> bool {
         false

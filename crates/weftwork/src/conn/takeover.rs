@@ -76,6 +76,7 @@ impl Line for Socket {
     }
 
     fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize> {
+        self.wait.go_on(&self.cx)?;
         let until = self.until(timeout);
         loop {
             match self.stream.recv_into(into) {
@@ -101,6 +102,7 @@ impl Line for Socket {
     }
 
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {
+        self.wait.go_on(&self.cx)?;
         // There is one writer, so nobody waits for this.
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         if pace.what == Timeout::Write {

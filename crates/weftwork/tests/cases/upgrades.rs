@@ -38,6 +38,11 @@ fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
         "/noise" => Response::upgrade(echoes, |mut line| line.write_all(&noise(4 << 20))),
         "/flood" => Response::upgrade(echoes, |mut line| line.write_all(&noise(FLOOD_BYTES))),
         "/farewell" => Response::upgrade(echoes, farewell),
+        "/nibble" => Response::upgrade(echoes, |mut line| {
+            let mut byte = [0];
+            while line.read(&mut byte)? > 0 {}
+            Ok(())
+        }),
         "/timeout" => Response::upgrade(echoes, timeout),
         "/patient" => Response::upgrade(echoes, |line| {
             let (mut reader, writer) = line.split();
@@ -436,24 +441,33 @@ fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
 /// It sends faster than its receiver takes: the others of its loop have their turn all the same, and so has the end.
 #[test]
 fn who_floods_a_fed_connection_does_not_have_the_loop_to_itself() {
-    for path in ["/sink", "/sink-and-say"] {
-        let (server, _) = start();
-        let mut flooding = Vec::new();
-        for _ in 0..4 {
-            let client = upgraded(&server, path);
-            flooding.push((client.send_aside(vec![b'x'; FLOOD_BYTES]), client));
-        }
-        let begun = Instant::now();
-        for _ in 0..5 {
-            Client::connect(&server).get("/").is(200, "hello");
-        }
-        // A turn is 20 ms here, and each client needs two or three; a flood that has the loop has it for 20 s.
-        assert!(begun.elapsed() < PATIENCE / 2, "{path}: {:?}", begun.elapsed());
-        let report = server.shutdown(SHORT);
-        assert_eq!(report.stuck, 0, "{path}: {report:?}");
-        for (aside, client) in flooding {
-            drop(client);
-            assert!(aside.join().unwrap().is_err(), "{path}: it is cut off long before it has sent all");
-        }
+    ["/sink", "/sink-and-say"].into_iter().for_each(a_flood_holds_up_nobody);
+}
+
+/// The same of one that a thread or a fiber reads: there is always something to read, so it never waits.
+#[test]
+fn who_floods_a_connection_does_not_have_its_thread_to_itself() {
+    a_flood_holds_up_nobody("/nibble");
+}
+
+#[track_caller]
+fn a_flood_holds_up_nobody(path: &str) {
+    let (server, _) = start();
+    let mut flooding = Vec::new();
+    for _ in 0..4 {
+        let client = upgraded(&server, path);
+        flooding.push((client.send_aside(vec![b'x'; FLOOD_BYTES]), client));
+    }
+    let begun = Instant::now();
+    for _ in 0..5 {
+        Client::connect(&server).get("/").is(200, "hello");
+    }
+    // A turn is 20 ms here, and each client needs two or three; a flood that has the loop has it for 20 s.
+    assert!(begun.elapsed() < PATIENCE / 2, "{path}: {:?}", begun.elapsed());
+    let report = server.shutdown(SHORT);
+    assert_eq!(report.stuck, 0, "{path}: {report:?}");
+    for (aside, client) in flooding {
+        drop(client);
+        assert!(aside.join().unwrap().is_err(), "{path}: it is cut off long before it has sent all");
     }
 }

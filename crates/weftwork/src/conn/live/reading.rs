@@ -50,6 +50,7 @@ impl Live<'_> {
 
     /// Waits for bytes of the body, and reads them.
     fn receive(&mut self) -> Result<(), BodyError> {
+        self.wait.go_on(self.cx).map_err(|_| BodyError::ServerStops)?;
         let head_end = {
             let buffers = self.conn.held();
             buffers.start + buffers.head.bytes as usize

@@ -100,6 +100,7 @@ impl<'a> Live<'a> {
         self.note_writer(now);
         loop {
             let flushed = self.conn.flush(now)?;
+            self.wait.go_on(self.cx)?;
             if flushed == Flushed::All || self.conn.unsent() <= left {
                 return Ok(());
             }

@@ -149,3 +149,45 @@ fn a_writer_takes_time() {
     bed.call_with(&writes, &peer);
     assert_eq!(bed.now.0, 300_000);
 }
+
+/// A client that has taken all that was written, or sent more, before anybody looks is never waited for.
+#[test]
+fn who_never_lets_us_wait_is_cut_with_the_server() {
+    const PARTS: usize = 1000;
+    const PART: [u8; 64 << 10] = [b'x'; 64 << 10];
+    for is_upload in [true, false] {
+        let mut bed = Bed::new();
+        bed.send(post("/", PARTS * PART.len()));
+        until_call(&mut bed);
+        bed.cx.enter(Stage::Closing);
+        let peer = Arc::new(Mutex::new(bed.peer.try_clone().unwrap()));
+        let moved = Arc::new(AtomicU64::new(0));
+        let count = moved.clone();
+        let quick = move |req: &mut Request| -> Response {
+            let (peer, moved) = (peer.clone(), count.clone());
+            let mut part = PART;
+            if is_upload {
+                let mut body = req.body().limit(u64::MAX);
+                for _ in 0..PARTS {
+                    peer.lock().unwrap().write_all(&PART).unwrap();
+                    if body.read_exact(&mut part).is_err() {
+                        break;
+                    }
+                    moved.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Response::stream(move |out| {
+                (0..PARTS).filter(|_| !is_upload).try_for_each(|_| {
+                    out.write_all(&part)?;
+                    while peer.lock().unwrap().read(&mut part).is_ok() {}
+                    moved.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                })
+            })
+        };
+        let wait = InVain { now: bed.now };
+        bed.call_with(&quick, &wait);
+        let moved = moved.load(Ordering::Relaxed);
+        assert!(moved < 10, "upload: {is_upload}, {moved} parts of {PARTS}");
+    }
+}

@@ -1,6 +1,7 @@
 //! How what runs on a fiber waits: the fiber is suspended, and its thread goes on.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::resume_unwind;
@@ -65,6 +66,15 @@ impl Wait for OnFiber<'_> {
         self.wait(fd, PollFlags::OUT, until, wait_writable)
     }
 
+    fn let_others(&self) {
+        let calls = CALLS.get() + 1;
+        CALLS.set(calls % CALLS_A_TURN);
+        if calls == CALLS_A_TURN {
+            // One that only yields is resumed many times before the loop has its turn.
+            weftwork_fiber::sleep(Duration::ZERO);
+        }
+    }
+
     fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
         is_interruption(panic)
     }
@@ -104,6 +114,10 @@ impl Wait for OnAnyFiber {
         self.here(|wait| wait.writable(fd, until))
     }
 
+    fn let_others(&self) {
+        self.here(|wait| wait.let_others());
+    }
+
     fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
         is_interruption(panic)
     }
@@ -113,7 +127,13 @@ impl Wait for OnAnyFiber {
     }
 }
 
+/// So many calls move bytes for the fibers of a thread before one of them lets the loop have its turn. Each moves up to
+/// 64 KiB of a body.
+const CALLS_A_TURN: u32 = 16;
+
 thread_local! {
+    /// Calls since the last such turn.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
     /// Ends the waits of this thread's fibers that have to know that the server drains.
     static DRAINING: Signal = const { Signal::new() };
 }
