@@ -49,7 +49,8 @@ use crate::scheduler::Core;
 /// # Dropping
 ///
 /// Dropping the runtime cancels every fiber and unwinds it, so that destructors run, before `drop` returns. A fiber
-/// that catches the unwinding and waits again is unwound again: one that does so for ever hangs the drop. Do not
+/// that catches the unwinding and waits again is unwound again: one that does so for ever hangs the drop. Where the
+/// thread itself unwinds meanwhile, such a wait blocks it, since no fiber can be suspended then. Do not
 /// keep a runtime in a `thread_local!`: at thread exit its fibers would be unwound after the thread-locals that
 /// they may have borrowed.
 ///
@@ -146,18 +147,17 @@ impl Runtime {
     ///
     /// As `f` does, and as [`turn`](Runtime::turn).
     pub fn block_on<T: 'static>(&self, f: impl FnOnce() -> T + 'static) -> io::Result<T> {
+        value_of(self.outcome_of(f)?)
+    }
+
+    fn outcome_of<T: 'static>(&self, f: impl FnOnce() -> T + 'static) -> io::Result<Result<T, JoinError>> {
         let main = self.spawn(f);
         let mut ready = Vec::new();
         while !main.is_finished() {
             self.turn(None, &mut ready)?;
             ready.clear();
         }
-        match main.take_result() {
-            Ok(value) => Ok(value),
-            Err(JoinError::Panicked(payload)) => resume_unwind(payload),
-            Err(JoinError::NoStack(error)) => Err(error),
-            Err(JoinError::Cancelled) => Err(io::Error::other("the fiber was cancelled")),
-        }
+        Ok(main.take_result())
     }
 
     /// Whether a turn has anything to do or to wait for: a fiber that has not ended, or a message from another
@@ -256,9 +256,20 @@ pub fn run<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<T> {
 /// As [`run`].
 pub fn run_with<T: 'static>(config: &Config, f: impl FnOnce() -> T + 'static) -> io::Result<T> {
     let runtime = Runtime::with_config(config)?;
-    let value = runtime.block_on(f)?;
-    while runtime.has_work() {
+    let first = runtime.outcome_of(f)?;
+    while first.is_ok() && runtime.has_work() {
         runtime.turn(None, &mut Vec::new())?;
     }
-    Ok(value)
+    // Before a panic goes on: in a thread that unwinds no fiber can be suspended, not even one that does not.
+    drop(runtime);
+    value_of(first)
+}
+
+fn value_of<T>(outcome: Result<T, JoinError>) -> io::Result<T> {
+    match outcome {
+        Ok(value) => Ok(value),
+        Err(JoinError::Panicked(payload)) => resume_unwind(payload),
+        Err(JoinError::NoStack(error)) => Err(error),
+        Err(JoinError::Cancelled) => Err(io::Error::other("the fiber was cancelled")),
+    }
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use weftwork_fiber::sync::{Mutex, Semaphore, channel, oneshot};
@@ -11,6 +12,8 @@ use weftwork_fiber::{
 };
 
 const LONG: Duration = Duration::from_secs(3_600);
+/// For what takes no time at all.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Notes in a shared log that it was dropped.
 struct Noted(&'static str, Rc<RefCell<Vec<&'static str>>>);
@@ -96,6 +99,26 @@ fn a_panic_of_the_first_fiber_comes_out_of_run_after_the_others_unwound() {
     }));
     assert_eq!(*result.unwrap_err().downcast_ref::<&str>().unwrap(), "first");
     assert_eq!(*log.borrow(), ["other"]);
+}
+
+/// Its thread does not unwind yet, so the wait of another that has caught its cancelling ends as any.
+#[test]
+fn a_panic_of_the_first_fiber_waits_for_nobody_who_catches_the_cancelling() {
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let caught = catch_unwind(|| {
+            run(|| {
+                spawn(|| {
+                    let _ = catch_unwind(|| sleep(LONG));
+                    sleep(LONG);
+                });
+                yield_now();
+                panic!("first");
+            })
+        });
+        sender.send(*caught.unwrap_err().downcast::<&str>().unwrap()).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok("first"));
 }
 
 #[test]
