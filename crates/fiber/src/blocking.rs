@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::context::on_thread_stack;
 use crate::scheduler::{self, Place};
 
 /// The default of [`set_blocking_threads_max`]: as many blocking calls at once as a busy server's database pool and
@@ -164,6 +165,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A panic that comes out of it is that of a value which nobody took, as it was dropped; its own payload could panic again.
+fn run(job: Job) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
+        std::mem::forget(payload);
+    }
+}
+
 impl Shared {
     fn submit(pool: &Arc<Shared>, job: Job) -> Result<(), PoolFull> {
         let mut state = lock(&pool.state);
@@ -198,7 +206,8 @@ impl Shared {
         state.idle -= 1;
         let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
         drop(state);
-        jobs.into_iter().for_each(|job| job());
+        // What blocks may need more stack than a fiber has.
+        on_thread_stack(|| jobs.into_iter().for_each(run));
     }
 
     fn work(&self) {
@@ -207,7 +216,7 @@ impl Shared {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
-                job();
+                run(job);
                 state = lock(&self.state);
                 continue;
             }

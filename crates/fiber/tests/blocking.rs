@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, mpsc};
+use std::time::Duration;
 
 use weftwork_fiber::{BlockingPool, PoolFull, blocking, run, set_blocking_threads_max, spawn, yield_now};
 
@@ -47,4 +48,37 @@ fn a_pool_that_is_full_refuses() {
         results
     });
     assert_eq!(results.unwrap(), [Ok(()); 5]);
+}
+
+/// Nobody takes what the call gives: its thread drops it.
+#[test]
+fn a_value_that_panics_when_it_is_dropped_costs_the_pool_no_thread() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("as asked");
+        }
+    }
+    static GATE: RwLock<()> = RwLock::new(());
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let held = GATE.write().unwrap();
+        let pool = Rc::new(BlockingPool::new(1, 1));
+        let value = run(move || {
+            let theirs = pool.clone();
+            let call = spawn(move || {
+                theirs.blocking(|| {
+                    drop(GATE.read().unwrap());
+                    Panics
+                })
+            });
+            yield_now();
+            call.cancel();
+            assert!(call.join().is_err());
+            drop(held);
+            pool.blocking(|| 7)
+        });
+        sender.send(value.unwrap()).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok(Ok(7)));
 }

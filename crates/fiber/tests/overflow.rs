@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
-use weftwork_fiber::{Config, run_with, yield_now};
+use weftwork_fiber::{Config, blocking, run_with, yield_now};
 
 const ROLE: &str = "FIBER_OVERFLOW_TEST_ROLE";
 
@@ -11,8 +11,13 @@ const SIGABRT: i32 = 6;
 
 /// Runs this test program again, in a role in which it is to die.
 fn child(role: &str) -> Output {
-    let arguments = ["--exact", "role_of_a_child", "--nocapture", "--test-threads=1"];
-    Command::new(std::env::current_exe().unwrap()).args(arguments).env(ROLE, role).output().unwrap()
+    command(role).output().unwrap()
+}
+
+fn command(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "role_of_a_child", "--nocapture", "--test-threads=1"]).env(ROLE, role);
+    command
 }
 
 #[inline(never)]
@@ -34,6 +39,7 @@ fn role_of_a_child() {
         yield_now();
         match role.as_str() {
             "recursion" => drop(std::hint::black_box(recurse(1 << 40))),
+            "no threads" => drop(std::hint::black_box(blocking(large_frame))),
             "large frame" => drop(std::hint::black_box(large_frame())),
             "panic" => panic!("a panic with its backtrace fits the stack"),
             other => panic!("no such role: {other}"),
@@ -87,4 +93,11 @@ fn a_panic_with_a_full_backtrace_fits_the_default_stack() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("a panic with its backtrace fits") && said.contains("stack backtrace"), "{said}");
     assert_eq!(output.status.signal(), None);
+}
+
+/// No thread of std gets the stack that this asks for.
+#[test]
+fn what_blocks_has_a_large_stack_where_no_thread_can_be_had() {
+    let output = command("no threads").env("RUST_MIN_STACK", (1_u64 << 60).to_string()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
