@@ -304,11 +304,16 @@ impl Core {
         }
     }
 
-    /// False if there was nothing to run.
+    /// False if there was nothing to run. Ends behind a fiber that used up its slice: that took much longer than a look
+    /// at the sockets.
     fn run_ready(&self) -> bool {
         for ran in 0..RESUMES_A_POLL_MAX {
             let Some(fiber) = self.queue.borrow_mut().pop_front() else { return ran > 0 };
+            self.calls_left.set(CALLS_A_SLICE_MAX);
             self.run(fiber);
+            if self.calls_left.get() == 0 {
+                return true;
+            }
         }
         true
     }
@@ -316,7 +321,6 @@ impl Core {
     fn run(&self, fiber: Key) {
         let Some(mut context) = self.check_out(fiber) else { return };
         self.current.set(Some(fiber));
-        self.calls_left.set(CALLS_A_SLICE_MAX);
         let ended = context.resume();
         self.current.set(None);
         if ended {

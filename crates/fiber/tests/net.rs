@@ -3,15 +3,19 @@
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use weftwork_fiber::net::{
     Resolve, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, lookup,
 };
-use weftwork_fiber::{run, sleep, spawn, yield_now};
+use weftwork_fiber::{JoinHandle, run, sleep, spawn, yield_now};
 
 const SHORT: Duration = Duration::from_millis(5);
+/// For what takes no time at all.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A path that no other test uses, removed when dropped.
 struct SocketPath(PathBuf);
@@ -250,21 +254,92 @@ fn a_socket_crosses_threads_by_way_of_std() {
     .unwrap();
 }
 
+/// Both share the mode of the one socket.
+#[test]
+fn a_clone_of_a_socket_that_went_to_std_suspends_its_fiber_as_before() {
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        run(|| {
+            let (client, server) = tcp_pair();
+            let clone = server.try_clone().unwrap();
+            let _std = server.into_std().unwrap();
+            let reading = spawn(move || (&clone).read_exact(&mut [0]).unwrap());
+            yield_now();
+            (&client).write_all(b"x").unwrap();
+            reading.join().unwrap();
+        })
+        .unwrap();
+        sender.send(()).unwrap();
+    });
+    assert!(ended.recv_timeout(PATIENCE).is_ok(), "the clone blocks its thread");
+}
+
+/// Keeps a pair of sockets busy until `other` has ended; each call finds what it needs, so none of them waits.
+fn rounds_until_ended<T>(other: &JoinHandle<T>) -> u32 {
+    let (one, two) = UnixStream::pair().unwrap();
+    let mut rounds = 0;
+    while !other.is_finished() {
+        (&one).write_all(b"x").unwrap();
+        (&two).read_exact(&mut [0]).unwrap();
+        rounds += 1;
+    }
+    rounds
+}
+
 #[test]
 fn a_busy_socket_does_not_keep_the_thread() {
-    let served = run(|| {
-        let (one, two) = UnixStream::pair().unwrap();
-        let other = spawn(yield_now);
-        let mut calls = 0_u32;
-        // Each call finds what it needs, so none of them waits.
-        while !other.is_finished() {
-            (&one).write_all(b"x").unwrap();
-            (&two).read_exact(&mut [0]).unwrap();
-            calls += 1;
-        }
-        calls
+    let rounds = run(|| rounds_until_ended(&spawn(yield_now)));
+    assert!(rounds.unwrap() < 1_000);
+}
+
+#[test]
+fn a_busy_socket_does_not_hold_up_the_events_of_others() {
+    let rounds = run(|| {
+        let (client, server) = UnixStream::pair().unwrap();
+        let other = spawn(move || (&server).read_exact(&mut [0]).unwrap());
+        yield_now();
+        (&client).write_all(b"x").unwrap();
+        rounds_until_ended(&other)
     });
-    assert!(served.unwrap() < 1_000);
+    let rounds = rounds.unwrap();
+    assert!(rounds < 1_000, "{rounds}");
+}
+
+/// The text is written to what may suspend the fiber meanwhile.
+#[test]
+fn a_socket_can_be_formatted_while_it_begins_to_wait() {
+    run(|| {
+        let (client, server) = UnixStream::pair().unwrap();
+        let server = Rc::new(server);
+        // At every part of the text.
+        let readers: Vec<_> = (0..50)
+            .map(|reader| {
+                let server = server.clone();
+                spawn(move || {
+                    (0..reader).for_each(|_| yield_now());
+                    (&*server).read_exact(&mut [0]).unwrap();
+                })
+            })
+            .collect();
+        write!(Yielding, "{server:?}").unwrap();
+        (&client).write_all(&[b'x'; 50]).unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    })
+    .unwrap();
+}
+
+/// Takes text as a socket does that is slow.
+struct Yielding;
+
+impl Write for Yielding {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        yield_now();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! What do all sockets share: try, wait, try again?
 
 use std::cell::{Cell, RefCell};
+use std::fmt::{self, Debug};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+
+use rustix::io::ioctl_fionbio;
 
 use crate::poller::Direction;
 use crate::scheduler::{self, Core, Place};
@@ -16,24 +19,26 @@ use crate::wait::block_thread;
 pub(super) const BACKLOG: i32 = 4_096;
 
 /// A non-blocking socket of std, its time limits, and its place in the poller.
-#[derive(Debug)]
 pub(super) struct Io<S> {
     // Dropped before the socket: deregister, then close.
     registration: RefCell<Option<Registration>>,
     read_timeout: Cell<Option<Duration>>,
     write_timeout: Cell<Option<Duration>>,
+    /// Of the handles to one socket, each has one.
+    handles: Rc<()>,
     socket: S,
+}
+
+/// Borrows nothing: what it is written to may suspend the fiber.
+impl<S: Debug> Debug for Io<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket.fmt(f)
+    }
 }
 
 struct Registration {
     core: Weak<Core>,
     source: Key,
-}
-
-impl std::fmt::Debug for Registration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Registration").field(&self.source).finish()
-    }
 }
 
 impl Drop for Registration {
@@ -47,16 +52,36 @@ impl Drop for Registration {
 impl<S: AsFd> Io<S> {
     /// Takes over a socket that is non-blocking already.
     pub(super) fn new(socket: S) -> Self {
-        let registration = RefCell::new(None);
-        Io { registration, read_timeout: Cell::new(None), write_timeout: Cell::new(None), socket }
+        Io {
+            registration: RefCell::new(None),
+            read_timeout: Cell::new(None),
+            write_timeout: Cell::new(None),
+            handles: Rc::new(()),
+            socket,
+        }
+    }
+
+    /// Another handle to the same socket, of which `socket` is a duplicate.
+    pub(super) fn beside(&self, socket: S) -> Self {
+        Io {
+            registration: RefCell::new(None),
+            read_timeout: self.read_timeout.clone(),
+            write_timeout: self.write_timeout.clone(),
+            handles: Rc::clone(&self.handles),
+            socket,
+        }
     }
 
     pub(super) fn socket(&self) -> &S {
         &self.socket
     }
 
-    pub(super) fn into_socket(self) -> S {
-        self.socket
+    /// The socket, blocking again if this is the only handle to it: all share its mode.
+    pub(super) fn into_blocking(self) -> io::Result<S> {
+        if Rc::strong_count(&self.handles) == 1 {
+            ioctl_fionbio(&self.socket, false)?;
+        }
+        Ok(self.socket)
     }
 
     pub(super) fn timeout(&self, direction: Direction) -> &Cell<Option<Duration>> {
@@ -290,15 +315,14 @@ macro_rules! socket_basics {
                 Ok($socket(Io::new(socket)))
             }
 
-            /// Lets go of the socket, which then blocks again and may go to another thread.
+            /// Lets go of the socket, which then blocks again and may go to another thread. While there are clones of
+            /// it, which share its mode, it stays non-blocking; they go on as before.
             ///
             /// # Errors
             ///
             /// The kernel refuses the mode.
             pub fn into_std(self) -> io::Result<$std> {
-                let socket = self.0.into_socket();
-                socket.set_nonblocking(false)?;
-                Ok(socket)
+                self.0.into_blocking()
             }
 
             /// Another handle to the same socket. The time limits are each handle's own.
@@ -307,10 +331,7 @@ macro_rules! socket_basics {
             ///
             /// No descriptor is left.
             pub fn try_clone(&self) -> io::Result<Self> {
-                let socket = Io::new(self.0.socket().try_clone()?);
-                socket.timeout(Direction::Read).set(self.0.timeout(Direction::Read).get());
-                socket.timeout(Direction::Write).set(self.0.timeout(Direction::Write).get());
-                Ok($socket(socket))
+                Ok($socket(self.0.beside(self.0.socket().try_clone()?)))
             }
 
             /// This end's address: for a listener, where it listens.
