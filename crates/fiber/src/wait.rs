@@ -2,12 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::poller::Direction;
 use crate::scheduler::{self, Core, Place};
@@ -56,10 +58,17 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Resul
 /// assert_eq!(error.unwrap().unwrap_err().kind(), ErrorKind::Interrupted);
 /// # std::io::Result::Ok(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Signal {
     given: Cell<bool>,
     waiting: RefCell<BTreeSet<Key>>,
+}
+
+/// Borrows nothing: what it is written to may suspend the fiber.
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signal").field("given", &self.given).finish_non_exhaustive()
+    }
 }
 
 impl Signal {
@@ -123,7 +132,7 @@ fn wait(
     let Place::Fiber(core, fiber) = scheduler::place() else { return block_thread(fd, direction, deadline) };
     let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
     // Registering tells of readiness that is there already; a registration that lasts may have told it before.
-    if lasting && is_ready(fd, direction, Some(Duration::ZERO))? {
+    if lasting && retry_on_intr(|| is_ready(fd, direction, Some(Duration::ZERO)))? {
         return Ok(());
     }
     let source = Acquired::new(&core, fd, direction)?;
@@ -162,14 +171,13 @@ pub(crate) fn block_thread(
             Ok(false) if left.is_some_and(|left| left.is_zero()) => {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            Ok(false) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Ok(false) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn is_ready(fd: BorrowedFd<'_>, direction: Direction, timeout: Option<Duration>) -> io::Result<bool> {
+fn is_ready(fd: BorrowedFd<'_>, direction: Direction, timeout: Option<Duration>) -> rustix::io::Result<bool> {
     let flags = match direction {
         Direction::Read => PollFlags::IN,
         Direction::Write => PollFlags::OUT,

@@ -1,13 +1,16 @@
 //! Do channels, mutex and semaphore hand things over as documented?
 
 use std::cell::RefCell;
+use std::fmt::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use weftwork_fiber::sync::{
     Mutex, RecvError, Semaphore, SendError, TryRecvError, TrySendError, channel, oneshot,
 };
-use weftwork_fiber::{run, spawn, yield_now};
+use weftwork_fiber::{Signal, run, spawn, yield_now};
 
 #[test]
 fn a_channel_keeps_order_and_holds_back_its_sender() {
@@ -177,4 +180,62 @@ fn waiting_outside_a_fiber_panics_and_names_the_call() {
     check_refused("Semaphore::acquire", || drop(none.acquire()));
     let runtime = weftwork_fiber::Runtime::new().unwrap();
     check_refused("JoinHandle::join", || runtime.spawn(|| ()).join().unwrap());
+}
+
+/// Takes text as a socket does that is slow.
+struct Yielding;
+
+impl fmt::Write for Yielding {
+    fn write_str(&mut self, _: &str) -> fmt::Result {
+        yield_now();
+        Ok(())
+    }
+}
+
+/// Writes `what` out while others make use of it.
+#[track_caller]
+fn check_formatted_beside<T: fmt::Debug + 'static>(what: T, using: fn(&T)) {
+    run(move || {
+        let what = Rc::new(what);
+        // Always two at a time, at every part of the text.
+        let users: Vec<_> = (0..20)
+            .map(|user| {
+                let what = what.clone();
+                spawn(move || {
+                    (0..user / 2 * 5).for_each(|_| yield_now());
+                    using(&what);
+                })
+            })
+            .collect();
+        write!(Yielding, "{what:?}").unwrap();
+        users.into_iter().for_each(|user| user.join().unwrap());
+    })
+    .unwrap();
+}
+
+// The text is written to what may suspend the fiber meanwhile.
+
+#[test]
+fn a_mutex_can_be_formatted_while_others_lock_it() {
+    check_formatted_beside(Mutex::new([7; 20]), |mutex| mutex.lock()[0] += 1);
+    let mutex = Mutex::new(7);
+    assert_eq!(format!("{mutex:?}"), "Mutex(7)");
+    let _held = mutex.lock();
+    assert_eq!(format!("{mutex:?}"), "Mutex(<locked>)");
+}
+
+#[test]
+fn a_semaphore_can_be_formatted_while_others_wait_for_it() {
+    check_formatted_beside(Semaphore::new(1), |semaphore| {
+        let _permit = semaphore.acquire();
+        yield_now();
+    });
+}
+
+#[test]
+fn a_signal_can_be_formatted_while_others_wait_for_it() {
+    check_formatted_beside(Signal::new(), |signal| {
+        let (socket, _) = UnixStream::pair().unwrap();
+        signal.wait_readable(socket.as_fd(), None).unwrap();
+    });
 }

@@ -2,13 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
 
 use crate::scheduler::{self, Core, Place};
 use crate::slab::Key;
 
 /// A counter of permits with a queue. Permits go straight to the fiber that has waited longest, so nobody barges in
 /// and nobody starves; a permit handed to a fiber that is cancelled before it runs goes to the next.
-#[derive(Debug)]
 pub(crate) struct Gate {
     permits: Cell<usize>,
     closed: Cell<bool>,
@@ -18,6 +18,13 @@ pub(crate) struct Gate {
 /// There will be no permit: the gate is closed, or the caller is a fiber that unwinds and cannot wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shut;
+
+/// Borrows nothing: what it is written to may suspend the fiber.
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("permits", &self.permits).finish_non_exhaustive()
+    }
+}
 
 impl Gate {
     pub(crate) const fn new(permits: usize) -> Self {

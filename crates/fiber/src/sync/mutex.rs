@@ -98,6 +98,9 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 
 impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Mutex").field(&self.value).finish()
+        match self.try_lock() {
+            Some(value) => f.debug_tuple("Mutex").field(&*value).finish(),
+            None => f.write_str("Mutex(<locked>)"),
+        }
     }
 }
