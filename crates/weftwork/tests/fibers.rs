@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use support::{Client, PATIENCE, eventually, noise};
 use weftwork::http::StatusCode;
-use weftwork::{ByteCount, Engine, Request, Response, Result, Running, Server, Settings};
+use weftwork::{Asked, ByteCount, Engine, Handler, Request, Response, Result, Running, Server, Settings};
 
 /// More than any pair of sockets holds.
 const LARGE: usize = 64 << 20;
@@ -208,6 +208,44 @@ fn what_comes_while_the_handler_waits_is_not_missed() {
     client.answer().is(200, "waited");
     client.answer().is(200, "hello");
     eventually("every connection ends", || running.counts().connections == 0);
+}
+
+/// Waits where it is asked about a request, which is on a fiber that has the loop: `/wait` is done meanwhile.
+struct WaitsAhead(Arc<Shared>);
+
+impl Handler for WaitsAhead {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        self.0.answer(req).unwrap_or_else(|_| Response::new(StatusCode::BAD_REQUEST))
+    }
+
+    fn reads_ahead(&self, _: &Asked<'_>) -> bool {
+        self.0.open();
+        while self.0.gone() == 0 {
+            weftwork::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+}
+
+#[test]
+fn what_is_done_while_the_loop_is_away_is_sent_when_it_is_back() {
+    let shared = Arc::<Shared>::default();
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
+    // No deadline wakes the loop before its client gives up.
+    let server = server.settings(|settings| settings.body_idle_timeout(HOUR).rate_bytes_min(ByteCount(0)));
+    let running = server.start(WaitsAhead(shared.clone())).unwrap();
+    let mut waiting = ask(&running, "/wait");
+    shared.begun(1);
+    let mut asking = Client::connect(&running);
+    // The poller has told by then that it can be written to, and will not tell it again.
+    (0..2).for_each(|_| asking.get("/").is(200, "hello"));
+    asking.send(
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n",
+    );
+    waiting.answer().is(200, "waited");
+    asking.send("x");
+    asking.answer().is(200, "hello");
+    asking.answer().is(200, "1");
 }
 
 #[test]

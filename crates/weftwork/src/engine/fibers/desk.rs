@@ -74,6 +74,11 @@ impl Desk {
         runtime.run_ready();
     }
 
+    /// Nothing waits for the thread.
+    pub(super) fn is_empty(&self) -> bool {
+        self.done.borrow().is_empty() && self.refused.borrow().is_empty() && self.waiting.borrow().is_empty()
+    }
+
     /// The request that has waited for longest for a fiber.
     pub(super) fn next_waiting(&self) -> Option<Errand> {
         self.waiting.borrow_mut().pop_front()

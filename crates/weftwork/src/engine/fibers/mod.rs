@@ -170,7 +170,9 @@ impl Thread {
             };
             match next {
                 Some(errand) => self.run_on_a_fiber(errand)?,
-                None => return Some(()),
+                None if self.desk.is_empty() => return Some(()),
+                // While the loop was awaited, fibers went on, and left something for who has it.
+                None => {}
             }
         }
     }
