@@ -23,7 +23,8 @@ pub(crate) type Take = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 /// Reads give what the client sent behind its request first, then what comes. A read or a write that has to
 /// wait blocks its thread, or suspends its fiber where it runs on one. When the server begins to stop, the next
 /// read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`]: a protocol that has a farewell says
-/// it then, and may read on until the server's drain deadline. The connection ends when all of it is dropped.
+/// it then, and may read on until the server's drain deadline; from there on every read and write fails like that. The
+/// connection ends when all of it is dropped.
 ///
 /// A client that says nothing for the time of the setting `upgrade_idle_timeout` fails the read that waits for it, with
 /// [`io::ErrorKind::TimedOut`]; one whose machine has vanished is found out by the kernel within two minutes.

@@ -38,6 +38,11 @@ fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
         "/noise" => Response::upgrade(echoes, |mut line| line.write_all(&noise(4 << 20))),
         "/flood" => Response::upgrade(echoes, |mut line| line.write_all(&noise(FLOOD_BYTES))),
         "/farewell" => Response::upgrade(echoes, farewell),
+        "/pour" => Response::upgrade(echoes, |mut line| {
+            loop {
+                line.write_all(b"x")?;
+            }
+        }),
         "/nibble" => Response::upgrade(echoes, |mut line| {
             let mut byte = [0];
             while line.read(&mut byte)? > 0 {}
@@ -450,6 +455,16 @@ fn who_floods_a_connection_does_not_have_its_thread_to_itself() {
     a_flood_holds_up_nobody("/nibble");
 }
 
+/// The same of one whose client takes every byte at once.
+#[test]
+fn who_takes_all_at_once_does_not_have_the_thread_of_its_connection_to_itself() {
+    let (server, _) = start();
+    let take = |client: Client| std::thread::spawn(move || client.rest());
+    let taking: Vec<_> = (0..4).map(|_| take(upgraded(&server, "/pour"))).collect();
+    others_have_their_turn(server, "/pour");
+    taking.into_iter().for_each(|taking| drop(taking.join().unwrap()));
+}
+
 #[track_caller]
 fn a_flood_holds_up_nobody(path: &str) {
     let (server, _) = start();
@@ -458,6 +473,15 @@ fn a_flood_holds_up_nobody(path: &str) {
         let client = upgraded(&server, path);
         flooding.push((client.send_aside(vec![b'x'; FLOOD_BYTES]), client));
     }
+    others_have_their_turn(server, path);
+    for (aside, client) in flooding {
+        drop(client);
+        assert!(aside.join().unwrap().is_err(), "{path}: it is cut off long before it has sent all");
+    }
+}
+
+#[track_caller]
+fn others_have_their_turn(server: Running, path: &str) {
     let begun = Instant::now();
     for _ in 0..5 {
         Client::connect(&server).get("/").is(200, "hello");
@@ -466,8 +490,4 @@ fn a_flood_holds_up_nobody(path: &str) {
     assert!(begun.elapsed() < PATIENCE / 2, "{path}: {:?}", begun.elapsed());
     let report = server.shutdown(SHORT);
     assert_eq!(report.stuck, 0, "{path}: {report:?}");
-    for (aside, client) in flooding {
-        drop(client);
-        assert!(aside.join().unwrap().is_err(), "{path}: it is cut off long before it has sent all");
-    }
 }
