@@ -154,7 +154,7 @@ fn a_writer_takes_time() {
 #[test]
 fn who_never_lets_us_wait_is_cut_with_the_server() {
     const PARTS: usize = 1000;
-    const PART: [u8; 64 << 10] = [b'x'; 64 << 10];
+    static PART: [u8; 64 << 10] = [b'x'; 64 << 10];
     for is_upload in [true, false] {
         let mut bed = Bed::new();
         bed.send(post("/", PARTS * PART.len()));
