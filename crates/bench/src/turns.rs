@@ -24,7 +24,7 @@ use crate::workloads::{Kind, Workload};
 
 #[derive(Debug)]
 pub(crate) struct TurnOptions {
-    /// Its time is that of one turn, its rounds are how often everybody has one.
+    /// Its rounds are how often everybody has a turn.
     pub(crate) grid: GridOptions,
     /// Another build of weft, that takes part as `beside`.
     pub(crate) beside: Option<PathBuf>,
