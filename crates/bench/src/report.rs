@@ -71,10 +71,7 @@ impl Row {
 
     /// Between which two the middle half of these ratios lies.
     pub(crate) fn quartiles_over(&self, other: &Row, metric: Metric) -> Option<(f64, f64)> {
-        let mut ratios = self.ratios(other, metric);
-        ratios.sort_by(f64::total_cmp);
-        let quarter = ratios.len() / 4;
-        Some((*ratios.get(quarter)?, *ratios.iter().rev().nth(quarter)?))
+        quartiles(self.ratios(other, metric))
     }
 
     fn ratios(&self, other: &Row, metric: Metric) -> Vec<f64> {
@@ -113,6 +110,13 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
         odd if odd % 2 == 1 => Some(values[middle]),
         _ => Some((values[middle - 1] + values[middle]) / 2.0),
     }
+}
+
+/// Between which two the middle half lies.
+pub(crate) fn quartiles(mut values: Vec<f64>) -> Option<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let quarter = values.len() / 4;
+    Some((*values.get(quarter)?, *values.iter().rev().nth(quarter)?))
 }
 
 #[cfg(test)]

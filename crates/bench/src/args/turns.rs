@@ -5,9 +5,9 @@ use std::time::Duration;
 use lexopt::{Arg, Parser, ValueExt};
 
 use super::{Command, GridOptions, grid, help};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::turns::TurnOptions;
-use crate::workloads::QUICK;
+use crate::workloads::{Kind, QUICK};
 
 /// With three contestants and turns of 30 ms: half a minute.
 const ROUNDS: usize = 300;
@@ -36,6 +36,9 @@ pub(super) fn turns(parser: &mut Parser) -> Result<Command> {
         }
     }
     super::within("--rounds", options.grid.rounds, 1, ROUNDS_MAX)?;
+    if let Some(other) = options.grid.workloads.iter().find(|one| !matches!(one.kind, Kind::Requests(_))) {
+        return Err(Failure::Usage(format!("{}: only loads that ask all the time have turns", other.name)));
+    }
     Ok(Command::Turns(options))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Contestant, Turn};
 use crate::procs::distance::Apart;
-use crate::report::median;
+use crate::report::{median, quartiles};
 use crate::workloads::Workload;
 
 /// Fewer turns say nothing.
@@ -58,13 +58,8 @@ fn part(text: &mut String, what: &str, apart: Apart, lists: &[(&str, &[Turn])]) 
     }
 }
 
-fn middle_half(mut values: Vec<f64>) -> String {
-    values.sort_by(f64::total_cmp);
-    let quarter = values.len() / 4;
-    match (values.get(quarter), values.iter().rev().nth(quarter)) {
-        (Some(low), Some(high)) => format!("{low:.3} to {high:.3}"),
-        _ => String::new(),
-    }
+fn middle_half(values: Vec<f64>) -> String {
+    quartiles(values).map(|(low, high)| format!("{low:.3} to {high:.3}")).unwrap_or_default()
 }
 
 #[cfg(test)]
