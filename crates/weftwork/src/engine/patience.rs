@@ -1,9 +1,10 @@
 //! How a thread waits for one socket: poll(2), with the peer's deadline and the server's end in view.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -13,12 +14,27 @@ use crate::transport::context::{Context, Stage};
 
 /// Waits on this thread. Nothing else is held up by it.
 pub(super) struct OnThisThread<'a> {
-    pub(super) cx: &'a Context,
+    cx: &'a Context,
+    /// The last look at the clock.
+    looked: Cell<Option<Instant>>,
+}
+
+impl<'a> OnThisThread<'a> {
+    pub(super) fn new(cx: &'a Context) -> OnThisThread<'a> {
+        OnThisThread { cx, looked: Cell::new(None) }
+    }
+
+    /// When it was last asked for the time, exactly. Whoever has made a call with it need not look again.
+    pub(super) fn last_look(&self) -> Instant {
+        self.looked.get().unwrap_or_else(Instant::now)
+    }
 }
 
 impl Wait for OnThisThread<'_> {
     fn now(&self) -> Tick {
-        self.cx.clock.now()
+        let now = Instant::now();
+        self.looked.set(Some(now));
+        self.cx.clock.at(now)
     }
 
     fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
@@ -39,7 +55,7 @@ pub(super) struct OnAnyThread(pub(super) Arc<Context>);
 
 impl OnAnyThread {
     fn here(&self) -> OnThisThread<'_> {
-        OnThisThread { cx: &self.0 }
+        OnThisThread::new(&self.0)
     }
 }
 

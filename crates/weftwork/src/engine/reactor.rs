@@ -94,7 +94,7 @@ impl Reactor {
 
     fn lead(self: &Arc<Reactor>, lp: &mut Loop) {
         let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.post());
-        let wait = OnThisThread { cx: &self.cx };
+        let wait = OnThisThread::new(&self.cx);
         // The loop's time is that of its last look at the poller; calls since then have taken theirs.
         let mut now = lp.now();
         loop {

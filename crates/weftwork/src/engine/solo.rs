@@ -101,7 +101,7 @@ impl<'a> Solo<'a> {
         if self.gate.pass() {
             self.refresh();
         }
-        let wait = OnThisThread { cx: self.cx };
+        let wait = OnThisThread::new(self.cx);
         let Hand { dates, post, .. } = &mut *self.hand;
         let call = Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post };
         self.now = conn.run(call);

@@ -58,22 +58,23 @@ impl Shared {
     }
 
     fn stay_with(self: &Arc<Shared>, conn: &mut Conn, hand: &mut Hand) -> Fate {
-        let mut blocked = true;
+        // Whether the last call of this stay did.
+        let mut blocked = None;
         // The clock is read after each wait and each call, and not in between.
         let mut at = Instant::now();
+        let mut now = self.cx.clock.at(at);
         loop {
-            let now = self.cx.clock.at(at);
             if self.cx.stage() == Stage::Closing {
                 return Fate::Over;
             }
             match conn.step(now, &self.cx) {
                 Step::Call => {
                     let begun = at;
-                    let blocking = self.call_away(conn, now, hand);
-                    at = Instant::now();
-                    blocked = at - begun >= QUICK;
+                    let habit = self.habit(conn, blocked);
+                    (now, at) = self.call_away(conn, now, hand);
+                    blocked = Some(at - begun >= QUICK);
                     self.crowd.note_call();
-                    if let Blocking::Learn { route } = blocking {
+                    if let Blocking::Learn { route } = habit {
                         self.habits.saw(route, at - begun);
                     }
                 }
@@ -89,6 +90,7 @@ impl Shared {
                 Step::Read => {
                     let read = conn.fill_for(STICKY, now, &mut hand.pool);
                     at = Instant::now();
+                    now = self.cx.clock.at(at);
                     match read {
                         Ok(0) => conn.end_of_input(),
                         Ok(_) => {}
@@ -101,8 +103,8 @@ impl Shared {
     }
 
     /// Whether to wait for this client, for a moment.
-    fn may_stay(&self, conn: &Conn, blocked: bool) -> bool {
-        blocked
+    fn may_stay(&self, conn: &Conn, blocked: Option<bool>) -> bool {
+        blocked != Some(false)
             // A head that has begun has a deadline, which its loop keeps.
             && conn.is_idle()
             && self.cx.stage() == Stage::Running
@@ -112,12 +114,17 @@ impl Shared {
             && !self.crowd.is_gathered()
     }
 
-    /// Calls the handler, and says what was known of it before.
-    fn call_away(&self, conn: &mut Conn, now: Tick, hand: &mut Hand) -> Blocking {
-        let blocking = self.handler.blocking(&conn.asked());
-        let wait = OnThisThread { cx: &self.cx };
+    /// What is to be learned from the next call. Nothing once a call of this stay has blocked: the others are mostly the
+    /// same, and to look up their route takes 100 instructions of 2,500.
+    fn habit(&self, conn: &Conn, blocked: Option<bool>) -> Blocking {
+        if blocked == Some(true) { Blocking::Always } else { self.handler.blocking(&conn.asked()) }
+    }
+
+    /// Calls the handler. When that had ended, as a tick and exactly.
+    fn call_away(&self, conn: &mut Conn, now: Tick, hand: &mut Hand) -> (Tick, Instant) {
+        let wait = OnThisThread::new(&self.cx);
         let Hand { dates, post, .. } = hand;
-        conn.run(Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post });
-        blocking
+        let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
+        (conn.run(call), wait.last_look())
     }
 }

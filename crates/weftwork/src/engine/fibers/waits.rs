@@ -92,7 +92,7 @@ impl OnAnyFiber {
     fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
         match in_fiber() {
             true => wait(&OnFiber { cx: &self.0 }),
-            false => wait(&OnThisThread { cx: &self.0 }),
+            false => wait(&OnThisThread::new(&self.0)),
         }
     }
 }
