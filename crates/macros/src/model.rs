@@ -221,7 +221,7 @@ pub(crate) fn name_of(field: &Field) -> String {
 
 /// How often the field stands in a query, and the type of one value.
 pub(crate) fn times(field: &Field) -> (Times, &Type) {
-    let Type::Path(path) = &field.ty else { return (Times::Once, &field.ty) };
+    let Type::Path(path) = bare(&field.ty) else { return (Times::Once, &field.ty) };
     let Some(last) = path.path.segments.last() else { return (Times::Once, &field.ty) };
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return (Times::Once, &field.ty) };
     let Some(GenericArgument::Type(inner)) = arguments.args.first() else { return (Times::Once, &field.ty) };
@@ -229,5 +229,13 @@ pub(crate) fn times(field: &Field) -> (Times, &Type) {
         "Option" => (Times::Maybe, inner),
         "Vec" => (Times::Many, inner),
         _ => (Times::Once, &field.ty),
+    }
+}
+
+/// Without the group, which no one sees, that a type comes in where a macro was given it.
+fn bare(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => bare(&group.elem),
+        ty => ty,
     }
 }

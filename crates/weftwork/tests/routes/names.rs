@@ -53,3 +53,22 @@ where
 enums_named! {
     blocking: Blocking, method: Method, miss: Miss, path_writer: PathWriter, route: Route, routes: Routes, verbs: Verbs
 }
+
+/// What a macro was given as a type looks like one, and is a group of tokens to the derive.
+macro_rules! listing {
+    ($text:ty, $maybe:ty, $many:ty) => {
+        #[derive(weftwork::Routes, Debug, PartialEq)]
+        enum Listing {
+            #[get("/{text}?{maybe}&{many}")]
+            List { text: $text, maybe: $maybe, many: $many },
+        }
+    };
+}
+
+listing!(String, Option<u32>, Vec<u32>);
+
+#[test]
+fn a_macro_may_bring_the_types() {
+    check(Listing::List { text: "a".into(), maybe: None, many: vec![] }, |_| "none");
+    check(Listing::List { text: "a".into(), maybe: Some(1), many: vec![2, 3] }, |_| "all");
+}
