@@ -128,6 +128,10 @@ impl<'r> Multipart<'r> {
             if field.as_ref().is_some_and(has_unread_file_name) {
                 return Err(BodyError::MultipartMalformed("the name of a file cannot be read".into()));
             }
+            if field.as_ref().is_some_and(|field| head_bytes(field) > head_bytes_max) {
+                let value = head_bytes_max as u64;
+                return Err(BodyError::PastLimit { limit: "part_head_bytes_max", value });
+            }
             self.parts += usize::from(field.is_some());
             if self.parts > self.limits.parts_max {
                 return Err(BodyError::PastLimit { limit: "parts_max", value: self.limits.parts_max as u64 });
@@ -164,6 +168,11 @@ impl<'r> Multipart<'r> {
         self.failed = Some(error.clone());
         error
     }
+}
+
+/// What is known of its size here: some of it may have been read with the part before it.
+fn head_bytes(field: &multer::Field<'_>) -> usize {
+    field.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 /// The parser takes a part for one without a file where the file's name is not UTF-8, or its parameter is spelt
