@@ -226,7 +226,8 @@ impl TestClient {
         match answered {
             Err(none) if leave_after.is_some() => none.or_partial(),
             answered => {
-                match connection.is_closed() {
+                // Where there is no response, the next request would be taken for more of this one.
+                match connection.is_closed() || answered.is_err() {
                     true => connection.end(),
                     false => self.connection = Some(connection),
                 }

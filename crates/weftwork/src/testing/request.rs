@@ -143,7 +143,7 @@ impl<'c> TestRequest<'c> {
     ///
     /// # Errors
     /// The server ended the connection before the response was whole: the writer of a streamed body failed,
-    /// say, or a deadline passed.
+    /// say, or a deadline passed. Or it has no more to say until its client or its clock goes on; then the client leaves.
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
         let parts = self.parts();
         self.client.exchange(parts, self.leave_after)

@@ -178,6 +178,14 @@ fn a_response_that_is_cut_is_none() {
 }
 
 #[test]
+fn what_got_no_response_is_not_mixed_with_the_next_request() {
+    let mut client = client();
+    let half = client.post("/echo").header("content-length", "10").body("half").try_send();
+    assert!(half.unwrap_err().received().is_empty());
+    assert_eq!(client.post("/echo").body("whole").send().text(), "whole");
+}
+
+#[test]
 fn one_can_leave_an_endless_response() {
     let mut client = client();
     let answer = client.get("/endless").leave_after(1000).send();
