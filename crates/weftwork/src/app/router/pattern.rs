@@ -118,10 +118,11 @@ impl Pattern {
     }
 }
 
-/// `prefix` in front of `path`, whose `/` is the prefix's own place.
+/// `prefix` in front of `path`, whose `/` is the prefix's own place. One without a slash stays as it is, and wrong.
 pub(super) fn join(prefix: &str, path: &str) -> String {
     match (prefix.trim_end_matches('/'), path) {
         ("", path) => path.to_owned(),
+        (_, path) if !path.starts_with('/') => path.to_owned(),
         (prefix, "/") => prefix.to_owned(),
         (prefix, path) => format!("{prefix}{path}"),
     }

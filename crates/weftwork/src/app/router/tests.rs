@@ -212,6 +212,11 @@ fn every_mistake_is_told_before_the_start() {
             "the route \"a\" cannot be one: a path begins with a slash",
         ),
         (
+            Router::new().nest("/a", Router::new().get("b", show("1"))),
+            wrong("b", PatternFault::NoSlash),
+            "the route \"b\" cannot be one: a path begins with a slash",
+        ),
+        (
             Router::new().get("/a?b", show("1")),
             wrong("/a?b", PatternFault::Query),
             "the route \"/a?b\" cannot be one: a query is no part of it; Query<T> reads one",
