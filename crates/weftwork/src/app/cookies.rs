@@ -48,7 +48,7 @@ impl Request<'_> {
     /// ```
     pub fn cookies(&self) -> CookieJar {
         let mut jar = CookieJar::new();
-        for (name, value) in sent(self) {
+        for (name, value) in sent(self, |value| value) {
             jar.add_original(Cookie::new(name.to_owned(), value.into_owned()));
         }
         jar

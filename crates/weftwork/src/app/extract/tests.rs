@@ -275,6 +275,9 @@ fn cookies_and_fields_are_structs() {
     assert_eq!(answer.text(), "7 Some(\"dark\")");
     let answer = client.get("/cookie").header("cookie", "id=7; theme=%C3%BC").send();
     assert_eq!(answer.text(), "7 Some(\"\u{fc}\")");
+    // Encoded quotes are of the value, as `Request::cookies` reads it.
+    let answer = client.get("/cookie").header("cookie", "id=7; theme=%22dark%22").send();
+    assert_eq!(answer.text(), "7 Some(\"\\\"dark\\\"\")");
     for tossed in ["id=7; id=8", "\u{2000}id=7", "%69d=7"] {
         let answer = client.get("/cookie").header("cookie", tossed).send();
         refused(&answer, 400, Some("id"), "the cookie `id` is missing");

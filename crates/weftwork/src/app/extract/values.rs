@@ -82,11 +82,12 @@ impl<T: DeserializeOwned> Extract for Header<T> {
 
 impl<T: DeserializeOwned> Extract for Cookie<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        // RFC 6265 section 4.1.1: a value may stand in quotes.
-        let pairs = sent(req).into_iter().map(|(name, value)| {
-            let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).map(str::to_owned);
-            Some((Cow::from(name), bare.map_or(value, Cow::from)))
-        });
+        let pairs = sent(req, unquoted).into_iter().map(|(name, value)| Some((Cow::from(name), value)));
         Ok(Cookie(Pairs::of("cookie", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
     }
+}
+
+/// RFC 6265 section 4.1.1: a value may stand in quotes. Those that are encoded are of the value itself.
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
