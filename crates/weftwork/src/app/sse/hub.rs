@@ -52,7 +52,11 @@ impl EventHub {
     /// against [`FeedLimits`]. Default 0.
     #[must_use]
     pub fn with_history(self, events_max: usize) -> EventHub {
-        self.lock().history_max = events_max;
+        let mut shared = self.lock();
+        shared.history_max = events_max;
+        let too_many = shared.history.len().saturating_sub(events_max);
+        shared.history.drain(..too_many);
+        drop(shared);
         self
     }
 

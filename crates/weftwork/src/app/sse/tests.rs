@@ -69,6 +69,22 @@ fn a_client_that_comes_again_gets_what_it_missed() {
     comes_again(Some("x"), &(event(3) + &event(4) + &event(5)));
 }
 
+#[test]
+fn a_history_that_is_made_shorter_is_so_at_once() {
+    let (hub, client) = hub();
+    (1..=3).for_each(|id| _ = hub.send(&Event::new(format!("event {id}"))));
+    let hub = hub.with_history(2);
+    (4..=6).for_each(|id| _ = hub.send(&Event::new(format!("event {id}"))));
+    let kept = |hub: &EventHub| {
+        let mut connection = client.connect();
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\nLast-Event-ID: x\r\n\r\n");
+        hub.close_all();
+        connection.response().text().to_owned()
+    };
+    assert_eq!(kept(&hub), "data: event 5\n\ndata: event 6\n\n");
+    assert_eq!(kept(&hub.with_history(0)), "");
+}
+
 /// More than may wait for a client, by their number or by their bytes: all of it comes, and then what is new.
 #[test]
 fn a_long_backlog_comes_whole() {
