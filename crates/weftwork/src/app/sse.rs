@@ -51,7 +51,7 @@ pub fn sse(
 ) -> Response {
     let last_event_id = last_event_id(req);
     as_event_stream(Response::stream(move |out| {
-        let mut events = EventWriter { out, last_event_id };
+        let mut events = EventWriter { out, last_event_id, silence: Duration::ZERO };
         // The head at once: until it comes, a page's EventSource is not open.
         events.out.flush()?;
         write(&mut events)
@@ -75,6 +75,8 @@ fn last_event_id(req: &Request<'_>) -> Option<String> {
 pub struct EventWriter<'w, 'c> {
     out: &'w mut BodyWriter<'c>,
     last_event_id: Option<String>,
+    /// Waited since something was sent.
+    silence: Duration,
 }
 
 impl EventWriter<'_, '_> {
@@ -88,8 +90,7 @@ impl EventWriter<'_, '_> {
     /// # Errors
     /// The client has gone, or takes nothing for longer than `write_timeout`.
     pub fn send(&mut self, event: &Event) -> io::Result<()> {
-        self.out.write_all(&event.to_bytes())?;
-        self.out.flush()
+        self.send_bytes(&event.to_bytes())
     }
 
     /// Sends a comment, which no page sees. [`wait`](EventWriter::wait) does it by itself.
@@ -97,7 +98,12 @@ impl EventWriter<'_, '_> {
     /// # Errors
     /// As [`send`](EventWriter::send).
     pub fn heartbeat(&mut self) -> io::Result<()> {
-        self.out.write_all(HEARTBEAT)?;
+        self.send_bytes(HEARTBEAT)
+    }
+
+    fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.silence = Duration::ZERO;
+        self.out.write_all(bytes)?;
         self.out.flush()
     }
 
@@ -109,14 +115,19 @@ impl EventWriter<'_, '_> {
     pub fn wait(&mut self, duration: Duration) -> io::Result<bool> {
         let heartbeat = self.out.heartbeat().max(Duration::from_millis(1));
         let mut left = duration;
-        while left > heartbeat {
-            if !self.out.pause(heartbeat)? {
+        // Short waits add up: a writer that looks for news every second may have none for long.
+        loop {
+            let until_beat = heartbeat.saturating_sub(self.silence);
+            if left <= until_beat {
+                self.silence += left;
+                return self.out.pause(left);
+            }
+            if !self.out.pause(until_beat)? {
                 return Ok(false);
             }
             self.heartbeat()?;
-            left -= heartbeat;
+            left -= until_beat;
         }
-        self.out.pause(left)
     }
 }
 

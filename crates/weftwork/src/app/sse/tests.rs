@@ -151,3 +151,17 @@ fn a_writer_beats_while_it_waits_and_knows_the_last_id() {
     assert_eq!(response.header("cache-control"), Some("no-store"));
     assert_eq!(response.text(), "data: 7\n\n:\n\n:\n\ndata: last\n\n");
 }
+
+/// Silence is what counts, not how long one wait is: many look for news every second.
+#[test]
+fn a_writer_beats_through_many_short_waits() {
+    let mut client = TestClient::new(|req: &mut Request| {
+        sse(req, |events| {
+            let second = Duration::from_secs(1);
+            (0..32).try_for_each(|_| events.wait(second).map(drop))?;
+            events.send(&Event::new("news"))?;
+            (0..15).try_for_each(|_| events.wait(second).map(drop))
+        })
+    });
+    assert_eq!(client.get("/").send().text(), ":\n\n:\n\ndata: news\n\n");
+}
