@@ -64,7 +64,7 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
         ));
     }
     let mut read = Vec::new();
-    let mut errors: Option<Error> = None;
+    let mut errors = misplaced(&input.attrs);
     for variant in &data.variants {
         match self::variant(variant) {
             Ok(variant) => read.push(variant),
@@ -75,6 +75,22 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
         }
     }
     errors.map_or(Ok(read), Err)
+}
+
+/// What stands above the enum would be passed over without a word.
+fn misplaced(attributes: &[Attribute]) -> Option<Error> {
+    let errors = attributes.iter().filter_map(|attribute| {
+        let name = attribute.path().get_ident()?.to_string();
+        let is_ours = ["nest", "blocks", "unbuffered"].contains(&name.as_str())
+            || VERBS.iter().any(|(known, _)| *known == name);
+        let why =
+            format!("`#[{name}]` says something of one variant: write it above that, not above the enum");
+        is_ours.then(|| Error::new(attribute.path().span(), why))
+    });
+    errors.reduce(|mut all, error| {
+        all.combine(error);
+        all
+    })
 }
 
 fn variant(item: &syn::Variant) -> Result<Variant<'_>> {

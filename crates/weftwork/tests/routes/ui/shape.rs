@@ -23,4 +23,12 @@ enum Some {
     Unnamed(u64),
 }
 
+#[derive(Routes)]
+#[nest("/admin")]
+#[blocks]
+enum Admin {
+    #[get("/")]
+    Overview,
+}
+
 fn main() {}
