@@ -128,8 +128,11 @@ pub(super) fn join(prefix: &str, path: &str) -> String {
     }
 }
 
-/// Whether `path` is `prefix` or beneath it; `prefix` does not end in a slash.
+/// Whether `path` is `prefix` or beneath it; `prefix` does not end in a slash. `*`, the whole server, is beneath its root.
 pub(super) fn is_beneath(path: &str, prefix: &str) -> bool {
+    if path == "*" {
+        return prefix.is_empty();
+    }
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

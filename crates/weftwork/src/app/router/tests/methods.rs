@@ -53,6 +53,15 @@ fn the_methods_of_a_path_are_those_of_its_routes_and_of_what_is_mounted_over_it(
     );
 }
 
+/// RFC 9110 section 9.3.7: whoever is mounted at the root answers for the whole server, too.
+#[test]
+fn the_methods_of_the_server_are_also_those_of_what_is_mounted_at_its_root() {
+    let over = || Router::new().get("/a", show("a"));
+    check(Router::new().mount("/", over()), &[("OPTIONS *", "204 GET, HEAD")]);
+    check(Router::new().put("/b", show("b")).mount("/", over()), &[("OPTIONS *", "204 GET, HEAD, PUT")]);
+    check(Router::new().put("/b", show("b")).mount("/m", over()), &[("OPTIONS *", "204 PUT")]);
+}
+
 /// RFC 9110 section 15.5.6: the field has to be there, and lists every method.
 #[test]
 fn methods_without_a_constant_are_allowed_too() {
