@@ -54,7 +54,7 @@ pub enum PatternFault {
     RestNotLast,
     /// A name is there twice.
     Twice(String),
-    /// The prefix of a mount has a capture.
+    /// The prefix of a mount has a capture; or that of a nested router, which has a fallback or mounts.
     CaptureInMount,
 }
 
@@ -83,9 +83,10 @@ impl fmt::Display for PatternFault {
                 f.write_str("{*name} takes the whole rest, so it is the last segment")
             }
             PatternFault::Twice(name) => write!(f, "{{{name}}} is in it twice"),
-            PatternFault::CaptureInMount => {
-                f.write_str("the prefix of a mount has no captures; nest a router")
-            }
+            PatternFault::CaptureInMount => f.write_str(
+                "what is mounted, or nested with a fallback or mounts of its own, has no captures in its prefix; \
+                 nest routes alone",
+            ),
         }
     }
 }

@@ -154,8 +154,9 @@ impl Router {
         self.changed()
     }
 
-    /// The routes of `router` beneath `prefix`, which may have captures. They are as good as written here: its
-    /// `/` is the prefix, and its handlers see the whole path. Its fallback is asked beneath the prefix.
+    /// The routes of `router` beneath `prefix`. They are as good as written here: its `/` is the prefix, and its
+    /// handlers see the whole path. Its fallback is asked beneath the prefix. That may have captures, where `router` has
+    /// neither a fallback nor mounts.
     #[must_use]
     pub fn nest(mut self, prefix: &str, router: Router) -> Router {
         let states = router.states;

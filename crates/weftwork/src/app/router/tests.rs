@@ -239,7 +239,8 @@ fn every_mistake_is_told_before_the_start() {
         (
             Router::new().mount("/{a}", show("1")),
             wrong("/{a}", PatternFault::CaptureInMount),
-            "the route \"/{a}\" cannot be one: the prefix of a mount has no captures; nest a router",
+            "the route \"/{a}\" cannot be one: what is mounted, or nested with a fallback or mounts of its own, has no \
+             captures in its prefix; nest routes alone",
         ),
         (
             Router::new().get("/", |State(name): State<&'static str>| *name),
