@@ -159,7 +159,8 @@ impl Router {
     /// neither a fallback nor mounts.
     #[must_use]
     pub fn nest(mut self, prefix: &str, router: Router) -> Router {
-        let states = router.states;
+        // Whoever looks for one takes the first here, and of two of one type that is the later.
+        let states: Vec<Shared> = router.states.into_iter().rev().collect();
         let inherited = |own: Vec<Shared>| own.into_iter().chain(states.iter().cloned()).collect();
         for Entry { method, path, handler, states } in router.routes {
             let (path, states) = (pattern::join(prefix, &path), inherited(states));

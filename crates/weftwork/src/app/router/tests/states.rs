@@ -30,6 +30,19 @@ fn the_innermost_state_is_taken() {
     );
 }
 
+/// Also where the router that was given both is nested.
+#[test]
+fn of_two_states_of_one_type_the_later_is_taken() {
+    let twice = || {
+        let own = Router::new().get("/own", name).mount("/sub", handler(name)).fallback(name);
+        own.state(Name("earlier")).state(Name("later"))
+    };
+    let router = Router::new().nest("/nest", twice()).mount("/mount", twice());
+    let paths = ["/nest/own", "/nest/sub", "/nest/else", "/mount/own", "/mount/sub", "/mount/else"];
+    let requests = paths.map(|path| format!("GET {path}"));
+    check(router, &requests.each_ref().map(|request| (request.as_str(), "later")));
+}
+
 fn name(State(name): State<Name>) -> &'static str {
     name.0
 }
