@@ -31,6 +31,8 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
     let methods = variants.iter().map(method);
     let captures_max = captures_max(&ways);
     Ok(quote! {
+        // Some of the code stands where the user wrote, who may be held to more than it can keep.
+        #[allow(non_snake_case, unused_qualifications)]
         const _: () = {
             // Names of ours stay behind a path: the enum, or a type in it, may have any of them.
             use ::weftwork::derived as __weft;
@@ -258,12 +260,11 @@ fn written(variant: &Variant<'_>, all: &[Variant<'_>]) -> TokenStream {
     let parameters = pattern.parameters.iter().filter_map(|parameter| {
         let field = variant.field(&parameter.field)?;
         let (local, key, span) = (local_of(field), &parameter.name, field.ty.span());
-        Some(match times(field).0 {
-            Times::Once => quote_spanned!(span=> #out.parameter(#key, #local);),
-            Times::Maybe | Times::Many => {
-                quote_spanned!(span=> for value in #local.iter() { #out.parameter(#key, value); })
-            }
-        })
+        let values = match times(field).0 {
+            Times::Once => quote_spanned!(span=> [#local]),
+            Times::Maybe | Times::Many => quote_spanned!(span=> #local),
+        };
+        Some(quote_spanned!(span=> #out.parameter(#key, #values);))
     });
     let nested = variant.nested.map(|field| {
         let local = local_of(field);

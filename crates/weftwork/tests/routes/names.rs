@@ -72,3 +72,30 @@ fn a_macro_may_bring_the_types() {
     check(Listing::List { text: "a".into(), maybe: None, many: vec![] }, |_| "none");
     check(Listing::List { text: "a".into(), maybe: Some(1), many: vec![2, 3] }, |_| "all");
 }
+
+/// A lint that the code of the derive would break is one that nobody could keep.
+#[deny(non_snake_case, unused_qualifications, clippy::explicit_iter_loop)]
+mod linted {
+    use weftwork::Routes;
+
+    #[derive(Routes, Debug, PartialEq)]
+    #[allow(non_snake_case)]
+    pub(super) enum Site {
+        #[get("/users/{userId}?{page}&{many}")]
+        User { userId: u64, page: Option<u32>, many: Vec<u32> },
+        #[nest("/in")]
+        In(Inner),
+    }
+
+    #[derive(Routes, Debug, PartialEq)]
+    pub(super) enum Inner {
+        #[get("/")]
+        Home,
+    }
+}
+
+#[test]
+fn an_enum_keeps_the_lints_that_it_is_held_to() {
+    check(linted::Site::User { userId: 7, page: Some(1), many: vec![2, 3] }, |_| "user");
+    check(linted::Site::In(linted::Inner::Home), |_| "home");
+}

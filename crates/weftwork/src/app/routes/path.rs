@@ -138,14 +138,16 @@ impl PathWriter {
         }
     }
 
-    /// A query parameter.
-    pub fn parameter(&mut self, name: &str, value: &impl Captured) {
-        if !self.query.is_empty() {
-            self.query.push('&');
+    /// A query parameter, as often as it has values.
+    pub fn parameter<'v, T: Captured + 'v>(&mut self, name: &str, values: impl IntoIterator<Item = &'v T>) {
+        for value in values {
+            if !self.query.is_empty() {
+                self.query.push('&');
+            }
+            encode(&mut self.query, &name, &PLAIN_IN_SEGMENT);
+            self.query.push('=');
+            encode(&mut self.query, value, &PLAIN_IN_SEGMENT);
         }
-        encode(&mut self.query, &name, &PLAIN_IN_SEGMENT);
-        self.query.push('=');
-        encode(&mut self.query, value, &PLAIN_IN_SEGMENT);
     }
 
     pub(super) fn finish(self) -> String {
