@@ -17,6 +17,8 @@ use crate::message::Request;
 pub struct Path<T>(pub T);
 
 /// The query, as a struct: a field that may be missing is an `Option`, one that comes any number of times a `Vec`.
+/// Where serde does not say which type it wants, within `#[serde(flatten)]` and enums with a `tag`, values are text, and
+/// a number is refused; so it is with [`Form`](crate::Form), [`Header`] and [`Cookie`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
