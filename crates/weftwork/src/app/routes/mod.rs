@@ -117,6 +117,9 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// more literal route does not take: beside `#[get("/users/new")]` a POST there is for `#[nest("/users/{id}")]`, whose
 /// answer is 400 where `new` is no `id`, and not 405.
 ///
+/// The code that is derived names this library `::weftwork`. Where `Cargo.toml` gives it another name, or another crate
+/// hands it on, `extern crate other as weftwork;` at the root of the crate brings that name back.
+///
 /// # At run time
 ///
 /// No route: 404. Another method: 405 with `Allow`. OPTIONS: 204 with `Allow`. HEAD is answered by GET's route. A
