@@ -31,8 +31,8 @@ pub enum LogFormat {
 
 /// Writes a line for each request when its response is known; when that streams, when it is over.
 ///
-/// - **Nothing waits for the log.** Lines go through a queue of [`AccessLog::LINES_MAX`] to a thread that writes
-///   them in batches. When the writer cannot keep up, lines are dropped and [counted](AccessLog::dropped).
+/// - **Nothing waits for the log.** Lines go through a queue of [`AccessLog::LINES_MAX`], and of 8 MiB, to a thread that
+///   writes them in batches. When the writer cannot keep up, lines are dropped and [counted](AccessLog::dropped).
 /// - **Nobody can forge a line.** What the client sent (target, referer, agent, user) is escaped: quotes,
 ///   backslashes and every byte that is not printable ASCII are `\xHH`, in JSON `\u00HH`.
 /// - The client is [`Request::client_addr`]: behind a trusted proxy not the proxy.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,38 +12,50 @@ use std::time::Duration;
 const LAST_LINES: Duration = Duration::from_secs(1);
 /// One write takes up to this much, so that a busy log is a few system calls a second.
 const BATCH_BYTES: usize = 64 << 10;
+/// So much may wait in the queue: five times what usual lines take there. But a client can make one of more than a hundred KiB.
+const QUEUE_BYTES_MAX: usize = 8 << 20;
 
 /// The queue in front of the thread that writes.
 pub(super) struct Sink {
     lines: Option<SyncSender<String>>,
-    dropped: Arc<AtomicU64>,
+    tally: Arc<Tally>,
     /// Ends when the thread does.
     ended: Mutex<Receiver<()>>,
+}
+
+#[derive(Default)]
+struct Tally {
+    /// Bytes of the lines in the queue.
+    waiting: AtomicUsize,
+    dropped: AtomicU64,
 }
 
 impl Sink {
     pub(super) fn start(writer: Box<dyn Write + Send>, lines_max: usize) -> std::io::Result<Sink> {
         let (lines, queue) = sync_channel(lines_max);
         let (alive, ended) = sync_channel(0);
-        let dropped = Arc::<AtomicU64>::default();
-        let counter = dropped.clone();
+        let tally = Arc::<Tally>::default();
+        let shared = tally.clone();
         thread::Builder::new().name("weft-access-log".into()).spawn(move || {
             let _alive: SyncSender<()> = alive;
-            write_all(&queue, writer, &counter);
+            write_all(&queue, writer, &shared);
         })?;
-        Ok(Sink { lines: Some(lines), dropped, ended: Mutex::new(ended) })
+        Ok(Sink { lines: Some(lines), tally, ended: Mutex::new(ended) })
     }
 
     /// Queues a line, or counts it as dropped.
     pub(super) fn take(&self, line: String) {
-        let taken = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
+        let bytes = line.len();
+        let has_room = self.tally.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES_MAX;
+        let taken = has_room && self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
         if !taken {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.tally.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.tally.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.tally.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -57,7 +69,7 @@ impl Drop for Sink {
     }
 }
 
-fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, dropped: &AtomicU64) {
+fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, tally: &Tally) {
     let mut batch = String::new();
     let mut failing = false;
     while let Ok(line) = queue.recv() {
@@ -70,9 +82,10 @@ fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, droppe
             batch.push_str(&line);
             count += 1;
         }
+        tally.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
         let written = writer.write_all(batch.as_bytes()).and_then(|()| writer.flush());
         if let Err(error) = &written {
-            dropped.fetch_add(count, Ordering::Relaxed);
+            tally.dropped.fetch_add(count, Ordering::Relaxed);
             if !failing {
                 log::error!("the access log cannot be written, and its lines are dropped: {error}");
             }

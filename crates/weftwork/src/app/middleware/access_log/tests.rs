@@ -171,6 +171,34 @@ fn nobody_waits_for_a_stuck_writer() {
     drop(let_go);
 }
 
+/// A line may be as long as a head, and each of its bytes four to six.
+#[test]
+fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
+    let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
+    let sink = Sink::start(Box::new(Stuck { entered, go_on }), AccessLog::LINES_MAX).unwrap();
+    let long = "x".repeat(100 << 10);
+    sink.take(long.clone());
+    has_entered.recv().unwrap();
+    let lines = AccessLog::LINES_MAX as u64;
+    (0..lines).for_each(|_| sink.take(long.clone()));
+    let waiting = (lines - sink.dropped()) * long.len() as u64;
+    assert!((4 << 20..=8 << 20).contains(&waiting), "{waiting} bytes wait");
+    drop(let_go);
+}
+
+#[test]
+fn there_is_room_again_when_long_lines_are_written() {
+    let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
+    let sink = Sink::start(Box::new(Stuck { entered, go_on }), AccessLog::LINES_MAX).unwrap();
+    let half = "x".repeat(4 << 20);
+    for _ in 0..5 {
+        sink.take(half.clone());
+        has_entered.recv().unwrap();
+        let_go.send(()).unwrap();
+    }
+    assert_eq!(sink.dropped(), 0);
+}
+
 #[test]
 fn lines_that_could_not_be_written_are_counted() {
     struct Broken;
