@@ -75,10 +75,11 @@ impl Unit for Networks {
         for word in text.split(',').map(str::trim) {
             match (word, word.parse::<IpAddr>()) {
                 ("unix", _) => all.unix = true,
-                (_, Ok(address)) => all.networks.push(address.into()),
+                (_, Ok(address)) => all.networks.push(canonical(address.into())),
                 (_, Err(_)) => {
                     let network = word.parse::<IpNet>();
-                    all.networks.push(network.map_err(|_| "networks such as 10.0.0.0/8,::1,unix")?);
+                    all.networks
+                        .push(canonical(network.map_err(|_| "networks such as 10.0.0.0/8,::1,unix")?));
                 }
             }
         }
@@ -86,6 +87,14 @@ impl Unit for Networks {
     }
     fn show(&self) -> String {
         self.to_string()
+    }
+}
+
+/// IPv4 also where it is written as IPv6, as addresses are looked up: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+fn canonical(network: IpNet) -> IpNet {
+    match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
+        (v4 @ IpAddr::V4(_), Some(bits)) => IpNet::new(v4, bits).unwrap_or(network),
+        _ => network,
     }
 }
 
