@@ -135,7 +135,7 @@ fn unknown_command(name: &str) -> Usage {
 impl Options {
     fn read(&mut self, name: &str, parser: &mut Parser) -> Result<(), Usage> {
         match name {
-            "host" => self.hosts.push(parser.value()?.string()?),
+            "host" => self.hosts.push(host(parser.value()?.string()?)?),
             "port" => self.port = Some(port("--port", &parser.value()?.string()?)?),
             "bind" => self.binds.push(parser.value()?.string()?),
             "engine" => {
@@ -158,6 +158,14 @@ impl Options {
 /// How a setting is written as a flag, without the dashes in front.
 pub(crate) fn flag(setting: &str) -> String {
     setting.replace('_', "-")
+}
+
+/// An empty one would be every address of the machine: often a variable of a script that was not set.
+fn host(text: String) -> Result<String, Usage> {
+    if text.is_empty() {
+        return Err(Usage("--host is \"\", but has to be an address or a name; all of them are [::]".into()));
+    }
+    Ok(text)
 }
 
 pub(crate) fn port(source: &str, text: &str) -> Result<u16, Usage> {

@@ -64,6 +64,7 @@ fn mistakes() {
     fails("-x", "there is no option -x (weft help lists them)");
     fails("--port", "missing argument for option '--port'");
     fails("--port 65536", "--port is \"65536\", but has to be a number from 0 to 65535");
+    fails("--host=", "--host is \"\", but has to be an address or a name; all of them are [::]");
     fails("--log loud", "--log is \"loud\", but has to be off, error, warn, info, debug or trace");
     fails(
         "--head-bytes-max much",
