@@ -20,7 +20,8 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(Usage(message)) => {
-            eprintln!("weft: {message}");
+            // Nobody may be there to read it; the exit code tells as well.
+            let _ = writeln!(std::io::stderr(), "weft: {message}");
             ExitCode::from(EXIT_USAGE)
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::process::output;
+use crate::process::{command, output};
 
 #[track_caller]
 fn check(line: &str, variables: &[(&str, &str)], want: &str) {
@@ -22,11 +22,18 @@ fn arguments() {
     check("--port eighty", &[], "--port is \"eighty\"");
     check("--port", &[], "--port");
     check("--head-timeout 5", &[], "--head-timeout is \"5\", but has to be a duration");
-    check("--threads-max 1", &[], "threads_max is 1, but has to be at least 2");
+    check("--port 0 --threads-max 1", &[], "threads_max is 1, but has to be at least 2");
     check("--log loud", &[], "--log is \"loud\"");
     check("--engine warp", &[], "--engine: there is no engine \"warp\" (the engines: adaptive");
     check("--bind nonsense", &[], "cannot listen at \"nonsense\"");
     check("serve", &[], "weft serve DIR");
+}
+
+/// Nobody reads it, and the exit code still tells.
+#[test]
+fn a_mistake_that_cannot_be_told() {
+    let (_, unread) = std::io::pipe().unwrap();
+    assert_eq!(command("--port eighty", &[]).stderr(unread).status().unwrap().code(), Some(2));
 }
 
 #[test]

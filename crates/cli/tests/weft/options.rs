@@ -1,9 +1,10 @@
 //! What is said at start, and which source of a value wins.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
-use crate::process::{LAST_LINE, Weft, output};
+use crate::process::{LAST_LINE, Weft, command, output};
 
 fn has(weft: &Weft, line: &str) -> bool {
     weft.lines.iter().any(|said| said == line)
@@ -69,6 +70,16 @@ fn an_unknown_engine_in_the_environment_only_warns() {
     let mut weft = Weft::start_with("--port 0", &[("WEFT_ENGINE", "warp")]);
     weft.wait_for("there is no engine \"warp\"");
     assert_eq!(weft.connect().ask("GET /health").text(), "OK");
+    // Also where nobody can be told.
+    let (_, unread) = std::io::pipe().unwrap();
+    let mut unheard = command("--port 0", &[("WEFT_ENGINE", "warp")]);
+    let mut unheard = unheard.stdout(Stdio::piped()).stderr(unread).spawn().unwrap();
+    let mut lines = BufReader::new(unheard.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let has_started = lines.any(|line| line == LAST_LINE);
+    // It has ended by itself where it could not start.
+    let _ = unheard.kill();
+    unheard.wait().unwrap();
+    assert!(has_started);
 }
 
 #[test]

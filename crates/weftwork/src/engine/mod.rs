@@ -30,7 +30,7 @@ mod crowd;
 mod models;
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -102,7 +102,9 @@ impl Engine {
         match named.to_string_lossy().parse() {
             Ok(engine) => Some(engine),
             Err(error) => {
-                eprintln!("weftwork: WEFT_ENGINE: {error}; using {}", Engine::default());
+                let default = Engine::default();
+                // Nobody may be there to read it.
+                let _ = writeln!(io::stderr(), "weftwork: WEFT_ENGINE: {error}; using {default}");
                 None
             }
         }
