@@ -53,7 +53,7 @@ impl Display for ProxyFault {
     fn fmt(&self, f: &mut Formatter<'_>) -> Formatted {
         f.write_str(match self {
             ProxyFault::Missing => "The connection does not start with a PROXY header.",
-            ProxyFault::TooLong => "The PROXY header is longer than `proxy_header_bytes_max`.",
+            ProxyFault::TooLong => "The PROXY header is too long.",
             ProxyFault::Malformed => "The PROXY header is malformed.",
             ProxyFault::Checksum => "The checksum of the PROXY header is wrong.",
         })

@@ -28,8 +28,12 @@ impl Conn {
     #[cold]
     pub(super) fn refuse_proxy_header(&mut self, fault: ProxyFault, cx: &Context) {
         Counters::count(&cx.counters.faults);
-        let knob = if fault == ProxyFault::TooLong { "proxy_header_bytes_max" } else { "proxy_protocol" };
-        self.refuse(StatusCode::BAD_REQUEST, &format!("{fault} ({})", cx.settings.show(&[knob])), cx);
+        let why = match fault {
+            ProxyFault::TooLong => cx.settings.show(&["proxy_header_bytes_max"]) + "; 107 bytes in version 1",
+            // Not with the setting: where the address says so, that is off.
+            _ => "this listener expects the PROXY protocol".to_owned(),
+        };
+        self.refuse(StatusCode::BAD_REQUEST, &format!("{fault} ({why})"), cx);
     }
 
     /// It came to a listener that expects the PROXY protocol, and is not one of those who may speak it.

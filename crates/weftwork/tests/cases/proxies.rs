@@ -83,9 +83,12 @@ fn refused(site: &Site, bytes: &[u8], status: u16, knob: &str) {
 #[test]
 fn without_one_nothing_is_run() {
     let site = start(|s| s);
-    refused(&site, GET.as_bytes(), 400, "proxy_protocol");
-    refused(&site, format!("PROXY TCP4 192.0.2.7 x 1 2\r\n{GET}").as_bytes(), 400, "proxy_protocol");
-    refused(&site, format!("{}\r\n{GET}", "PROXY UNKNOWN ".repeat(9)).as_bytes(), 400, "proxy_header_bytes_max");
+    // Its address says so, and the setting is off.
+    let expected = "this listener expects the PROXY protocol";
+    refused(&site, GET.as_bytes(), 400, expected);
+    refused(&site, format!("PROXY TCP4 192.0.2.7 x 1 2\r\n{GET}").as_bytes(), 400, expected);
+    let long = format!("{}\r\n{GET}", "PROXY UNKNOWN ".repeat(9));
+    refused(&site, long.as_bytes(), 400, "proxy_header_bytes_max is 4KiB; 107 bytes in version 1");
 }
 
 /// Where nobody expects it, it is no request.
