@@ -67,6 +67,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
     assert!(answer.text().contains("body_idle_timeout"), "{answer:?}");
     client.ends();
+    assert_eq!(site.running.counts().timeouts, 1);
     site.is_well();
 }
 

@@ -10,6 +10,7 @@ use super::Live;
 use crate::message::BodyError;
 use crate::message::exchange::Exchange;
 use crate::transport::Tick;
+use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::stream::is_would_block;
 
@@ -96,6 +97,7 @@ impl Live<'_> {
         let waited = self.wait_unseen(until, |live| live.wait.readable(live.conn.stream.as_fd(), until));
         waited.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
+                Counters::count(&self.cx.counters.timeouts);
                 let knobs = self.cx.settings.show(Timeout::Body.knobs());
                 log::info!("a request body came too slowly ({knobs}) at {}", self.conn.asked());
                 BodyError::Timeout
