@@ -21,6 +21,8 @@ const LOOK_MIN: Duration = Duration::from_millis(5);
 pub(crate) struct Post {
     /// Odd: in a call. Every call has another number.
     turn: AtomicU64,
+    /// How many of the calls were writers of streamed bodies.
+    writers: AtomicU64,
     begun: AtomicU64,
     line: [AtomicU64; LINE_BYTES / 8],
     thread: String,
@@ -35,9 +37,17 @@ impl Drop for Post {
 }
 
 impl Post {
-    /// How many calls there were, the one in progress included.
+    /// How many calls of handlers there were, the one in progress included.
     fn calls(&self) -> u64 {
-        self.turn.load(Ordering::Relaxed).div_ceil(2)
+        // In this order: whoever sees the turn of a writer sees that it is one.
+        let all = self.turn.load(Ordering::Acquire).div_ceil(2);
+        all.saturating_sub(self.writers.load(Ordering::Relaxed))
+    }
+
+    /// As [`enter`](Post::enter), for the writer of a body that is streamed: it belongs to a call that is over.
+    pub(crate) fn enter_writer(&self, now: Tick, head: &[u8]) {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+        self.enter(now, head);
     }
 
     /// A call begins. `head` is the request as it came, from its first byte.
@@ -116,8 +126,8 @@ impl Watchdog {
     /// A post for the calling thread. It is forgotten when its owner drops it.
     pub(crate) fn post(&self) -> Arc<Post> {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
-        let (turn, begun, line) = Default::default();
-        let post = Arc::new(Post { turn, begun, line, thread, before: self.before.clone() });
+        let (turn, writers, begun, line) = Default::default();
+        let post = Arc::new(Post { turn, writers, begun, line, thread, before: self.before.clone() });
         let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
         if posts.len() == posts.capacity() {
             posts.retain(|post| post.strong_count() > 0);
@@ -234,6 +244,23 @@ mod tests {
         kept.enter(Tick(2), b"");
         kept.leave();
         assert_eq!(watchdog.calls(), 6);
+    }
+
+    #[test]
+    fn a_writer_is_watched_and_is_no_call() {
+        let watchdog = Watchdog::default();
+        let post = watchdog.post();
+        post.enter(Tick(1), b"GET / HTTP/1.1\r\n\r\n");
+        let call = post.look().unwrap().0;
+        post.leave();
+        post.enter_writer(Tick(2), b"GET / HTTP/1.1\r\n\r\n");
+        let (writer, begun, _) = post.look().unwrap();
+        assert!(writer != call && begun == Tick(2) && watchdog.calls() == 1);
+        post.leave();
+        post.enter(Tick(3), b"");
+        assert_eq!(watchdog.calls(), 2);
+        drop(post);
+        assert_eq!(watchdog.calls(), 2);
     }
 
     #[test]

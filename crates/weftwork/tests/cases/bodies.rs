@@ -105,6 +105,8 @@ fn a_streamed_answer_is_chunked_or_of_declared_length() {
         declared.is(200, noise(size));
     }
     client.get("/bytes/10000000").is(200, noise(10_000_000));
+    // The writer of a stream is no second request.
+    assert_eq!(site.running.counts().requests, site.calls() as u64);
 }
 
 /// HTTP/1.0 knows no chunks: the end of the connection is the end of the body, whatever the client asked.

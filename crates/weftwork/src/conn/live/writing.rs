@@ -32,7 +32,7 @@ impl<'a> Live<'a> {
     }
 
     fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {
-        post.enter(self.wait.now(), self.head().1);
+        post.enter_writer(self.wait.now(), self.head().1);
         self.watch_writer(Some(post));
         let mut writer = BodyWriter::new(self);
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
