@@ -312,8 +312,9 @@ impl Settings {
             ("idle_timeout", self.idle_timeout),
             ("proxy_header_timeout", self.proxy_header_timeout),
         ] {
-            if time.is_zero() {
-                return Err(Error::knob(name, "0s", "longer: every wait for a client has an end"));
+            // Deadlines are counted in milliseconds: a part of one would be none.
+            if time < Duration::from_millis(1) {
+                return Err(Error::knob(name, &time.show(), "longer: every wait for a client has an end"));
             }
         }
         if self.standby_kept > self.threads_max {

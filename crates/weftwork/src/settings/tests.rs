@@ -162,6 +162,10 @@ fn no_time_is_none_or_refused() {
         }
     }
     assert_eq!(durations.len(), taken.len() + refused.len(), "{durations:?}");
+    // Nor what no clock of ours can tell from none.
+    let error = Settings::default().head_timeout(Duration::from_micros(999)).check().unwrap_err();
+    assert!(error.to_string().starts_with("head_timeout is \"0ms\""), "{error}");
+    assert!(Settings::default().head_timeout(Duration::from_millis(1)).check().is_ok());
     let error = Settings::default().proxy_header_bytes_max(ByteCount(0)).check().unwrap_err();
     assert!(error.to_string().contains("proxy_header_bytes_max"), "{error}");
 }
