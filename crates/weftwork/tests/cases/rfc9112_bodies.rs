@@ -172,7 +172,6 @@ fn s6_3_a_body_that_ends_early_is_incomplete() {
     site.is_well();
 }
 
-/// The same, but the handler has begun to read it.
 #[test]
 fn s6_3_a_tunnel_begins_right_behind_its_head() {
     let handler = |_: &mut Request| {
@@ -205,6 +204,7 @@ fn s6_3_a_tunnel_begins_right_behind_its_head() {
     }
 }
 
+/// Its end is missing, and the handler has begun to read it.
 #[test]
 fn s8_an_incomplete_body_is_an_error_to_its_handler() {
     let site = ROOM.start();
@@ -288,7 +288,7 @@ fn s7_1_2_trailers_are_kept_apart_from_the_head() {
     client.send(
         "POST /trailers HTTP/1.1\r\nHost: a\r\nX: head\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX: 1\r\nY: 2\r\n\r\n",
     );
-    client.answer().is(200, "body|x=1|y=2");
+    client.answer().is(200, "body|x=1|y=2|head: x=head");
     client.get("/").is(200, "hello");
 }
 

@@ -232,10 +232,12 @@ fn echo_stream(req: &mut Request) -> Response {
     })
 }
 
+/// The body, its trailers, and what stands in the head under `X`, which is none of them.
 fn trailers(req: &mut Request) -> Result<Response> {
     let body = req.body().text()?;
     let trailers = req.trailers().iter().map(|(name, value)| format!("|{name}={}", value.to_str().unwrap()));
-    Ok(Response::text(body + &trailers.collect::<String>()))
+    let head = req.header_values("x").map(|value| format!("|head: x={}", value.escape_ascii()));
+    Ok(Response::text(body + &trailers.chain(head).collect::<String>()))
 }
 
 /// What the handler sees of a head: method, host, path and query, and the values of all fields `X`.
