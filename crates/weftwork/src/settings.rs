@@ -56,7 +56,8 @@ macro_rules! settings {
         ///
         /// **0 means none**, and each setting that takes it says what that is: no limit, no delay, no warning. Where a
         /// wait for a client would have no end, 0 is refused when the server starts: for `head_timeout`,
-        /// `body_idle_timeout`, `write_timeout`, `idle_timeout`, `heartbeat` and `proxy_header_timeout`.
+        /// `body_idle_timeout`, `write_timeout`, `idle_timeout`, `heartbeat` and `proxy_header_timeout`; and for
+        /// `rate_grace`, with which everybody would be too slow at once.
         #[derive(Clone, Debug)]
         pub struct Settings {
             $( $(#[doc = $doc])+ pub $name: $type, )+
