@@ -1,5 +1,5 @@
-//! A page that takes files of up to 1 GiB and keeps them in a folder:
-//! `cargo run -p weftwork-examples --example upload`.
+//! A page that takes files of up to 1 GiB and keeps them in `weft-uploads`, where temporary files are:
+//! `cargo run -p weftwork-examples --example upload`, then <http://127.0.0.1:8080>.
 
 use std::path::Path;
 
