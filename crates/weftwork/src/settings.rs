@@ -52,7 +52,8 @@ macro_rules! settings {
     ($( $(#[doc = $doc:literal])+ $name:ident : $type:ty = $default:expr, $about:literal; )+) => {
         /// Every limit and deadline of a server: a field each, with its default and the reason for it.
         ///
-        /// A value is written `30s`, `500ms`, `2MiB` or as a plain number, in variables and flags alike.
+        /// In variables and flags alike a duration is written with its unit (`30s`, `500ms`, `0s`), a size with one or without
+        /// (`2MiB`, `512`).
         ///
         /// **0 means none**, and each setting that takes it says what that is: no limit, no delay, no warning. Where a
         /// wait for a client would have no end, 0 is refused when the server starts: for `head_timeout`,
