@@ -161,10 +161,7 @@ impl Chunked {
     }
 
     pub(super) fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
-        match &self.trailers {
-            Some(trailers) if self.is_over() => trailers.fields(),
-            _ => &[],
-        }
+        self.trailers.as_ref().map_or(&[], |trailers| trailers.fields())
     }
 }
 

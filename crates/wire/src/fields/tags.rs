@@ -41,7 +41,6 @@ pub fn tags(list: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
         let (tag, after) = split(rest)?;
         let after = trim(after);
         if !matches!(after.first(), None | Some(b',')) {
-            rest = b"";
             return None;
         }
         rest = after;
