@@ -1,8 +1,10 @@
 //! Samples of bodies, by section of RFC 9112.
 
+use http::HeaderName;
+
 use super::{BodyEvent, is_forbidden};
 use crate::testing::{Seen, need_more, one, refused, refused_within, talk_every_way};
-use crate::{Fault, Head, Http1, Limits};
+use crate::{Fault, Head, Http1, Limits, may_be_trailer};
 
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
 
@@ -46,6 +48,10 @@ fn rfc9112_7_1_chunks() {
     body("5\r\nhello\r\n0\r\n\r\n", "hello");
     body("5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", "hello world");
     body("a\r\n0123456789\r\nA\r\n0123456789\r\n00\r\n\r\n", "01234567890123456789");
+    for size in [0x10, 0x1f, 0xab, 0x1234] {
+        let data = "a".repeat(size);
+        body(format!("{size:x}\r\n{data}\r\n0\r\n\r\n"), &data);
+    }
     body("0000000000000001\r\na\r\n0000000000000000\r\n\r\n", "a");
     body("4\r\n\r\n\r\n\r\n0\r\n\r\n", "\r\n\r\n");
 }
@@ -137,6 +143,8 @@ fn rfc9110_6_5_1_forbidden_trailers() {
     assert!(super::trailers::FORBIDDEN.is_sorted());
     assert!(super::trailers::FORBIDDEN.iter().all(|name| is_forbidden(name)));
     assert!(!is_forbidden("checksum") && !is_forbidden("etag") && !is_forbidden("server-timing"));
+    assert!(may_be_trailer(&HeaderName::from_static("etag")));
+    assert!(!may_be_trailer(&HeaderName::from_static("host")));
     // RFC 9530 §2
     assert!(!is_forbidden("content-digest") && is_forbidden("content-digests"));
 }

@@ -335,6 +335,9 @@ fn rfc9110_9_3_6_connect() {
     misuse(CONNECT, 200, Exact(0), &[("content-length", "0")], Misuse::ContentLengthForbidden);
     misuse(CONNECT, 200, Unknown, &[("transfer-encoding", "chunked")], Misuse::TransferEncodingGiven);
     check(CONNECT, (200, Unknown, &[]), &["swallowed"], "HTTP/1.1 200 OK\r\n@\r\n", After::Close);
+    // Whether the connection persists is no question that a tunnel has.
+    let close = CONNECT.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    check(&close, (200, Exact(0), &[]), &[], "HTTP/1.1 200 OK\r\n@\r\n", After::Close);
 }
 
 /// What is left of its body would go into the tunnel.
@@ -379,6 +382,7 @@ fn rfc9110_6_6_1_date_and_content_type_are_said_once() {
 #[test]
 fn heads_that_are_refused() {
     misuse(GET, 200, Exact(1), &[("content-length", "2")], Misuse::ContentLengthInvalid);
+    misuse(GET, 200, Exact(0), &[("content-length", "2")], Misuse::ContentLengthInvalid);
     misuse(GET, 200, Exact(1), &[("content-length", "+1")], Misuse::ContentLengthInvalid);
     misuse(
         GET,

@@ -91,6 +91,22 @@ fn every_fault_explains_itself() {
     }
 }
 
+/// And no fault does that is not about one.
+#[test]
+fn every_fault_of_a_limit_names_it() {
+    let knobs: Vec<_> =
+        Fault::ALL.iter().filter_map(|fault| fault.knob().map(|knob| (*fault, knob))).collect();
+    let want = [
+        (TargetTooLong, "request_line_bytes_max"),
+        (HeadTooLong, "head_bytes_max"),
+        (TooManyFields, "fields_max"),
+        (ChunkExtensionsTooLong, "chunk_extension_bytes_max"),
+        (TrailersTooLong, "head_bytes_max"),
+        (TooManyTrailers, "fields_max"),
+    ];
+    assert_eq!(knobs, want);
+}
+
 #[test]
 fn rfc9110_15_statuses() {
     let status_of = |fault: Fault| fault.status().as_u16();

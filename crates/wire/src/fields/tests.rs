@@ -100,6 +100,8 @@ fn rfc9110_12_5_3_accept_encoding() {
     check("x-gzip", "gzip", 1000);
     check("gzip ; q=0.25", "gzip", 250);
     check("gzip;Q=1.000", "gzip", 1000);
+    check("gzip;q=1", "gzip", 1000);
+    check("gzip;q=1.", "gzip", 1000);
     check("gzip;q=0", "gzip", 0);
     check("gzip;q=0.000, *", "gzip", 0);
     check("*;q=0.1, gzip", "gzip", 1000);
@@ -146,6 +148,8 @@ fn rfc9110_14_1_2_byte_ranges() {
     asks("bytes=0-99999999999999999999999", 10, &[(0, 9)]);
     asks("bytes=-99999999999999999999999", 10, &[(0, 9)]);
     asks("bytes=1-", u64::MAX, &[(1, u64::MAX - 1)]);
+    asks("bytes=00000000000000000007-00000000000000000008", 10, &[(7, 8)]);
+    assert_eq!(ByteRange { first: 7, last: 8 }.count(), 2);
 }
 
 #[test]
@@ -196,6 +200,8 @@ fn rfc9110_14_2_many_and_overlapping_ranges() {
     asks("bytes=0-0,2-2", 10, &[(0, 2)]);
     asks("bytes=0-0,129-129", 1000, &[(0, 129)]);
     asks("bytes=0-0,130-130", 1000, &[(0, 0), (130, 130)]);
+    asks("bytes=129-129,0-0", 1000, &[(0, 129)]);
+    asks("bytes=130-130,0-0", 1000, &[(130, 130), (0, 0)]);
     // One in the middle brings its neighbours together, in the place of the first of them.
     asks("bytes=900-,0-0,400-400,1-399", 1000, &[(900, 999), (0, 400)]);
     let many = |count: usize| {
@@ -269,6 +275,20 @@ fn rfc9110_13_2_2_precedence() {
     check("If-Match: \"now\"\nIf-None-Match: \"now\"", NotModified);
     check(&format!("If-Unmodified-Since: {BEFORE}\nIf-Modified-Since: {AFTER}"), Failed);
     check(&format!("If-Unmodified-Since: {AFTER}\nIf-None-Match: \"old\""), Holds);
+}
+
+/// They are told apart by their lengths first.
+#[test]
+fn fields_whose_names_are_as_long_as_those_of_conditions_are_none() {
+    for name in ["Allow", "Location", "Authorization", "Transfer-Encoding", "Content-Disposition"] {
+        for value in ["*", "\"old\"", "bytes=1-2", BEFORE, AFTER] {
+            let lines = format!("{name}: {value}\nRange: bytes=1-2");
+            let conditions = conditions(&lines);
+            assert_eq!(conditions.precondition(true, &current()), Holds, "{lines:?}");
+            let part = ByteRange { first: 1, last: 2 };
+            assert_eq!(conditions.ranges(&current(), 10), Ranges::Parts(vec![part]), "{lines:?}");
+        }
+    }
 }
 
 #[test]

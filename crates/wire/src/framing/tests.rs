@@ -64,6 +64,7 @@ fn rfc9112_6_3_step_7_neither_field_means_no_body() {
 fn rfc9112_6_3_step_6_content_length() {
     assert_eq!(framed(&["Content-Length: 5"], "hello", Framing::Length(5)).body, "hello");
     framed(&["content-LENGTH:\t0005 "], "hello", Framing::Length(5));
+    framed(&["Content-Length: 00000000000000000005"], "hello", Framing::Length(5));
     framed(&["Content-Length: 0"], "", Framing::Length(0));
     assert_eq!(one(request("1.0", &["Content-Length: 2"], "hi")).body, "hi");
 }

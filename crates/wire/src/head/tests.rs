@@ -122,6 +122,8 @@ fn rfc9112_3_request_line() {
     for line in ["GET /\t HTTP/1.1", "GET /\0 HTTP/1.1", "GET /\x7f HTTP/1.1", "GET /\u{e9} HTTP/1.1"] {
         bad_line(line, Fault::TargetByteNotAllowed);
     }
+    // Of two faults, that of the earlier byte wins.
+    bad_line("GET /\u{e9} HTTP/2.0", Fault::TargetByteNotAllowed);
     refused("\x16\x03\x01", Fault::TlsInsteadOfHttp);
     refused("\0", Fault::RequestDoesNotStartWithMethod);
     refused(b"\xff", Fault::RequestDoesNotStartWithMethod);
@@ -213,7 +215,7 @@ fn rfc9112_3_2_host() {
     for value in ["%", "%4", "a\u{e9}", "[::1]a", "[::1]:a", "http://a", "[v.a]", "[vg.a]", "[v1a]", "::1"] {
         bad_host(value, Fault::HostInvalid);
     }
-    for value in ["a:100000", "a:1234a", "a:6553b", "[::g]", "[v1.]"] {
+    for value in ["a:100000", "a:1234a", "a:6553b", "[::g]", "[v1.]", "[v1.a@b]", "[v1.\u{e9}]"] {
         bad_host(value, Fault::HostInvalid);
     }
     refused("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", Fault::HostRepeated);

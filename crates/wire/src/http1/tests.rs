@@ -345,4 +345,7 @@ fn request_is_read() {
     assert!(!talk.http.request_is_read());
     talk.body("abc").unwrap();
     assert!(talk.http.request_is_read());
+    let mut talk = Talk { http: Http1::new(), out: Vec::new() };
+    talk.read("\0").unwrap_err();
+    assert!(!talk.http.request_is_read(), "nobody knows where it ends");
 }

@@ -83,6 +83,8 @@ fn version_1_ends_in_107_bytes() {
     let of = |bytes: usize| format!("PROXY UNKNOWN {}\r\n", "x".repeat(bytes - 16));
     read(of(107), Proxied::Unnamed);
     refused(of(108), ProxyFault::TooLong);
+    let unended = &of(108).into_bytes()[..107];
+    assert_eq!(read_proxy_header(unended, MAX), Err(ProxyFault::TooLong), "nothing more is waited for");
     read_within(of(60).as_bytes(), 60, Ok(Proxied::Unnamed));
     read_within(of(60).as_bytes(), 59, Err(ProxyFault::TooLong));
 }

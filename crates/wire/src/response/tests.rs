@@ -30,6 +30,7 @@ fn read(bytes: &[u8], step: usize, method: &Method) -> Result<Read, ResponseFaul
                     }
                     at += used;
                     if event == BodyEvent::End {
+                        reader.end()?;
                         let keep_alive = received.keep_alive;
                         return Ok(Read { statuses, body, keep_alive, tail: bytes.len() - at });
                     }

@@ -67,6 +67,30 @@ fn in_one_step_as_in_three() {
     assert!(refused > 0, "a wrong Content-Length is refused");
 }
 
+/// Whatever the request says, and also where there is none: the short way to the plainest head leaves nothing out.
+#[test]
+fn the_plainest_head_says_what_any_other_way_would() {
+    let date = Date::at(SystemTime::UNIX_EPOCH);
+    let text = HeaderValue::from_static("text/plain");
+    let head =
+        ResponseHead { content_type: Some(&text), length: BodyLength::Exact(2), ..ResponseHead::default() };
+    let check = |talk: &dyn Fn() -> Http1| {
+        let (mut plain, mut other) = (talk(), talk());
+        let (mut plain_out, mut other_out) = (Vec::new(), Vec::new());
+        plain.write_head(&head, &date, &mut plain_out).unwrap();
+        other.write_any_head(&head, false, &date, &mut other_out).unwrap();
+        let told = |http: &Http1, out: &[u8]| format!("{} {http:?}", String::from_utf8_lossy(out));
+        assert_eq!(told(&plain, &plain_out), told(&other, &other_out));
+    };
+    REQUESTS.iter().for_each(|request| check(&|| asked(request)));
+    check(&Http1::new);
+    check(&|| {
+        let mut http = Http1::new();
+        http.read_head(b"\0", &Limits::default(), &mut Head::default()).unwrap_err();
+        http
+    });
+}
+
 #[test]
 fn a_body_of_another_length_is_refused() {
     let date = Date::at(SystemTime::UNIX_EPOCH);
