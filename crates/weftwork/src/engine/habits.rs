@@ -105,8 +105,8 @@ mod tests {
         for _ in 0..100 {
             habits.saw(ROUTE, LONG);
         }
-        for _ in 0..MOST {
-            assert!(habits.blocks(ROUTE) || MOST - BLOCKS > 0);
+        for _ in BLOCKS..=MOST {
+            assert!(habits.blocks(ROUTE));
             habits.saw(ROUTE, SHORT);
         }
         assert!(!habits.blocks(ROUTE));

@@ -167,6 +167,55 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_a_connection_is_left_for_the_next() {
+        let mut pool = Pool::new();
+        let mut buffers = pool.take();
+        buffers.input.extend_from_slice(b"GET / HTTP/1.1\r\n");
+        buffers.output.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        (buffers.start, buffers.payload, buffers.raw, buffers.sent) = (1, 2..3, 4, 5);
+        pool.give_back(buffers);
+        let again = pool.take();
+        assert!(again.input.is_empty() && again.output.is_empty());
+        assert_eq!((again.start, again.payload, again.raw, again.sent), (0, 0..0, 0, 0));
+    }
+
+    /// `<<` ends what was before, `H` is the head, `-` was taken, `P` is payload, `c` framing, and `R` nobody has looked at.
+    fn in_use() -> Box<Buffers> {
+        let mut buffers = Buffers::fresh();
+        buffers.input.extend_from_slice(b"<<HHH--PPPPccRR");
+        (buffers.start, buffers.payload, buffers.raw) = (2, 7..11, 13);
+        buffers
+    }
+
+    #[test]
+    fn room_is_made_by_dropping_what_was_before() {
+        let mut buffers = in_use();
+        buffers.make_room(3 * INPUT_BYTES);
+        assert!(buffers.input.capacity() - buffers.input.len() >= 3 * INPUT_BYTES);
+        assert_eq!(buffers.unread(), b"HHH--PPPPccRR");
+        assert_eq!((buffers.start, buffers.payload, buffers.raw), (0, 5..9, 11));
+        let mut large = grown(256 << 10);
+        large.make_room(1);
+        assert!(large.input.capacity() < 300 << 10, "there was room");
+    }
+
+    #[test]
+    fn compacting_leaves_the_head_what_was_not_taken_and_what_is_behind() {
+        let mut buffers = in_use();
+        buffers.compact(5);
+        assert_eq!(buffers.input, b"<<HHHPPPPRR");
+        assert_eq!((buffers.start, buffers.payload.clone(), buffers.raw), (2, 5..9, 9));
+        buffers.compact(5);
+        assert_eq!(buffers.input, b"<<HHHPPPPRR");
+        buffers.payload = 9..9;
+        buffers.compact(5);
+        assert_eq!(
+            (buffers.input.as_slice(), buffers.payload.clone(), buffers.raw),
+            (&b"<<HHHRR"[..], 5..5, 5)
+        );
+    }
+
+    #[test]
     fn a_thread_alone_keeps_no_large_buffer() {
         let mut pool = Pool::alone();
         pool.give_back(grown(256 << 10));

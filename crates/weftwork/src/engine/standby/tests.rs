@@ -1,4 +1,4 @@
-//! Is what the system has refused neither promised nor asked for again, for a while?
+//! Is what the system has refused neither promised nor asked for again, for a while? And is the queue bounded?
 
 use super::*;
 
@@ -25,4 +25,49 @@ fn a_refusal_is_news_once_and_bounds_what_is_promised() {
     }
     assert!(matches!(standby.give(6), Given::Spawn(6)));
     assert_eq!(standby.note_refusal(), Some(2), "it is news again");
+}
+
+#[test]
+fn a_full_queue_gives_the_job_back() {
+    let standby = Standby::new(Limits { kept: 1, threads_max: 1, queue_max: 2 });
+    assert!(matches!(standby.give_or_queue(1), Given::Spawn(1)));
+    assert!(!standby.is_crowded());
+    assert!(matches!(standby.give_or_queue(2), Given::Taken) && standby.is_crowded());
+    assert!(standby.has_room() && standby.leave_in_queue(3).is_ok());
+    assert!(!standby.has_room() && !standby.has_thread());
+    assert!(matches!(standby.give_or_queue(4), Given::Refused(4)));
+    assert_eq!((standby.queue(4), standby.leave_in_queue(4)), (Err(4), Err(4)));
+    assert_eq!(standby.muster(), Muster { busy: 1, queued: 2, taken: 0 });
+    // The one thread takes what has waited longest.
+    let berth = Berth::new();
+    assert_eq!(standby.wait(&berth, Duration::ZERO), Some(2));
+    assert!(standby.is_crowded());
+    assert_eq!(standby.wait(&berth, Duration::ZERO), Some(3));
+    assert!(!standby.is_crowded());
+    assert_eq!(standby.muster(), Muster { busy: 1, queued: 0, taken: 2 });
+}
+
+#[test]
+fn nothing_is_taken_on_once_it_is_closed() {
+    let standby = Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 2 });
+    assert!(matches!(standby.give(1), Given::Spawn(1)));
+    assert!(standby.leave_in_queue(2).is_ok());
+    standby.close();
+    assert_eq!(standby.muster(), Muster { busy: 1, queued: 0, taken: 0 });
+    assert!(matches!(standby.give(3), Given::Refused(3)));
+    assert!(matches!(standby.give_at_any_rate(3, false), Given::Refused(3)));
+    assert_eq!((standby.queue(3), standby.leave_in_queue(3)), (Err(3), Err(3)));
+    standby.queue_first(3);
+    assert_eq!(standby.wait(&Berth::new(), Duration::ZERO), None);
+}
+
+#[test]
+fn a_risk_that_is_over_frees_what_was_kept_for_it() {
+    let standby = Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 1 });
+    assert!(matches!(standby.give(1), Given::Spawn(1)));
+    assert!(!standby.risk(), "none is parked");
+    assert!(standby.small_risk() && !standby.small_risk());
+    assert!(matches!(standby.give(2), Given::Refused(2)));
+    standby.risk_is_over();
+    assert!(matches!(standby.give(2), Given::Spawn(2)));
 }

@@ -11,7 +11,11 @@ impl Links for Table {
 }
 
 fn wheel(entries: usize) -> (Wheel, Table) {
-    (Wheel::new(Tick(0)), Table(vec![Link::default(); entries]))
+    wheel_from(0, entries)
+}
+
+fn wheel_from(now: u64, entries: usize) -> (Wheel, Table) {
+    (Wheel::new(Tick(now)), Table(vec![Link::default(); entries]))
 }
 
 fn due(wheel: &mut Wheel, table: &mut Table, now: u64) -> Vec<u32> {
@@ -20,10 +24,12 @@ fn due(wheel: &mut Wheel, table: &mut Table, now: u64) -> Vec<u32> {
     out
 }
 
+const WAITS: [u64; 7] = [0, 1, 63, 64, 500, 10_000, 30_000];
+
 #[test]
 fn an_entry_comes_out_at_its_time_and_not_before() {
-    for at in [0, 1, 63, 64, 500, 10_000, 30_000] {
-        let (mut wheel, mut table) = wheel(1);
+    for (from, wait) in [0, 1_000_000].into_iter().flat_map(|from| WAITS.map(|wait| (from, wait))) {
+        let ((mut wheel, mut table), at) = (wheel_from(from, 1), from + wait);
         wheel.arm(&mut table, 0, Tick(at));
         assert_eq!(due(&mut wheel, &mut table, at.saturating_sub(1)), [0_u32; 0], "{at}");
         assert_eq!(due(&mut wheel, &mut table, at + 2 * SLOT_MILLIS), [0], "{at}");
@@ -36,7 +42,7 @@ fn a_deadline_past_the_wheel_comes_out_early_to_be_armed_again() {
     let (mut wheel, mut table) = wheel(1);
     wheel.arm(&mut table, 0, Tick(3_600_000));
     let first = wheel.next().unwrap().0;
-    assert!(first < SLOTS * SLOT_MILLIS);
+    assert!((SLOTS - 2) * SLOT_MILLIS < first && first < SLOTS * SLOT_MILLIS);
     assert_eq!(due(&mut wheel, &mut table, first), [0]);
     wheel.arm(&mut table, 0, Tick(3_600_000));
     assert!(wheel.next().unwrap().0 > first);
@@ -78,7 +84,8 @@ fn random_arming_agrees_with_a_sorted_list() {
             }
             1 => now += random(300),
             _ => {
-                let at = now + random(20_000);
+                // Nearly a whole turn of it: to a slot of the very word that the present one is in.
+                let at = now + random(32_000);
                 let sooner = model[entry].map_or(at, |old| old.min(at));
                 wheel.arm(&mut table, entry as u32, Tick(at));
                 model[entry] = Some(sooner);
@@ -91,7 +98,10 @@ fn random_arming_agrees_with_a_sorted_list() {
         for at in model.iter().flatten() {
             assert!(at + 2 * SLOT_MILLIS > now, "{at} is late at {now}");
         }
-        let next = model.iter().flatten().min();
-        assert_eq!(wheel.next().is_some(), next.is_some());
+        let next = wheel.next().map(|at| at.0);
+        match model.iter().flatten().min() {
+            Some(at) => assert!(next.is_some_and(|next| now < next && next <= at + 2 * SLOT_MILLIS), "{at}"),
+            None => assert_eq!(next, None),
+        }
     }
 }
