@@ -4,6 +4,7 @@ mod deadlines;
 mod endings;
 mod faults;
 mod steps;
+mod takeover;
 mod waits;
 
 use std::io::{ErrorKind, Read, Write};

@@ -104,6 +104,19 @@ fn a_response_has_its_own_time() {
     assert_eq!(bed.expire(), Step::Close);
 }
 
+/// The answers to all of one read leave together: once they are taken, the peer's time is that of its next request.
+#[test]
+fn the_time_of_a_response_ends_when_all_is_taken() {
+    let mut bed = Bed::new();
+    bed.send(get("/medium").repeat(40));
+    assert_eq!(bed.drive(), Step::Write);
+    bed.now.0 += 1000;
+    while bed.drive() == Step::Write {
+        assert!(!bed.got().is_empty());
+    }
+    assert_eq!(bed.due(), IDLE);
+}
+
 /// Our own time is not counted against the peer: a handler may take longer than any deadline.
 #[test]
 fn a_call_is_not_on_the_clock_of_the_peer() {

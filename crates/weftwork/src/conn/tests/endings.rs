@@ -67,6 +67,7 @@ fn bytes_behind_a_closing_answer_are_dropped() {
     bed.send(GET);
     assert_eq!(bed.drive(), Step::Read);
     assert_eq!((bed.got().as_str(), bed.calls), ("", 1));
+    assert!(bed.conn.buffers.is_none(), "nothing of it is kept");
     bed.half_close();
     assert_eq!(bed.drive(), Step::Close);
 }
@@ -91,6 +92,17 @@ fn a_peer_that_asked_for_the_end_gets_it_at_once() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
+/// But not where that would turn the end into a reset.
+#[test]
+fn a_peer_that_asked_for_the_end_and_sent_more_is_lingered_for() {
+    let mut bed = Bed::new();
+    bed.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nmore");
+    assert_eq!(bed.drive(), Step::Read);
+    assert!(bed.got().ends_with("hello"));
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close);
+}
+
 /// What it asked for is known to the end, though the buffers of its request served others meanwhile.
 #[test]
 fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
@@ -112,6 +124,53 @@ fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
         assert_eq!(bed.go_on(), end);
         assert!(bed.got().contains("last"));
     }
+}
+
+/// Chunks do not say beforehand how much there is of them.
+#[test]
+fn what_nobody_reads_is_dropped_up_to_a_budget() {
+    for (bytes, calls) in [(1000, 2), (1001, 1)] {
+        let settings = Settings::default().unread_bytes_max(crate::ByteCount(1000));
+        let mut bed = Bed::with(settings.body_ahead_bytes_max(crate::ByteCount(10)));
+        let size = 10 + bytes;
+        bed.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n0123456789"
+        ));
+        assert_eq!(bed.drive(), Step::Read);
+        assert!(bed.got().ends_with("hello"));
+        bed.send("x".repeat(bytes));
+        assert_eq!(bed.drive(), Step::Read);
+        assert!(bed.conn.buffers.as_deref().is_none_or(|buffers| buffers.unread().is_empty()));
+        bed.send("\r\n0\r\n\r\n".to_owned() + GET);
+        assert_eq!(bed.drive(), Step::Read);
+        assert_eq!(bed.calls, calls, "{bytes}");
+    }
+}
+
+/// Its requests wait for the end of the feed, and so does whatever is too much to be kept until then.
+#[test]
+fn who_sends_behind_a_feed_is_read_from_up_to_a_bound() {
+    let mut bed = Bed::new();
+    let (sender, feed) = Feed::new(FeedLimits::default());
+    let feed = Mutex::new(Some(feed));
+    let handler = move |_: &mut Request| Response::feed(feed.lock().unwrap().take().unwrap());
+    bed.send(GET);
+    bed.conn.fill(bed.now, &mut bed.pool).unwrap();
+    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
+    let now = bed.now;
+    bed.call_with(&handler, &InVain { now });
+    for _ in 0..8 {
+        // More than the socket takes is not sent.
+        let _ = bed.peer.write(&[b'x'; 100 << 10]);
+        assert_eq!(bed.drive(), Step::Wait);
+    }
+    let held = bed.conn.buffers.as_deref().map_or(0, |buffers| buffers.unread().len());
+    assert!(((16 << 10)..(64 << 10)).contains(&held), "{held}");
+    sender.send("news").unwrap();
+    assert_eq!(bed.drive(), Step::Wait);
+    assert!(bed.got().contains("news"));
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close, "its end stands behind what nobody will read");
 }
 
 #[test]
