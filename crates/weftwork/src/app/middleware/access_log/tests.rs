@@ -158,10 +158,16 @@ impl Write for Stuck {
     }
 }
 
+/// A sink with such a writer, what tells that it writes, and what lets it go on.
+fn stuck(lines_max: usize) -> (Sink, Receiver<()>, Sender<()>) {
+    let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
+    let sink = Sink::start(Box::new(Stuck { entered, go_on }), lines_max).unwrap();
+    (sink, has_entered, let_go)
+}
+
 #[test]
 fn nobody_waits_for_a_stuck_writer() {
-    let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
-    let sink = Sink::start(Box::new(Stuck { entered, go_on }), 10).unwrap();
+    let (sink, has_entered, let_go) = stuck(10);
     sink.take("first\n".into());
     has_entered.recv().unwrap();
     for _ in 0..15 {
@@ -174,8 +180,7 @@ fn nobody_waits_for_a_stuck_writer() {
 /// A line may be as long as a head, and each of its bytes four to six.
 #[test]
 fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
-    let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
-    let sink = Sink::start(Box::new(Stuck { entered, go_on }), AccessLog::LINES_MAX).unwrap();
+    let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);
     let long = "x".repeat(100 << 10);
     sink.take(long.clone());
     has_entered.recv().unwrap();
@@ -188,8 +193,7 @@ fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
 
 #[test]
 fn there_is_room_again_when_long_lines_are_written() {
-    let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
-    let sink = Sink::start(Box::new(Stuck { entered, go_on }), AccessLog::LINES_MAX).unwrap();
+    let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);
     let half = "x".repeat(4 << 20);
     for _ in 0..5 {
         sink.take(half.clone());
