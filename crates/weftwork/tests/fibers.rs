@@ -348,4 +348,8 @@ fn the_stack_of_a_request_is_a_setting() {
     let few = Server::bind("127.0.0.1:0").unwrap().settings(|s| s.fiber_stack_bytes(ByteCount(4096)));
     let error = few.start(|_: &mut Request| "hello").unwrap_err().to_string();
     assert!(error.contains("fiber_stack_bytes") && error.contains("16384"), "{error}");
+    let many = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
+    let many = many.settings(|s| s.fiber_stack_bytes(ByteCount(1 << 50)));
+    let error = many.start(|_: &mut Request| "hello").unwrap_err();
+    assert!(format!("{error:#}").contains("fiber_stack_bytes is 1048576GiB"), "{error:#}");
 }

@@ -88,7 +88,10 @@ impl Fibers {
     fn open(self: &Arc<Fibers>, lp: Loop, opened: Sender<io::Result<()>>) {
         let stack_bytes = usize::try_from(self.cx.settings.fiber_stack_bytes.0).unwrap_or(usize::MAX);
         let runtime = Runtime::with_config(&Config::new().stack_bytes(stack_bytes));
-        let runtime = runtime.and_then(|runtime| lp.watch_guest(&runtime).map(|()| runtime));
+        let runtime = runtime.and_then(|runtime| {
+            self.try_stack(&runtime)?;
+            lp.watch_guest(&runtime).map(|()| runtime)
+        });
         let (result, runtime) = match runtime {
             Ok(runtime) => (Ok(()), Some(runtime)),
             Err(error) => (Err(error), None),
@@ -105,6 +108,16 @@ impl Fibers {
                 contained();
             }
         }
+    }
+
+    /// A stack that the system has no room for is better found out now than at every request.
+    fn try_stack(&self, runtime: &Runtime) -> io::Result<()> {
+        let fiber = runtime.spawn(|| ());
+        while runtime.run_ready() {}
+        fiber.join().map_err(|error| {
+            let wanted = self.cx.settings.show(&["fiber_stack_bytes"]);
+            io::Error::new(io::ErrorKind::OutOfMemory, format!("{wanted}: {error}"))
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
