@@ -1,6 +1,6 @@
 //! What `weft serve` serves, and how: its flags, and the files that they make.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use lexopt::{Parser, ValueExt};
 use weftwork::Files;
@@ -60,10 +60,13 @@ impl Folder {
         let files = if one { weftwork::file(&self.path)? } else { weftwork::files(&self.path)? };
         let mut files = files.listing(!self.no_listing).hidden(self.hidden).symlinks(self.symlinks);
         if let Some(name) = &self.index {
+            if name.is_empty() || name.contains('/') {
+                return Err(Usage(format!("--index is {name:?}, but has to be a name, such as \"index.html\"")));
+            }
             files = files.index(name);
         }
         if let Some(name) = &self.single_page {
-            if !one && !self.path.join(name).is_file() {
+            if !one && !(is_beneath(name) && self.path.join(name).is_file()) {
                 return Err(Usage(format!(
                     "--spa is {name:?}, but {} has no such file",
                     self.path.display()
@@ -76,6 +79,11 @@ impl Folder {
         }
         Ok(files)
     }
+}
+
+/// `name` does not lead out of the directory that it is looked up in.
+fn is_beneath(name: &str) -> bool {
+    Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 fn cache_control(text: &str) -> Result<HeaderValue, Usage> {
