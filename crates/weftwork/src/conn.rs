@@ -232,6 +232,11 @@ impl Conn {
         self.phase == Phase::Send(After::Linger)
     }
 
+    /// False: the response that was written last is over with its head.
+    pub(crate) fn sends_body(&self) -> bool {
+        self.http.sends_body()
+    }
+
     /// The poller saw something happen to the socket.
     pub(crate) fn note_ready(&mut self, ended: bool) {
         self.readable = true;

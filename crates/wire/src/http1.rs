@@ -71,7 +71,11 @@ impl Http1 {
                 Ok(HeadEvent::Head(used))
             }
             Ok(HeadEvent::NeedMore) => Ok(HeadEvent::NeedMore),
-            Err(fault) => Err(self.refuse(fault)),
+            Err(fault) => {
+                // RFC 9110 §9.3.2: whatever is wrong with it, the answer to a HEAD has no content.
+                self.request.is_head = bytes.strip_prefix(b"\r\n").unwrap_or(bytes).starts_with(b"HEAD ");
+                Err(self.refuse(fault))
+            }
         }
     }
 

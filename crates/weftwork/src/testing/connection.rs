@@ -71,6 +71,8 @@ pub struct TestConnection {
     post: Arc<Post>,
     /// Of the requests that the handler has got, and whose responses were not taken yet.
     asked: VecDeque<Method>,
+    /// The response that was written last is over with its head.
+    ends_with_head: bool,
     /// The handler has answered with something that needs a thread and a socket of its own.
     pub(super) taken_over: bool,
 }
@@ -93,7 +95,8 @@ impl TestConnection {
         let (pool, dates) = (Pool::alone(), DateCache::new(now));
         let (bench, asked) = (bench.clone(), VecDeque::new());
         let post = bench.cx.watchdog.post();
-        TestConnection { bench, conn: Some(conn), pipe, pool, dates, post, asked, taken_over: false }
+        let (ends_with_head, taken_over) = (false, false);
+        TestConnection { bench, conn: Some(conn), pipe, pool, dates, post, asked, ends_with_head, taken_over }
     }
 
     /// Sends bytes, of whatever.
@@ -149,8 +152,10 @@ impl TestConnection {
         // Somebody else may have moved the clock.
         self.go_on();
         let ended = self.is_closed();
-        // What no handler has seen is refused, and has a body that says why.
-        let method = self.asked.front().unwrap_or(&Method::GET);
+        // What no handler has seen is refused, and nothing is written behind a refusal. It has a body that says why,
+        // unless the request was known to be a HEAD.
+        let refused = if self.ends_with_head { &Method::HEAD } else { &Method::GET };
+        let method = self.asked.front().unwrap_or(refused);
         let taken = self.pipe.received(|bytes| take_response(bytes, method, ended));
         if taken.is_ok() {
             self.asked.pop_front();
@@ -197,12 +202,15 @@ impl TestConnection {
                     Err(error) if is_would_block(&error) => {}
                     Err(_) => self.close(),
                 },
-                Step::Write => match conn.flush(now) {
-                    Ok(Flushed::All | Flushed::Enough) => {}
-                    Ok(Flushed::Blocked) if expires(conn, &self.bench) => {}
-                    Ok(Flushed::Blocked) => return,
-                    Err(_) => self.close(),
-                },
+                Step::Write => {
+                    self.ends_with_head = !conn.sends_body();
+                    match conn.flush(now) {
+                        Ok(Flushed::All | Flushed::Enough) => {}
+                        Ok(Flushed::Blocked) if expires(conn, &self.bench) => {}
+                        Ok(Flushed::Blocked) => return,
+                        Err(_) => self.close(),
+                    }
+                }
                 Step::Read | Step::Wait if expires(conn, &self.bench) => {}
                 Step::Read | Step::Wait => match self.pipe.act() {
                     Turn::Acted => conn.note_ready(self.pipe.client_has_ended()),

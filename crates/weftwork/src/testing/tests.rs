@@ -82,7 +82,45 @@ fn answers_to_head_among_others() {
     let answer = connection.response();
     assert_eq!((answer.header("content-length"), answer.text()), (Some("7"), ""));
     assert_eq!(connection.response().text(), "GET /y");
-    assert_eq!(connection.response().status, 400);
+    let refused = connection.response();
+    assert_eq!((refused.status.as_u16(), refused.text()), (400, ""));
+    assert_ne!(refused.header("content-length"), Some("0"), "GET would be told why");
+}
+
+/// No handler has said what they asked for.
+#[test]
+fn a_refusal_has_content_unless_it_is_for_head() {
+    let long = "x".repeat(40_000);
+    for (status, rest) in [
+        (400, " / HTTP/1.1\r\nHost : a\r\n\r\n".to_owned()),
+        (414, format!(" /{long} HTTP/1.1\r\nHost: a\r\n\r\n")),
+        (431, format!(" / HTTP/1.1\r\nHost: a\r\nA: {long}\r\n\r\n")),
+        (400, " / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n".to_owned()),
+    ] {
+        for (before, method) in [("GET", "GET"), ("GET", "HEAD"), ("HEAD", "GET"), ("HEAD", "HEAD")] {
+            let mut connection = client().connect();
+            connection.send(format!("{before} /x HTTP/1.1\r\nHost: a\r\n\r\n{method}{rest}"));
+            assert_eq!(connection.response().status, 200);
+            let refused = connection.response();
+            assert_eq!(refused.status, status, "{method}");
+            assert_eq!(refused.bytes().is_empty(), method == "HEAD", "behind {before}: {refused:?}");
+            assert!(connection.received().is_empty());
+        }
+    }
+}
+
+/// Its request is over before anybody knows what it is.
+#[test]
+fn a_refusal_of_half_a_head_has_content() {
+    let client = client();
+    for before in ["GET", "HEAD"] {
+        let mut connection = client.connect();
+        connection.send(format!("{before} /x HTTP/1.1\r\nHost: a\r\n\r\nHEAD /y"));
+        assert_eq!(connection.response().status, 200);
+        connection.advance(Duration::from_secs(10));
+        assert_eq!(connection.response().status, 408);
+        assert!(connection.received().is_empty());
+    }
 }
 
 #[test]

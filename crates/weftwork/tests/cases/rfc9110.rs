@@ -220,6 +220,25 @@ fn s9_3_2_no_content_in_answer_to_head() {
     }
 }
 
+/// Not even one that says what was wrong.
+#[test]
+fn s9_3_2_no_content_in_the_refusal_of_a_head() {
+    let site = ROOM.start();
+    for (status, rest) in [
+        (400, " / HTTP/1.1\r\n\r\n"),
+        (400, " / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"),
+        (501, " / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+        (505, " / HTTP/2.0\r\nHost: a\r\n\r\n"),
+    ] {
+        let mut client = ask(&site, &format!("HEAD{rest}"));
+        let answer = client.answer_to_head();
+        assert_eq!((answer.status, answer.closes()), (status, true), "{rest:?}");
+        client.ends();
+        let answer = ask(&site, &format!("GET{rest}")).answer();
+        assert!(answer.status == status && !answer.body.is_empty(), "{answer:?}");
+    }
+}
+
 #[test]
 fn s9_3_6_a_2xx_to_connect_has_no_framing() {
     let server = lasting();

@@ -324,6 +324,28 @@ fn an_upgrade_waits_for_the_body() {
     assert_eq!(talk.finish(), Ok(After::Close));
 }
 
+/// RFC 9110 section 9.3.2.
+#[test]
+fn a_head_request_with_a_fault_is_refused_without_content() {
+    for (request, has_content) in [
+        ("HEAD / HTTP/1.1\r\n\r\n", false),
+        ("\r\nHEAD / HTTP/1.1\r\nHost : h\r\n\r\n", false),
+        ("HEAD / HTTP/2.0\r\n\r\n", false),
+        ("GET / HTTP/1.1\r\n\r\n", true),
+        ("HEADER / HTTP/1.1\r\n\r\n", true),
+        ("head / HTTP/1.1\r\n\r\n", true),
+    ] {
+        let mut talk = Talk { http: Http1::new(), out: Vec::new() };
+        talk.read(request).unwrap_err();
+        talk.head(BodyLength::Exact(3)).unwrap();
+        talk.write("why").unwrap();
+        assert_eq!(talk.finish(), Ok(After::Linger), "{request:?}");
+        let said = text(&talk.out);
+        assert!(said.contains("Content-Length: 3\r\n"), "{said}");
+        assert_eq!(said.ends_with("why"), has_content, "{request:?}: {said}");
+    }
+}
+
 #[test]
 fn a_fault_in_a_body_ends_the_connection_after_the_response_in_progress() {
     let mut talk = Talk::new("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");

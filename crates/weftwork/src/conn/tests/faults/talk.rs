@@ -258,6 +258,7 @@ fn malformed(script: &mut Script, dice: &mut Dice) {
     const HEADS: &[(u16, &str)] = &[
         (400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
         (400, "GET / HTTP/1.1\r\n\r\n"),
+        (400, "HEAD / HTTP/1.1\r\n\r\n"),
         (400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n"),
         (400, "GET / HTTP/1.1\nHost: a\r\n\r\n"),
         (400, "GET / HTTP/1.1\r\nHost: a\r\nA: \0\r\n\r\n"),
@@ -272,7 +273,8 @@ fn malformed(script: &mut Script, dice: &mut Dice) {
     ];
     let (status, head) = *dice.one_of(HEADS);
     script.bytes.extend_from_slice(head.as_bytes());
-    script.wants.push(Want { status, body: None, ends: Ends::Yes, is_refused: true, ..Want::new("") });
+    let is_head = head.starts_with("HEAD");
+    script.wants.push(Want { status, body: None, is_head, ends: Ends::Yes, is_refused: true });
 }
 
 fn bad_chunk(script: &mut Script, dice: &mut Dice) {
