@@ -6,6 +6,7 @@ mod faults;
 mod steps;
 mod takeover;
 mod waits;
+mod writers;
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,6 +24,7 @@ struct Bed {
     cx: Context,
     pool: Pool,
     dates: DateCache,
+    post: Arc<Post>,
     now: Tick,
     /// The peer has ended its side, as a poller would tell.
     ended: bool,
@@ -77,7 +79,8 @@ impl Bed {
         let now = Tick(0);
         let conn = Conn::new(Stream::new(OwnedFd::from(ours)), None, now, &cx);
         let (pool, dates) = (Pool::alone(), DateCache::new(now));
-        Bed { conn, peer, cx, pool, dates, now, ended: false, call_takes: 0, calls: 0 }
+        let post = Arc::default();
+        Bed { conn, peer, cx, pool, dates, post, now, ended: false, call_takes: 0, calls: 0 }
     }
 
     fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -132,7 +135,7 @@ impl Bed {
 
     fn call_with(&mut self, handler: &dyn Handler, wait: &dyn Wait) {
         self.calls += 1;
-        let (cx, dates, post) = (&self.cx, &mut self.dates, &Post::default());
+        let (cx, dates, post) = (&self.cx, &mut self.dates, &self.post);
         self.now = self.conn.run(Call { cx, now: wait.now(), handler, wait, dates, post });
         assert_eq!(self.now, wait.now(), "whoever called would go on with a time that has passed");
     }

@@ -8,22 +8,26 @@ use super::deadlines::BODY_IDLE;
 use super::*;
 
 /// What the peer does when a handler waits for it: something, after so many milliseconds.
-type Acts = Box<dyn FnMut(&mut UnixStream)>;
+pub(super) type Acts = Box<dyn FnMut(&mut UnixStream)>;
 
 /// A handler's wait, with a clock that handlers can put forward.
-struct Peer {
+pub(super) struct Peer {
     now: Arc<AtomicU64>,
     stream: RefCell<UnixStream>,
     acts: RefCell<Box<dyn Iterator<Item = (u64, Acts)>>>,
 }
 
 impl Peer {
-    fn new(bed: &Bed, acts: impl Iterator<Item = (u64, Acts)> + 'static) -> Peer {
+    pub(super) fn new(bed: &Bed, acts: impl Iterator<Item = (u64, Acts)> + 'static) -> Peer {
         Peer {
             now: Arc::new(AtomicU64::new(bed.now.0)),
             stream: RefCell::new(bed.peer.try_clone().unwrap()),
             acts: RefCell::new(Box::new(acts)),
         }
+    }
+
+    pub(super) fn clock(&self) -> Arc<AtomicU64> {
+        self.now.clone()
     }
 
     fn wait(&self, until: Tick) -> std_io::Result<()> {
@@ -55,12 +59,12 @@ impl Wait for Peer {
     }
 }
 
-fn sends(count: usize) -> Acts {
+pub(super) fn sends(count: usize) -> Acts {
     Box::new(move |stream| stream.write_all(&vec![b'x'; count]).unwrap())
 }
 
 /// As a loop does, up to the call.
-fn until_call(bed: &mut Bed) {
+pub(super) fn until_call(bed: &mut Bed) {
     bed.conn.note_ready(false);
     loop {
         match bed.conn.step(bed.now, &bed.cx) {

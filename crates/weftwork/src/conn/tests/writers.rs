@@ -1,0 +1,146 @@
+//! The writer of a streamed body waits for its client: for how long, what of that is its own time, and what is kept of
+//! what comes meanwhile?
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::waits::{Acts, Peer, sends, until_call};
+use super::*;
+use crate::message::BodyWriter;
+
+const WRITE: u64 = 30_000;
+const LONG: u64 = 300_000;
+const PART: [u8; 64 << 10] = [b'x'; 64 << 10];
+
+/// A connection whose kernel takes next to nothing, on which `request` has come.
+fn narrow(request: &str) -> Bed {
+    let (ours, peer) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
+    let mut bed = Bed::over(ours, peer, Settings::default());
+    bed.send(request);
+    until_call(&mut bed);
+    bed
+}
+
+/// Answers with what `write` writes, and returns what it returned.
+fn stream<T: Send + 'static>(
+    bed: &mut Bed,
+    peer: &Peer,
+    write: impl FnOnce(&mut BodyWriter<'_>, &AtomicU64) -> T + Send + 'static,
+) -> T {
+    let (said, now) = (Arc::new(Mutex::new(None)), peer.clock());
+    let (says, write) = (said.clone(), Mutex::new(Some(write)));
+    let handler = move |_: &mut Request| -> Response {
+        let (says, now, write) = (says.clone(), now.clone(), write.lock().unwrap().take().unwrap());
+        Response::stream(move |out| {
+            *says.lock().unwrap() = Some(write(out, &now));
+            Ok(())
+        })
+    };
+    bed.call_with(&handler, peer);
+    said.lock().unwrap().take().unwrap()
+}
+
+/// It is as one that has gone, however often the writer tries again.
+#[test]
+fn a_client_whose_time_is_up_does_not_have_it_again() {
+    let mut bed = narrow(GET);
+    let peer = Peer::new(&bed, std::iter::empty());
+    let kinds = stream(&mut bed, &peer, |out, _| {
+        let mut tries = std::iter::repeat_with(|| out.write_all(&PART));
+        let first = tries.find_map(io::Result::err).unwrap().kind();
+        [first, tries.next().unwrap().unwrap_err().kind()]
+    });
+    assert_eq!(kinds, [ErrorKind::TimedOut, ErrorKind::BrokenPipe]);
+    assert_eq!((bed.now.0, bed.cx.counters.read().timeouts), (WRITE, 1));
+    assert_eq!(bed.go_on(), Step::Close, "nor with what is left when the writer is done");
+}
+
+/// The client has let us wait, and could do nothing about it while the writer was at work.
+#[test]
+fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
+    let mut bed = narrow(GET);
+    let peer = Peer::new(&bed, std::iter::empty());
+    let written = stream(&mut bed, &peer, |out, now| {
+        out.write_all(&PART).unwrap();
+        now.fetch_add(LONG, Ordering::Relaxed);
+        out.write_all(&PART).map_err(|error| error.kind())
+    });
+    assert_eq!((written, bed.now.0), (Err(ErrorKind::TimedOut), LONG + WRITE));
+}
+
+#[test]
+fn nor_is_it_when_the_writer_is_done() {
+    let mut bed = narrow(GET);
+    let peer = Peer::new(&bed, std::iter::empty());
+    stream(&mut bed, &peer, |out, now| {
+        out.write_all(&PART).unwrap();
+        now.fetch_add(LONG, Ordering::Relaxed);
+    });
+    assert_eq!(bed.go_on(), Step::Write);
+    assert_eq!((bed.now.0, bed.due()), (LONG, WRITE));
+}
+
+/// What the watchdog counts is the writer's own time since it was last seen to get on.
+#[test]
+fn a_writer_that_gets_on_or_waits_is_not_stuck() {
+    let mut bed = narrow(GET);
+    let post = bed.post.clone();
+    let (waits, watched) = (Arc::new(Mutex::new(Vec::new())), post.clone());
+    let seen = waits.clone();
+    let reads = move || -> (u64, Acts) {
+        let (seen, watched) = (seen.clone(), watched.clone());
+        let read = move |stream: &mut UnixStream| {
+            seen.lock().unwrap().push(watched.begun().0);
+            while stream.read(&mut PART.clone()).is_ok() {}
+        };
+        (1, Box::new(read))
+    };
+    let peer = Peer::new(&bed, std::iter::repeat_with(reads));
+    stream(&mut bed, &peer, move |out, now| {
+        let at = || now.load(Ordering::Relaxed);
+        now.fetch_add(100, Ordering::Relaxed);
+        out.flush().unwrap();
+        assert_eq!(post.begun().0, 100);
+        out.write_all(&PART).unwrap();
+        out.write_all(&PART).unwrap();
+        assert!(at() > 100 && post.begun().0 == at(), "{post:?} at {}", at());
+        out.flush().unwrap();
+        let until = at() + 1_000;
+        assert!(out.pause(Duration::from_secs(1)).unwrap());
+        assert_eq!((at(), post.begun().0), (until, until));
+    });
+    let begun = waits.lock().unwrap();
+    assert!(begun.iter().all(|begun| *begun >= bed.now.0), "not before the end of a wait: {begun:?}");
+}
+
+/// Who sends behind its request is not read without end, while it takes what it is sent or does not.
+#[test]
+fn what_comes_while_a_writer_pauses_is_kept_up_to_a_bound() {
+    const BOUND: usize = 64 << 10;
+    for (more, ends) in [(0, Ok(true)), (1, Err(ErrorKind::InvalidData))] {
+        let mut bed = Bed::new();
+        bed.send(GET);
+        until_call(&mut bed);
+        let head = post("/echo", BOUND).len();
+        let next = post("/echo", BOUND - head) + &"y".repeat(BOUND - head + more);
+        let half = next.len() / 2;
+        let pieces = [next[..half].to_owned(), next[half..].to_owned(), String::new()];
+        // One read need not take all of a piece.
+        let acts = pieces.into_iter().flat_map(|piece| {
+            let send: Acts = Box::new(move |stream| stream.write_all(piece.as_bytes()).unwrap());
+            std::iter::once((1, send)).chain(std::iter::repeat_with(|| (1, sends(0))).take(100))
+        });
+        let peer = Peer::new(&bed, acts);
+        let paused = stream(&mut bed, &peer, |out, _| {
+            out.pause(Duration::from_secs(1)).map_err(|error| error.kind())
+        });
+        assert_eq!(paused, ends, "{more} bytes more");
+        if paused.is_ok() {
+            assert_eq!(bed.go_on(), Step::Read);
+            assert!(bed.got().ends_with("yyy"), "what was kept is the next request");
+        }
+    }
+}
