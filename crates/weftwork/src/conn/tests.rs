@@ -3,6 +3,7 @@
 mod deadlines;
 mod endings;
 mod faults;
+mod feeds;
 mod steps;
 mod takeover;
 mod waits;

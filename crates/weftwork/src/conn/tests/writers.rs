@@ -134,9 +134,8 @@ fn what_comes_while_a_writer_pauses_is_kept_up_to_a_bound() {
             std::iter::once((1, send)).chain(std::iter::repeat_with(|| (1, sends(0))).take(100))
         });
         let peer = Peer::new(&bed, acts);
-        let paused = stream(&mut bed, &peer, |out, _| {
-            out.pause(Duration::from_secs(1)).map_err(|error| error.kind())
-        });
+        let paused =
+            stream(&mut bed, &peer, |out, _| out.pause(Duration::from_secs(1)).map_err(|error| error.kind()));
         assert_eq!(paused, ends, "{more} bytes more");
         if paused.is_ok() {
             assert_eq!(bed.go_on(), Step::Read);

@@ -1,0 +1,89 @@
+//! When is it time for a feed to show that it lives?
+
+use std::io;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use http::HeaderValue;
+
+use super::waits::until_call;
+use super::*;
+use crate::message::{Feed, FeedLimits, FeedSender, Receive};
+
+const BEAT: u64 = 15_000;
+
+/// The other protocol: takes whatever comes.
+struct Takes;
+
+impl Receive for Takes {
+    fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+}
+
+/// A connection that waits for its feed, which is the body of its response or speaks another protocol.
+/// Its kernel takes next to nothing.
+fn fed(is_body: bool) -> (Bed, FeedSender) {
+    let (ours, peer) = UnixStream::pair().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
+    let mut bed = Bed::over(ours, peer, Settings::default());
+    let (sender, feed) = Feed::new(FeedLimits::default());
+    let feed = Mutex::new(Some(feed.with_heartbeat(Bytes::from("beat"))));
+    let handler = move |_: &mut Request| {
+        let feed = feed.lock().unwrap().take().unwrap();
+        if is_body {
+            Response::feed(feed)
+        } else {
+            Response::upgrade_fed(HeaderValue::from_static("talk"), feed, Takes)
+        }
+    };
+    bed.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: talk\r\n\r\n");
+    until_call(&mut bed);
+    let now = bed.now;
+    bed.call_with(&handler, &InVain { now });
+    assert_eq!((bed.go_on(), bed.due()), (Step::Wait, BEAT));
+    bed.got();
+    (bed, sender)
+}
+
+/// Who only reads is shown that we live by whatever is sent. Who talks as well has to be asked, however much is sent to
+/// it: only what comes from it says that it is there.
+#[test]
+fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
+    for (is_body, due) in [(true, BEAT), (false, BEAT - 5_000)] {
+        let (mut bed, sender) = fed(is_body);
+        bed.now.0 += 5_000;
+        sender.send("news").unwrap();
+        assert_eq!((bed.go_on(), bed.due()), (Step::Wait, due));
+        assert!(bed.got().contains("news"));
+        bed.send("x");
+        assert_eq!((bed.drive(), bed.due()), (Step::Wait, BEAT));
+    }
+}
+
+/// A loop looks at a feed for many reasons.
+#[test]
+fn a_look_in_vain_does_not_put_the_heartbeat_off() {
+    for is_body in [true, false] {
+        let (mut bed, _sender) = fed(is_body);
+        bed.now.0 += 5_000;
+        assert_eq!((bed.drive(), bed.due()), (Step::Wait, BEAT - 5_000));
+        assert_eq!(bed.expire(), Step::Wait);
+        assert_eq!((bed.due(), bed.got().contains("beat")), (BEAT, true));
+    }
+}
+
+/// A client that was slow once is not on the clock of one that is idle from then on.
+#[test]
+fn who_has_taken_what_it_was_waited_for_is_shown_life_again() {
+    for is_body in [true, false] {
+        let (mut bed, sender) = fed(is_body);
+        sender.send(vec![b'x'; 50_000]).unwrap();
+        bed.now.0 += 5_000;
+        assert_eq!(bed.go_on(), Step::Write);
+        while bed.go_on() == Step::Write {
+            bed.got();
+        }
+        assert_eq!((bed.go_on(), bed.due()), (Step::Wait, BEAT));
+    }
+}
