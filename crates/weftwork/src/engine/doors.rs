@@ -74,7 +74,6 @@ impl Doors {
         }
         self.listeners = Arc::default();
         self.ready.clear();
-        self.closed_until = None;
     }
 
     pub(super) fn note_ready(&mut self, door: usize) {
@@ -221,3 +220,6 @@ fn is_of_one_peer(error: &io::Error) -> bool {
     ];
     error.raw_os_error().is_some_and(|code| one.iter().any(|errno| errno.raw_os_error() == code))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What is left of a door that was closed, or that had no descriptors for a while?
+
+use std::net::TcpStream;
+
+use mio::{Events, Poll};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+use crate::settings::Settings;
+use crate::transport::address::Address;
+
+/// A listener, and how to come to it.
+fn door() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
+    let any = ([127, 0, 0, 1], 0).into();
+    let listener = Listener::bind(&Address::Tcp(any), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let Address::Tcp(address) = *listener.address() else { unreachable!("it is bound to a port") };
+    (Arc::new(vec![listener]), move || TcpStream::connect(address).unwrap())
+}
+
+fn context() -> Context {
+    Context::new(Settings::default().connections_max(10).accepted_max(10)).unwrap()
+}
+
+/// Somebody stands at the door.
+fn wait_for_one(listeners: &[Listener]) {
+    poll(&mut [PollFd::new(&listeners[0], PollFlags::IN)], None).unwrap();
+}
+
+fn is_told(poll: &mut Poll) -> bool {
+    let mut events = Events::with_capacity(8);
+    poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+    !events.is_empty()
+}
+
+/// A socket that was given is not shut, and others may listen at it: who comes now is theirs, and the news of it too.
+#[test]
+fn a_door_that_is_closed_takes_nobody_in_and_is_told_of_nobody() {
+    let (listeners, come) = door();
+    let (cx, now) = (context(), Tick(0));
+    let mut poll = Poll::new().unwrap();
+    let mut doors = Doors::new(listeners.clone());
+    doors.register(poll.registry()).unwrap();
+    let _first = come();
+    wait_for_one(&listeners);
+    assert!(is_told(&mut poll));
+    doors.note_ready(0);
+    assert_eq!(doors.retry(now), Some(now));
+    assert!(doors.accept(now, &cx).is_some());
+
+    doors.close(poll.registry());
+    assert_eq!(doors.retry(now), None, "or its loop would never rest");
+    let _second = come();
+    wait_for_one(&listeners);
+    assert!(!is_told(&mut poll));
+    doors.note_ready(0);
+    assert!(doors.accept(now, &cx).is_none());
+    assert_eq!(Arc::strong_count(&listeners), 1, "it is closed when nobody else holds it");
+}
+
+/// The next shortage is another one, with a time of its own.
+#[test]
+fn who_comes_in_ends_a_shortage() {
+    let (listeners, come) = door();
+    let cx = context();
+    assert_eq!(cx.spare.note_shortage(Tick(10)), None);
+    assert_eq!(cx.spare.note_shortage(Tick(20)), Some(Tick(10)));
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(matches!(accept(&listeners[0], Tick(30), &cx), Accepted::Conn(_)));
+    assert_eq!(cx.spare.note_shortage(Tick(40)), None);
+}
