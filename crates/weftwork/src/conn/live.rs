@@ -152,7 +152,9 @@ impl<'a> Live<'a> {
             log::info!("a response ended early at {asked}, and its connection with it: {error}");
             After::Close
         });
-        self.conn.phase = Phase::Send(after);
+        if self.conn.phase != Phase::Done {
+            self.conn.phase = Phase::Send(after);
+        }
         now
     }
 
@@ -297,7 +299,7 @@ impl Exchange for Live<'_> {
     }
 
     fn client_gone(&self) -> bool {
-        self.conn.stream.peer_has_gone()
+        self.conn.phase == Phase::Done || self.conn.stream.peer_has_gone()
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

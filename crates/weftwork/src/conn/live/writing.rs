@@ -8,7 +8,7 @@ use http::Method;
 use weftwork_wire::{After, BodyLength};
 
 use super::{Live, Streamed};
-use crate::conn::{Flushed, OUTPUT_BYTES_MAX};
+use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, Response, Stream};
 use crate::transport::counters::Counters;
@@ -60,8 +60,15 @@ impl<'a> Live<'a> {
     }
 
     /// Writes the head of a streamed response, if that is still to be done.
+    ///
+    /// # Errors
+    /// Nobody takes what is written any more, or the head cannot be.
     pub(super) fn start(&mut self) -> io::Result<()> {
-        let Some(response) = self.take_pending() else { return Ok(()) };
+        let pending = self.take_pending();
+        if self.conn.phase == Phase::Done {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone, or its time is up"));
+        }
+        let Some(response) = pending else { return Ok(()) };
         let written =
             self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
         if written.is_err()
@@ -92,8 +99,17 @@ impl<'a> Live<'a> {
         self.push(0)
     }
 
-    /// Sends until at most `left` bytes wait to be sent.
+    /// Sends until at most `left` bytes wait to be sent. A client that could not be sent to is not tried again: it would
+    /// have its time twice, and a writer that heeds no errors would fill the buffer.
     pub(super) fn push(&mut self, left: usize) -> io::Result<()> {
+        let pushed = self.send_until(left);
+        if pushed.is_err() {
+            self.conn.phase = Phase::Done;
+        }
+        pushed
+    }
+
+    fn send_until(&mut self, left: usize) -> io::Result<()> {
         let mut now = self.wait.now();
         // What has passed until now was the handler's time, or that of its client's body.
         self.conn.pace.resume(now);
@@ -107,22 +123,16 @@ impl<'a> Live<'a> {
             if flushed == Flushed::Blocked {
                 let until = self.conn.deadline(self.cx);
                 self.wait_unseen(until, |live| live.wait.writable(live.conn.stream.as_fd(), until))
-                    .inspect_err(|error| self.give_up(error))?;
+                    .inspect_err(|error| self.count_timeout(error))?;
             }
             now = self.wait.now();
         }
     }
 
-    /// A client whose time is up is as one that has gone: were it waited for again at the next write, or with what is
-    /// unsent when the writer is done, it would have its time twice.
     #[cold]
-    fn give_up(&self, why: &io::Error) {
+    fn count_timeout(&self, why: &io::Error) {
         if why.kind() == io::ErrorKind::TimedOut {
             Counters::count(&self.cx.counters.timeouts);
-            // The end must not look like that of the body.
-            if !self.conn.http.is_cut_short() {
-                self.conn.stream.shutdown_both();
-            }
         }
     }
 

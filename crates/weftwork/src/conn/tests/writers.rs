@@ -12,7 +12,7 @@ use crate::message::BodyWriter;
 
 const WRITE: u64 = 30_000;
 const LONG: u64 = 300_000;
-const PART: [u8; 64 << 10] = [b'x'; 64 << 10];
+static PART: [u8; 64 << 10] = [b'x'; 64 << 10];
 
 /// A connection whose kernel takes next to nothing, on which `request` has come.
 fn narrow(request: &str) -> Bed {
@@ -46,16 +46,33 @@ fn stream<T: Send + 'static>(
 /// It is as one that has gone, however often the writer tries again.
 #[test]
 fn a_client_whose_time_is_up_does_not_have_it_again() {
-    let mut bed = narrow(GET);
-    let peer = Peer::new(&bed, std::iter::empty());
-    let kinds = stream(&mut bed, &peer, |out, _| {
-        let mut tries = std::iter::repeat_with(|| out.write_all(&PART));
-        let first = tries.find_map(io::Result::err).unwrap().kind();
-        [first, tries.next().unwrap().unwrap_err().kind()]
-    });
-    assert_eq!(kinds, [ErrorKind::TimedOut, ErrorKind::BrokenPipe]);
-    assert_eq!((bed.now.0, bed.cx.counters.read().timeouts), (WRITE, 1));
-    assert_eq!(bed.go_on(), Step::Close, "nor with what is left when the writer is done");
+    for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
+        let mut bed = narrow(request);
+        let peer = Peer::new(&bed, std::iter::empty());
+        let (kinds, gone) = stream(&mut bed, &peer, |out, _| {
+            let mut tries = std::iter::repeat_with(|| out.write_all(&PART));
+            let first = tries.find_map(io::Result::err).unwrap().kind();
+            ([first, tries.next().unwrap().unwrap_err().kind()], out.client_gone())
+        });
+        assert_eq!((kinds, gone), ([ErrorKind::TimedOut, ErrorKind::BrokenPipe], true), "{request:?}");
+        assert_eq!((bed.now.0, bed.cx.counters.read().timeouts), (WRITE, 1));
+        assert_eq!(bed.go_on(), Step::Close, "nor with what is left when the writer is done");
+    }
+}
+
+/// Nobody is going to take what it writes.
+#[test]
+fn a_writer_that_heeds_no_errors_fills_no_memory() {
+    for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
+        let mut bed = narrow(request);
+        let peer = Peer::new(&bed, std::iter::empty());
+        let failed =
+            stream(&mut bed, &peer, |out, _| (0..100).filter(|_| out.write_all(&PART).is_err()).count());
+        assert!(failed > 90, "{failed} of 100 writes have failed");
+        let held = bed.conn.buffers.as_deref().map_or(0, |buffers| buffers.output.capacity());
+        assert!(held <= 4 * PART.len(), "{held} bytes are held for {request:?}");
+        assert_eq!(bed.go_on(), Step::Close);
+    }
 }
 
 /// The client has let us wait, and could do nothing about it while the writer was at work.
@@ -94,7 +111,7 @@ fn a_writer_that_gets_on_or_waits_is_not_stuck() {
         let (seen, watched) = (seen.clone(), watched.clone());
         let read = move |stream: &mut UnixStream| {
             seen.lock().unwrap().push(watched.begun().0);
-            while stream.read(&mut PART.clone()).is_ok() {}
+            while stream.read(&mut [0; 64 << 10]).is_ok() {}
         };
         (1, Box::new(read))
     };
@@ -142,4 +159,35 @@ fn what_comes_while_a_writer_pauses_is_kept_up_to_a_bound() {
             assert!(bed.got().ends_with("yyy"), "what was kept is the next request");
         }
     }
+}
+
+/// The server cuts its connections.
+struct Cut;
+
+impl Wait for Cut {
+    fn now(&self) -> Tick {
+        Tick(0)
+    }
+
+    fn readable(&self, _: BorrowedFd<'_>, _: Tick) -> io::Result<()> {
+        Err(ErrorKind::ConnectionAborted.into())
+    }
+
+    fn writable(&self, _: BorrowedFd<'_>, _: Tick) -> io::Result<()> {
+        Err(ErrorKind::ConnectionAborted.into())
+    }
+}
+
+#[test]
+fn a_client_that_is_cut_off_was_not_too_slow() {
+    let mut bed = narrow(GET);
+    let endless = |_: &mut Request| -> Response {
+        Response::stream(|out| {
+            loop {
+                out.write_all(&PART)?;
+            }
+        })
+    };
+    bed.call_with(&endless, &Cut);
+    assert_eq!((bed.go_on(), bed.cx.counters.read().timeouts), (Step::Close, 0));
 }
