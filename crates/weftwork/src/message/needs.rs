@@ -2,13 +2,15 @@
 
 use std::any::{TypeId, type_name};
 use std::fmt;
+use std::sync::Arc;
 
 use super::routed::Shared;
 
 /// A state that a handler takes and nobody behind it gives.
 #[derive(Clone, Debug)]
 pub struct Need {
-    id: TypeId,
+    /// The state's own, and that of an `Arc` of it.
+    ids: [TypeId; 2],
     /// Its type.
     pub(crate) state: &'static str,
     /// The route of the handler that takes it; empty outside of a router.
@@ -17,12 +19,12 @@ pub struct Need {
 
 impl Need {
     pub(crate) fn of<T: 'static>() -> Need {
-        Need { id: TypeId::of::<T>(), state: type_name::<T>(), path: String::new() }
+        Need { ids: [TypeId::of::<T>(), TypeId::of::<Arc<T>>()], state: type_name::<T>(), path: String::new() }
     }
 
     /// Whether `state` is what it takes.
     pub(crate) fn is_met_by(&self, state: &Shared) -> bool {
-        (**state).type_id() == self.id
+        self.ids.contains(&(**state).type_id())
     }
 }
 

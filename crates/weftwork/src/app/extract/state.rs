@@ -7,7 +7,8 @@ use super::Extract;
 use crate::error::{Error, Result};
 use crate::message::{Need, Request};
 
-/// What a [`Router`](crate::Router) was given by [`state`](crate::Router::state), of this type. It dereferences to it.
+/// What a [`Router`](crate::Router) was given by [`state`](crate::Router::state), of this type or as an `Arc` of it. It
+/// dereferences to it.
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -36,7 +37,10 @@ impl<T> Deref for State<T> {
 impl<T: Send + Sync + 'static> Extract for State<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let states = req.routed().map_or(&[][..], |routed| &routed.states);
-        let found = states.iter().rev().find_map(|state| state.clone().downcast::<T>().ok());
+        let found = states.iter().rev().find_map(|state| match state.downcast_ref::<Arc<T>>() {
+            Some(given) => Some(given.clone()),
+            None => state.clone().downcast().ok(),
+        });
         found.map(State).ok_or_else(|| Error::ours(Need::of::<T>().to_string()))
     }
 

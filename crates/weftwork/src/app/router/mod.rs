@@ -197,6 +197,7 @@ impl Router {
     }
 
     /// A value that all handlers of this router share, by [`State`](crate::State) or as methods: one of each type.
+    /// What the rest of the program shares as well, a thread of its own say, is given as its `Arc<T>`, and taken as `T`.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};

@@ -30,6 +30,24 @@ fn the_innermost_state_is_taken() {
     );
 }
 
+#[test]
+fn a_state_that_the_program_shares_is_given_as_its_arc() {
+    let shared = Arc::new(Name("shared"));
+    let by_argument = |State(name): State<Name>| name.0;
+    let by_reference = |name: &Name| name.0;
+    let by_arc = |State(name): State<Arc<Name>>| name.0;
+    let site = Router::new()
+        .get("/argument", by_argument)
+        .get("/reference", by_reference)
+        .get("/arc", by_arc)
+        .state(shared.clone());
+    assert_eq!(site.errors(), []);
+    let mut client = TestClient::new(site);
+    for path in ["/argument", "/reference", "/arc"] {
+        assert_eq!(client.get(path).send().text(), shared.0, "{path}");
+    }
+}
+
 /// Also where the router that was given both is nested.
 #[test]
 fn of_two_states_of_one_type_the_later_is_taken() {
