@@ -22,12 +22,13 @@ impl Source<'_> {
     }
 }
 
-/// Walks the forwarding field from right to left, from the source, for as long as who speaks is trusted.
+/// Walks the forwarding field from right to left, from the source, for as long as who speaks is trusted. IPv4 is IPv4,
+/// also where a listener for both families, or a proxy, has written it as IPv6.
 pub(crate) fn address<'f, I>(source: &Source<'_>, fields: I) -> Option<IpAddr>
 where
     I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
 {
-    let mut found = source.ip;
+    let mut found = source.ip.map(|ip| ip.to_canonical());
     if !source.is_trusted() {
         return found;
     }
@@ -39,7 +40,7 @@ where
         let line = String::from_utf8_lossy(line);
         for element in elements(&line, field).into_iter().rev() {
             let Some(named) = node(element, field) else { return found };
-            found = Some(named);
+            found = Some(named.to_canonical());
             if !trusted.contains(found) {
                 return found;
             }
@@ -181,7 +182,6 @@ mod tests {
         check(X, &["1.1.1.1", "192.0.2.7", "10.9.9.9, fd00::1"], "192.0.2.7");
         check(X, &["10.0.0.3,10.0.0.2"], "10.0.0.3");
         check(X, &["\t192.0.2.7 , ,"], "192.0.2.7");
-        check(X, &["::ffff:192.0.2.7"], "::ffff:192.0.2.7");
         check(X, &["192.0.2.7, ::ffff:10.0.0.2"], "192.0.2.7");
         for port in ["192.0.2.7:80", "192.0.2.7"] {
             check(X, &[port], "192.0.2.7");
@@ -189,6 +189,16 @@ mod tests {
         for six in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:80"] {
             check(X, &[six], "2001:db8::1");
         }
+    }
+
+    /// However a listener for both families, or a proxy, writes it: rules and logs compare it.
+    #[test]
+    fn an_ipv4_client_has_one_address() {
+        use ForwardedHeader::{Forwarded, XForwardedFor};
+        check_from("::ffff:192.0.2.7", XForwardedFor, &["1.1.1.1"], "192.0.2.7");
+        check_from("::ffff:10.0.0.1", XForwardedFor, &[], "10.0.0.1");
+        check(XForwardedFor, &["::ffff:192.0.2.7"], "192.0.2.7");
+        check(Forwarded, &["for=\"[::ffff:192.0.2.7]:80\""], "192.0.2.7");
     }
 
     #[test]

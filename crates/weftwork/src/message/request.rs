@@ -208,7 +208,8 @@ impl<'c> Request<'c> {
     /// [`forwarded_header`](crate::Settings::forwarded_header) takes its place: the field is read from right to
     /// left, and everything left of the first address that is not trusted is what any client may have written.
     /// A proxy that names nobody (`unknown`) is itself the answer. Without trusted proxies (the default) it is the
-    /// other end of the connection; none is a client on a Unix socket.
+    /// other end of the connection; none is a client on a Unix socket. An IPv4 address is always one: `192.0.2.7`, and not
+    /// the `::ffff:192.0.2.7` that [`peer_addr`](Request::peer_addr) is at a listener for both families, such as `:8080`.
     pub fn client_addr(&self) -> Option<IpAddr> {
         client::address(&self.exchange.source(), self.fields())
     }
