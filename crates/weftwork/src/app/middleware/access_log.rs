@@ -38,7 +38,8 @@ pub enum LogFormat {
 /// - The client is [`Request::client_addr`]: behind a trusted proxy not the proxy.
 /// - `bytes` are those of the body that the handler produced (before chunking); `seconds` go from the call
 ///   of this middleware to the line. A response that is a whole text or file is sent after that, so a slow
-///   client shows only in streams; of one that other threads feed, no bytes are counted. A handler that panics is logged with its 500.
+///   client shows only in streams; of one that other threads feed, no bytes are counted. A handler that panics is logged with its 500,
+///   and with the user, id and trace that the request had by then.
 ///
 /// - What the server refuses before any handler runs leaves no line: malformed heads (400, 414, 431), heads and bodies
 ///   that come too late (408), and 503 where threads or descriptors are used up. They are logged by `log`, at the level
@@ -106,9 +107,24 @@ impl Middleware for AccessLog {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         // Made first, so that a panic leaves a line too.
         let mut line = Line { entry: Entry::new(self.format, req), sink: self.sink.clone() };
-        let response = next.run(req);
-        line.entry.answered(req, &response);
+        let response = {
+            let call = Call { req, entry: &mut line.entry };
+            next.run(&mut *call.req)
+        };
+        line.entry.answered(&response);
         response.filter_stream(line)
+    }
+}
+
+/// What was learnt of a request while it was handled is in its entry at the end, also when that is a panic.
+struct Call<'l, 'c> {
+    req: &'l mut Request<'c>,
+    entry: &'l mut Entry,
+}
+
+impl Drop for Call<'_, '_> {
+    fn drop(&mut self) {
+        self.entry.learn(self.req);
     }
 }
 

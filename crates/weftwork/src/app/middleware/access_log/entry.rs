@@ -53,10 +53,14 @@ impl Entry {
         }
     }
 
-    pub(super) fn answered(&mut self, req: &Request<'_>, response: &Response) {
+    /// What middleware inside of this has found out.
+    pub(super) fn learn(&mut self, req: &Request<'_>) {
         self.user = req.extensions().get().cloned();
         self.id = req.extensions().get().cloned();
         self.trace = req.extensions().get().cloned();
+    }
+
+    pub(super) fn answered(&mut self, response: &Response) {
         self.status = response.status();
         let has_none = matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         if self.method != Method::HEAD && !has_none {

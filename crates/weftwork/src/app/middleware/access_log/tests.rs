@@ -117,6 +117,21 @@ fn user_id_and_trace_are_in_the_line() {
     assert_eq!((&json["status"], &json["target"]), (&201.into(), &"/".into()));
 }
 
+/// This is the line in which they are looked for most.
+#[test]
+fn a_panic_is_logged_with_its_user_id_and_trace() {
+    let handler = |req: &mut Request<'_>| -> Response {
+        req.extensions_mut().insert(User::new("alice"));
+        panic!("as asked")
+    };
+    let canned = Canned::asking("GET", "/", &[("X-Request-Id", "id-7")]);
+    let json: serde_json::Value =
+        serde_json::from_str(&line(LogFormat::Json, canned, handler.with(RequestIds::new()))).unwrap();
+    assert_eq!((&json["status"], &json["user"]), (&500.into(), &"alice".into()));
+    assert_eq!(json["request_id"], "id-7");
+    assert_eq!(json["trace_id"].as_str().map(str::len), Some(32));
+}
+
 /// CVE-2020-7694 and its kin: terminals obey escape sequences, and a newline forges an entry.
 #[test]
 fn no_client_writes_the_log() {
