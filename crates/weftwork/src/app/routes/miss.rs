@@ -58,7 +58,7 @@ pub(crate) fn other_method(allowed: &impl fmt::Display, req: &Request<'_>) -> Re
     let response = if *req.method() == Method::OPTIONS {
         Response::new(StatusCode::NO_CONTENT)
     } else {
-        Response::text(format!("{} takes {allowed}, not {}\n", req.path(), req.method()))
+        Response::text(format!("{} takes {allowed}, not {}\n", req.whole_path(), req.method()))
             .with_status(StatusCode::METHOD_NOT_ALLOWED)
     };
     response.with_header(header::ALLOW, allow(allowed))

@@ -53,6 +53,16 @@ fn the_methods_of_a_path_are_those_of_its_routes_and_of_what_is_mounted_over_it(
     );
 }
 
+/// It is the one that the client knows.
+#[test]
+fn a_refused_method_is_told_with_the_whole_path() {
+    let api = Router::new().mount("/links", Router::new().post("/", show("add")).post("/x", show("x")));
+    let mut client = TestClient::new(Router::new().mount("/api", api));
+    for path in ["/api/links", "/api/links/", "/api/links/x"] {
+        assert_eq!(client.get(path).send().text(), format!("{path} takes POST, not GET\n"));
+    }
+}
+
 /// RFC 9110 section 9.3.7: whoever is mounted at the root answers for the whole server, too.
 #[test]
 fn the_methods_of_the_server_are_also_those_of_what_is_mounted_at_its_root() {
