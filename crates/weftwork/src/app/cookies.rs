@@ -30,7 +30,8 @@ impl Request<'_> {
     ///   in it, is no cookie: such names were used to slip a `__Host-` past browsers.
     ///
     /// A value may be forged by whoever holds the browser. [`CookieJar::signed`] and [`CookieJar::private`] give
-    /// only what was made with the same [`Key`].
+    /// only what was made with the same [`Key`]: of one program that runs, [`Key::generate`]; of all that have the same
+    /// secret, [`Key::derive_from`], which panics where that has less than 32 bytes.
     ///
     /// ```
     /// use weftwork::cookies::{Cookie, Key, SameSite};

@@ -191,7 +191,9 @@ impl<'r> Body<'r> {
         String::from_utf8(self.bytes()?.into()).map_err(|_| BodyError::NotUtf8)
     }
 
-    /// The whole rest of the body, read as JSON.
+    /// The whole rest of the body, read as JSON, whatever its `Content-Type` says: a page of another site can send such a
+    /// body without a preflight. The argument [`Json`](crate::Json) asks for a type of JSON, and its problem names the field
+    /// that was wrong.
     ///
     /// # Errors
     /// As [`bytes`](Body::bytes), and [`BodyError::NotJson`] with line, column and cause.

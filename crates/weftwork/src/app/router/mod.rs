@@ -156,7 +156,7 @@ impl Router {
 
     /// The routes of `router` beneath `prefix`. They are as good as written here: its `/` is the prefix, and its
     /// handlers see the whole path. Its fallback is asked beneath the prefix. That may have captures, where `router` has
-    /// neither a fallback nor mounts.
+    /// neither a fallback nor mounts. A router with middleware around it is no router any more: [`mount`](Router::mount) it.
     #[must_use]
     pub fn nest(mut self, prefix: &str, router: Router) -> Router {
         // Whoever looks for one takes the first here, and of two of one type that is the later.
