@@ -8,6 +8,7 @@ use http::StatusCode;
 use weftwork_wire::Fault;
 
 use super::exchange::Exchange;
+use super::handler::Asked;
 use crate::error::Blame;
 
 /// Why a body could not be read. Each has the status that answers it.
@@ -206,17 +207,19 @@ impl<'r> Body<'r> {
 
     pub(crate) fn part(&mut self) -> Result<&[u8], BodyError> {
         let room = self.quota.limit - self.quota.taken.min(self.quota.limit);
-        let limit = self.quota.limit;
-        let refused = || {
-            let error = BodyError::TooLarge { limit };
-            log::info!("{error}");
-            error
+        let is_too_large = match self.exchange.body_left() {
+            Some(left) => left > room,
+            None => self.exchange.fill()?.len() as u64 > room,
         };
-        if self.exchange.body_left().is_some_and(|left| left > room) {
-            return Err(refused());
-        }
-        let part = self.exchange.fill()?;
-        if part.len() as u64 > room { Err(refused()) } else { Ok(part) }
+        if is_too_large { Err(self.refused()) } else { self.exchange.fill() }
+    }
+
+    #[cold]
+    fn refused(&self) -> BodyError {
+        let error = BodyError::TooLarge { limit: self.quota.limit };
+        let (head, bytes) = self.exchange.head();
+        log::info!("{error}, at {}", Asked::new(&head.method, head.path.of(bytes)));
+        error
     }
 
     fn used(&mut self, count: usize) {

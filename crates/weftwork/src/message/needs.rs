@@ -19,7 +19,11 @@ pub struct Need {
 
 impl Need {
     pub(crate) fn of<T: 'static>() -> Need {
-        Need { ids: [TypeId::of::<T>(), TypeId::of::<Arc<T>>()], state: type_name::<T>(), path: String::new() }
+        Need {
+            ids: [TypeId::of::<T>(), TypeId::of::<Arc<T>>()],
+            state: type_name::<T>(),
+            path: String::new(),
+        }
     }
 
     /// Whether `state` is what it takes.

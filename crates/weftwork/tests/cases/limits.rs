@@ -185,10 +185,16 @@ fn linger() {
 fn a_limit_that_a_handler_meets_has_its_value() {
     keep_log();
     let site = ROOM.start_with(|s| s.body_bytes_max(ByteCount(777)));
-    let mut client = site.client();
-    client.send(unread(778).replace("/ignore", "/echo"));
-    let answer = client.answer();
     let named = "body_bytes_max allows here: 777 bytes";
-    assert!(answer.status == 413 && answer.text().contains(named), "{answer:?}");
-    is_logged(&[named]);
+    let declared = unread(778).replace("/ignore", "/echo/declared");
+    let chunk = "x".repeat(778);
+    let chunked =
+        format!("POST /echo/chunked HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n30a\r\n{chunk}\r\n0\r\n\r\n");
+    for (request, asked) in [(declared, "POST /echo/declared"), (chunked, "POST /echo/chunked")] {
+        let mut client = site.client();
+        client.send(request);
+        let answer = client.answer();
+        assert!(answer.status == 413 && answer.text().contains(named), "{asked}: {answer:?}");
+        is_logged(&[named, asked]);
+    }
 }
