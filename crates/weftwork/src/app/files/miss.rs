@@ -44,7 +44,7 @@ impl Miss {
             Miss::Malformed => plain(StatusCode::BAD_REQUEST, "the path is not well encoded\n"),
             Miss::Forbidden => plain(StatusCode::FORBIDDEN, "the server may not read this\n"),
             Miss::Failed(error) => {
-                log::error!("{} could not be opened: {error}", req.path());
+                log::error!("{} could not be opened: {error}", req.whole_path());
                 plain(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be opened\n")
             }
         }
