@@ -61,7 +61,9 @@ impl Folder {
         let mut files = files.listing(!self.no_listing).hidden(self.hidden).symlinks(self.symlinks);
         if let Some(name) = &self.index {
             if name.is_empty() || name.contains('/') {
-                return Err(Usage(format!("--index is {name:?}, but has to be a name, such as \"index.html\"")));
+                return Err(Usage(format!(
+                    "--index is {name:?}, but has to be a name, such as \"index.html\""
+                )));
             }
             files = files.index(name);
         }

@@ -78,7 +78,10 @@ fn mistakes_are_named() {
         ("serve missing-folder", "cannot serve files from missing-folder: No such file"),
         (&format!("serve {} --spa lost.html", folder.path()), "--spa is \"lost.html\", but"),
         (&format!("serve {}/sub --spa ../hello.txt", folder.path()), "--spa is \"../hello.txt\", but"),
-        (&format!("serve {} --index a/b.html", folder.path()), "--index is \"a/b.html\", but has to be a name"),
+        (
+            &format!("serve {} --index a/b.html", folder.path()),
+            "--index is \"a/b.html\", but has to be a name",
+        ),
         (&format!("serve {} --index=", folder.path()), "--index is \"\", but has to be a name"),
     ] {
         let output = output(&format!("{line} --port 0"), &[]);
