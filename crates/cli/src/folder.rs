@@ -68,7 +68,8 @@ impl Folder {
             files = files.index(name);
         }
         if let Some(name) = &self.single_page {
-            if !one && !(is_beneath(name) && self.path.join(name).is_file()) {
+            let found = is_beneath(name) && self.path.join(name).is_file();
+            if !one && !found {
                 return Err(Usage(format!(
                     "--spa is {name:?}, but {} has no such file",
                     self.path.display()
