@@ -60,14 +60,15 @@ impl Crowd {
         }
     }
 
-    /// After [`Crowd::wait_until_all_are_in`].
-    pub(super) fn goes_on_and_is_answered(mut self) {
+    /// After [`Crowd::wait_until_all_are_in`]. Whoever keeps the clients keeps their connections open.
+    pub(super) fn goes_on_and_is_answered(mut self) -> Vec<TcpStream> {
         self.all.wait();
         for client in &mut self.clients {
             let mut answer = [0; 15];
             client.read_exact(&mut answer).unwrap();
             assert_eq!(&answer, b"HTTP/1.1 200 OK");
         }
+        self.clients
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::crowd::{Crowd, PATIENCE, Site, eventually};
+use crate::settings::Settings;
 
 /// A pool with nobody in it: the test plays the one thread at the door, which has just left with a connection,
 /// and the maker, who was asked for that.
@@ -61,6 +62,23 @@ fn the_task_of_the_maker_goes_from_thread_to_thread() {
     crowd.goes_on_and_is_answered();
     stop(shared);
     first.join().unwrap();
+}
+
+/// With as many connections as may be, nobody looks for another one again and again who was not told of one, and
+/// those who are not needed end as ever.
+#[test]
+fn a_full_pool_keeps_no_thread_that_is_not_needed() {
+    let size = 4;
+    let (crowd, site) = Crowd::at_the_door(size);
+    let cx = Arc::new(Context::new(Settings::default().connections_max(size).accepted_max(size)).unwrap());
+    let room = start(1, cx.clone(), site.handler, vec![site.listener]).unwrap();
+    crowd.wait_until_all_are_in();
+    let clients = crowd.goes_on_and_is_answered();
+    eventually("idle clients leave one thread at the door", || room.threads() == 1);
+    drop(clients);
+    cx.enter(Stage::Closing);
+    room.wake();
+    assert_eq!(room.join(PATIENCE), 0);
 }
 
 #[test]
