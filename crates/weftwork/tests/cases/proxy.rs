@@ -259,6 +259,11 @@ fn read_all(_: &Gate, mut line: Upgraded) -> std::io::Result<()> {
     std::io::copy(&mut line, &mut std::io::sink()).map(drop)
 }
 
+fn hold(gate: &Gate, _line: Upgraded) -> std::io::Result<()> {
+    gate.pass();
+    Ok(())
+}
+
 #[test]
 fn a_tunnel_in_which_nothing_moves_ends() {
     let (behind, proxy, _) = impatient(SHORT, read_all);
@@ -272,15 +277,21 @@ fn a_tunnel_in_which_nothing_moves_ends() {
 /// The client has said all, and the server says nothing.
 #[test]
 fn a_tunnel_of_one_direction_ends_as_well() {
-    let (_behind, proxy, gate) = impatient(SHORT, |gate, line| {
-        gate.pass();
-        drop(line);
-        Ok(())
-    });
+    let (_behind, proxy, gate) = impatient(SHORT, hold);
     let client = asks_for_echo(&proxy);
     client.half_close();
     assert_eq!(client.rest(), b"");
     eventually("the tunnel has ended", || proxy.counts().connections == 0);
+    gate.open();
+}
+
+/// The client has more to say, and the server takes none of it.
+#[test]
+fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
+    let (_behind, proxy, gate) = impatient(SHORT, hold);
+    let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
+    eventually("the tunnel has ended", || proxy.counts().connections == 0);
+    assert!(aside.join().unwrap().is_err());
     gate.open();
 }
 

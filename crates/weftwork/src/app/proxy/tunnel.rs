@@ -76,7 +76,11 @@ impl Tunnel {
     fn return_all(&self, mut near: UpgradedWriter) {
         match self.copy_to(&mut near) {
             Ok(()) => near.shutdown(),
-            Err(_) => near.cut(),
+            Err(_) => {
+                near.cut();
+                // The other direction may be waiting for the server to take more.
+                self.end(Shutdown::Both);
+            }
         }
     }
 
