@@ -74,6 +74,13 @@ impl Bed {
         Bed::over(ours, peer, settings)
     }
 
+    /// Its kernel takes next to nothing.
+    fn narrow() -> Bed {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
+        Bed::over(ours, peer, Settings::default())
+    }
+
     fn over(ours: UnixStream, peer: UnixStream, settings: Settings) -> Bed {
         peer.set_nonblocking(true).unwrap();
         let cx = Context::new(settings).unwrap();

@@ -134,7 +134,7 @@ impl fmt::Debug for RateLimit {
 
 /// What one customer has: an IPv4 address, or an IPv6 network of 64 bits.
 fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
+    match address {
         IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() >> 64 << 64).into()),
         v4 => v4,
     }

@@ -64,6 +64,7 @@ impl<'a> Live<'a> {
     /// # Errors
     /// Nobody takes what is written any more, or the head cannot be.
     pub(super) fn start(&mut self) -> io::Result<()> {
+        // Taken in any case: a head that nobody takes is not made up for by a 500.
         let pending = self.take_pending();
         if self.conn.phase == Phase::Done {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone, or its time is up"));

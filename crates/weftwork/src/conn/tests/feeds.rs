@@ -21,12 +21,9 @@ impl Receive for Takes {
     }
 }
 
-/// A connection that waits for its feed, which is the body of its response or speaks another protocol.
-/// Its kernel takes next to nothing.
+/// A narrow connection that waits for its feed, which is the body of its response or speaks another protocol.
 fn fed(is_body: bool) -> (Bed, FeedSender) {
-    let (ours, peer) = UnixStream::pair().unwrap();
-    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
-    let mut bed = Bed::over(ours, peer, Settings::default());
+    let mut bed = Bed::narrow();
     let (sender, feed) = Feed::new(FeedLimits::default());
     let feed = Mutex::new(Some(feed.with_heartbeat(Bytes::from("beat"))));
     let handler = move |_: &mut Request| {

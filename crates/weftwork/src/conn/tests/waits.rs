@@ -82,9 +82,7 @@ fn expecting(length: usize) -> String {
 /// An older answer is still unsent: that it is, over and over, must not buy time for a body that hardly comes.
 #[test]
 fn a_dribble_does_not_buy_time_for_a_body_that_is_waited_for() {
-    let (ours, peer) = UnixStream::pair().unwrap();
-    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
-    let mut bed = Bed::over(ours, peer, Settings::default());
+    let mut bed = Bed::narrow();
     bed.send(get("/medium") + &expecting(2_000_000) + "x");
     until_call(&mut bed);
     bed.call();

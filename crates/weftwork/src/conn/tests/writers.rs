@@ -14,11 +14,9 @@ const WRITE: u64 = 30_000;
 const LONG: u64 = 300_000;
 static PART: [u8; 64 << 10] = [b'x'; 64 << 10];
 
-/// A connection whose kernel takes next to nothing, on which `request` has come.
-fn narrow(request: &str) -> Bed {
-    let (ours, peer) = UnixStream::pair().unwrap();
-    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
-    let mut bed = Bed::over(ours, peer, Settings::default());
+/// A narrow connection, on which `request` has come.
+fn asked(request: &str) -> Bed {
+    let mut bed = Bed::narrow();
     bed.send(request);
     until_call(&mut bed);
     bed
@@ -47,7 +45,7 @@ fn stream<T: Send + 'static>(
 #[test]
 fn a_client_whose_time_is_up_does_not_have_it_again() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
-        let mut bed = narrow(request);
+        let mut bed = asked(request);
         let peer = Peer::new(&bed, std::iter::empty());
         let (kinds, gone) = stream(&mut bed, &peer, |out, _| {
             let mut tries = std::iter::repeat_with(|| out.write_all(&PART));
@@ -64,7 +62,7 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
 #[test]
 fn a_writer_that_heeds_no_errors_fills_no_memory() {
     for request in [GET, "GET / HTTP/1.0\r\n\r\n"] {
-        let mut bed = narrow(request);
+        let mut bed = asked(request);
         let peer = Peer::new(&bed, std::iter::empty());
         let failed =
             stream(&mut bed, &peer, |out, _| (0..100).filter(|_| out.write_all(&PART).is_err()).count());
@@ -78,7 +76,7 @@ fn a_writer_that_heeds_no_errors_fills_no_memory() {
 /// The client has let us wait, and could do nothing about it while the writer was at work.
 #[test]
 fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
-    let mut bed = narrow(GET);
+    let mut bed = asked(GET);
     let peer = Peer::new(&bed, std::iter::empty());
     let written = stream(&mut bed, &peer, |out, now| {
         out.write_all(&PART).unwrap();
@@ -90,7 +88,7 @@ fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {
 
 #[test]
 fn nor_is_it_when_the_writer_is_done() {
-    let mut bed = narrow(GET);
+    let mut bed = asked(GET);
     let peer = Peer::new(&bed, std::iter::empty());
     stream(&mut bed, &peer, |out, now| {
         out.write_all(&PART).unwrap();
@@ -103,7 +101,7 @@ fn nor_is_it_when_the_writer_is_done() {
 /// What the watchdog counts is the writer's own time since it was last seen to get on.
 #[test]
 fn a_writer_that_gets_on_or_waits_is_not_stuck() {
-    let mut bed = narrow(GET);
+    let mut bed = asked(GET);
     let post = bed.post.clone();
     let (waits, watched) = (Arc::new(Mutex::new(Vec::new())), post.clone());
     let seen = waits.clone();
@@ -180,7 +178,7 @@ impl Wait for Cut {
 
 #[test]
 fn a_client_that_is_cut_off_was_not_too_slow() {
-    let mut bed = narrow(GET);
+    let mut bed = asked(GET);
     let endless = |_: &mut Request| -> Response {
         Response::stream(|out| {
             loop {

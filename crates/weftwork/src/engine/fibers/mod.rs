@@ -112,11 +112,9 @@ impl Fibers {
 
     /// A stack that the system has no room for is better found out now than at every request.
     fn try_stack(&self, runtime: &Runtime) -> io::Result<()> {
-        let fiber = runtime.spawn(|| ());
-        while runtime.run_ready() {}
-        fiber.join().map_err(|error| {
+        runtime.block_on(|| ()).map_err(|error| {
             let wanted = self.cx.settings.show(&["fiber_stack_bytes"]);
-            io::Error::new(io::ErrorKind::OutOfMemory, format!("{wanted}: {error}"))
+            io::Error::new(error.kind(), format!("{wanted}: {error}"))
         })
     }
 
