@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weftwork::http::{HeaderValue, StatusCode, header};
-use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, routes};
+use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, View, routes};
 
 use self::live::Live;
-use crate::serving::Window;
 
 /// The longest that `/slow` and `/wait` may take.
 const SLOW_MS_MAX: u64 = 60_000;
@@ -66,12 +65,11 @@ const ROUTES: [(Demo, &str); 12] = [
     (Demo::File { path: String::new() }, "samples, with tags, conditions and ranges"),
 ];
 
-/// The demo, and the window through which it will look at its server.
-pub(crate) fn demo() -> (impl Handler, Window) {
-    let window = Window::default();
-    let (seen, live) = (window.clone(), Live::new());
+/// The demo, which looks at its server through `view`.
+pub(crate) fn demo(view: View) -> impl Handler {
+    let live = Live::new();
     let answer = move |route: Demo, req: &mut Request<'_>| match route {
-        Demo::Page => page::page(&seen),
+        Demo::Page => page::page(&view),
         Demo::Health => Response::text("OK"),
         Demo::Json => Response::json(&Message { message: "Hello, World!" }),
         Demo::Headers => headers(req),
@@ -85,7 +83,7 @@ pub(crate) fn demo() -> (impl Handler, Window) {
         Demo::File { .. } => live.files(req),
     };
     let nothing = || (StatusCode::NOT_FOUND, "there is nothing here; / shows what there is\n");
-    (routes(answer).fallback(nothing), window)
+    routes(answer).fallback(nothing)
 }
 
 #[derive(Serialize)]

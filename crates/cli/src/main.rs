@@ -32,13 +32,11 @@ fn run() -> Result<(), Usage> {
         Command::Help(topic) => say(help::text(topic)),
         Command::Engines => say(help::engines()),
         Command::Version => say(concat!("weft ", env!("CARGO_PKG_VERSION"))),
-        Command::Demo(options) => {
-            let (demo, window) = demo::demo();
-            serving::serve("demo", &options, demo, window)?;
-        }
+        Command::Demo(options) => serving::serve("demo", &options, demo::demo)?,
         Command::Serve(options, folder) => {
             let title = format!("serve {}", folder.path.display());
-            serving::serve(&title, &options, folder.files()?, serving::Window::default())?;
+            let files = folder.files()?;
+            serving::serve(&title, &options, |_| files)?;
         }
     }
     Ok(())

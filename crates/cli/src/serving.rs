@@ -1,7 +1,5 @@
 //! How a server is started from options, says what it does, and ends.
 
-use std::sync::{Arc, OnceLock};
-
 use log::LevelFilter;
 use weftwork::{Address, Handler, Running, Server, Signals, Source, View};
 
@@ -12,15 +10,11 @@ use crate::say;
 /// The settings worth a line at start, whatever their source; others get one when they were changed.
 const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "head_timeout", "idle_timeout"];
 
-/// Where a handler looks at the server that runs it. Empty before the start.
-pub(crate) type Window = Arc<OnceLock<View>>;
-
-/// Starts the server, and serves until SIGTERM or SIGINT.
-pub(crate) fn serve(
+/// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT.
+pub(crate) fn serve<H: Handler>(
     title: &str,
     options: &Options,
-    handler: impl Handler,
-    window: Window,
+    site: impl FnOnce(View) -> H,
 ) -> Result<(), Usage> {
     // An empty variable is how shells and service files unset one.
     let variable = |name: &str| {
@@ -43,9 +37,8 @@ pub(crate) fn serve(
     };
     // Before anyone can know that the server is there, so that no signal finds the default action.
     let signals = Signals::install()?;
-    let running = server.start(handler)?;
-    // Set first: whoever reads the lines may ask for the page at once.
-    let _ = window.set(running.view());
+    let site = site(server.view());
+    let running = server.start(site)?;
     announce(title, &running);
     say(running.wait(signals)?);
     Ok(())

@@ -22,6 +22,7 @@ use crate::transport::counters::Counts;
 use crate::transport::listener::Listener;
 use crate::transport::watchdog;
 pub use view::View;
+use view::{Plan, Slot};
 
 /// How often a server that drains looks whether its last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
@@ -42,6 +43,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     engine: Option<Engine>,
     settings: Settings,
+    started: Slot,
 }
 
 impl Server {
@@ -62,7 +64,12 @@ impl Server {
     }
 
     fn nowhere() -> Result<Server> {
-        Ok(Server { listeners: Vec::new(), engine: None, settings: Settings::from_env()? })
+        Ok(Server {
+            listeners: Vec::new(),
+            engine: None,
+            settings: Settings::from_env()?,
+            started: Slot::default(),
+        })
     }
 
     /// Takes a socket that is bound already: a [`TcpListener`](std::net::TcpListener), a
@@ -138,13 +145,32 @@ impl Server {
         self.listeners.iter().map(|listener| listener.address().clone()).collect()
     }
 
+    /// A way to look at the server from elsewhere, for a handler that shows what the server is doing: make it last, when
+    /// all is set, and give it to the handler.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// let view = server.view();
+    /// let running = server.start(move |_: &mut Request| format!("{} requests\n", view.counts().requests))?;
+    /// # weftwork::Result::<()>::Ok(())
+    /// ```
+    pub fn view(&self) -> View {
+        let engine = self.engine.or_else(Engine::from_env).unwrap_or_default();
+        let plan = Plan { engine, addresses: self.addresses(), settings: self.settings.clone() };
+        View::new(plan, &self.started)
+    }
+
     /// Starts the server and returns at once. The log says where it listens, at level info.
     ///
     /// # Errors
     /// A setting with which no server could run, a handler that [cannot answer](Handler::check), or the system refuses
     /// sockets or threads.
     pub fn start(self, handler: impl Handler) -> Result<Running> {
-        let Server { mut listeners, engine, mut settings } = self;
+        let view = self.view();
+        let engine = view.engine();
+        let Server { mut listeners, mut settings, .. } = self;
         handler.check()?;
         check_states(&handler)?;
         settings.check()?;
@@ -158,12 +184,10 @@ impl Server {
             ));
         }
         settings.work_out(raise_descriptor_limit());
-        let engine = engine.or_else(Engine::from_env).unwrap_or_default();
         engine.check(&settings)?;
         for listener in &listeners {
             listener.listen(settings.backlog)?;
         }
-        let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address().clone()).collect();
         let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
@@ -172,10 +196,11 @@ impl Server {
             cx.enter(Stage::Closing);
             refused(error)
         })?;
-        for address in &addresses {
+        for address in view.addresses() {
             log::info!("listening at {address}, engine {engine}");
         }
-        Ok(Running { cx, room, engine, addresses, watchdog, stopped: false })
+        view.started(&cx, &room);
+        Ok(Running { cx, room, view, watchdog, stopped: false })
     }
 
     /// Starts the server, and serves until SIGTERM or SIGINT; then finishes the requests in flight, for
@@ -196,8 +221,7 @@ impl Server {
 pub struct Running {
     cx: Arc<Context>,
     room: Arc<dyn Room>,
-    engine: Engine,
-    addresses: Vec<Address>,
+    view: View,
     watchdog: Option<JoinHandle<()>>,
     stopped: bool,
 }
@@ -205,7 +229,7 @@ pub struct Running {
 impl Running {
     /// The first TCP address, with its real port. Servers with Unix sockets alone have none.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.addresses.iter().find_map(|address| match address {
+        self.addresses().iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
             Address::Unix(_) => None,
         })
@@ -213,12 +237,12 @@ impl Running {
 
     /// All addresses, with their real ports.
     pub fn addresses(&self) -> &[Address] {
-        &self.addresses
+        self.view.addresses()
     }
 
     /// The engine that was chosen.
     pub fn engine(&self) -> Engine {
-        self.engine
+        self.view.engine()
     }
 
     /// The settings in force; `connections_max` and `accepted_max` are the numbers that were worked out.
@@ -255,14 +279,9 @@ impl Running {
         Ok(self.stop(drain_timeout, move || signals.wait(Some(Duration::from_millis(1))).unwrap_or(false)))
     }
 
-    /// A way to look at the server from elsewhere, while it is waited for.
+    /// A way to look at the server from elsewhere, while it is waited for; [`Server::view`] is one from before the start.
     pub fn view(&self) -> View {
-        View {
-            cx: self.cx.clone(),
-            room: self.room.clone(),
-            engine: self.engine,
-            addresses: self.addresses.clone().into(),
-        }
+        self.view.clone()
     }
 
     /// The last resort: ends everything at once. No request is finished; a handler that does not return
@@ -331,8 +350,8 @@ impl Drop for Running {
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")
-            .field("engine", &self.engine)
-            .field("addresses", &self.addresses)
+            .field("engine", &self.engine())
+            .field("addresses", &self.addresses())
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,6 @@ use weftwork::http::Method;
 use weftwork::{Response, Routes, View, escaped};
 
 use super::ROUTES;
-use crate::serving::Window;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("live.js");
@@ -14,15 +13,15 @@ const SCRIPT: &str = include_str!("live.js");
 /// What the script fills in: each result is `ok` once it has been seen to work.
 const LIVE: &str = include_str!("live.html");
 
-/// The page, from the server as it is now. Before the start there is less to show.
-pub(super) fn page(window: &Window) -> Response {
+/// The page, from the server as it is now.
+pub(super) fn page(view: &View) -> Response {
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String does not fail.
-    let _ = write_page(&mut html, window.get());
+    let _ = write_page(&mut html, view);
     Response::html(html)
 }
 
-fn write_page(out: &mut String, running: Option<&View>) -> fmt::Result {
+fn write_page(out: &mut String, view: &View) -> fmt::Result {
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -30,26 +29,21 @@ fn write_page(out: &mut String, running: Option<&View>) -> fmt::Result {
          <style>\n{STYLE}</style>\n<main>\n<header><h1>Weftwork</h1>\
          <p>An HTTP server for plain blocking handlers. This page was made by one.</header>\n"
     )?;
-    match running {
-        Some(running) => write_now(out, running)?,
-        None => out.push_str("<p>The server is starting, or stopping.\n"),
-    }
+    write_now(out, view)?;
     write_routes(out)?;
     out.push_str(LIVE);
-    if let Some(running) = running {
-        write_limits(out, running)?;
-    }
+    write_limits(out, view)?;
     writeln!(out, "</main>\n<script>\n{SCRIPT}</script>\n</html>")
 }
 
-fn write_now(out: &mut String, running: &View) -> fmt::Result {
-    let engine = running.engine();
-    let counts = running.counts();
+fn write_now(out: &mut String, view: &View) -> fmt::Result {
+    let engine = view.engine();
+    let counts = view.counts();
     let facts: [(&str, &dyn Display); 15] = [
         ("version", &env!("CARGO_PKG_VERSION")),
         ("engine", &engine),
         ("loops", &engine.loops()),
-        ("threads", &running.threads()),
+        ("threads", &view.threads()),
         ("connections open", &counts.connections),
         ("connections accepted", &counts.accepted),
         ("requests", &counts.requests),
@@ -90,12 +84,12 @@ fn write_routes(out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-fn write_limits(out: &mut String, running: &View) -> fmt::Result {
+fn write_limits(out: &mut String, view: &View) -> fmt::Result {
     out.push_str(
         "<section><h2>Limits</h2>\n<p>Each is a flag (<code>--head-bytes-max 64KiB</code>), a variable \
          (<code>WEFT_HEAD_BYTES_MAX</code>), and a method of <code>Settings</code>.\n<table>\n",
     );
-    for setting in running.settings().list() {
+    for setting in view.settings().list() {
         let (name, source) = (setting.name, setting.source);
         let (value, about) = (escaped(&setting.value), escaped(setting.about));
         writeln!(out, "<tr><td><code>{name}</code><td class=\"value\">{value}<td>{source}<td>{about}")?;

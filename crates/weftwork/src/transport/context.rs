@@ -33,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) warn_after: Duration,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) watchdog: Watchdog,
+    pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) spare: Spare,
     /// Asked about requests that it is not called for yet.
     handler: Option<Arc<dyn Handler>>,
@@ -71,7 +71,7 @@ impl Context {
             settings,
             clock: Clock::start(),
             counters: Arc::default(),
-            watchdog: Watchdog::default(),
+            watchdog: Arc::default(),
             spare: Spare::new(),
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
@@ -122,7 +122,7 @@ impl Context {
 
     /// What was counted so far.
     pub(crate) fn counts(&self) -> Counts {
-        Counts { requests: self.watchdog.calls(), ..self.counters.read() }
+        self.counters.read(&self.watchdog)
     }
 
     /// The time of day, for answers that no handler gave.

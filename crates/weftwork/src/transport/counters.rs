@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::watchdog::Watchdog;
+
 macro_rules! counters {
     ($( $(#[doc = $doc:literal])+ $name:ident ),+ $(,)?) => {
         #[derive(Debug, Default)]
@@ -26,11 +28,10 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// All but the requests, which the watchdog counts.
-            pub(crate) fn read(&self) -> Counts {
+            pub(crate) fn read(&self, watchdog: &Watchdog) -> Counts {
                 Counts {
                     connections: self.connections.load(Ordering::Relaxed),
-                    requests: 0,
+                    requests: watchdog.calls(),
                     $( $name: self.$name.load(Ordering::Relaxed), )+
                 }
             }

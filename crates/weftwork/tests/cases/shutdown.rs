@@ -1,9 +1,10 @@
 //! Does a server end in good order, whatever its connections are in the middle of?
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weftwork::{Report, Running, Server};
+use weftwork::{Report, Request, Running, Server};
 
 use super::ROOM;
 use crate::support::{Client, PATIENCE, Promise, Site, eventually, noise};
@@ -278,4 +279,26 @@ fn no_time_means_no_delay() {
     let begun = Instant::now();
     site.running.shutdown(Duration::ZERO);
     assert!(begun.elapsed() < PATIENCE / 2);
+}
+
+/// It is made before the handler that has it, and would keep the server for good if it owned any of it.
+#[test]
+fn a_handler_that_looks_at_its_server_goes_with_it() {
+    let server = ROOM.bind("127.0.0.1:0");
+    let (view, token) = (server.view(), Arc::new(()));
+    let (inside, held) = (view.clone(), Arc::downgrade(&token));
+    assert_eq!((view.counts().requests, view.threads(), view.is_stopping()), (0, 0, false));
+    let running = server
+        .start(move |_: &mut Request| {
+            let _ = &token;
+            format!("{} {} {}", inside.counts().requests, inside.threads() > 0, inside.is_stopping())
+        })
+        .unwrap();
+    assert_eq!((view.addresses(), view.engine()), (running.addresses(), running.engine()));
+    assert_eq!(view.settings().connections_max, running.settings().connections_max);
+    Client::connect_to(&view.addresses()[0]).get("/").is(200, "1 true false");
+    let report = running.shutdown(PATIENCE);
+    assert_eq!(report.stuck, 0, "{report}");
+    assert!(held.upgrade().is_none(), "the handler is still there");
+    assert_eq!((view.counts().requests, view.threads(), view.is_stopping()), (1, 0, true));
 }

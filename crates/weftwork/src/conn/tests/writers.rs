@@ -53,7 +53,7 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
             ([first, tries.next().unwrap().unwrap_err().kind()], out.client_gone())
         });
         assert_eq!((kinds, gone), ([ErrorKind::TimedOut, ErrorKind::BrokenPipe], true), "{request:?}");
-        assert_eq!((bed.now.0, bed.cx.counters.read().timeouts), (WRITE, 1));
+        assert_eq!((bed.now.0, bed.cx.counts().timeouts), (WRITE, 1));
         assert_eq!(bed.go_on(), Step::Close, "nor with what is left when the writer is done");
     }
 }
@@ -187,5 +187,5 @@ fn a_client_that_is_cut_off_was_not_too_slow() {
         })
     };
     bed.call_with(&endless, &Cut);
-    assert_eq!((bed.go_on(), bed.cx.counters.read().timeouts), (Step::Close, 0));
+    assert_eq!((bed.go_on(), bed.cx.counts().timeouts), (Step::Close, 0));
 }

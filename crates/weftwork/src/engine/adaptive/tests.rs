@@ -63,7 +63,7 @@ impl House {
     }
 
     fn counts(&self) -> crate::Counts {
-        self.shared.cx.counters.read()
+        self.shared.cx.counts()
     }
 
     fn close(self) {
@@ -71,7 +71,7 @@ impl House {
         room.0.cx.enter(Stage::Closing);
         room.wake();
         assert_eq!(room.join(PATIENCE), 0);
-        assert_eq!(room.0.cx.counters.read().connections, 0);
+        assert_eq!(room.0.cx.counts().connections, 0);
     }
 }
 

@@ -42,7 +42,7 @@ fn what_comes_after_the_end_is_dropped() {
         let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
         hub.post(0, Letter::Home(conn));
     };
-    let open = || cx.counters.read().connections;
+    let open = || cx.counts().connections;
     bring();
     assert_eq!(open(), 1);
     drop(lp);
