@@ -97,6 +97,12 @@ pub(crate) fn refused(input: &DeriveInput, error: &syn::Error) -> TokenStream {
             fn reads_ahead(_: ::weftwork::Verbs, _: &[u8]) -> ::core::option::Option<bool> {
                 ::core::unreachable!()
             }
+            fn pattern(
+                _: ::weftwork::Verbs,
+                _: &[u8],
+            ) -> ::core::option::Option<::std::borrow::Cow<'static, str>> {
+                ::core::unreachable!()
+            }
             fn write(&self, _: &mut ::weftwork::derived::PathWriter) {}
             fn method(&self) -> ::weftwork::derived::Method {
                 ::core::unreachable!()
@@ -190,6 +196,7 @@ fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
 /// What is told of a request before its route is made.
 fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
     let (seed, habits, buffering) = (seed(name), ways.iter().map(habit), ways.iter().map(buffering));
+    let nested = ways.iter().map(nested_pattern);
     quote! {
         #[allow(unused_variables, clippy::all)]
         fn habit(verb: __weft::Verbs, path: &[u8]) -> __weft::Blocking {
@@ -209,6 +216,20 @@ fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
             match search(verb, path) {
                 #(#buffering)*
                 ::core::result::Result::Ok(_) => ::core::option::Option::Some(true),
+                ::core::result::Result::Err(_) => ::core::option::Option::None,
+            }
+        }
+
+        #[allow(unused_variables, clippy::all)]
+        fn pattern(
+            verb: __weft::Verbs,
+            path: &[u8],
+        ) -> ::core::option::Option<::std::borrow::Cow<'static, str>> {
+            match search(verb, path) {
+                #(#nested)*
+                ::core::result::Result::Ok((number, _)) => {
+                    ::core::option::Option::Some(__weft::path_pattern(Self::ROUTES, number))
+                }
                 ::core::result::Result::Err(_) => ::core::option::Option::None,
             }
         }
@@ -243,6 +264,20 @@ fn buffering(numbered: &Numbered<'_>) -> TokenStream {
     let (verb, parts) = (ours("verb"), ours("parts"));
     let inner = quote_spanned!(inner.span()=> <#inner as __weft::Routes>::reads_ahead(#verb, #parts[#at]));
     quote!(::core::result::Result::Ok((#number, parts)) => #inner,)
+}
+
+/// The arm that tells the pattern of a way into a nest, with that of the route in there.
+fn nested_pattern(numbered: &Numbered<'_>) -> TokenStream {
+    let Numbered { number, variant, way } = numbered;
+    let Some(field) = variant.nested else { return TokenStream::new() };
+    let (inner, at) = (&field.ty, way.pattern.captures().count());
+    let (verb, parts) = (ours("verb"), ours("parts"));
+    let inner = quote_spanned!(inner.span()=> <#inner as __weft::Routes>::pattern(#verb, #parts[#at]));
+    quote! {
+        ::core::result::Result::Ok((#number, parts)) => {
+            __weft::nested_pattern(&__weft::path_pattern(Self::ROUTES, #number), #inner)
+        }
+    }
 }
 
 /// The arm that writes a variant's path, by its first way.

@@ -53,6 +53,8 @@ mod transport;
 
 pub use bytes::Bytes;
 pub use http;
+#[cfg(feature = "metrics")]
+pub use prometheus_client;
 
 #[cfg(feature = "cookies")]
 pub use app::cookies;

@@ -13,6 +13,8 @@ mod deadline;
 #[cfg(feature = "compression")]
 mod decompression;
 mod etags;
+#[cfg(feature = "metrics")]
+mod metrics;
 pub(in crate::app) mod origin;
 mod rate_limit;
 mod request_id;
@@ -20,6 +22,7 @@ mod response_cache;
 mod security_headers;
 mod user;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,6 +39,8 @@ pub use deadline::Deadline;
 #[cfg(feature = "compression")]
 pub use decompression::Decompression;
 pub use etags::ETags;
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 pub use rate_limit::RateLimit;
 pub use request_id::{RequestId, RequestIds, TraceContext};
 pub use response_cache::ResponseCache;
@@ -44,6 +49,7 @@ pub use user::User;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::router::whole_pattern;
 use crate::error::Result;
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Problem, Request, Response};
 
@@ -106,6 +112,30 @@ impl<'h> Next<'h> {
         Next { handler }
     }
 
+    /// The pattern of the route that takes `req`, with the prefixes of the routers around this: `/users/{id}`, where
+    /// `path` has `/users/7`. None, if no route takes it, or if there are none. What is counted by path is counted by this:
+    /// clients choose paths, and you the routes. A route that [declines](Response::decline) is told all the same.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn named(req: &mut Request, next: Next) -> String {
+    ///     next.pattern(req).unwrap_or_default()
+    /// }
+    /// let site = Router::new().get("/users/{id}", || "a user").with(named);
+    /// # let mut client = weftwork::TestClient::new(site);
+    /// # assert_eq!(client.get("/users/7").send().text(), "/users/{id}");
+    /// # assert_eq!(client.get("/user").send().text(), "");
+    /// ```
+    pub fn pattern(&self, req: &Request<'_>) -> Option<String> {
+        let asked = Asked::new(req.method(), req.path().as_bytes());
+        let pattern = self.handler.pattern(&asked)?;
+        match (req.mounted_at(), &*pattern) {
+            ("", "") => None,
+            (prefix, inner) => Some(whole_pattern(prefix, inner)),
+        }
+    }
+
     /// Has the request answered.
     pub fn run(self, req: &mut Request<'_>) -> Response {
         self.handler.call(req)
@@ -156,6 +186,10 @@ impl<H: Handler, M: Middleware> Handler for With<H, M> {
 
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         self.handler.blocking(asked)
+    }
+
+    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+        self.handler.pattern(asked)
     }
 
     fn check(&self) -> Result<()> {

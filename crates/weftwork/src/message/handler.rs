@@ -1,5 +1,6 @@
 //! What answers requests, and what it lets the engine know beforehand.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Method;
@@ -36,6 +37,14 @@ pub trait Handler: Send + Sync + 'static {
     /// The default learns for each first segment of the path (`/reports/7` and `/reports/8` are one route).
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         Blocking::Learn { route: asked.route() }
+    }
+
+    /// The pattern of the route that takes such a request, `/users/{id}` say; none, if no route does. A handler without
+    /// routes, the default, takes whatever it gets: an empty text. Middleware asks by
+    /// [`Next::pattern`](crate::Next::pattern).
+    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+        let _ = asked;
+        Some(Cow::Borrowed(""))
     }
 
     /// Asked once, before a server starts: whether it can answer at all. A router tells of routes that conflict.
@@ -175,6 +184,10 @@ impl Handler for Arc<dyn Handler> {
         self.as_ref().blocking(asked)
     }
 
+    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+        self.as_ref().pattern(asked)
+    }
+
     fn check(&self) -> Result<()> {
         self.as_ref().check()
     }
@@ -202,6 +215,9 @@ pub fn blocks(handler: impl Handler) -> impl Handler {
         }
         fn blocking(&self, _: &Asked<'_>) -> Blocking {
             Blocking::Always
+        }
+        fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+            self.0.pattern(asked)
         }
         fn check(&self) -> Result<()> {
             self.0.check()
@@ -246,6 +262,9 @@ pub fn unbuffered(handler: impl Handler) -> impl Handler {
         }
         fn blocking(&self, asked: &Asked<'_>) -> Blocking {
             self.0.blocking(asked)
+        }
+        fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+            self.0.pattern(asked)
         }
         fn check(&self) -> Result<()> {
             self.0.check()

@@ -22,9 +22,19 @@ macro_rules! counters {
             /// Connections open now.
             pub connections: usize,
             /// Requests that a handler was called for. What the protocol itself answered is in `faults`, `timeouts` and
-            /// `shed`. Statuses are not counted here; the access log has them, or a middleware of yours.
+            /// `shed`. Statuses are not counted here: [`Metrics`](crate::middleware::Metrics) does (feature `metrics`).
             pub requests: u64,
             $( $(#[doc = $doc])+ pub $name: u64, )+
+        }
+
+        impl Counts {
+            /// Name, description and value of all that only ever grows.
+            #[cfg(feature = "metrics")]
+            pub(crate) fn growing(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                let requests = ("requests", "Requests that a handler was called for.", self.requests);
+                let counted = [$( (stringify!($name), concat!($($doc),+).trim(), self.$name), )+];
+                std::iter::once(requests).chain(counted)
+            }
         }
 
         impl Counters {

@@ -4,5 +4,6 @@
 mod answers;
 mod hundred;
 mod names;
+mod patterns;
 mod round_trip;
 mod ui;

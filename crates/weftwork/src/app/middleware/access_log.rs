@@ -24,8 +24,8 @@ pub enum LogFormat {
     Common,
     /// The same with `"referer" "user agent"` before the duration.
     Combined,
-    /// One object a line, with the fields of `Combined` by name, the request's id and trace (where
-    /// [`RequestIds`](super::RequestIds) runs), and `whole`: false when a streamed body ended early.
+    /// One object a line, with the fields of `Combined` by name, the route's [pattern](Next::pattern), the request's id
+    /// and trace (where [`RequestIds`](super::RequestIds) runs), and `whole`: false when a streamed body ended early.
     Json,
 }
 
@@ -106,7 +106,7 @@ impl AccessLog {
 impl Middleware for AccessLog {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         // Made first, so that a panic leaves a line too.
-        let mut line = Line { entry: Entry::new(self.format, req), sink: self.sink.clone() };
+        let mut line = Line { entry: Entry::new(self.format, req, &next), sink: self.sink.clone() };
         let response = {
             let call = Call { req, entry: &mut line.entry };
             next.run(&mut *call.req)

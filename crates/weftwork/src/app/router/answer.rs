@@ -1,5 +1,6 @@
 //! Whose is this request? First the most literal route, then those behind it, then mounts, then the fallback.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use http::{Method, StatusCode};
 
 use super::allowed::Allowed;
 use super::build::{Built, Found};
+use super::pattern::join;
 use super::{Entry, Mount, RouteError, Router};
 use crate::app::routes::derived::{spread, within};
 use crate::app::routes::{Verbs, other_method};
@@ -68,6 +70,22 @@ impl Handler for Router {
         }
     }
 
+    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+        let built = self.built();
+        if let Some(found) = built.find(asked.method(), asked.path()) {
+            return Some(Cow::Borrowed(&self.routes[found.route].path));
+        }
+        let mounted = built.mounts(asked.path()).find_map(|(prefix, number)| {
+            let mount = &self.mounts[number];
+            if !mount.strips {
+                return mount.handler.pattern(asked);
+            }
+            let inner = mount.handler.pattern(&asked.beneath(prefix.len()))?;
+            Some(Cow::Owned(whole_pattern(prefix, &inner)))
+        });
+        mounted.or_else(|| self.fallback.as_ref()?.pattern(asked))
+    }
+
     /// Whether its paths are some, none of them conflict, and what is mounted can answer. States are looked for when a
     /// server starts: a router around this one may give them.
     fn check(&self) -> Result<()> {
@@ -79,6 +97,11 @@ impl Handler for Router {
     fn needs(&self) -> Vec<Need> {
         self.built().needs.clone()
     }
+}
+
+/// What is `inner` to a handler that is mounted at `prefix`; one without routes takes all that is there.
+pub(crate) fn whole_pattern(prefix: &str, inner: &str) -> String {
+    join(prefix, if inner.is_empty() { "/{*rest}" } else { inner })
 }
 
 impl Router {

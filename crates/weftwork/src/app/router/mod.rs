@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::Method;
 
+pub(crate) use answer::whole_pattern;
 pub use error::{PatternFault, RouteError};
 
 use super::extract::IntoHandler;

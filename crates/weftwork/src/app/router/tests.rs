@@ -1,6 +1,7 @@
 //! Does each request come to its handler, and is each mistake in the routes told?
 
 mod methods;
+mod patterns;
 mod states;
 
 use std::sync::Arc;

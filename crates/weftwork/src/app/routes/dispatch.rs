@@ -1,5 +1,6 @@
 //! From a request to its route, and from there to one function.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -78,6 +79,11 @@ where
             (None, Some(fallback)) => fallback.reads_ahead(asked),
             (None, None) => true,
         }
+    }
+
+    fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
+        let own = T::pattern(Verbs::of(asked.method()), asked.path_bytes());
+        own.or_else(|| self.fallback.as_ref()?.pattern(asked))
     }
 
     fn check(&self) -> Result<()> {

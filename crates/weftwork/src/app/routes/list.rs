@@ -1,5 +1,6 @@
 //! Which routes are there? For people to read.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::verbs::Verbs;
@@ -37,13 +38,7 @@ impl Listed {
 fn gather(routes: &[Route], prefix: &str, owner: &str, into: &mut Vec<[String; 3]>) {
     for route in routes {
         let name = format!("{owner}{}", route.name);
-        let pattern = match route.pattern.strip_prefix('/') {
-            // The `/` of a nest is the nest's own place.
-            Some(rest) if !prefix.is_empty() && (rest.is_empty() || rest.starts_with('?')) => {
-                format!("{prefix}{rest}")
-            }
-            _ => format!("{prefix}{}", route.pattern),
-        };
+        let pattern = joined(prefix, route.pattern);
         if route.nested.is_empty() {
             let methods = match route.methods {
                 Verbs::ANY => "any".to_owned(),
@@ -54,6 +49,27 @@ fn gather(routes: &[Route], prefix: &str, owner: &str, into: &mut Vec<[String; 3
             gather(route.nested, &pattern, &format!("{name}::"), into);
         }
     }
+}
+
+/// The `/` of a nest is the nest's own place.
+fn joined(prefix: &str, pattern: &str) -> String {
+    match pattern.strip_prefix('/') {
+        Some(rest) if !prefix.is_empty() && (rest.is_empty() || rest.starts_with('?')) => {
+            format!("{prefix}{rest}")
+        }
+        _ => format!("{prefix}{pattern}"),
+    }
+}
+
+/// The pattern of a route as far as its path goes.
+pub fn path_pattern(routes: &'static [Route], number: u16) -> Cow<'static, str> {
+    let pattern = routes.get(usize::from(number)).map_or("", |route| route.pattern);
+    Cow::Borrowed(pattern.split_once('?').map_or(pattern, |(path, _)| path))
+}
+
+/// The same in a nest, whose own pattern is `prefix`.
+pub fn nested_pattern(prefix: &str, inner: Option<Cow<'static, str>>) -> Option<Cow<'static, str>> {
+    inner.map(|inner| Cow::Owned(joined(prefix, &inner)))
 }
 
 impl fmt::Display for Listed {

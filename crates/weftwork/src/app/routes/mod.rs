@@ -16,6 +16,7 @@ pub use verbs::Verbs;
 /// What the derive's code calls. No part of the API.
 #[doc(hidden)]
 pub mod derived {
+    pub use super::list::{nested_pattern, path_pattern};
     pub use super::path::{PathWriter, beneath, capture, cut};
     pub use super::query::{optional, repeated, required};
     pub use super::{Miss, Route, Routes, Verbs};
@@ -43,6 +44,7 @@ pub mod derived {
     }
 }
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use http::Method;
@@ -150,6 +152,9 @@ pub trait Routes: Sized + 'static {
 
     #[doc(hidden)]
     fn reads_ahead(verb: Verbs, path: &[u8]) -> Option<bool>;
+
+    #[doc(hidden)]
+    fn pattern(verb: Verbs, path: &[u8]) -> Option<Cow<'static, str>>;
 
     #[doc(hidden)]
     fn write(&self, out: &mut PathWriter);

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use http::{Method, StatusCode, Version};
 
 use super::LogFormat;
-use crate::app::middleware::{RequestId, TraceContext, User};
+use crate::app::middleware::{Next, RequestId, TraceContext, User};
 use crate::message::{Request, Response};
 
 /// A request, and what is known of its response so far.
@@ -18,6 +18,7 @@ pub(super) struct Entry {
     client: Option<IpAddr>,
     method: Method,
     target: Box<str>,
+    route: Option<String>,
     version: Version,
     referer: Box<[u8]>,
     agent: Box<[u8]>,
@@ -31,7 +32,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Until [`answered`](Entry::answered) is called it is that of a handler that panicked.
-    pub(super) fn new(format: LogFormat, req: &Request<'_>) -> Entry {
+    pub(super) fn new(format: LogFormat, req: &Request<'_>, next: &Next<'_>) -> Entry {
         let field = |name: &str| -> Box<[u8]> { req.header_values(name).next().unwrap_or_default().into() };
         let wanted = format != LogFormat::Common;
         Entry {
@@ -41,6 +42,7 @@ impl Entry {
             client: req.client_addr(),
             method: req.method().clone(),
             target: req.target().into(),
+            route: if format == LogFormat::Json { next.pattern(req) } else { None },
             version: req.version(),
             referer: if wanted { field("referer") } else { Box::default() },
             agent: if wanted { field("user-agent") } else { Box::default() },
@@ -123,6 +125,7 @@ impl Entry {
         text("user", self.user.as_ref().map(|user| user.name().as_bytes()));
         text("method", Some(self.method.as_str().as_bytes()));
         text("target", Some(self.target.as_bytes()));
+        text("route", self.route.as_deref().map(str::as_bytes));
         text("referer", Some(&self.referer));
         text("agent", Some(&self.agent));
         text("request_id", self.id.as_ref().map(|id| id.as_str().as_bytes()));

@@ -250,3 +250,13 @@ fn a_file_is_appended_to() {
     std::fs::remove_file(&path).unwrap();
     assert!(AccessLog::to_file(LogFormat::Common, path.join("none")).is_err());
 }
+
+#[test]
+fn json_has_the_route_as_it_was_written() {
+    let site = crate::Router::new().get("/users/{id}", |_: &mut Request<'_>| "a user");
+    let json = line(LogFormat::Json, plain("/users/7"), site);
+    assert!(json.contains(r#""target":"/users/7","route":"/users/{id}","version""#), "{json}");
+    let json =
+        line(LogFormat::Json, plain("/nobody"), crate::Router::new().get("/", |_: &mut Request<'_>| ""));
+    assert!(json.contains(r#""target":"/nobody","version""#), "{json}");
+}

@@ -1,5 +1,7 @@
 //! Is each state found by the handlers that take it, and is one that nobody gives told before the start?
 
+use std::borrow::Cow;
+
 use super::*;
 use crate::app::routes::{Miss, Route, Routes, Verbs, derived, routes};
 use crate::{Server, handler};
@@ -81,6 +83,9 @@ impl Routes for Nothing {
         Blocking::Never
     }
     fn reads_ahead(_: Verbs, _: &[u8]) -> Option<bool> {
+        None
+    }
+    fn pattern(_: Verbs, _: &[u8]) -> Option<Cow<'static, str>> {
         None
     }
     fn write(&self, _: &mut derived::PathWriter) {}

@@ -1,0 +1,125 @@
+//! Is each request counted once, by what cannot be made up, and does the page say so?
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::app::middleware::HandlerExt;
+use crate::message::testing::Canned;
+use crate::{Router, Server, TestClient};
+
+/// The lines of a page that begin with `name`.
+fn lines(page: &str, name: &str) -> Vec<String> {
+    page.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+}
+
+#[test]
+fn requests_are_counted_by_route_method_and_status() {
+    let metrics = Metrics::new();
+    let site = Router::new()
+        .get("/users/{id}", |_: &mut Request<'_>| "a user")
+        .any("/any", |_: &mut Request<'_>| StatusCode::IM_A_TEAPOT);
+    let mut client = TestClient::new(site.with(metrics.clone()));
+    for target in ["/users/7", "/users/8?a=b", "/nobody", "/nor/here"] {
+        client.get(target).send();
+    }
+    for method in ["BREW", "PURGE", "TRACE"] {
+        client.request(method.parse().unwrap(), "/any").send();
+    }
+    let counts = lines(&metrics.text(), "http_server_request_duration_seconds_count{");
+    for (method, route, status, count) in [
+        ("GET", "/users/{id}", 200, 2),
+        ("GET", "", 404, 2),
+        ("_OTHER", "/any", 418, 2),
+        ("TRACE", "/any", 418, 1),
+    ] {
+        let wanted = format!(
+            "http_server_request_duration_seconds_count{{http_request_method=\"{method}\",http_route=\"{route}\",\
+             http_response_status_code=\"{status}\"}} {count}"
+        );
+        assert!(counts.contains(&wanted), "{wanted} is not in {counts:#?}");
+    }
+    assert_eq!(counts.len(), 4, "{counts:#?}");
+    assert_eq!(lines(&metrics.text(), "http_server_active_requests "), ["http_server_active_requests 0"]);
+}
+
+#[test]
+fn a_stream_is_in_progress_until_it_is_over() {
+    let (metrics, inside) = (Metrics::new(), Metrics::new());
+    let seen = metrics.clone();
+    let stream = move |_: &mut Request<'_>| {
+        let seen = seen.clone();
+        Response::stream(move |out| out.write_all(seen.text().as_bytes()))
+    };
+    let page = TestClient::new(stream.with(metrics.clone()).with(inside)).get("/").send();
+    assert_eq!(lines(page.text(), "http_server_active_requests "), ["http_server_active_requests 1"]);
+    assert_eq!(lines(page.text(), "http_server_request_duration_seconds_count"), [""; 0]);
+    assert_eq!(lines(&metrics.text(), "http_server_active_requests "), ["http_server_active_requests 0"]);
+    assert_eq!(lines(&metrics.text(), "http_server_request_duration_seconds_count").len(), 1);
+}
+
+#[test]
+fn a_panic_is_a_500() {
+    let metrics = Metrics::new();
+    let handler = (|_: &mut Request<'_>| -> Response { panic!("a bug") }).with(metrics.clone());
+    let mut canned = Canned::asking("GET", "/", &[]);
+    assert!(catch_unwind(AssertUnwindSafe(|| canned.call(&handler))).is_err());
+    let counts = lines(&metrics.text(), "http_server_request_duration_seconds_count{");
+    assert!(counts.len() == 1 && counts[0].contains("=\"500\"} 1"), "{counts:?}");
+    assert_eq!(lines(&metrics.text(), "http_server_active_requests "), ["http_server_active_requests 0"]);
+}
+
+#[test]
+fn durations_fall_into_their_buckets() {
+    let metrics = Metrics::new();
+    let labels =
+        Labels { http_request_method: "GET", http_route: String::new(), http_response_status_code: 200 };
+    for seconds in [0.001, 0.2, 20.0] {
+        metrics.shared.durations.get_or_create(&labels).observe(seconds);
+    }
+    let buckets = lines(&metrics.text(), "http_server_request_duration_seconds_bucket");
+    assert_eq!(buckets.len(), BUCKETS.len() + 1);
+    for (bound, count) in [("0.005", 1), ("0.1", 1), ("0.25", 2), ("10.0", 2), ("+Inf", 3)] {
+        let end = format!("le=\"{bound}\"}} {count}");
+        assert!(buckets.iter().any(|line| line.contains(&format!("le=\"{bound}\"")) && line.ends_with(&format!(" {count}"))), "{end} {buckets:#?}");
+    }
+}
+
+#[test]
+fn the_page_is_what_was_asked_for() {
+    let metrics = Metrics::new();
+    let mut client = TestClient::new(metrics.page());
+    let plain = client.get("/metrics").send();
+    assert_eq!(plain.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert_eq!(plain.header("cache-control"), Some("no-store"));
+    // As Prometheus asks.
+    let accept =
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.2,*/*;q=0.1";
+    let open = client.get("/metrics").header("accept", accept).send();
+    assert_eq!(
+        open.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(open.text().ends_with("# EOF\n"), "{}", open.text());
+    assert_eq!(open.text().matches("# EOF").count(), 1);
+}
+
+#[test]
+fn the_server_and_measurements_of_ones_own_are_on_the_page() {
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    let metrics = Metrics::new().server(server.view());
+    let orders = <prometheus_client::metrics::counter::Counter>::default();
+    metrics.register(|registry| registry.register("orders", "Orders taken", orders.clone()));
+    orders.inc();
+    let before = metrics.text();
+    assert_eq!(lines(&before, "orders_total"), ["orders_total 1"]);
+    assert_eq!(lines(&before, "weftwork_threads"), ["weftwork_threads 0"]);
+    let running = server.start(metrics.page()).unwrap();
+    let after = metrics.text();
+    assert_ne!(lines(&after, "weftwork_threads"), ["weftwork_threads 0"]);
+    for name in ["connections", "requests_total", "shed_total", "panics_total", "accept_errors_total"] {
+        assert_eq!(lines(&after, &format!("weftwork_{name} ")), [format!("weftwork_{name} 0")], "{after}");
+    }
+    let help = lines(&after, "# HELP weftwork_shed ");
+    assert_eq!(help, ["# HELP weftwork_shed Requests answered 503 because too many waited."]);
+    drop(running);
+}
