@@ -85,7 +85,7 @@ const FULL_TIME: Duration = Duration::from_millis(300);
 const FULL_ROUNDS: usize = 2;
 /// Two rounds of 0.3 s do not tell apart who is close: three columns (churn-64, health-512, file-range-100k) that were lost by
 /// 5 to 19 % in such a run were won by 7 to 26 % in four rounds of 0.5 s.
-const RUNOFF_ROUNDS: usize = 4;
+const RUNOFF_ROUNDS: usize = 8;
 
 impl Default for GridOptions {
     fn default() -> Self {

@@ -53,7 +53,10 @@ pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Con
     let mut takes_part: Vec<bool> = rows.iter().map(|row| row.why.is_none()).collect();
     for round in 0..options.rounds + options.runoff_rounds {
         if round == options.rounds {
-            takes_part = runoff::contenders(&rows, known);
+            takes_part = runoff::contenders(&rows, known, runoff::WIDE);
+        }
+        if round == options.rounds + options.runoff_rounds.div_ceil(2) {
+            takes_part = runoff::contenders(&rows, known, runoff::NARROW);
         }
         for at in order(&rows, round, &takes_part) {
             run_row(options, peers, &mut distance, round, &mut rows[at])?;

@@ -80,8 +80,9 @@ Usage: weftwork-bench full [OPTIONS]
 Options:
   --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle, rate)
                          have one [2]
-  --runoff N             more rounds of the default engine and up to four others where they were within a quarter of
-                         a column's first; with them the whole grid takes 35 to 40 minutes [4]
+  --runoff N             more rounds where others are close to the default engine: in the first half of them up to four
+                         others within a quarter of a column's first, in the second up to two within a tenth; with
+                         them the whole grid takes 35 to 40 minutes [8]
   --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 4 at least, mixed 1.2,
                          files of 10 MiB 1 [0.3]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,

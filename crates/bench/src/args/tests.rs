@@ -77,7 +77,7 @@ fn full_takes_the_whole_grid_or_what_is_named() {
     let all = full("full");
     assert_eq!(all.grid.workloads.len(), GRID.len());
     assert!(all.grid.subjects.len() > 15 && all.json.is_none() && all.html.is_none());
-    assert_eq!([all, full("full --runoff 0")].map(|options| options.grid.runoff_rounds), [4, 0]);
+    assert_eq!([all, full("full --runoff 0")].map(|options| options.grid.runoff_rounds), [8, 0]);
     check_refused("quick --runoff 1", "--runoff");
     check_refused("full --runoff 101", "--runoff must be from 0");
     let some =

@@ -13,7 +13,8 @@ const METHOD: &str = "
 - Server and load each have a core of their own. A fresh server is started for every cell, asked once whether its answer is
   right, warmed up, measured, and stopped. Contestants run in turn, round by round, so that a slow minute of the machine hits
   all of them. Where the default engine and others were within a quarter of a column's first, it and the best four of them run
-  again, for as many rounds as the first lines say: a few short rounds do not tell them apart. Medians are over all rounds that a
+  again, for half of the rounds that the first lines name, and who is within a tenth then (two others at most) for the other half: a
+  few short rounds do not tell them apart. Medians are over all rounds that a
   server took part in, and all of these have to be without errors; the figures of everybody else are of the first rounds.
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
   do not block: it hardly depends on how fast the load is. Ticks are 10 ms, so two per cent is its grain.

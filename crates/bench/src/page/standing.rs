@@ -147,7 +147,7 @@ pub(super) fn how(results: &Results) -> String {
         results.seconds,
         match results.runoff_rounds {
             0 => String::new(),
-            more => format!(", and {more} more among who was close to a column's first"),
+            more => format!(", and up to {more} more among who was close to a column's first"),
         },
         results.took_s.div_ceil(60),
         results.core_distances.map(|distances| format!(" {distances}")).unwrap_or_default(),

@@ -126,7 +126,7 @@ pub(crate) fn tables(run: &Run) -> String {
     let (rounds, time, took) = (run.rounds, run.time, run.took.as_secs());
     let runoff = match run.runoff_rounds {
         0 => String::new(),
-        more => format!(", {more} more of who was close to the first"),
+        more => format!(", up to {more} more of who was close to the first"),
     };
     let _ = writeln!(
         text,
