@@ -94,6 +94,11 @@ pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_00
 
 pub(crate) static QUICK: LazyLock<Vec<Workload>> = LazyLock::new(quick::table);
 pub(crate) static GRID: LazyLock<Vec<Workload>> = LazyLock::new(grid::table);
+/// Both, but what has one name in both stands once.
+pub(crate) static TURNS: LazyLock<Vec<Workload>> = LazyLock::new(|| {
+    let is_new = |one: &Workload| QUICK.iter().all(|known| known.name != one.name);
+    quick::table().into_iter().chain(grid::table().into_iter().filter(is_new)).collect()
+});
 pub(crate) static ROUTER: LazyLock<Vec<Workload>> = LazyLock::new(router::table);
 
 /// What decides a column: CPU a request where handlers do not block, requests/s where they do.
@@ -105,12 +110,14 @@ pub(crate) fn decides(column: &str) -> Metric {
     }
 }
 
-/// The workloads of a name; `slow` means all that begin with `slow-`.
+/// The workload of a name; where there is none, `slow` means all that begin with `slow-`.
 pub(crate) fn named(table: &'static [Workload], name: &str) -> Vec<&'static Workload> {
+    if let Some(exact) = table.iter().find(|workload| workload.name == name) {
+        return vec![exact];
+    }
     let of_family =
         |workload: &&Workload| workload.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
-    let exact = table.iter().filter(|workload| workload.name == name);
-    exact.chain(table.iter().filter(of_family)).collect()
+    table.iter().filter(of_family).collect()
 }
 
 impl Workload {

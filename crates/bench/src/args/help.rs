@@ -62,7 +62,7 @@ Usage: weftwork-bench turns [OPTIONS]
 Options:
   --rounds N             how often each has its turn [300]
   --turn-ms N            how long a turn is [30; 400 where handlers block]
-  --only A,B,..          workloads of 'quick', but for mixed and idle [keepalive]
+  --only A,B,..          workloads of 'quick' and 'full', but for mixed, idle and rate [keepalive]
   --subjects A,B,..      as in quick; ratios are to the first one [floor,nginx,weft]
   --beside PATH          another build of weft, on the default engine
   --engine, --weft, --cores: as in quick

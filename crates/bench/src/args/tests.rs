@@ -47,6 +47,10 @@ fn turns_are_of_what_asks_all_the_time() {
     assert_eq!(options.beside, Some("weft-before".into()));
     let options = turns("turns");
     assert_eq!((names(&options.grid), options.turn), (vec!["keepalive"], None));
+    let options = turns("turns --only echo-64k,slow");
+    let names: Vec<&str> = options.grid.workloads.iter().map(|one| one.name.as_str()).collect();
+    assert!(names.contains(&"echo-64k") && names.contains(&"slow-10"), "{names:?}");
+    assert_eq!(names.iter().filter(|name| **name == "slow-100").count(), 1, "{names:?}");
     check_refused("turns --turn-ms 2", "from 5 to 10000");
     check_refused("turns --rounds 0", "--rounds must be from 1");
     check_refused("turns --json", "--json");

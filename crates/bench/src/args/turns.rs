@@ -7,7 +7,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use super::{Command, GridOptions, grid, help};
 use crate::failure::{Failure, Result};
 use crate::turns::TurnOptions;
-use crate::workloads::{Kind, QUICK};
+use crate::workloads::{Kind, TURNS};
 
 /// With three contestants and turns of 30 ms: half a minute.
 const ROUNDS: usize = 300;
@@ -17,7 +17,7 @@ pub(super) fn turns(parser: &mut Parser) -> Result<Command> {
     let mut options = TurnOptions {
         grid: GridOptions {
             rounds: ROUNDS,
-            workloads: QUICK.iter().take(1).collect(),
+            workloads: TURNS.iter().take(1).collect(),
             ..GridOptions::default()
         },
         beside: None,
@@ -30,7 +30,7 @@ pub(super) fn turns(parser: &mut Parser) -> Result<Command> {
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::TURNS)),
             Arg::Long(name @ ("rounds" | "only" | "subjects" | "engine" | "weft" | "cores")) => {
                 let name = name.to_owned();
-                grid(&name, parser, &QUICK, &mut options.grid)?;
+                grid(&name, parser, &TURNS, &mut options.grid)?;
             }
             _ => return Err(arg.unexpected().into()),
         }
