@@ -10,6 +10,7 @@ impl Response {
     /// Replaces the status.
     pub fn set_status(&mut self, status: StatusCode) {
         self.status = status;
+        self.declined = false;
     }
 
     /// The first value of the header `name` (case does not matter), when it is text; `Content-Type` counts too.
@@ -37,10 +38,15 @@ impl Response {
     /// is one).
     pub fn append_header(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
-            self.content_type = Some(value);
+            self.set_content_type(value);
         } else {
             self.fields.push((name, value));
         }
+    }
+
+    pub(super) fn set_content_type(&mut self, value: HeaderValue) {
+        self.content_type = Some(value);
+        self.declined = false;
     }
 
     /// Removes every header `name` (case does not matter), and gives the first value of them.
@@ -87,6 +93,7 @@ impl Response {
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Bytes>) -> Response {
         self.remove_header(header::CONTENT_LENGTH);
+        self.declined = false;
         match &mut self.payload {
             Payload::Failed(failed) => failed.said = body.into(),
             payload => *payload = Payload::Bytes(body.into()),

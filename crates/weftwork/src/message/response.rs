@@ -192,17 +192,16 @@ impl Response {
 
     /// The same with another `Content-Type`.
     #[must_use]
-    pub fn with_content_type(self, value: HeaderValue) -> Response {
-        Response { content_type: Some(value), ..self }
+    pub fn with_content_type(mut self, value: HeaderValue) -> Response {
+        self.set_content_type(value);
+        self
     }
 
-    /// The same with one more header; one of that name which is there already stays.
+    /// The same with one more header; one of that name which is there already stays (but for `Content-Type`, of
+    /// which there is one).
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Response {
-        if name == header::CONTENT_TYPE {
-            return self.with_content_type(value);
-        }
-        self.fields.push((name, value));
+        self.append_header(name, value);
         self
     }
 
@@ -226,7 +225,8 @@ impl Response {
         Response { close: true, ..self }
     }
 
-    /// Whether it was made by [`decline`](Response::decline) and left as it was.
+    /// Whether it was made by [`decline`](Response::decline), and nobody has given it a status, a body or a
+    /// `Content-Type` since: whoever does has an answer, and nobody else is asked. Other headers change nothing here.
     pub fn is_declined(&self) -> bool {
         self.declined
     }

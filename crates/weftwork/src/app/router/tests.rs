@@ -192,6 +192,38 @@ fn middleware_goes_around_one_handler_or_a_router() {
     assert_eq!(client.get("/sub/y").send().status, 404);
 }
 
+/// What middleware has said for a handler that declined is an answer, for a router around it too.
+#[test]
+fn what_middleware_makes_of_a_decline_is_heard() {
+    type Page = fn(Response) -> Response;
+    let body: Page = |response| response.with_body("a page");
+    let status: Page = |mut response| {
+        response.set_status(StatusCode::GONE);
+        response
+    };
+    let content_type: Page =
+        |response| response.with_content_type(HeaderValue::from_static("application/json"));
+    let header: Page = |mut response| {
+        response.set_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    };
+    let other: Page = |response| response.with_header(header::VIA, HeaderValue::from_static("a"));
+    let ask = |page: Page| {
+        let around = move |req: &mut Request<'_>, next: Next<'_>| page(next.run(req));
+        let site = Router::new().mount("/api", Router::new().with(around)).fallback(|| "the fallback");
+        let answer = TestClient::new(site).get("/api/x").send();
+        let content_type = answer.header("content-type").unwrap_or_default().to_owned();
+        (answer.status.as_u16(), content_type, answer.text().to_owned())
+    };
+    let told = |status, kind: &str, text: &str| (status, kind.to_owned(), text.to_owned());
+    let (plain, json) = ("text/plain; charset=utf-8", "application/json");
+    assert_eq!(ask(body), told(404, plain, "a page"));
+    assert_eq!(ask(status), told(410, plain, "there is nothing here\n"));
+    assert_eq!(ask(content_type), told(404, json, "there is nothing here\n"));
+    assert_eq!(ask(header), told(404, json, "there is nothing here\n"));
+    assert_eq!(ask(other), told(200, plain, "the fallback"));
+}
+
 /// One of each; the match makes a new one fail to compile until it is here too.
 #[test]
 fn every_mistake_is_told_before_the_start() {
