@@ -9,6 +9,7 @@ mod part;
 mod tests;
 
 use std::fmt;
+use std::path::PathBuf;
 
 use http::header;
 
@@ -58,6 +59,7 @@ pub struct Multipart<'r> {
     current: Option<multer::Field<'static>>,
     feed: Feed<'r>,
     limits: MultipartLimits,
+    saved_in: Option<PathBuf>,
     parts: usize,
     /// After an error nothing of the rest is believed.
     failed: Option<BodyError>,
@@ -102,13 +104,37 @@ impl<'r> Multipart<'r> {
     fn new(body: Body<'r>, boundary: String) -> Multipart<'r> {
         let feed = Feed::new(body);
         let parser = multer::Multipart::new(feed.stream(), boundary);
-        Multipart { parser, current: None, feed, limits: MultipartLimits::default(), parts: 0, failed: None }
+        let limits = MultipartLimits::default();
+        Multipart { parser, current: None, feed, limits, saved_in: None, parts: 0, failed: None }
     }
 
     /// The same with other limits.
     #[must_use]
     pub fn limits(self, limits: MultipartLimits) -> Multipart<'r> {
         Multipart { limits, ..self }
+    }
+
+    /// The same, with its temporary files in `dir` and not in the system's directory for such: [`Upload::persist`]
+    /// moves a file, which works within one file system only. `/tmp` is often another one than where files are kept: in
+    /// a container, or under systemd with `PrivateTmp`.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn upload(req: &mut Request) -> Result<&'static str> {
+    ///     # let kept = std::env::temp_dir();
+    ///     # let kept = kept.as_path();
+    ///     # #[cfg(any())]
+    ///     let kept = std::path::Path::new("/var/lib/notes");
+    ///     for (number, upload) in req.multipart()?.save_in(kept).form()?.into_uploads().into_iter().enumerate() {
+    ///         upload.persist(kept.join(format!("upload-{number}")))?;
+    ///     }
+    ///     Ok("kept\n")
+    /// }
+    /// ```
+    #[must_use]
+    pub fn save_in(self, dir: impl Into<PathBuf>) -> Multipart<'r> {
+        Multipart { saved_in: Some(dir.into()), ..self }
     }
 
     /// The next part, after what is left of the last one has been skipped. `None` only where the form says that

@@ -1,6 +1,7 @@
 //! A whole form: its fields in memory, its files on disk.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use super::{Multipart, part};
@@ -28,6 +29,17 @@ impl Form {
     /// The files, in order.
     pub fn uploads(&self) -> &[Upload] {
         &self.uploads
+    }
+
+    /// The first file of the field `name`.
+    pub fn upload(&self, name: &str) -> Option<&Upload> {
+        self.uploads.iter().find(|upload| upload.name == name)
+    }
+
+    /// The same, taken out of the form, to be [kept](Upload::persist).
+    pub fn take_upload(&mut self, name: &str) -> Option<Upload> {
+        let at = self.uploads.iter().position(|upload| upload.name == name)?;
+        Some(self.uploads.remove(at))
     }
 
     /// The files, to be kept.
@@ -131,11 +143,19 @@ impl Upload {
     /// files.
     ///
     /// # Errors
-    /// It cannot be moved there; across file systems nothing can: see
-    /// [`Part::save_in`](super::Part::save_in).
+    /// It cannot be moved there; across file systems nothing can: see [`Multipart::save_in`].
     pub fn persist(self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
-        let kept = self.file.persist(path);
-        kept.map_err(|error| Error::io(format!("cannot keep an upload as {}", path.display()), error.error))
+        self.file.persist(path).map_err(|error| unkept(path, error.error))
     }
+}
+
+pub(super) fn unkept(path: &Path, error: io::Error) -> Error {
+    let why = match error.kind() {
+        io::ErrorKind::CrossesDevices => {
+            ": temporary files are on another file system: choose the folder with `Multipart::save_in`"
+        }
+        _ => "",
+    };
+    Error::io(format!("cannot keep an upload as {}{why}", path.display()), error)
 }

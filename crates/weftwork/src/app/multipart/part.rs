@@ -7,7 +7,7 @@ use std::path::Path;
 use bytes::{Buf, Bytes};
 
 use super::{Multipart, Upload};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::BodyError;
 
 /// What file systems take.
@@ -74,14 +74,16 @@ impl<'m, 'r> Part<'m, 'r> {
         String::from_utf8(self.bytes()?).map_err(|_| BodyError::NotUtf8)
     }
 
-    /// Writes its data to a temporary file in the system's directory for such.
+    /// Writes its data to a temporary file, in the system's directory for such unless
+    /// [`Multipart::save_in`] names another.
     ///
     /// # Errors
     /// The file cannot be made or written; [`BodyError::PastLimit`] after
     /// [`file_bytes_max`](super::MultipartLimits::file_bytes_max) bytes; and as [`next_part`](Multipart::next_part).
     /// What was written until then is removed.
     pub fn save(&mut self) -> Result<Upload> {
-        self.save_in(std::env::temp_dir())
+        let dir = self.form.saved_in.clone().unwrap_or_else(std::env::temp_dir);
+        self.save_in(dir)
     }
 
     /// As [`save`](Part::save), in `dir`: on the same file system as where it will be kept.
@@ -89,7 +91,11 @@ impl<'m, 'r> Part<'m, 'r> {
     /// # Errors
     /// As [`save`](Part::save).
     pub fn save_in(&mut self, dir: impl AsRef<Path>) -> Result<Upload> {
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        let dir = dir.as_ref();
+        let made = tempfile::NamedTempFile::new_in(dir);
+        let mut file = made.map_err(|error| {
+            Error::io(format!("no temporary file can be made in {}", dir.display()), error)
+        })?;
         let max = self.form.limits.file_bytes_max;
         let mut bytes = 0;
         while let Some(chunk) = self.chunk()? {

@@ -282,3 +282,48 @@ fn names_of_files_are_made_harmless() {
     }
     assert_eq!(part::safe(&"\u{fc}".repeat(200)).unwrap().len(), 254);
 }
+
+#[test]
+fn temporary_files_are_where_the_form_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let in_form = read(&[FORM.as_bytes()], |form| form.save_in(dir.path()).form()).unwrap();
+    assert_eq!(in_form.uploads()[0].path().parent(), Some(dir.path()));
+    read(&[FORM.as_bytes()], |form| {
+        let mut form = form.save_in(dir.path());
+        while let Some(mut part) = form.next_part()? {
+            assert_eq!(part.save()?.path().parent(), Some(dir.path()));
+        }
+        Ok(())
+    })
+    .unwrap();
+    let nowhere = dir.path().join("missing");
+    let error = read(&[FORM.as_bytes()], |form| form.save_in(&nowhere).form()).unwrap_err();
+    assert!(error.to_string().contains(nowhere.to_str().unwrap()), "{error}");
+}
+
+/// Where shared memory is a file system of its own, as on Linux, the kernel itself refuses.
+#[test]
+fn a_file_that_is_kept_on_another_file_system_says_what_to_do() {
+    use std::os::unix::fs::MetadataExt;
+    let (other, here) = (std::path::Path::new("/dev/shm"), tempfile::tempdir().unwrap());
+    let device = |path: &std::path::Path| path.metadata().map(|known| known.dev()).ok();
+    let crosses = device(other).is_some_and(|other| Some(other) != device(here.path()));
+    let error = match crosses {
+        true => {
+            let mut form = read(&[FORM.as_bytes()], |form| form.save_in(here.path()).form()).unwrap();
+            let target = other.join(format!("weftwork-upload-{}", std::process::id()));
+            form.take_upload("file").unwrap().persist(target).unwrap_err()
+        }
+        false => form::unkept(other, std::io::Error::from(std::io::ErrorKind::CrossesDevices)),
+    };
+    assert!(error.to_string().contains("choose the folder with `Multipart::save_in`"), "{error}");
+}
+
+#[test]
+fn a_file_is_found_by_its_field() {
+    let mut form = read(&[FORM.as_bytes()], |form| form.form()).unwrap();
+    assert!(form.upload("title").is_none(), "it is no file");
+    assert_eq!(form.upload("file").unwrap().file_name(), Some("a.txt"));
+    assert_eq!(form.take_upload("file").unwrap().bytes(), FILE.len() as u64);
+    assert!(form.upload("file").is_none() && form.take_upload("file").is_none());
+}
