@@ -19,6 +19,36 @@ const PAIR_BYTES_MAX: usize = 4096;
 /// Each other attribute (the same section).
 const ATTRIBUTE_BYTES_MAX: usize = 1024;
 
+/// What `cookie` derives keys from has at least as many bytes.
+const SECRET_BYTES_MIN: usize = 32;
+
+/// A key from a secret that is kept elsewhere, in a setting say: the same one for the same secret, so that cookies stay
+/// good over a restart, and on every machine that has it.
+///
+/// ```
+/// use weftwork::cookies::key;
+///
+/// # let setting = "of a setting: 0123456789abcdef0123456789abcdef";
+/// # #[cfg(any())]
+/// let setting = std::env::var("COOKIE_SECRET")?;
+/// let key = key(setting)?;
+/// # weftwork::Result::<()>::Ok(())
+/// ```
+///
+/// # Errors
+/// It has less than 32 bytes, so that it could be guessed; [`Key::derive_from`] panics there.
+pub fn key(secret: impl AsRef<[u8]>) -> Result<Key> {
+    let secret = secret.as_ref();
+    if secret.len() < SECRET_BYTES_MIN {
+        return Err(Error::usage(format!(
+            "the secret of a key has {} bytes, but has to have at least {SECRET_BYTES_MIN}: \
+             `openssl rand -base64 48` makes one",
+            secret.len()
+        )));
+    }
+    Ok(Key::derive_from(secret))
+}
+
 /// Cookies (feature `cookies`), with the types of the crate `cookie`.
 impl Request<'_> {
     /// The cookies that came with the request, without their percent-encoding. The first 100 count.
@@ -31,7 +61,7 @@ impl Request<'_> {
     ///
     /// A value may be forged by whoever holds the browser. [`CookieJar::signed`] and [`CookieJar::private`] give
     /// only what was made with the same [`Key`]: of one program that runs, [`Key::generate`]; of all that have the same
-    /// secret, [`Key::derive_from`], which panics where that has less than 32 bytes.
+    /// secret, [`key`].
     ///
     /// ```
     /// use weftwork::cookies::{Cookie, Key, SameSite};
@@ -68,16 +98,75 @@ impl Response {
         Ok(self)
     }
 
-    /// The same, with all that was added to `jar`, or removed from it, since [`Request::cookies`] made it.
+    /// The same, and the browser is to forget a cookie, by its name: a logout.
+    ///
+    /// Browsers forget only what has the path and the domain that it was set with. The path is `/` where nothing else is
+    /// said, and `Secure` is added where the name's prefix asks for it. One that was set with another path, or with a
+    /// domain, is named with both: `.without_cookie(Cookie::build("cart").path("/shop"))`.
+    ///
+    /// ```
+    /// use weftwork::cookies::{Cookie, Key, SameSite};
+    /// use weftwork::{TestClient, prelude::*};
+    ///
+    /// const SESSION: &str = "__Host-session";
+    ///
+    /// fn login(State(key): State<Key>, req: &mut Request) -> Result<Response> {
+    ///     let mut jar = req.cookies();
+    ///     let session =
+    ///         Cookie::build((SESSION, "ada")).path("/").secure(true).http_only(true).same_site(SameSite::Lax);
+    ///     jar.private_mut(&key).add(session);
+    ///     Response::redirect("/")?.with_cookies(&jar)
+    /// }
+    ///
+    /// fn logout() -> Result<Response> {
+    ///     Response::redirect("/")?.without_cookie(SESSION)
+    /// }
+    ///
+    /// let site = Router::new().post("/login", login).post("/account/logout", logout).state(Key::generate());
+    /// let mut client = TestClient::new(site);
+    /// assert!(client.post("/login").send().header("set-cookie").unwrap().contains("; Secure; Path=/"));
+    /// let answer = client.post("/account/logout").send();
+    /// assert!(answer.header("set-cookie").unwrap().starts_with("__Host-session=; Secure; Path=/; Max-Age=0"));
+    /// ```
+    ///
+    /// # Errors
+    /// As [`with_cookie`](Response::with_cookie).
+    pub fn without_cookie<'c>(mut self, cookie: impl Into<Cookie<'c>>) -> Result<Response> {
+        let mut cookie = cookie.into();
+        cookie.make_removal();
+        if cookie.path().is_none() {
+            cookie.set_path("/");
+        }
+        self.append_header(header::SET_COOKIE, line(&removal(cookie))?);
+        Ok(self)
+    }
+
+    /// The same, with all that was added to `jar`, or removed from it, since [`Request::cookies`] made it. A
+    /// removal goes out with the path that `jar.remove` was given; without one, the browser takes that of the request,
+    /// which is seldom meant: [`without_cookie`](Response::without_cookie) takes `/`.
     ///
     /// # Errors
     /// As [`with_cookie`](Response::with_cookie).
     pub fn with_cookies(mut self, jar: &CookieJar) -> Result<Response> {
         for cookie in jar.delta() {
-            self.append_header(header::SET_COOKIE, line(cookie)?);
+            let is_removed = cookie.max_age().is_some_and(|age| age.is_zero());
+            let set = if is_removed { line(&removal(cookie.clone())) } else { line(cookie) };
+            self.append_header(header::SET_COOKIE, set?);
         }
         Ok(self)
     }
+}
+
+/// With what the prefix of its name asks for: else browsers ignore the removal, too.
+fn removal(mut cookie: Cookie<'_>) -> Cookie<'_> {
+    let is_host = has_prefix(cookie.name(), "__Host-");
+    if is_host || has_prefix(cookie.name(), "__Secure-") {
+        cookie.set_secure(true);
+    }
+    if is_host && cookie.path().is_none() {
+        cookie.set_path("/");
+    }
+    cookie
 }
 
 fn line(cookie: &Cookie<'_>) -> Result<HeaderValue> {

@@ -158,3 +158,48 @@ fn signed_and_encrypted_cookies_survive_the_way_and_nothing_else() {
         .replacen("private", "admin", 1)]);
     assert_eq!(renamed.private(&key).get("admin"), None, "a value belongs to its name");
 }
+
+/// What the browser gets is what ends a session at the first try, wherever it was set and wherever the logout is.
+#[test]
+fn a_cookie_is_removed_where_it_was_set() {
+    let removed = |cookie: Cookie<'static>| {
+        let response = Response::text("x").without_cookie(cookie).unwrap();
+        let line = response.header(header::SET_COOKIE).unwrap().to_owned();
+        line.split_once("; Expires=").unwrap().0.to_owned()
+    };
+    assert_eq!(removed("a".into()), "a=; Path=/; Max-Age=0");
+    assert_eq!(removed("__Host-a".into()), "__Host-a=; Secure; Path=/; Max-Age=0");
+    assert_eq!(removed("__secure-a".into()), "__secure-a=; Secure; Path=/; Max-Age=0");
+    let deep = Cookie::build(("a", "its value")).path("/shop").domain("shop.example").build();
+    assert_eq!(removed(deep), "a=; Path=/shop; Domain=shop.example; Max-Age=0");
+    assert!(Response::text("x").without_cookie("a b").is_err());
+    assert!(Response::text("x").without_cookie(Cookie::build("__Host-a").path("/x")).is_err());
+}
+
+/// Its prefix says already what the removal has to have.
+#[test]
+fn a_jar_removes_a_cookie_with_a_prefix() {
+    let mut jar = sent(&["__Host-a=1; __Secure-b=2; c=3"]);
+    for name in ["__Host-a", "__Secure-b", "c"] {
+        jar.remove(name);
+    }
+    let response = Response::text("x").with_cookies(&jar).unwrap();
+    let mut lines: Vec<_> = response
+        .header_values(header::SET_COOKIE)
+        .map(|value| value.to_str().unwrap().split_once("; Expires=").unwrap().0)
+        .collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        ["__Host-a=; Secure; Path=/; Max-Age=0", "__Secure-b=; Secure; Max-Age=0", "c=; Max-Age=0"]
+    );
+}
+
+#[test]
+fn a_key_is_made_of_a_secret_that_is_long_enough() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    assert_eq!(key(secret).unwrap(), Key::derive_from(secret.as_bytes()));
+    let error = key(&secret[1..]).unwrap_err().to_string();
+    assert!(error.contains("31 bytes") && error.contains("openssl rand"), "{error}");
+    assert!(!error.contains(&secret[1..]), "a secret is not for logs");
+}
