@@ -102,11 +102,12 @@ pub use weftwork_macros::Routes;
 /// What most programs use.
 pub mod prelude {
     pub use crate::{
-        ByteCount, Engine, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request, Response,
-        Result, Router, Routes, Running, Server, Settings, blocks, escaped, html, routes, text,
+        ByteCount, Engine, Error, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request,
+        Response, Result, Router, Routes, Running, Server, Settings, State, blocks, escaped, html, routes,
+        text,
     };
     #[cfg(feature = "json")]
-    pub use crate::{Json, json};
+    pub use crate::{Form, Json, Query, json};
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }
 
