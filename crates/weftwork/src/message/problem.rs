@@ -38,7 +38,14 @@ struct Parts {
     kind: Option<String>,
     title: Option<String>,
     detail: Option<String>,
-    members: Vec<(String, String)>,
+    members: Vec<(String, Member)>,
+}
+
+/// The value of a member of the user's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Member {
+    text: String,
+    is_json: bool,
 }
 
 impl Problem {
@@ -68,10 +75,52 @@ impl Problem {
         self
     }
 
-    /// Adds a member of your own, with a text as its value. `instance` is one that RFC 9457 knows.
+    /// Sets a member of your own, with a text as its value; a number stays one with `with_json`. `instance` is one that
+    /// RFC 9457 knows.
+    ///
+    /// No member comes twice: the last value of a name counts. `type`, `title` and `detail` are what
+    /// [`kind`](Problem::kind), [`title`](Problem::title) and [`detail`](Problem::detail) set, and `status` is always
+    /// that of the response.
     #[must_use]
-    pub fn with(mut self, name: impl Into<String>, value: impl fmt::Display) -> Problem {
-        self.0.members.push((name.into(), value.to_string()));
+    pub fn with(self, name: impl Into<String>, value: impl fmt::Display) -> Problem {
+        self.set(name.into(), Member { text: value.to_string(), is_json: false })
+    }
+
+    /// As [`with`](Problem::with), with any value: a number, a list of what is wrong with each field (feature `json`).
+    /// One that cannot be written as JSON is left out, and logged.
+    ///
+    /// ```
+    /// use weftwork::{Problem, http::StatusCode};
+    /// Problem::new(StatusCode::UNPROCESSABLE_ENTITY).with_json("errors", &["name is empty", "count is 0"]);
+    /// ```
+    #[cfg(feature = "json")]
+    #[must_use]
+    pub fn with_json(self, name: impl Into<String>, value: &(impl serde::Serialize + ?Sized)) -> Problem {
+        let name = name.into();
+        match serde_json::to_string(value) {
+            Ok(json) => match serde_json::from_str::<String>(&json) {
+                Ok(text) => self.with(name, text),
+                Err(_) => self.set(name, Member { text: json, is_json: true }),
+            },
+            Err(error) => {
+                log::error!("the member {name:?} of a problem is left out, it is no JSON: {error}");
+                self
+            }
+        }
+    }
+
+    fn set(mut self, name: String, value: Member) -> Problem {
+        let parts = &mut *self.0;
+        match name.as_str() {
+            "type" => parts.kind = Some(value.text),
+            "title" => parts.title = Some(value.text),
+            "detail" => parts.detail = Some(value.text),
+            "status" => {}
+            _ => match parts.members.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) => *known = value,
+                None => parts.members.push((name, value)),
+            },
+        }
         self
     }
 
@@ -80,9 +129,9 @@ impl Problem {
         self.0.status
     }
 
-    /// The value of a member that was added by [`with`](Problem::with).
+    /// The value of a member of your own: the text, or else its JSON.
     pub fn member(&self, name: &str) -> Option<&str> {
-        self.0.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.text.as_str())
     }
 
     fn to_json(&self) -> String {
@@ -98,7 +147,10 @@ impl Problem {
             let _ = write!(out, r#","detail":{}"#, Quoted(detail));
         }
         for (name, value) in members {
-            let _ = write!(out, ",{}:{}", Quoted(name), Quoted(value));
+            let _ = match value.is_json {
+                true => write!(out, ",{}:{}", Quoted(name), value.text),
+                false => write!(out, ",{}:{}", Quoted(name), Quoted(&value.text)),
+            };
         }
         out.push('}');
         out

@@ -45,3 +45,29 @@ fn as_an_error_it_blames_the_client() {
     assert_eq!(Problem::new(StatusCode::CONFLICT).to_string(), "Conflict");
     assert_eq!(Problem::new(StatusCode::CONFLICT).with("a", "b").member("a"), Some("b"));
 }
+
+/// Two members of one name mean something else to each reader (RFC 8259 section 4).
+#[test]
+fn no_member_comes_twice() {
+    let problem = Problem::new(StatusCode::CONFLICT).title("first").with("a", 1).with("a", 2);
+    check(
+        problem.with("type", "/taken").with("title", "Taken").with("detail", "by Ada").with("status", 200),
+        r#"{"type":"/taken","title":"Taken","status":409,"detail":"by Ada","a":"2"}"#,
+    );
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn members_may_be_any_json() {
+    let problem = Problem::new(StatusCode::CONFLICT)
+        .with_json("least", &1)
+        .with_json("errors", &["a", "b"])
+        .with_json("text", "t\"")
+        .with_json("detail", "taken")
+        .with_json("none", &std::collections::BTreeMap::from([((1, 2), 3)]));
+    assert_eq!((problem.member("least"), problem.member("text")), (Some("1"), Some("t\"")));
+    check(
+        problem,
+        r#"{"title":"Conflict","status":409,"detail":"taken","least":1,"errors":["a","b"],"text":"t\""}"#,
+    );
+}
