@@ -218,6 +218,7 @@ impl Server {
 }
 
 /// A server that runs. Dropping it cuts every connection and stops it.
+#[must_use = "the server stops when this is dropped: keep it, or call `wait` or `shutdown`"]
 pub struct Running {
     cx: Arc<Context>,
     room: Arc<dyn Room>,

@@ -84,6 +84,7 @@ impl std::error::Error for Abandoned {}
 /// # weftwork::Result::<()>::Ok(())
 /// ```
 #[derive(Debug)]
+#[must_use = "signals end the process again when this is dropped: give it to `Running::wait`"]
 pub struct Signals {
     pipe: UnixStream,
     ids: Vec<SigId>,
