@@ -94,6 +94,19 @@ pub struct Head {
     pub bytes: u32,
 }
 
+impl Head {
+    /// The scheme that the target names, as it was spelled. None: it names none, as in all forms but the absolute one.
+    /// `bytes` must be those that the head was read from, as in [`Span::of`].
+    #[inline]
+    pub fn scheme<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        // In all other forms the target starts with its path, so that most are told by one comparison.
+        if self.target.start == self.path.start {
+            return None;
+        }
+        self.target.of(bytes).split(|&byte| byte == b':').next()
+    }
+}
+
 /// What [`Http1::read_head`](crate::Http1::read_head) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadEvent {

@@ -36,6 +36,15 @@ impl Conn {
         self.refuse(StatusCode::BAD_REQUEST, &format!("{fault} ({why})"), cx);
     }
 
+    /// RFC 9110 section 7.4: what is asked for is for secured connections, and only a gateway that is trusted can say that
+    /// its client has one.
+    #[cold]
+    pub(super) fn refuse_misdirected(&mut self, cx: &Context) {
+        Counters::count(&cx.counters.faults);
+        let text = "this connection is not secured, and its target is https (RFC 9110 §7.4; trusted_proxies)";
+        self.refuse(StatusCode::MISDIRECTED_REQUEST, text, cx);
+    }
+
     /// It came to a listener that expects the PROXY protocol, and is not one of those who may speak it.
     #[cold]
     pub(super) fn refuse_stranger(&mut self, cx: &Context) {

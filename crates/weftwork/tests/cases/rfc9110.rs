@@ -98,6 +98,25 @@ fn s6_6_1_every_answer_has_a_date() {
 }
 
 #[test]
+fn s7_4_an_https_target_gets_421_but_from_a_trusted_gateway() {
+    let https = "GET HTTPS://b/seen HTTP/1.1\r\nHost: b\r\n\r\n";
+    let http = "GET http://https/seen HTTP/1.1\r\nHost: b\r\n\r\n";
+    let site = ROOM.start();
+    ask(&site, http).answer().is(200, "GET https /seen none ");
+    let mut client = ask(&site, &format!("{https}{http}"));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.closes()), (421, true), "{answer:?}");
+    client.ends();
+    let head = "HEAD https://b/ HTTP/1.1\r\nHost: b\r\n\r\n";
+    assert_eq!(ask(&site, head).answer_to_head().status, 421);
+    let post = "POST https://b/echo HTTP/1.1\r\nHost: b\r\nContent-Length: 4\r\n\r\nbody";
+    assert_eq!(ask(&site, post).answer().status, 421);
+    assert_eq!(site.calls(), 1, "none of them was run");
+    let behind = ROOM.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
+    ask(&behind, https).answer().is(200, "GET b /seen none ");
+}
+
+#[test]
 fn s7_6_1_options_of_connection_have_no_case() {
     let site = ROOM.start();
     for option in ["close", "Close", "CLOSE"] {

@@ -162,7 +162,6 @@ fn s3_2_1_origin_form_has_path_and_query() {
 fn s3_2_2_absolute_form_is_accepted_and_wins_over_host() {
     let site = ROOM.start();
     reads(&site, "GET http://b:81/seen?q HTTP/1.1\r\nHost: a\r\n\r\n", "GET b:81 /seen q ");
-    reads(&site, "GET HTTPS://b/seen HTTP/1.1\r\nHost: a\r\n\r\n", "GET b /seen none ");
     let mut client = site.client();
     client.send("GET http://b HTTP/1.1\r\nHost: a\r\n\r\n");
     client.answer().is(200, "hello");
