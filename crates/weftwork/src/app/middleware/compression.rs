@@ -9,10 +9,10 @@ mod tests;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
 use super::{Middleware, Next, vary};
-use crate::message::{BodyWriter, Request, Response, StreamFilter};
+use crate::message::{BodyWriter, Payload, Request, Response, StreamFilter};
 pub(super) use coding::Coding;
 use encoder::Encoder;
 
@@ -80,10 +80,18 @@ impl Middleware for Compression {
         if response.status() == StatusCode::NOT_MODIFIED {
             // What it stands for may have been compressed (RFC 9110 §15.4.5): then the client knows it by a weak tag.
             vary(&mut response, header::ACCEPT_ENCODING);
-            if asks_for_weak(req, &response) {
+            let would_be_coded = coding.is_some() && !raw && !names_tag(req, &response, false);
+            if would_be_coded || names_tag(req, &response, true) {
                 weaken(&mut response);
             }
             return response;
+        }
+        // RFC 9110 section 8.6: what it does not have it may declare. Of a stream that is what counts.
+        if *req.method() == Method::HEAD
+            && response.body_bytes() == Some(0)
+            && response.header(header::CONTENT_LENGTH).is_some()
+        {
+            response.payload = Payload::Stream(Box::new(|_| Ok(())));
         }
         if !eligible::is_eligible(&response, self.bytes_min) {
             return response;
@@ -134,17 +142,23 @@ fn whole(body: &Bytes, coding: Coding) -> io::Result<Made> {
     Ok(if bytes.len() < body.len() { Made::Whole(bytes.into()) } else { Made::Nothing })
 }
 
-/// Whether the client has named the tag of the response in its weak form.
-fn asks_for_weak(req: &Request<'_>, response: &Response) -> bool {
-    let Some(tag) = response.header_values(header::ETAG).next() else { return false };
-    let weak = [b"W/", tag.as_bytes()].concat();
+/// Whether the client has named the tag of the response, in its weak form or in its strong one.
+fn names_tag(req: &Request<'_>, response: &Response, weak: bool) -> bool {
+    let Some(tag) = strong_tag(response).map(HeaderValue::as_bytes) else { return false };
     // A tag has its quotes, which stand nowhere within one.
-    req.header_values(header::IF_NONE_MATCH).any(|tags| tags.windows(weak.len()).any(|part| part == weak))
+    let names = |tags: &[u8]| {
+        let mut parts = tags.windows(tag.len()).enumerate();
+        parts.any(|(at, part)| part == tag && tags[..at].ends_with(b"W/") == weak)
+    };
+    req.header_values(header::IF_NONE_MATCH).any(names)
+}
+
+fn strong_tag(response: &Response) -> Option<&HeaderValue> {
+    response.header_values(header::ETAG).next().filter(|tag| tag.as_bytes().starts_with(b"\""))
 }
 
 fn weaken(response: &mut Response) {
-    let strong = response.header_values(header::ETAG).next().filter(|tag| tag.as_bytes().starts_with(b"\""));
-    let weak = strong.map(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()));
+    let weak = strong_tag(response).map(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()));
     if let Some(Ok(weak)) = weak {
         response.set_header(header::ETAG, weak);
     }

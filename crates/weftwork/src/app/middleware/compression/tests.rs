@@ -210,24 +210,59 @@ fn head_tells_what_get_would() {
     assert_eq!(fields.header(header::ETAG).unwrap(), "W/\"1\"");
 }
 
+/// As a proxy does, or a handler for HEAD alone: they have the length, and no content to compress (section 8.6).
+#[test]
+fn head_tells_what_get_would_of_a_length_that_is_only_declared() {
+    let declaring = |length: u64| {
+        move |_: &mut Request<'_>| {
+            let mut response = page(&mut Request::new(&mut Canned::asking("GET", "/", &[]), 0));
+            response.payload = crate::message::Payload::Empty;
+            response.with_header(header::CONTENT_LENGTH, length.into())
+        }
+    };
+    let (coding, fields, _) = ask("HEAD", "gzip", declaring(5000));
+    assert_eq!(coding.as_deref(), Some("gzip"));
+    assert_eq!(fields.header(header::CONTENT_LENGTH), None);
+    assert_eq!(fields.header(header::ETAG), Some("W/\"1\""));
+    assert_eq!(fields.header(header::VARY), Some("accept-encoding"));
+    let (coding, fields, _) = ask("HEAD", "", declaring(5000));
+    assert_eq!((coding, fields.header(header::CONTENT_LENGTH)), (None, Some("5000")));
+    assert_eq!(fields.header(header::VARY), Some("accept-encoding"));
+    let (coding, fields, _) = ask("HEAD", "gzip", declaring(20));
+    assert_eq!((coding, fields.header(header::CONTENT_LENGTH)), (None, Some("20")));
+    assert_eq!(fields.header(header::ETAG), Some("\"1\""));
+    // What has no content may not say that it is coded.
+    assert_eq!(ask("GET", "gzip", declaring(5000)).0, None);
+}
+
 #[test]
 fn a_304_has_the_tag_of_what_it_stands_for() {
     let fresh = |_: &mut Request<'_>| {
         Response::new(StatusCode::NOT_MODIFIED).with_header(header::ETAG, HeaderValue::from_static("\"1\""))
     };
+    let ask = |fields: &[(&str, &str)], tag: &str| {
+        let response = Canned::asking("GET", "/", fields).call(&fresh.with(Compression::new()));
+        assert_eq!(response.header(header::ETAG), Some(tag), "{fields:?}");
+        assert_eq!(response.header(header::VARY).unwrap(), "accept-encoding");
+    };
+    let gzip = ("Accept-Encoding", "gzip");
     for (known, tag) in [
         ("W/\"1\"", "W/\"1\""),
         ("\"0\", W/\"1\"", "W/\"1\""),
         // A picture, or what was compressed before: it went out as it is, under a strong tag.
         ("\"1\"", "\"1\""),
         ("W/\"11\", \"1\"", "\"1\""),
-        ("*", "\"1\""),
+        // The 200 of today would be compressed.
+        ("*", "W/\"1\""),
     ] {
-        let fields = [("Accept-Encoding", "gzip"), ("If-None-Match", known)];
-        let response = Canned::asking("GET", "/", &fields).call(&fresh.with(Compression::new()));
-        assert_eq!(response.header(header::ETAG), Some(tag), "{known}");
-        assert_eq!(response.header(header::VARY).unwrap(), "accept-encoding");
+        ask(&[gzip, ("If-None-Match", known)], tag);
     }
+    let since = ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT");
+    ask(&[gzip, since], "W/\"1\"");
+    ask(&[since], "\"1\"");
+    ask(&[gzip, since, ("Cache-Control", "no-transform")], "\"1\"");
+    // What it has was compressed, and it is asked for otherwise now.
+    ask(&[since, ("If-None-Match", "W/\"1\"")], "W/\"1\"");
 }
 
 #[test]
