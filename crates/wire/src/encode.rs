@@ -32,7 +32,7 @@ pub struct ResponseHead<'a> {
     /// The Content-Type, unless `fields` has one.
     pub content_type: Option<&'a HeaderValue>,
     /// All other fields, written in this order. Date replaces the codec's. Of Connection, `close` and tokens
-    /// such as `upgrade` are heeded. Content-Length must be the length of the body. Transfer-Encoding is
+    /// such as `upgrade` are heeded; `upgrade` is added to an Upgrade field. Content-Length must be the length of the body. Transfer-Encoding is
     /// refused.
     pub fields: &'a [(HeaderName, HeaderValue)],
     /// The length of the body.
@@ -221,16 +221,23 @@ fn write_content_length(length: u64, out: &mut Vec<u8>) {
 }
 
 /// All tokens of all given Connection fields, and our own, in one field: two such fields in one response are
-/// what clients have been seen to trip over.
+/// what clients have been seen to trip over. `upgrade` is among them where there is an Upgrade field (RFC 9110
+/// §7.8).
 #[inline(never)]
 fn write_connection(fields: &[(HeaderName, HeaderValue)], own: &'static [u8], out: &mut Vec<u8>) {
-    let given = fields
-        .iter()
-        .filter(|(name, _)| name == http::header::CONNECTION)
-        .flat_map(|(_, value)| elements(value.as_bytes()))
-        .filter(|token| !is_ours(token) && !token.eq_ignore_ascii_case(own));
+    let given = || {
+        fields
+            .iter()
+            .filter(|(name, _)| name == http::header::CONNECTION)
+            .flat_map(|(_, value)| elements(value.as_bytes()))
+            .filter(|token| !is_ours(token) && !token.eq_ignore_ascii_case(own))
+    };
+    let is_upgrade = |token: &[u8]| token.eq_ignore_ascii_case(b"upgrade");
+    let is_named = is_upgrade(own) || given().any(is_upgrade);
+    let upgrades = fields.iter().any(|(name, _)| name == http::header::UPGRADE);
+    let upgrade: &[u8] = if upgrades && !is_named { b"upgrade" } else { b"" };
     let mut separator: &[u8] = b"Connection: ";
-    for token in given.chain([own]).filter(|token| !token.is_empty()) {
+    for token in given().chain([upgrade, own]).filter(|token| !token.is_empty()) {
         out.extend_from_slice(separator);
         out.extend_from_slice(token);
         separator = b", ";

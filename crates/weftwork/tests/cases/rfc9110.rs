@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::sync::atomic::Ordering;
 
-use weftwork::http::{HeaderValue, StatusCode};
+use weftwork::http::{HeaderValue, StatusCode, header};
 use weftwork::{Request, Response, Running, Upgraded};
 
 use super::ROOM;
@@ -172,6 +172,22 @@ fn s7_8_a_101_names_its_protocol() {
     let answer = ask("/");
     assert_eq!((answer.status, answer.field("upgrade")), (101, Some("echo")), "{answer:?}");
     assert_eq!(answer.field("connection"), Some("upgrade"), "{answer:?}");
+}
+
+#[test]
+fn s7_8_upgrade_is_named_in_connection_wherever_it_is_sent() {
+    let handler = |_: &mut Request| {
+        let upgrade = HeaderValue::from_static("x");
+        Response::new(StatusCode::UPGRADE_REQUIRED).with_header(header::UPGRADE, upgrade)
+    };
+    let server = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+    for (asked, connection) in [("keep-alive", "upgrade"), ("close", "upgrade, close")] {
+        let mut client = Client::connect(&server);
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {asked}\r\n\r\n"));
+        let answer = client.answer();
+        let said = (answer.status, answer.field("upgrade"), answer.field("connection"));
+        assert_eq!(said, (426, Some("x"), Some(connection)), "{answer:?}");
+    }
 }
 
 #[test]

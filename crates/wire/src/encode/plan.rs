@@ -130,6 +130,8 @@ impl Given {
                 "date" => given.date = true,
                 "content-type" => given.content_type = true,
                 "connection" => given.note_connection(value.as_bytes())?,
+                // It is named there, too.
+                "upgrade" => given.connection = true,
                 "content-length" => given.note_content_length(value.as_bytes())?,
                 "transfer-encoding" => return Err(Misuse::TransferEncodingGiven),
                 _ => {}

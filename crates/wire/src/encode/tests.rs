@@ -261,6 +261,21 @@ fn rfc9112_9_3_one_connection_field() {
     );
 }
 
+/// §7.8: whoever sends `Upgrade` names it in `Connection`, once.
+#[test]
+fn rfc9110_7_8_upgrade_is_a_connection_option() {
+    let check_426 = |request: &str, connection: Option<&'static str>, said: &str, after| {
+        let fields: Vec<_> =
+            [("upgrade", "b")].into_iter().chain(connection.map(|given| ("connection", given))).collect();
+        let head = format!("HTTP/1.1 426 Upgrade Required\r\n@upgrade: b\r\nContent-Length: 0\r\n");
+        check(request, (426, Exact(0), &fields), &[], &format!("{head}Connection: {said}\r\n\r\n"), after);
+    };
+    check_426(GET, None, "upgrade", After::Next);
+    check_426(GET_CLOSE, None, "upgrade, close", After::Close);
+    check_426(GET, Some("x"), "x, upgrade", After::Next);
+    check_426(GET, Some("x, Upgrade"), "x, Upgrade", After::Next);
+}
+
 #[test]
 fn rfc9110_15_2_2_switching_protocols() {
     let head = "HTTP/1.1 101 Switching Protocols\r\n@upgrade: chat\r\nConnection: upgrade\r\n\r\n";

@@ -79,7 +79,6 @@ fn refusal(status: StatusCode, why: &str) -> Box<Response> {
 fn upgrade_required(why: &str) -> Box<Response> {
     let mut response = refusal(StatusCode::UPGRADE_REQUIRED, why);
     response.set_header(header::UPGRADE, WEBSOCKET);
-    response.set_header(header::CONNECTION, HeaderValue::from_static("upgrade"));
     response.set_header(header::SEC_WEBSOCKET_VERSION, VERSION);
     response
 }
