@@ -48,6 +48,7 @@ impl Turn {
             }
         };
         let Received { status, fields, length, keep_alive } = received;
+        let required = required_upgrade(status, &fields, &self.options);
         let response = Response::new(status);
         let is_head = *req.method() == Method::HEAD;
         if is_head || length == Some(0) {
@@ -55,7 +56,7 @@ impl Turn {
             if keep_alive && self.is_sent() {
                 self.keep.keep(self.link);
             }
-            return Ok(with_fields(response, fields));
+            return Ok(with_fields(response, fields, required));
         }
         // An early refusal is no reason to take the rest of the body.
         let wants_rest = !self.is_sent() && status.as_u16() < 400;
@@ -72,7 +73,7 @@ impl Turn {
             Some(length) => streamed.with_header(header::CONTENT_LENGTH, HeaderValue::from(length)),
             None => streamed,
         };
-        Ok(with_fields(streamed, fields))
+        Ok(with_fields(streamed, fields, required))
     }
 
     /// The whole request is sent.
@@ -206,15 +207,39 @@ impl Turn {
         };
         let patience = self.options.idle_timeout;
         let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.link, patience));
-        Ok(with_fields(response, received.fields))
+        Ok(with_fields(response, received.fields, None))
     }
 }
 
-fn with_fields(mut response: Response, fields: Vec<(HeaderName, HeaderValue)>) -> Response {
-    for (name, value) in passed_on(fields) {
+fn with_fields(
+    mut response: Response,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    upgrade: Option<HeaderValue>,
+) -> Response {
+    let upgrade = upgrade.map(|protocols| (header::UPGRADE, protocols));
+    for (name, value) in passed_on(fields).into_iter().chain(upgrade) {
         response.append_header(name, value);
     }
     response
+}
+
+/// What a 426 requires (RFC 9110 section 15.5.22), as far as a client can have it by way of this proxy.
+fn required_upgrade(
+    status: StatusCode,
+    fields: &[(HeaderName, HeaderValue)],
+    options: &Options,
+) -> Option<HeaderValue> {
+    let is_let_through =
+        |protocol: &&[u8]| options.upgrades.iter().any(|ours| protocol.eq_ignore_ascii_case(ours.as_bytes()));
+    let protocols: Vec<&[u8]> = (fields.iter().filter(|(name, _)| name == header::UPGRADE))
+        .flat_map(|(_, value)| value.as_bytes().split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(is_let_through)
+        .collect();
+    if status != StatusCode::UPGRADE_REQUIRED || protocols.is_empty() {
+        return None;
+    }
+    HeaderValue::from_bytes(&protocols.join(&b", "[..])).ok()
 }
 
 /// The answer to HEAD, with the length that GET would have given, if that is known (RFC 9110 section 8.6).

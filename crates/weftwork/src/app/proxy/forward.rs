@@ -25,7 +25,7 @@ const OURS: [&str; 8] = [
 /// The head of the request, as the server gets it.
 pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Vec<u8>, Failure> {
     if *req.method() == Method::CONNECT {
-        return Err(Failure::Request(StatusCode::METHOD_NOT_ALLOWED, "this server is no way to others"));
+        return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, "this server is no way to others"));
     }
     let path = path(req, upstream, options)?;
     let mut head = Vec::with_capacity(512);
