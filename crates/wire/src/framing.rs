@@ -165,11 +165,14 @@ impl Seen {
         Ok(())
     }
 
+    /// RFC 9110 §10.1.1: a list, with empty elements as above.
     fn note_expect(&mut self, value: &[u8]) -> Result<(), Fault> {
-        if !value.eq_ignore_ascii_case(b"100-continue") {
-            self.expects = Expects::Unknown;
-        } else if self.expects == Expects::Nothing {
-            self.expects = Expects::Continue;
+        for expectation in elements(value).filter(|expectation| !expectation.is_empty()) {
+            if !expectation.eq_ignore_ascii_case(b"100-continue") {
+                self.expects = Expects::Unknown;
+            } else if self.expects == Expects::Nothing {
+                self.expects = Expects::Continue;
+            }
         }
         Ok(())
     }

@@ -313,6 +313,21 @@ fn s10_1_1_a_final_answer_instead_closes() {
 
 #[test]
 fn s10_1_1_http_10_expectations_are_ignored() {
+/// RFC 9110 section 5.6.1.2: its empty elements are ignored.
+#[test]
+fn s10_1_1_expectations_are_a_list() {
+    let site = ROOM.start();
+    for expectation in ["100-continue,", ", 100-Continue", "100-continue, 100-continue"] {
+        let mut client = ask(&site, &expecting("1.1", expectation));
+        assert_eq!(client.answer().status, 100, "{expectation}");
+        client.send("body");
+        client.answer().is(200, "body");
+    }
+    for nothing in ["", ","] {
+        ask(&site, &(expecting("1.1", nothing) + "body")).answer().is(200, "body");
+    }
+}
+
     let site = ROOM.start();
     let mut client = ask(&site, &(expecting("1.0", "100-continue") + "body"));
     client.answer().is(200, "body");

@@ -162,7 +162,14 @@ fn rfc9110_10_1_1_expect() {
     assert!(!expects("1.1", &["Expect: 100-continue", "Content-Length: 0"], ""));
     assert!(!expects("1.0", &["Expect: 100-continue", "Content-Length: 1"], "a"));
     assert!(!expects("1.0", &["Expect: anything"], ""));
-    for value in ["", "100", "100-continue, 100-continue", "100-continue;a", "200-ok"] {
+    // It is a list: §5.6.1.2 has its empty elements ignored.
+    for value in ["100-continue,", ", ,100-Continue", "100-continue, 100-continue"] {
+        assert!(expects("1.1", &[&format!("Expect: {value}"), "Content-Length: 1"], "a"), "{value}");
+    }
+    for value in ["", ",", ", ,"] {
+        assert!(!expects("1.1", &[&format!("Expect: {value}"), "Content-Length: 1"], "a"), "{value}");
+    }
+    for value in ["100", "100-continue 100-continue", "100-continue, a", "100-continue;a", "200-ok"] {
         bad(&[&format!("Expect: {value}")], Fault::ExpectationUnknown);
     }
     bad(&["Expect: a", "Expect: 100-continue"], Fault::ExpectationUnknown);
