@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
 use super::{Conn, Phase, Rest, Wait};
@@ -127,6 +127,9 @@ impl<'a> Live<'a> {
     /// but for what never waits.
     fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a Post) -> Tick {
         self.conn.pace.resume(now);
+        if self.head().0.method == Method::CONNECT {
+            lasting::refuse_without_tunnel(response);
+        }
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;
         let answered = match &response.payload {
             Payload::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => self.copied(response, bytes, now),

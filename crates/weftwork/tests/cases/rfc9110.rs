@@ -277,14 +277,25 @@ fn s9_3_2_no_content_in_the_refusal_of_a_head() {
 #[test]
 fn s9_3_6_a_2xx_to_connect_has_no_framing() {
     let server = lasting();
-    for host in ["tunnel:1", "text:1", "stream:1"] {
+    let mut client = Client::connect(&server);
+    client.send("CONNECT tunnel:1 HTTP/1.1\r\nHost: tunnel:1\r\n\r\n");
+    let answer = client.answer_head();
+    let framing = (answer.field("content-length"), answer.field("transfer-encoding"));
+    assert_eq!((answer.status, framing), (200, (None, None)), "{answer:?}");
+    client.half_close();
+    client.ends();
+}
+
+/// A handler that never looked at the method has opened none, and its 200 would say so.
+#[test]
+fn s9_3_6_a_2xx_without_a_tunnel_becomes_501() {
+    let server = lasting();
+    for host in ["text:1", "stream:1"] {
         let mut client = Client::connect(&server);
         client.send(format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        let answer = client.answer_head();
-        let framing = (answer.field("content-length"), answer.field("transfer-encoding"));
-        assert_eq!((answer.status, framing), (200, (None, None)), "{host}: {answer:?}");
-        client.half_close();
-        client.ends();
+        let answer = client.answer();
+        assert_eq!(answer.status, 501, "{host}: {answer:?}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("never sent"), "{host}: {answer:?}");
     }
 }
 

@@ -7,8 +7,21 @@ use super::{Live, head_of};
 use crate::conn::fed::Fed;
 use crate::conn::{Phase, Rest};
 use crate::message::exchange::Exchange;
-use crate::message::{Lasting, Response};
+use crate::message::{Lasting, Payload, Response};
 use crate::transport::Tick;
+
+/// What a handler answers to CONNECT that never looked at the method: with a 2xx the client would take what follows for
+/// its tunnel, and this server for an open proxy (RFC 9110 section 9.3.6).
+#[cold]
+pub(super) fn refuse_without_tunnel(response: &mut Response) {
+    let is_tunnel = match &response.payload {
+        Payload::Lasting(lasting) => matches!(**lasting, Lasting::Take(_) | Lasting::Fed(..)),
+        _ => false,
+    };
+    if response.status.is_success() && !is_tunnel {
+        *response = Response::text("this server opens no tunnels\n").with_status(StatusCode::NOT_IMPLEMENTED);
+    }
+}
 
 impl Live<'_> {
     /// Writes the head, and leaves the connection to what follows.
