@@ -313,17 +313,6 @@ fn s10_1_1_continue_is_said_before_the_body_is_waited_for() {
     client.get("/").is(200, "hello");
 }
 
-#[test]
-fn s10_1_1_a_final_answer_instead_closes() {
-    let site = ROOM.start();
-    let mut client = ask(&site, &expecting("1.1", "100-continue").replace("/echo", "/ignore"));
-    let answer = client.answer();
-    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
-    client.ends();
-}
-
-#[test]
-fn s10_1_1_http_10_expectations_are_ignored() {
 /// RFC 9110 section 5.6.1.2: its empty elements are ignored.
 #[test]
 fn s10_1_1_expectations_are_a_list() {
@@ -339,6 +328,17 @@ fn s10_1_1_expectations_are_a_list() {
     }
 }
 
+#[test]
+fn s10_1_1_a_final_answer_instead_closes() {
+    let site = ROOM.start();
+    let mut client = ask(&site, &expecting("1.1", "100-continue").replace("/echo", "/ignore"));
+    let answer = client.answer();
+    assert!(answer.status == 200 && answer.closes(), "{answer:?}");
+    client.ends();
+}
+
+#[test]
+fn s10_1_1_http_10_expectations_are_ignored() {
     let site = ROOM.start();
     let mut client = ask(&site, &(expecting("1.0", "100-continue") + "body"));
     client.answer().is(200, "body");

@@ -16,5 +16,10 @@ pub fn date(value: &[u8]) -> Option<SystemTime> {
     // What is around it may be optional white space (§5.6.3); the library takes any, line ends among it.
     let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if is_plain { httpdate::parse_http_date(text).ok() } else { None }
+    if !is_plain {
+        return None;
+    }
+    let parsed = httpdate::parse_http_date(text).ok();
+    // A leap second, which the time of the system does not have: it stands still for it.
+    parsed.or_else(|| httpdate::parse_http_date(&text.replacen(":60 ", ":59 ", 1)).ok())
 }

@@ -20,7 +20,13 @@ fn rfc9110_5_6_7_dates() {
     check("Sun Nov  6 08:49:37 1994", Some(NOON));
     check("Fri, 31 Dec 9999 23:59:59 GMT", Some(253_402_300_799));
     check(" \tSun, 06 Nov 1994 08:49:37 GMT\t ", Some(NOON));
+    // The grammar has leap seconds; nothing that is counted from 1970 has.
+    check("Sun, 06 Nov 1994 08:49:60 GMT", Some(NOON + 22));
+    check("Sunday, 06-Nov-94 08:49:60 GMT", Some(NOON + 22));
+    check("Sun Nov  6 08:49:60 1994", Some(NOON + 22));
     for none in [
+        "Sun, 06 Nov 1994 08:60:37 GMT",
+        "Sun, 06 Nov 1994 08:49:61 GMT",
         "\u{b}Sun, 06 Nov 1994 08:49:37 GMT",
         "Sun, 06 Nov 1994 08:49:37 GMT\u{c}",
         "Sun, 06 Nov 1994 08:49:37 GMT\r\n",
