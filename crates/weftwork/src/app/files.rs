@@ -23,6 +23,7 @@ use std::path::Path;
 
 use http::{HeaderName, HeaderValue, header};
 use rustix::io::Errno;
+use weftwork_wire::fields::quality;
 
 use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
@@ -220,8 +221,8 @@ impl Files {
     }
 
     /// The page of an application that has addresses of its own: sent, with 200 and `Cache-Control: no-cache`, where
-    /// there is no file, if the last segment of the path has no dot in it or the client asks for HTML. So a missing
-    /// script stays 404. Default: none.
+    /// there is no file, if the last segment of the path has no dot in it or the client names `text/html` in `Accept`. So
+    /// a missing script stays 404. Where it is for `Accept` to decide, the response says so in `Vary`. Default: none.
     #[must_use]
     pub fn single_page(self, name: &str) -> Files {
         Files { single_page: Some(name.into()), ..self }
@@ -310,15 +311,28 @@ impl Files {
     /// The page that stands in for what is not there, if this request is one that it can stand in for.
     fn stand_in(&self, req: &Request<'_>) -> Option<Response> {
         let page = self.single_page.as_ref()?;
-        let last = req.path().rsplit('/').next().unwrap_or_default();
-        let wants_page = || req.header("accept").is_some_and(|accept| accept.contains("text/html"));
-        if last.contains('.') && !wants_page() {
+        let depends = self.depends_on_accept(req);
+        if depends && quality(&req.header_values("accept").collect::<Vec<_>>(), "text/html") == 0 {
             return None;
         }
         match self.find(page) {
-            Ok(Found::Content(content)) => Some(self.represent_as(req, content, page, Some(&NO_CACHE))),
+            Ok(Found::Content(content)) => {
+                let response = self.represent_as(req, content, page, Some(&NO_CACHE));
+                Some(if depends { vary_by_accept(response) } else { response })
+            }
             _ => None,
         }
+    }
+
+    /// Whether the page stands in for what this request asks for is a question of what the client takes.
+    fn depends_on_accept(&self, req: &Request<'_>) -> bool {
+        let last = req.path().rsplit('/').next().unwrap_or_default();
+        self.single_page.is_some() && last.contains('.')
+    }
+
+    fn missing(&self, req: &Request<'_>) -> Response {
+        let response = Response { declined: true, ..Miss::NotFound.answer(req) };
+        if self.depends_on_accept(req) { vary_by_accept(response) } else { response }
     }
 
     fn find(&self, name: &[u8]) -> rustix::io::Result<Found> {
@@ -353,13 +367,17 @@ impl Handler for Files {
         let response = match self.at_path(req) {
             Ok(response) => response,
             // Another handler may have it: a router goes on to that, or to its fallback.
-            Err(Miss::NotFound) => self
-                .stand_in(req)
-                .unwrap_or_else(|| Response { declined: true, ..Miss::NotFound.answer(req) }),
+            Err(Miss::NotFound) => self.stand_in(req).unwrap_or_else(|| self.missing(req)),
             Err(miss) => miss.answer(req),
         };
         if is_read(req) || response.is_declined() { response } else { only_read() }
     }
+}
+
+/// RFC 9110 section 12.5.5
+fn vary_by_accept(mut response: Response) -> Response {
+    response.append_header(header::VARY, HeaderValue::from_static("Accept"));
+    response
 }
 
 impl fmt::Debug for Files {
