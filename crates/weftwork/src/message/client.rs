@@ -1,5 +1,6 @@
 //! Which client is behind the proxies, and what did it ask for? Only the words of those that are trusted count.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::split_unquoted;
@@ -71,7 +72,7 @@ where
                 // Its elements stand for no hops: only the last is surely of who hands the request on.
                 return plain(element.trim_matches([' ', '\t']));
             }
-            found = parameter(element, what).and_then(plain).or(found);
+            found = parameter(element, what).and_then(|value| plain(&value)).or(found);
             if !node(element, ForwardedHeader::Forwarded).is_some_and(|named| trusted.contains(Some(named))) {
                 return found;
             }
@@ -101,13 +102,13 @@ fn elements(line: &str, field: ForwardedHeader) -> Vec<&str> {
 fn node(element: &str, field: ForwardedHeader) -> Option<IpAddr> {
     match field {
         ForwardedHeader::XForwardedFor => host(element.trim_matches([' ', '\t'])),
-        ForwardedHeader::Forwarded => host(parameter(element, "for")?),
+        ForwardedHeader::Forwarded => host(&parameter(element, "for")?),
     }
 }
 
 /// What an element of `Forwarded` says about this, without quotes. One stray quote, and none of it can be believed: a
 /// client may have left it open for what its proxy adds.
-fn parameter<'e>(element: &'e str, wanted: &str) -> Option<&'e str> {
+fn parameter<'e>(element: &'e str, wanted: &str) -> Option<Cow<'e, str>> {
     let mut found = None;
     for pair in split_unquoted(element, b';') {
         let (name, value) = pair.trim_matches([' ', '\t']).split_once('=').unwrap_or((pair, ""));
@@ -120,18 +121,23 @@ fn parameter<'e>(element: &'e str, wanted: &str) -> Option<&'e str> {
     found
 }
 
-/// A token, or what a quoted string has between its quotes. None: there are quotes elsewhere, or one is missing.
-fn unquoted(value: &str) -> Option<&str> {
-    let Some(opened) = value.strip_prefix('"') else { return (!value.contains('"')).then_some(value) };
+/// A token, or what a quoted string stands for. None: there are quotes elsewhere, or one is missing.
+fn unquoted(value: &str) -> Option<Cow<'_, str>> {
+    let Some(opened) = value.strip_prefix('"') else { return (!value.contains('"')).then_some(value.into()) };
     let inner = opened.strip_suffix('"')?;
-    let mut escaped = false;
-    for byte in inner.bytes() {
-        if byte == b'"' && !escaped {
-            return None;
-        }
-        escaped = byte == b'\\' && !escaped;
+    if !inner.contains(['"', '\\']) {
+        return Some(inner.into());
     }
-    (!escaped).then_some(inner)
+    let (mut text, mut chars) = (String::new(), inner.chars());
+    while let Some(char) = chars.next() {
+        text.push(match char {
+            '"' => return None,
+            // RFC 9110 section 5.6.4: it stands for what it is before.
+            '\\' => chars.next()?,
+            char => char,
+        });
+    }
+    Some(text.into())
 }
 
 /// An address, with or without a port, as both fields write it (RFC 7239 section 6).
@@ -226,6 +232,17 @@ mod tests {
         check(F, &["for=1.1.1.1, for=\"x, for=192.0.2.7"], "10.0.0.1");
         check(F, &["for=1.1.1.1, for=\"x, for=\"[2001:db8::1]\""], "10.0.0.1");
         check(F, &["for=\"192.0.2.7:80\"", "proto=https;for=10.0.0.9"], "192.0.2.7");
+    }
+
+    /// RFC 9110 section 5.6.4: a backslash in quotes stands for nothing itself.
+    #[test]
+    fn quoted_pairs_are_what_they_quote() {
+        use ForwardedHeader::Forwarded as F;
+        check(F, &["for=\"192.0.2\\.7\\:80\""], "192.0.2.7");
+        check(F, &["for=\"\\[2001:db8::1\\]\""], "2001:db8::1");
+        says("10.0.0.1", F, &[("Forwarded", "for=1.1.1.1;proto=\"ht\\tps\"")], Some("https"));
+        // What is quoted is quoted once.
+        check(F, &["for=\"192.0.2\\\\.7\""], "10.0.0.1");
     }
 
     /// Who writes a quote, in a field of its own or in the `Host` that a proxy repeats, must not forge parameters.
