@@ -36,6 +36,9 @@ pub(super) fn shake(req: &Request<'_>, options: &WebSockets) -> Result<Hands, Bo
     if !asks {
         return Err(upgrade_required("this is a WebSocket; ask for it with GET and Upgrade: websocket"));
     }
+    if req.body_left() != Some(0) {
+        return Err(refusal(StatusCode::BAD_REQUEST, "a handshake has no body"));
+    }
     if req.only(header::SEC_WEBSOCKET_VERSION) != Only::Value("13") {
         return Err(upgrade_required("Sec-WebSocket-Version has to be 13"));
     }

@@ -64,6 +64,16 @@ fn what_is_none_is_told_how_to_ask() {
     is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{VERSION}"), 426, "has to be 13");
 }
 
+/// Nobody would read it, and what follows a 101 is another protocol (RFC 9110 section 7.8).
+#[test]
+fn a_handshake_has_no_body() {
+    // `is_refused` puts an empty line behind, which is the end of each.
+    for body in ["Content-Length: 3\r\n\r\na", "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"] {
+        is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{body}"), 400, "no body");
+    }
+    is_let_in(WebSockets::new(), "Content-Length: 0\r\n");
+}
+
 #[test]
 fn a_key_is_sixteen_bytes_and_there_once() {
     for key in [
