@@ -165,6 +165,7 @@ fn s3_2_2_absolute_form_is_accepted_and_wins_over_host() {
     let mut client = site.client();
     client.send("GET http://b HTTP/1.1\r\nHost: a\r\n\r\n");
     client.answer().is(200, "hello");
+    reads(&site, "GET http://b/seen HTTP/1.1\r\nHost:\r\n\r\n", "GET b /seen none ");
     // The Host field is ignored, and has to be there and valid all the same.
     refuses(&site, "GET http://b/seen HTTP/1.1\r\n\r\n", 400);
     refuses(&site, "GET http://b/seen HTTP/1.1\r\nHost: a b\r\n\r\n", 400);

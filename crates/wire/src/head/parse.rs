@@ -157,7 +157,8 @@ impl Hosts {
     }
 
     /// Exactly one in HTTP/1.1, at most one in HTTP/1.0. It may be empty only where the target has no
-    /// authority to name (RFC 9112 §3.3 lets us refuse the others).
+    /// authority to name (RFC 9112 §3.3 lets us refuse the others), or names its own, which counts instead
+    /// (RFC 9112 §3.2.2).
     #[inline]
     fn conclude(&self, bytes: &[u8], head: &Head) -> Result<Option<Span>, Fault> {
         let Some(host) = self.first else {
@@ -172,7 +173,7 @@ impl Hosts {
         match target::authority(host.of(bytes)) {
             Some(Authority { host: 1.., .. }) => Ok(Some(host)),
             _ if host.len > 0 => Err(Fault::HostInvalid),
-            _ if head.target.of(bytes) == b"*" => Ok(None),
+            _ if head.authority.is_some() || head.target.of(bytes) == b"*" => Ok(None),
             _ => Err(Fault::HostEmpty),
         }
     }

@@ -231,7 +231,11 @@ fn rfc9112_3_2_host() {
 fn rfc9112_3_3_empty_host() {
     assert_eq!(one("OPTIONS * HTTP/1.1\r\nHost: \r\n\r\n").authority, None);
     bad_host("", Fault::HostEmpty);
-    refused("GET http://a/ HTTP/1.1\r\nHost:\r\n\r\n", Fault::HostEmpty);
+    // §3.2.2: the target's own authority is what counts.
+    for target in ["GET http://a/", "OPTIONS https://a", "CONNECT a:1"] {
+        let authority = one(format!("{target} HTTP/1.1\r\nHost:\r\n\r\n")).authority;
+        assert!(matches!(authority.as_deref(), Some("a" | "a:1")), "{target}");
+    }
     refused("GET / HTTP/1.0\r\nHost:\r\n\r\n", Fault::HostEmpty);
 }
 
