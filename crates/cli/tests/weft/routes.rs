@@ -73,11 +73,11 @@ fn other_paths_and_methods() {
     }
     for path in ["/", "/health", "/json", "/headers", "/nocontent", "/slow"] {
         let answer = client.ask(&format!("DELETE {path}"));
-        assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD")), "{path}");
+        assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD, OPTIONS")), "{path}");
     }
     let echo = client.ask("GET /echo");
-    assert_eq!((echo.status, echo.field("allow")), (405, Some("POST")));
-    assert_eq!(echo.text(), "/echo takes POST, not GET\n");
+    assert_eq!((echo.status, echo.field("allow")), (405, Some("POST, OPTIONS")));
+    assert_eq!(echo.text(), "/echo takes POST, OPTIONS, not GET\n");
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn nests_take_what_is_beneath_them() {
     found("GET /teams/9", Site::Team { team: 9, page: Team::Home { tab: None } });
     found("GET /teams/9?tab=x", Site::Team { team: 9, page: Team::Home { tab: Some("x".into()) } });
     found("POST /teams/9/deep/users/3/ban?why=x%20y", Site::Team { team: 9, page: Team::Deep(ban) });
-    refused("GET /admin/users/3/ban", 405, Some("POST"));
+    refused("GET /admin/users/3/ban", 405, Some("POST, OPTIONS"));
     refused("GET /adminx", 404, None);
     refused("GET /teams", 404, None);
     refused("GET /teams/9/nothing", 404, None);
@@ -168,16 +168,19 @@ fn nests_take_what_is_beneath_them() {
 
 #[test]
 fn other_methods_are_refused_with_those_that_are_taken() {
-    refused("DELETE /", 405, Some("GET, HEAD"));
-    refused("POST /users/7", 405, Some("GET, HEAD, PUT, DELETE, PATCH"));
-    refused("PURGE /users", 405, Some("GET, HEAD, POST"));
-    assert_eq!(refused("POST /", 405, Some("GET, HEAD")).text(), "/ takes GET, HEAD, not POST\n");
+    refused("DELETE /", 405, Some("GET, HEAD, OPTIONS"));
+    refused("POST /users/7", 405, Some("GET, HEAD, PUT, DELETE, PATCH, OPTIONS"));
+    refused("PURGE /users", 405, Some("GET, HEAD, POST, OPTIONS"));
+    assert_eq!(
+        refused("POST /", 405, Some("GET, HEAD, OPTIONS")).text(),
+        "/ takes GET, HEAD, OPTIONS, not POST\n"
+    );
     assert_eq!(refused("GET /nothing", 404, None).text(), "there is nothing here\n");
 }
 
 #[test]
 fn options_are_answered_where_no_route_takes_them() {
-    assert_eq!(refused("OPTIONS /users", 204, Some("GET, HEAD, POST")).bytes().len(), 0);
+    assert_eq!(refused("OPTIONS /users", 204, Some("GET, HEAD, POST, OPTIONS")).bytes().len(), 0);
     refused("OPTIONS /nothing", 404, None);
     found("OPTIONS /own", Site::OwnOptions);
     let whole = "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, TRACE, CONNECT";
@@ -190,7 +193,7 @@ fn head_is_answered_by_get() {
     let head = client.head("/users/7").send();
     assert_eq!((head.status.as_u16(), head.header("content-length")), (200, Some("14")));
     assert_eq!(head.bytes().len(), 0);
-    refused("HEAD /admin/users/3/ban", 405, Some("POST"));
+    refused("HEAD /admin/users/3/ban", 405, Some("POST, OPTIONS"));
     let own = Site::from_path(&Method::HEAD, "/anything");
     assert_eq!(own, Ok(Site::HeadOfAnything));
 }

@@ -99,13 +99,13 @@ fn routes_beside_files_keep_their_methods() {
         router,
         &[
             ("POST /api", 200, "posted"),
-            ("GET /api", 405, "POST"),
-            ("DELETE /api", 405, "POST"),
-            ("OPTIONS /api", 204, "POST"),
+            ("GET /api", 405, "POST, OPTIONS"),
+            ("DELETE /api", 405, "POST, OPTIONS"),
+            ("OPTIONS /api", 204, "POST, OPTIONS"),
             ("GET /", 200, "<link rel=stylesheet href=style.css>"),
             ("POST /", 200, "form"),
-            ("DELETE /", 405, "GET, HEAD, POST"),
-            ("OPTIONS /", 204, "GET, HEAD, POST"),
+            ("DELETE /", 405, "GET, HEAD, POST, OPTIONS"),
+            ("OPTIONS /", 204, "GET, HEAD, POST, OPTIONS"),
             ("OPTIONS /style.css", 405, "GET, HEAD"),
         ],
     );

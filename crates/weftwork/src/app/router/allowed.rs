@@ -41,10 +41,16 @@ impl Allowed {
         let named = names.split(',').filter_map(|name| Method::from_bytes(name.trim().as_bytes()).ok());
         named.for_each(|method| self.add(&method));
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            return other_method(&self, req);
+            return self.refuse(req);
         }
         response.set_header(header::ALLOW, allow(&self));
         response
+    }
+
+    /// The answer to another method. To OPTIONS it is one of success, so that this is allowed as well.
+    pub(super) fn refuse(mut self, req: &Request<'_>) -> Response {
+        self.add(&Method::OPTIONS);
+        other_method(&self, req)
     }
 
     fn add(&mut self, method: &Method) {

@@ -10,8 +10,8 @@ use super::allowed::Allowed;
 use super::build::{Built, Found};
 use super::pattern::join;
 use super::{Entry, Mount, RouteError, Router};
+use crate::app::routes::Verbs;
 use crate::app::routes::derived::{spread, within};
-use crate::app::routes::{Verbs, other_method};
 use crate::error::{Error, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response, Shared};
 
@@ -140,7 +140,7 @@ impl Router {
         }
         let allowed = allowed(req);
         if !allowed.is_none() {
-            return other_method(&allowed, req);
+            return allowed.refuse(req);
         }
         match &self.fallback {
             Some(handler) => self.with_states(&[], req, |req| handler.call(req)),

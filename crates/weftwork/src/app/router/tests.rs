@@ -77,9 +77,9 @@ fn routes_are_found_by_method_and_path() {
             ("HEAD /users/7", ""),
             ("GET /users/", "404"),
             ("GET /nothing", "404"),
-            ("POST /", "405 GET, HEAD"),
-            ("POST /users/me", "405 GET, HEAD, PUT, DELETE, PATCH"),
-            ("OPTIONS /users/me", "204 GET, HEAD, PUT, DELETE, PATCH"),
+            ("POST /", "405 GET, HEAD, OPTIONS"),
+            ("POST /users/me", "405 GET, HEAD, PUT, DELETE, PATCH, OPTIONS"),
+            ("OPTIONS /users/me", "204 GET, HEAD, PUT, DELETE, PATCH, OPTIONS"),
             ("OPTIONS /nothing", "404"),
         ],
     );
@@ -115,10 +115,10 @@ fn nests_and_mounts() {
             ("GET /m/own", "own /m/own []"),
             ("GET /m/long/x", "long /m/long/x []"),
             ("GET /m/x/y", "410"),
-            ("POST /m/x", "405 GET, HEAD"),
+            ("POST /m/x", "405 GET, HEAD, OPTIONS"),
             ("GET /root", "root"),
             ("GET /", "410"),
-            ("POST /in/1", "405 GET, HEAD"),
+            ("POST /in/1", "405 GET, HEAD, OPTIONS"),
         ],
     );
 }
@@ -166,7 +166,7 @@ fn a_handler_declines_to_the_next() {
         check(router, &[("GET /x", "any /x []"), ("POST /x", "any /x []"), ("HEAD /x", "")]);
     }
     let only = Router::new().get("/a", |_: &mut Request<'_>| Response::decline());
-    check(only, &[("GET /a", "404"), ("POST /a", "405 GET, HEAD")]);
+    check(only, &[("GET /a", "404"), ("POST /a", "405 GET, HEAD, OPTIONS")]);
     let answered = |_: &mut Request<'_>| Response::decline().with_status(StatusCode::OK);
     check(
         Router::new().get("/{a}", answered).fallback(show("next")),

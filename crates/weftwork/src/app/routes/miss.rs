@@ -43,7 +43,7 @@ impl Miss {
     pub(crate) fn answer(self, req: &Request<'_>) -> Response {
         match self {
             Miss::NotFound => Response::decline(),
-            Miss::Method(allowed) => other_method(&allowed, req),
+            Miss::Method(allowed) => other_method(&allowed.or(Verbs::OPTIONS), req),
             Miss::Malformed(part) => Problem::new(StatusCode::BAD_REQUEST)
                 .detail(part.detail)
                 .with("field", part.name)
@@ -52,7 +52,7 @@ impl Miss {
     }
 }
 
-/// 405, or 204 to OPTIONS, where the path takes other methods.
+/// 405, or 204 to OPTIONS, where the path takes other methods. OPTIONS is among `allowed`: here it is answered.
 #[cold]
 pub(crate) fn other_method(allowed: &impl fmt::Display, req: &Request<'_>) -> Response {
     let response = if *req.method() == Method::OPTIONS {

@@ -13,8 +13,8 @@ fn the_fallback_of_what_is_nested_answers_no_405() {
         Router::new().nest("/api", api()),
         &[
             ("GET /api/x", "x /api/x []"),
-            ("POST /api/x", "405 GET, HEAD"),
-            ("OPTIONS /api/x", "204 GET, HEAD"),
+            ("POST /api/x", "405 GET, HEAD, OPTIONS"),
+            ("OPTIONS /api/x", "204 GET, HEAD, OPTIONS"),
             ("POST /api/y", "else /api/y []"),
             ("POST /api", "else /api []"),
             ("POST /x", "404"),
@@ -24,7 +24,7 @@ fn the_fallback_of_what_is_nested_answers_no_405() {
     let declines = Router::new().get("/x", |_: &mut Request<'_>| Response::decline()).fallback(show("else"));
     check(
         Router::new().nest("/api", declines),
-        &[("GET /api/x", "else /api/x []"), ("POST /api/x", "405 GET, HEAD")],
+        &[("GET /api/x", "else /api/x []"), ("POST /api/x", "405 GET, HEAD, OPTIONS")],
     );
 }
 
@@ -45,10 +45,10 @@ fn the_methods_of_a_path_are_those_of_its_routes_and_of_what_is_mounted_over_it(
         router,
         &[
             ("GET /api", "get /api []"),
-            ("DELETE /api", "405 GET, HEAD, POST, PROPFIND, PURGE"),
-            ("OPTIONS /api", "204 GET, HEAD, POST, PROPFIND, PURGE"),
+            ("DELETE /api", "405 GET, HEAD, POST, OPTIONS, PROPFIND, PURGE"),
+            ("OPTIONS /api", "204 GET, HEAD, POST, OPTIONS, PROPFIND, PURGE"),
             ("OPTIONS /own", "mine"),
-            ("GET /own", "405 POST"),
+            ("GET /own", "405 POST, OPTIONS"),
         ],
     );
 }
@@ -59,7 +59,7 @@ fn a_refused_method_is_told_with_the_whole_path() {
     let api = Router::new().mount("/links", Router::new().post("/", show("add")).post("/x", show("x")));
     let mut client = TestClient::new(Router::new().mount("/api", api));
     for path in ["/api/links", "/api/links/", "/api/links/x"] {
-        assert_eq!(client.get(path).send().text(), format!("{path} takes POST, not GET\n"));
+        assert_eq!(client.get(path).send().text(), format!("{path} takes POST, OPTIONS, not GET\n"));
     }
 }
 
@@ -67,9 +67,12 @@ fn a_refused_method_is_told_with_the_whole_path() {
 #[test]
 fn the_methods_of_the_server_are_also_those_of_what_is_mounted_at_its_root() {
     let over = || Router::new().get("/a", show("a"));
-    check(Router::new().mount("/", over()), &[("OPTIONS *", "204 GET, HEAD")]);
-    check(Router::new().put("/b", show("b")).mount("/", over()), &[("OPTIONS *", "204 GET, HEAD, PUT")]);
-    check(Router::new().put("/b", show("b")).mount("/m", over()), &[("OPTIONS *", "204 PUT")]);
+    check(Router::new().mount("/", over()), &[("OPTIONS *", "204 GET, HEAD, OPTIONS")]);
+    check(
+        Router::new().put("/b", show("b")).mount("/", over()),
+        &[("OPTIONS *", "204 GET, HEAD, PUT, OPTIONS")],
+    );
+    check(Router::new().put("/b", show("b")).mount("/m", over()), &[("OPTIONS *", "204 PUT, OPTIONS")]);
 }
 
 /// RFC 9110 section 15.5.6: the field has to be there, and lists every method.
@@ -83,10 +86,10 @@ fn methods_without_a_constant_are_allowed_too() {
     check(
         router,
         &[
-            ("GET /x", "405 PUT, PROPFIND, PURGE"),
-            ("OPTIONS /x", "204 PUT, PROPFIND, PURGE"),
-            ("GET /z", "405 PURGE"),
-            ("OPTIONS *", "204 PUT, PROPFIND, PURGE"),
+            ("GET /x", "405 PUT, OPTIONS, PROPFIND, PURGE"),
+            ("OPTIONS /x", "204 PUT, OPTIONS, PROPFIND, PURGE"),
+            ("GET /z", "405 OPTIONS, PURGE"),
+            ("OPTIONS *", "204 PUT, OPTIONS, PROPFIND, PURGE"),
         ],
     );
 }
