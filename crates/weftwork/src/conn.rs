@@ -303,8 +303,6 @@ impl Conn {
         match self.http.read_head(&buffers.input[buffers.start..], &cx.limits, &mut buffers.head) {
             Ok(HeadEvent::NeedMore) => Some(self.read_on(Timeout::Head, now)),
             Ok(HeadEvent::Head(bytes)) => {
-                let scheme = buffers.head.scheme(&buffers.input[buffers.start..]);
-                let is_https = scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
                 self.peer_persists = buffers.head.keep_alive;
                 buffers.raw = buffers.start + bytes;
                 buffers.payload = buffers.raw..buffers.raw;
@@ -316,11 +314,11 @@ impl Conn {
                 };
                 // A client that waits for 100 Continue sends nothing before the handler has asked for it.
                 let ahead = has_use && !self.http.wants_continue();
-                if is_https && !self.source_of_requests(&cx.settings).is_trusted() {
-                    self.refuse_misdirected(cx);
-                    return None;
-                }
+                let is_absolute = buffers.head.is_absolute();
                 self.phase = if ahead && cx.reads_ahead(&self.asked()) { Phase::Body } else { Phase::Ready };
+                if is_absolute {
+                    self.refuse_if_misdirected(cx);
+                }
                 None
             }
             Err(fault) => {

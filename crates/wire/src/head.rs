@@ -95,15 +95,11 @@ pub struct Head {
 }
 
 impl Head {
-    /// The scheme that the target names, as it was spelled. None: it names none, as in all forms but the absolute one.
-    /// `bytes` must be those that the head was read from, as in [`Span::of`].
+    /// The target is in absolute form, and so starts with a scheme (RFC 9112 §3.2.2).
     #[inline]
-    pub fn scheme<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        // In all other forms the target starts with its path, so that most are told by one comparison.
-        if self.target.start == self.path.start {
-            return None;
-        }
-        self.target.of(bytes).split(|&byte| byte == b':').next()
+    pub fn is_absolute(&self) -> bool {
+        // Every other form starts with its path.
+        self.target.start != self.path.start
     }
 }
 

@@ -127,7 +127,7 @@ impl<'a> Live<'a> {
     /// but for what never waits.
     fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a Post) -> Tick {
         self.conn.pace.resume(now);
-        if self.head().0.method == Method::CONNECT {
+        if self.conn.buffers.as_deref().is_some_and(|buffers| buffers.head.method == Method::CONNECT) {
             lasting::refuse_without_tunnel(response);
         }
         response.close |= self.cx.stage() != Stage::Running || now >= self.conn.expires;

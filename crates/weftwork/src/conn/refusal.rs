@@ -39,7 +39,13 @@ impl Conn {
     /// RFC 9110 section 7.4: what is asked for is for secured connections, and only a gateway that is trusted can say that
     /// its client has one.
     #[cold]
-    pub(super) fn refuse_misdirected(&mut self, cx: &Context) {
+    pub(super) fn refuse_if_misdirected(&mut self, cx: &Context) {
+        let target =
+            self.buffers.as_deref().map_or(&b""[..], |buffers| buffers.head.target.of(buffers.unread()));
+        let is_https = target.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https:"));
+        if !is_https || self.source_of_requests(&cx.settings).is_trusted() {
+            return;
+        }
         Counters::count(&cx.counters.faults);
         let text = "this connection is not secured, and its target is https (RFC 9110 §7.4; trusted_proxies)";
         self.refuse(StatusCode::MISDIRECTED_REQUEST, text, cx);

@@ -1,8 +1,8 @@
 //! Samples of heads, by section of RFC 9112 and RFC 9110.
 
-use super::{Scan, Version};
+use super::{Head, Scan, Version};
 use crate::testing::{need_more, one, refused, refused_within, talk_every_way, text};
-use crate::{Fault, Limits};
+use crate::{Fault, Http1, Limits};
 
 /// The request line parses, with a Host field `h`; `want` is path, query and authority.
 #[track_caller]
@@ -168,6 +168,19 @@ fn rfc9112_3_2_2_absolute_form() {
     }
     bad_target("GET http://a#f", Fault::TargetByteNotAllowed);
     bad_target("GET http://a/#f", Fault::TargetByteNotAllowed);
+}
+
+#[test]
+fn rfc9112_3_2_2_absolute_form_alone_has_a_scheme() {
+    let targets = ["GET /a", "GET /?http://a", "GET //a", "OPTIONS *", "CONNECT a:1"];
+    let absolute = ["GET http://a", "GET HTTPS://a/b", "OPTIONS http://a", "POST http://a?b"];
+    for (line, want) in targets.map(|line| (line, false)).into_iter().chain(absolute.map(|line| (line, true)))
+    {
+        let bytes = format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut head = Head::default();
+        Http1::new().read_head(bytes.as_bytes(), &Limits::default(), &mut head).unwrap();
+        assert_eq!(head.is_absolute(), want, "{line}");
+    }
 }
 
 #[test]
