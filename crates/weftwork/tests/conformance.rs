@@ -19,15 +19,20 @@ fn tests_of(suite: &str) -> BTreeSet<String> {
     behind.map(|rest| format!("{suite}::{}", rest.split('(').next().unwrap_or_default())).collect()
 }
 
-/// Every `suite::test` of the page, by line.
-fn named() -> Vec<(usize, String)> {
+/// What the page has in code quotes, if it has `mark` in it, by line.
+fn quoted(mark: &str) -> Vec<(usize, String)> {
     let page = read("../../docs/conformance.md");
     let mut all = Vec::new();
     for (at, line) in page.lines().enumerate() {
-        let quoted = line.split('`').skip(1).step_by(2).filter(|text| text.contains("::"));
+        let quoted = line.split('`').skip(1).step_by(2).filter(|text| text.contains(mark));
         all.extend(quoted.map(|name| (at + 1, name.to_owned())));
     }
     all
+}
+
+/// Every `suite::test` of the page.
+fn named() -> Vec<(usize, String)> {
+    quoted("::")
 }
 
 #[test]
@@ -37,6 +42,20 @@ fn every_named_test_exists() {
         assert!(tests_of(suite).contains(&name), "docs/conformance.md:{line}: there is no test {name}");
         let is_run = read("tests/matrix.rs").contains(&format!("mod {suite};"));
         assert!(is_run, "docs/conformance.md:{line}: {suite} is not in tests/matrix.rs");
+    }
+}
+
+/// Those beside the code are named by file: `wire/src/fields/tests.rs rfc9110_5_6_7_dates`.
+#[test]
+fn every_named_unit_test_exists() {
+    let all = quoted(".rs ");
+    assert!(!all.is_empty());
+    for (line, name) in all {
+        let (path, test) = name.split_once(' ').unwrap();
+        let text = read(&format!("../{path}"));
+        let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_there = text.contains(&format!("#[test] fn {test}("));
+        assert!(is_there, "docs/conformance.md:{line}: there is no test {test} in {path}");
     }
 }
 

@@ -226,19 +226,6 @@ fn an_upgrade_is_a_tunnel() {
     eventually("every connection behind ends", || behind.counts().connections == 0);
 }
 
-/// RFC 9110 section 15.5.22: without the protocols the client would not know what is required.
-#[test]
-fn a_426_names_the_protocols_that_are_passed_on() {
-    let answer = "HTTP/1.1 426 Upgrade Required\r\nConnection: upgrade\r\nUpgrade: h2c, WebSocket\r\nUpgrade: echo\r\nContent-Length: 0\r\n\r\n";
-    let (address, thread) = says(answer);
-    let proxy = before_address(&address, |proxy| proxy.allow_upgrade("echo"));
-    let answer = Client::connect(&proxy).get("/");
-    let said = (answer.status, answer.field("upgrade"), answer.field("connection"));
-    assert_eq!(said, (426, Some("WebSocket, echo"), Some("upgrade")), "{answer:?}");
-    drop(proxy);
-    stop(&address, thread);
-}
-
 /// A client of a tunnel.
 #[track_caller]
 fn asks_for_echo(proxy: &Running) -> Client {

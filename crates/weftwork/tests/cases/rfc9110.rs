@@ -9,6 +9,7 @@ use weftwork::http::{HeaderValue, StatusCode, header};
 use weftwork::{Request, Response, Running, Upgraded};
 
 use super::ROOM;
+use super::proxy::before_address;
 use crate::support::{Client, Site, noise};
 
 fn ask(site: &Site, request: &str) -> Client {
@@ -366,4 +367,19 @@ fn s15_3_6_reset_content_has_none() {
     let answer = client.get("/status/205");
     assert_eq!((answer.field("content-length"), answer.body.len()), (Some("0"), 0));
     client.get("/").is(200, "hello");
+}
+
+/// Without the protocols the client would not know what is required. What the proxy lets nobody ask for is left out.
+#[test]
+fn s15_5_22_a_426_names_its_protocols_also_through_a_proxy() {
+    let handler = |_: &mut Request| {
+        let upgrade = HeaderValue::from_static("h2c, WebSocket,echo");
+        Response::new(StatusCode::UPGRADE_REQUIRED).with_header(header::UPGRADE, upgrade)
+    };
+    let behind = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+    let address = behind.local_addr().unwrap().to_string();
+    let proxy = before_address(&address, |proxy| proxy.allow_upgrade("echo"));
+    let answer = Client::connect(&proxy).get("/");
+    let said = (answer.status, answer.field("upgrade"), answer.field("connection"));
+    assert_eq!(said, (426, Some("WebSocket, echo"), Some("upgrade")), "{answer:?}");
 }
