@@ -267,7 +267,7 @@ fn rfc9110_7_8_upgrade_is_a_connection_option() {
     let check_426 = |request: &str, connection: Option<&'static str>, said: &str, after| {
         let fields: Vec<_> =
             [("upgrade", "b")].into_iter().chain(connection.map(|given| ("connection", given))).collect();
-        let head = format!("HTTP/1.1 426 Upgrade Required\r\n@upgrade: b\r\nContent-Length: 0\r\n");
+        let head = "HTTP/1.1 426 Upgrade Required\r\n@upgrade: b\r\nContent-Length: 0\r\n";
         check(request, (426, Exact(0), &fields), &[], &format!("{head}Connection: {said}\r\n\r\n"), after);
     };
     check_426(GET, None, "upgrade", After::Next);
