@@ -1,7 +1,7 @@
 //! Server-sent events: what a page's `EventSource` reads.
 //!
 //! Two forms. [`sse`] is a handler that writes: it has its thread, or its fiber, and can wait for whatever it tells
-//! of. [`EventHub`] tells the same to everybody: its clients hold no thread at all.
+//! of. [`EventHub`] tells all of its clients, or some: they hold no thread at all.
 
 mod event;
 mod hub;
@@ -28,6 +28,9 @@ const HEARTBEAT: &[u8] = b":\n\n";
 ///
 /// It ends when `write` returns; the page's `EventSource` then comes again by itself, and says in
 /// [`EventWriter::last_event_id`] which event it saw last.
+///
+/// Each client holds one of the [`threads_max`](crate::Settings::threads_max) threads (512) for as long as it listens, but in the
+/// engine `fibers`. Streams that stay open, of each user's own news too, are for an [`EventHub`].
 ///
 /// ```
 /// use std::time::Duration;

@@ -132,6 +132,29 @@ fn a_hub_tells_everybody() {
 }
 
 #[test]
+fn a_hub_tells_some() {
+    let hub = EventHub::<String>::default();
+    let own = hub.clone();
+    let server = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| {
+        let name = req.path().trim_start_matches('/').to_owned();
+        let first = Event::new(format!("hello, {name}"));
+        own.subscribe_as(req, name, [first])
+    });
+    let news = News { server: server.unwrap(), hub: EventHub::default(), gone: Arc::default() };
+    let mut clients = ["ann", "bob"].map(|name| (name, news.open(&format!("/{name}"))));
+    for (name, client) in &mut clients {
+        assert_eq!(client.chunk(), format!("data: hello, {name}\n\n").as_bytes());
+        assert_eq!(hub.send_where(&Event::new(format!("for {name}")), |value| value == name), 1);
+    }
+    assert_eq!(hub.send(&Event::new("for all").id("1")), 2);
+    hub.close_all();
+    for (name, client) in &mut clients {
+        let got: Vec<u8> = std::iter::from_fn(|| Some(client.chunk()).filter(|chunk| !chunk.is_empty())).flatten().collect();
+        assert_eq!(String::from_utf8(got).unwrap(), format!("data: for {name}\n\nid: 1\ndata: for all\n\n"));
+    }
+}
+
+#[test]
 fn a_hub_says_when_to_come_again() {
     let news = start();
     let mut client = news.open("/hub");

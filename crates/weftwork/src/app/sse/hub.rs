@@ -1,4 +1,4 @@
-//! The same events for everybody: a list of feeds, which their loops send.
+//! Events for everybody, or for some: a list of feeds, which their loops send.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::message::{Feed, FeedLimits, FeedSender, Request, Response};
 /// When the server stops, clients are told to come again after this: by then another one may have its place.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Sends events to all who subscribe. Clones are the same hub; any thread may send.
+/// Sends events to those who subscribe: to all, or to some. Clones are the same hub; any thread may send.
 ///
 /// A client costs its connection and its queue, no thread and no buffer (but in the engine `workers`). One that
 /// is slow is bounded by [`FeedLimits`], and never holds the others up. An event is in memory once, however many
@@ -28,30 +28,59 @@ const RETRY: Duration = Duration::from_secs(2);
 /// # fn takes(_: impl weftwork::Handler) {}
 /// # takes(news);
 /// ```
-#[derive(Clone, Default)]
-pub struct EventHub {
-    shared: Arc<Mutex<Shared>>,
+///
+/// Who a client is, the request knows. A hub of your own type keeps that:
+///
+/// ```
+/// use weftwork::{Event, EventHub, Request};
+///
+/// struct User { id: u64 }
+///
+/// let hub = EventHub::<User>::default();
+/// let own = hub.clone();
+/// let inbox = move |req: &mut Request| {
+///     let user = User { id: 7 };      // who has logged in
+///     own.subscribe_as(req, user, [Event::new("3 unread")])
+/// };
+/// hub.send_where(&Event::new("4 unread"), |user| user.id == 7);
+/// # fn takes(_: impl weftwork::Handler) {}
+/// # takes(inbox);
+/// ```
+pub struct EventHub<T = ()> {
+    shared: Arc<Mutex<Shared<T>>>,
     limits: FeedLimits,
 }
 
-#[derive(Default)]
-struct Shared {
-    clients: Vec<FeedSender>,
+struct Shared<T> {
+    clients: Vec<Arc<Client<T>>>,
     history: VecDeque<(Option<String>, Bytes)>,
     history_max: usize,
 }
 
+struct Client<T> {
+    sender: FeedSender,
+    value: T,
+}
+
 impl EventHub {
+    /// Answers a request with the events from now on.
+    pub fn subscribe(&self, req: &Request<'_>) -> Response {
+        self.subscribe_as(req, (), [])
+    }
+}
+
+impl<T> EventHub<T> {
     /// A hub whose clients are bounded so.
-    pub fn with_limits(limits: FeedLimits) -> EventHub {
-        EventHub { limits, ..EventHub::default() }
+    pub fn with_limits(limits: FeedLimits) -> EventHub<T> {
+        let shared = Shared { clients: Vec::new(), history: VecDeque::new(), history_max: 0 };
+        EventHub { shared: Arc::new(Mutex::new(shared)), limits }
     }
 
-    /// The same hub, and it keeps the last `events_max` events for clients that come again: they get what came after
-    /// their `Last-Event-ID`, or all that is kept if that is not known any more. What they missed does not count
-    /// against [`FeedLimits`]. Default 0.
+    /// The same hub, and it keeps the last `events_max` events of [`send`](EventHub::send) for clients that come again:
+    /// they get what came after their `Last-Event-ID`, or all that is kept if that is not known any more. What they
+    /// missed does not count against [`FeedLimits`]. Default 0.
     #[must_use]
-    pub fn with_history(self, events_max: usize) -> EventHub {
+    pub fn with_history(self, events_max: usize) -> EventHub<T> {
         let mut shared = self.lock();
         shared.history_max = events_max;
         let too_many = shared.history.len().saturating_sub(events_max);
@@ -60,17 +89,29 @@ impl EventHub {
         self
     }
 
-    /// Answers a request with the events from now on.
-    pub fn subscribe(&self, req: &Request<'_>) -> Response {
+    /// Answers a request with the events from now on, to a client that has this value: a user, a room, what you like.
+    ///
+    /// `first_events` go to this client alone, before all that is sent from now on and behind what it missed (see
+    /// [`with_history`](EventHub::with_history)). They do not count against [`FeedLimits`].
+    ///
+    /// Where they tell of a state, such as a count, hold its lock while you read it and subscribe, and while you change it and
+    /// send: then no change is lost between them and the events that follow, and none is told twice.
+    pub fn subscribe_as(
+        &self,
+        req: &Request<'_>,
+        value: T,
+        first_events: impl IntoIterator<Item = Event>,
+    ) -> Response {
+        // An iterator may ask the hub in turn, so it does not run under the lock.
+        let first: Vec<Bytes> = first_events.into_iter().map(|event| event.to_bytes()).collect();
         let (sender, feed) = Feed::new(self.limits);
         let farewell = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
         let feed = feed.with_heartbeat(Bytes::from_static(HEARTBEAT)).with_farewell(farewell);
+        let last = last_event_id(req);
         let mut shared = self.lock();
-        let feed = match last_event_id(req) {
-            Some(id) => feed.with_backlog(shared.since(&id)),
-            None => feed,
-        };
-        shared.take_in(sender);
+        let missed = last.iter().flat_map(|id| shared.since(id));
+        let feed = feed.with_backlog(missed.chain(first));
+        shared.take_in(Client { sender, value });
         drop(shared);
         as_event_stream(Response::feed(feed))
     }
@@ -81,34 +122,51 @@ impl EventHub {
         let mut shared = self.lock();
         shared.keep(event.known_id(), &bytes);
         // Those who have gone, or are cut off for being too slow, are forgotten.
-        shared.clients.retain(|client| client.send(bytes.clone()).is_ok());
+        shared.clients.retain(|client| client.sender.send(bytes.clone()).is_ok());
         shared.clients.len()
+    }
+
+    /// Sends an event to those whose value is `wanted`, and returns to how many.
+    ///
+    /// It is in no [history](EventHub::with_history), which everybody may get: who is away misses it, and gets what
+    /// [`subscribe_as`](EventHub::subscribe_as) sends first. So give it no id: a client that comes again with one that the
+    /// history does not know gets all that is kept.
+    pub fn send_where(&self, event: &Event, wanted: impl Fn(&T) -> bool) -> usize {
+        let bytes = event.to_bytes();
+        // What is asked may ask the hub in turn, so it is not asked under the lock.
+        let all = self.lock().present().to_vec();
+        let wanted = all.iter().filter(|client| wanted(&client.value));
+        wanted.filter(|client| client.sender.send(bytes.clone()).is_ok()).count()
     }
 
     /// Ends every stream in good order. Clients that come again are served again.
     pub fn close_all(&self) {
-        std::mem::take(&mut self.lock().clients).iter().for_each(FeedSender::close);
+        std::mem::take(&mut self.lock().clients).iter().for_each(|client| client.sender.close());
     }
 
     /// How many clients there are now.
     pub fn clients(&self) -> usize {
-        let mut shared = self.lock();
-        shared.clients.retain(|client| !client.is_closed());
-        shared.clients.len()
+        self.lock().present().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, Shared<T>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
-    fn take_in(&mut self, client: FeedSender) {
+impl<T> Shared<T> {
+    fn take_in(&mut self, client: Client<T>) {
         if self.clients.len() == self.clients.capacity() {
             // A hub that sends seldom must not collect those who have gone.
-            self.clients.retain(|client| !client.is_closed());
+            self.present();
         }
-        self.clients.push(client);
+        self.clients.push(Arc::new(client));
+    }
+
+    /// The clients, less those who have gone.
+    fn present(&mut self) -> &[Arc<Client<T>>] {
+        self.clients.retain(|client| !client.sender.is_closed());
+        &self.clients
     }
 
     fn keep(&mut self, id: Option<&str>, bytes: &Bytes) {
@@ -127,7 +185,19 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for EventHub {
+impl<T> Default for EventHub<T> {
+    fn default() -> EventHub<T> {
+        EventHub::with_limits(FeedLimits::default())
+    }
+}
+
+impl<T> Clone for EventHub<T> {
+    fn clone(&self) -> EventHub<T> {
+        EventHub { shared: self.shared.clone(), limits: self.limits }
+    }
+}
+
+impl<T> fmt::Debug for EventHub<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventHub").field("clients", &self.clients()).finish_non_exhaustive()
     }

@@ -134,6 +134,71 @@ fn a_hub_forgets_who_has_gone() {
     assert_eq!(hub.clients(), 0);
 }
 
+/// A hub whose clients have the name that their request says, and get `first` before all else.
+fn named(first: &'static [&'static str]) -> (EventHub<String>, TestClient) {
+    let hub = EventHub::default().with_history(3);
+    let own: EventHub<String> = hub.clone();
+    let client = TestClient::new(move |req: &mut Request| {
+        let name = req.query_value("name").unwrap_or_default().into_owned();
+        own.subscribe_as(req, name, first.iter().map(|data| Event::new(*data)))
+    });
+    (hub, client)
+}
+
+#[test]
+fn some_get_what_the_others_do_not() {
+    let (hub, client) = named(&[]);
+    let mut connections = ["ann", "bob", "ann"].map(|name| {
+        let mut connection = client.connect();
+        connection.send(format!("GET /?name={name} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        connection
+    });
+    assert_eq!(hub.send(&Event::new("all")), 3);
+    assert_eq!(hub.send_where(&Event::new("ann's"), |name| name == "ann"), 2);
+    assert_eq!(hub.send_where(&Event::new("bob's"), |name| name == "bob"), 1);
+    assert_eq!(hub.send_where(&Event::new("nobody's"), |_| false), 0);
+    // Whoever is asked may ask the hub.
+    assert_eq!(hub.send_where(&Event::new("three's"), |_| hub.clients() == 3), 3);
+    hub.close_all();
+    let expected = |own: &str| format!("data: all\n\ndata: {own}\n\ndata: three's\n\n");
+    for (connection, own) in connections.iter_mut().zip(["ann's", "bob's", "ann's"]) {
+        assert_eq!(connection.response().text(), expected(own));
+    }
+}
+
+#[test]
+fn who_has_gone_is_not_sent_to() {
+    let (hub, client) = named(&[]);
+    let mut connections: Vec<_> = (0..3).map(|_| client.connect()).collect();
+    for connection in &mut connections {
+        connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    connections.truncate(1);
+    let asked = std::cell::Cell::new(0);
+    let sent = hub.send_where(&Event::new("x"), |_| {
+        asked.set(asked.get() + 1);
+        true
+    });
+    assert_eq!((sent, asked.get()), (1, 1));
+}
+
+/// What it missed, what is first, what is new; and what was sent to some is in no history.
+#[test]
+fn first_events_come_between_what_was_and_what_will_be() {
+    let (hub, client) = named(&["state", "more"]);
+    (1..=2).for_each(|id| _ = hub.send(&Event::new(id.to_string()).id(id.to_string())));
+    let mut present = client.connect();
+    present.send("GET /?name=ann HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(hub.send_where(&Event::new("secret"), |_| true), 1);
+    let mut again = client.connect();
+    again.send("GET /?name=bob HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 1\r\n\r\n");
+    assert_eq!(hub.send(&Event::new("new")), 2);
+    hub.close_all();
+    let first = "data: state\n\ndata: more\n\n";
+    assert_eq!(present.response().text(), format!("{first}data: secret\n\ndata: new\n\n"));
+    assert_eq!(again.response().text(), format!("id: 2\ndata: 2\n\n{first}data: new\n\n"));
+}
+
 #[test]
 fn a_writer_beats_while_it_waits_and_knows_the_last_id() {
     let client = TestClient::new(|req: &mut Request| {
