@@ -55,8 +55,11 @@ macro_rules! settings {
         /// In variables and flags alike a duration is written with its unit (`30s`, `500ms`, `0s`), a size with one or without
         /// (`2MiB`, `512`).
         ///
-        /// **0 means none**, and each setting that takes it says what that is: no limit, no delay, no warning. Where a
-        /// wait for a client would have no end, 0 is refused when the server starts: for `head_timeout`,
+        /// **0 means none**, and each setting that takes it says what that is: no limit, no delay, no warning. It is literally
+        /// none of what is counted for `body_ahead_bytes_max`, `chunk_extension_bytes_max`, `linger_bytes_max`, `queue_max`,
+        /// `standby_kept` (at least 1 in the engine `pool`) and `unread_bytes_max`; and `body_bytes_max`, where that would be no
+        /// body at all, refuses it: for no limit give it more than anybody sends, such as `1000000GiB`. Where a wait for a
+        /// client would have no end, 0 is refused when the server starts: for `head_timeout`,
         /// `body_idle_timeout`, `write_timeout`, `idle_timeout`, `heartbeat` and `proxy_header_timeout`; and for
         /// `rate_grace`, with which everybody would be too slow at once.
         #[derive(Clone, Debug)]
@@ -119,7 +122,8 @@ settings! {
     fields_max: u32 = 100, "most field lines in a head (431)";
     /// Most bytes of chunk extensions in one body: 4 KiB; nobody sends them but attackers. More: 413.
     chunk_extension_bytes_max: ByteCount = ByteCount(4 * KIB), "chunk extensions in one body (413)";
-    /// Largest request body that a handler can read, unless it lifts the limit: 2 MiB, as axum. Larger: 413.
+    /// Largest request body that a handler can read, unless it lifts the limit: 2 MiB, as axum. Larger: 413. 0 is refused; for
+    /// no limit give it more than anybody sends.
     body_bytes_max: ByteCount = ByteCount(2 * MIB), "largest request body (413)";
     /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
     /// form or document costs no thread. Nothing of one whose declared length is past `body_bytes_max`.
@@ -306,6 +310,10 @@ impl Settings {
         floor("fiber_stack_bytes", self.fiber_stack_bytes.0, 16 * KIB)?;
         floor("backlog", u64::from(self.backlog), 1)?;
         floor("proxy_header_bytes_max", self.proxy_header_bytes_max.0, 16)?;
+        if self.body_bytes_max.0 == 0 {
+            let wanted = "more, or no request could have a body; for no limit: more than anybody sends, such as 1000000GiB";
+            return Err(Error::knob("body_bytes_max", "0B", wanted));
+        }
         for (name, time) in [
             ("head_timeout", self.head_timeout),
             ("body_idle_timeout", self.body_idle_timeout),

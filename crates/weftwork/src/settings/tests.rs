@@ -170,6 +170,26 @@ fn no_time_is_none_or_refused() {
     assert!(error.to_string().contains("proxy_header_bytes_max"), "{error}");
 }
 
+/// The other sizes and numbers, where none is a value of its own or literally none.
+#[test]
+fn no_bytes_is_not_no_limit() {
+    let error = Settings::default().body_bytes_max(ByteCount(0)).check().unwrap_err().to_string();
+    assert!(error.starts_with("body_bytes_max is \"0B\"") && error.contains("1000000GiB"), "{error}");
+    for name in [
+        "body_ahead_bytes_max",
+        "chunk_extension_bytes_max",
+        "linger_bytes_max",
+        "queue_max",
+        "standby_kept",
+        "unread_bytes_max",
+    ] {
+        let mut settings = Settings::default();
+        settings.set("body_bytes_max", "1000000GiB").unwrap();
+        settings.set(name, "0").unwrap();
+        assert!(settings.check().is_ok(), "{name}");
+    }
+}
+
 fn read(variables: &[(&str, &str)]) -> Result<(Settings, Vec<String>), Error> {
     Settings::read(variables.iter().map(|(name, value)| (name.to_string(), value.to_string())))
 }
