@@ -1,7 +1,7 @@
 //! How a server is started from options, says what it does, and ends.
 
 use log::LevelFilter;
-use weftwork::{Address, Handler, Running, Server, Signals, Source, View};
+use weftwork::{Address, Handler, Running, Server, Settings, Signals, Source, View};
 
 use crate::args::{Options, Usage, level};
 use crate::place::{Place, places};
@@ -9,6 +9,9 @@ use crate::say;
 
 /// The settings worth a line at start, whatever their source; others get one when they were changed.
 const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "head_timeout", "idle_timeout"];
+
+/// What is read here and in `place`, and is no setting of the library.
+const VARIABLES: [&str; 3] = ["WEFT_HOST", "WEFT_LOG", "WEFT_PORT"];
 
 /// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT.
 pub(crate) fn serve<H: Handler>(
@@ -27,6 +30,8 @@ pub(crate) fn serve<H: Handler>(
         (None, None) => LevelFilter::Warn,
     };
     crate::logger::install(log);
+    // What matters is what it says of the others: the server reads the settings by itself.
+    Settings::from_env_beside(&VARIABLES)?;
     let mut server = bind(&places(options, variable)?)?;
     for (name, value) in &options.settings {
         server = server.set(name, value)?;

@@ -41,7 +41,7 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<Listener>,
-    engine: Option<Engine>,
+    engine: Engine,
     settings: Settings,
     started: Slot,
 }
@@ -66,7 +66,7 @@ impl Server {
     fn nowhere() -> Result<Server> {
         Ok(Server {
             listeners: Vec::new(),
-            engine: None,
+            engine: Engine::from_env()?.unwrap_or_default(),
             settings: Settings::from_env()?,
             started: Slot::default(),
         })
@@ -116,7 +116,7 @@ impl Server {
     /// Chooses the engine. The default is what `WEFT_ENGINE` says, else [`Engine::Adaptive`].
     #[must_use]
     pub fn engine(self, engine: Engine) -> Server {
-        Server { engine: Some(engine), ..self }
+        Server { engine, ..self }
     }
 
     /// Changes settings; what is set here wins over the environment.
@@ -157,8 +157,7 @@ impl Server {
     /// # weftwork::Result::<()>::Ok(())
     /// ```
     pub fn view(&self) -> View {
-        let engine = self.engine.or_else(Engine::from_env).unwrap_or_default();
-        let plan = Plan { engine, addresses: self.addresses(), settings: self.settings.clone() };
+        let plan = Plan { engine: self.engine, addresses: self.addresses(), settings: self.settings.clone() };
         View::new(plan, &self.started)
     }
 

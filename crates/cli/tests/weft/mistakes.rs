@@ -43,6 +43,11 @@ fn variables() {
     check("--port 0", &[("HOST", "no.such.host.invalid")], "(from HOST)");
     check("--port 0", &[("WEFT_HEAD_BYTES_MAX", "much")], "but has to be a size");
     check("--port 0", &[("WEFT_LOG", "loud")], "WEFT_LOG is \"loud\"");
+    check(
+        "--port 0",
+        &[("WEFT_ENGINE", "warp")],
+        "WEFT_ENGINE: there is no engine \"warp\" (the engines: adaptive",
+    );
 }
 
 #[test]

@@ -65,21 +65,23 @@ fn an_empty_variable_is_not_set_and_an_unknown_one_is_named() {
     assert_eq!(weft.connect().ask("GET /health").text(), "OK");
 }
 
+/// The library knows nothing of these; whoever uses it is told.
 #[test]
-fn an_unknown_engine_in_the_environment_only_warns() {
-    let mut weft = Weft::start_with("--port 0", &[("WEFT_ENGINE", "warp")]);
-    weft.wait_for("there is no engine \"warp\"");
-    assert_eq!(weft.connect().ask("GET /health").text(), "OK");
-    // Also where nobody can be told.
-    let (_, unread) = std::io::pipe().unwrap();
-    let mut unheard = command("--port 0", &[("WEFT_ENGINE", "warp")]);
-    let mut unheard = unheard.stdout(Stdio::piped()).stderr(unread).spawn().unwrap();
-    let mut lines = BufReader::new(unheard.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let has_started = lines.any(|line| line == LAST_LINE);
-    // It has ended by itself where it could not start.
-    let _ = unheard.kill();
-    unheard.wait().unwrap();
-    assert!(has_started);
+fn the_variables_of_the_command_are_known() {
+    let own = [
+        ("WEFT_PORT", "0"),
+        ("WEFT_HOST", "127.0.0.1"),
+        ("WEFT_LOG", "error"),
+        ("WEFT_NONSENSE_OF_MINE", "1"),
+    ];
+    let (said, saying) = std::io::pipe().unwrap();
+    let mut weft = command("", &own).stdout(Stdio::piped()).stderr(saying).spawn().unwrap();
+    let mut lines = BufReader::new(weft.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == LAST_LINE));
+    weft.kill().unwrap();
+    weft.wait().unwrap();
+    let said: Vec<String> = BufReader::new(said).lines().map_while(Result::ok).collect();
+    assert_eq!(said, ["weftwork: WEFT_NONSENSE_OF_MINE is no setting, and is not read"]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ mod crowd;
 mod models;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -95,19 +95,14 @@ impl Default for Engine {
 }
 
 impl Engine {
-    /// The engine that `WEFT_ENGINE` names, if it is set and not empty. A name that is none warns on stderr, names the
-    /// choices, and counts as not set.
-    pub fn from_env() -> Option<Engine> {
-        let named = std::env::var_os("WEFT_ENGINE").filter(|name| !name.is_empty())?;
-        match named.to_string_lossy().parse() {
-            Ok(engine) => Some(engine),
-            Err(error) => {
-                let default = Engine::default();
-                // Nobody may be there to read it.
-                let _ = writeln!(io::stderr(), "weftwork: WEFT_ENGINE: {error}; using {default}");
-                None
-            }
-        }
+    /// The engine that `WEFT_ENGINE` names, if it is set and not empty.
+    ///
+    /// # Errors
+    /// It names none, with the choices.
+    pub fn from_env() -> Result<Option<Engine>, Error> {
+        let named = std::env::var_os("WEFT_ENGINE").filter(|name| !name.is_empty());
+        let parsed = named.map(|name| name.to_string_lossy().parse::<Engine>()).transpose();
+        parsed.map_err(|error| Error::usage(format!("WEFT_ENGINE: {error}")))
     }
 
     /// How many event loops it runs on this machine; 0: it runs on threads alone.
@@ -175,7 +170,12 @@ pub struct UnknownEngine(String);
 
 impl fmt::Display for UnknownEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no engine {:?} (the engines: {}; numbers from 1)", self.0, listing::usages())
+        let (text, engines) = (&self.0, listing::usages());
+        if cfg!(not(feature = "fibers")) && text.split(':').next() == Some("fibers") {
+            let why = "is the feature `fibers` of weftwork, which is off in this build";
+            return write!(f, "the engine {text:?} {why} (the engines: {engines})");
+        }
+        write!(f, "there is no engine {text:?} (the engines: {engines}; numbers from 1)")
     }
 }
 

@@ -31,6 +31,15 @@ fn what_names_no_engine_is_refused_with_the_choices() {
     }
 }
 
+#[cfg(not(feature = "fibers"))]
+#[test]
+fn an_engine_that_is_off_says_so() {
+    for text in ["fibers", "fibers:2"] {
+        let error = text.parse::<Engine>().unwrap_err().to_string();
+        assert!(error.contains("feature `fibers`") && error.contains(&listing::usages()), "{error}");
+    }
+}
+
 #[track_caller]
 fn refused(engine: Engine, settings: Settings, words: [&str; 2]) {
     let error = engine.check(&settings).unwrap_err().to_string();

@@ -191,7 +191,8 @@ fn no_bytes_is_not_no_limit() {
 }
 
 fn read(variables: &[(&str, &str)]) -> Result<(Settings, Vec<String>), Error> {
-    Settings::read(variables.iter().map(|(name, value)| (name.to_string(), value.to_string())))
+    let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    Settings::read(variables, &["WEFT_OWN"])
 }
 
 #[test]
@@ -210,7 +211,12 @@ fn variables_that_nobody_reads_are_named() {
     );
     assert_eq!(told("WEFT_NONSENSE_OF_MINE"), ["WEFT_NONSENSE_OF_MINE is no setting, and is not read"]);
     assert_eq!(told("WEFT_ENGIN").len(), 1);
-    for others in ["WEFT_LOG", "WEFT_ENGINE", "WEFT_PORT", "WEFT_HOST", "WEFTWORK_X", "HEAD_TIMOUT"] {
+    // The command `weft` reads these, and no other program.
+    for of_weft in ["WEFT_LOG", "WEFT_PORT", "WEFT_HOST"] {
+        assert_eq!(told(of_weft).len(), 1, "{of_weft}");
+    }
+    assert!(told("WEFT_OWM")[0].ends_with("did you mean WEFT_OWN?"));
+    for others in ["WEFT_OWN", "WEFT_ENGINE", "WEFTWORK_X", "HEAD_TIMOUT"] {
         assert!(told(others).is_empty(), "{others}");
     }
     for of_kubernetes in ["WEFT_SERVICE_HOST", "WEFT_PORT_8080_TCP"] {
