@@ -84,11 +84,15 @@ impl Writer {
         let arms = literals.into_iter().map(|(text, targets)| (text, self.beyond(&targets, &at, captured)));
         let literals = switch(&segment, arms.collect());
         let with_segment: Vec<Ident> = captured.iter().chain([&segment]).cloned().collect();
-        let captures = self.beyond(&captures, &at, &with_segment);
+        let mut open = self.beyond(&captures, &at, &with_segment);
+        if !captures.is_empty() {
+            // A capture has something in it, as with a `Router`.
+            open = quote! { if !#segment.is_empty() { #open } };
+        }
         quote! {
             let (#segment, #behind) = __weft::cut(#tail);
             #literals
-            #captures
+            #open
         }
     }
 

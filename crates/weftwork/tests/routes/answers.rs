@@ -114,7 +114,56 @@ fn the_more_literal_route_wins_and_the_others_are_tried() {
     found("GET /admin/", Site::Admin(Admin::Overview));
     refused("GET /admin/about", 404, None);
     refused("GET /files", 404, None);
-    refused("GET /users/", 400, None);
+}
+
+/// As with a `Router`: a capture of one segment has something in it.
+#[test]
+fn no_capture_is_an_empty_segment() {
+    refused("GET /users/", 404, None);
+    refused("DELETE /users/", 404, None);
+    refused("GET //about", 404, None);
+    refused("GET /teams//deep", 404, None);
+    refused("GET /teams/", 404, None);
+    found("GET /files//raw", Site::File { path: "/raw".into() });
+}
+
+/// As the extractor `Query` has it: an input that was left empty is none, and a checkbox sends `on`.
+#[cfg(feature = "json")]
+#[test]
+fn forms_are_read_as_by_the_extractor() {
+    #[derive(Routes, Debug)]
+    enum Form {
+        #[get("/?{text}&{number}&{checked}&{maybe}&{list}")]
+        Sent { text: String, number: Option<u8>, checked: bool, maybe: Option<String>, list: Vec<bool> },
+    }
+    #[derive(serde::Deserialize)]
+    struct Fields {
+        text: String,
+        number: Option<u8>,
+        checked: bool,
+        maybe: Option<String>,
+        list: Vec<bool>,
+    }
+    let by_enum = |form: Form, _: &mut Request| format!("{form:?}");
+    let by_struct = |weftwork::Query(Fields { text, number, checked, maybe, list }): weftwork::Query<
+        Fields,
+    >| { format!("{:?}", Form::Sent { text, number, checked, maybe, list }) };
+    let mut clients = (TestClient::new(routes(by_enum)), TestClient::new(Router::new().get("/", by_struct)));
+    let mut both = |query: &str| {
+        let target = format!("/?{query}");
+        let (one, other) = (clients.0.get(&target).send(), clients.1.get(&target).send());
+        assert_eq!(one.status, other.status, "{query}");
+        if one.status == 200 {
+            assert_eq!(one.text(), other.text(), "{query}");
+        }
+        one.status.as_u16()
+    };
+    assert_eq!(both("text=&number=&checked=on&maybe=&list=on&list=false"), 200);
+    assert_eq!(both("text=on&number=7&checked=true&maybe=on"), 200);
+    assert_eq!(both("text=x&checked=false&maybe=+"), 200);
+    assert_eq!(both("text=x&checked=off"), 400);
+    assert_eq!(both("text=x&checked="), 400);
+    assert_eq!(both("text=x&checked=on&number=on"), 400);
 }
 
 /// As the documentation of `Routes` has it.

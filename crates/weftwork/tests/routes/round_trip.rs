@@ -89,19 +89,24 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
+/// The same, less what no capture of one segment and no `Option` can be.
+fn segment() -> impl Strategy<Value = String> {
+    text().prop_filter("an empty one is none", |text| !text.is_empty())
+}
+
 fn site() -> impl Strategy<Value = Site> {
     prop_oneof![
-        text().prop_map(|text| Site::One { text }),
+        segment().prop_map(|text| Site::One { text }),
         Just(Site::New),
         Just(Site::Spelt),
         Just(Site::Spaced),
         Just(Site::SpacedFar),
-        (text(), any::<i64>()).prop_map(|(a, b)| Site::Two { a, b }),
+        (segment(), any::<i64>()).prop_map(|(a, b)| Site::Two { a, b }),
         Just(Site::List),
         text().prop_map(|rest| Site::Rest { rest }),
         Just(Site::Raw),
-        text().prop_map(|id| Site::DeepRaw { id }),
-        (text(), any::<Option<i128>>(), prop::collection::vec(text(), 0..4), prop::option::of(text()))
+        segment().prop_map(|id| Site::DeepRaw { id }),
+        (text(), any::<Option<i128>>(), prop::collection::vec(text(), 0..4), prop::option::of(segment()))
             .prop_map(|(text, number, many, other)| Site::Query { text, number, many, other }),
         (any::<u8>(), -1e300..1e300, any::<char>(), any::<bool>()).prop_map(|(a, b, c, d)| Site::Numbers {
             a,
@@ -109,14 +114,14 @@ fn site() -> impl Strategy<Value = Site> {
             c,
             d
         }),
-        (text(), text()).prop_map(|(first, second)| Site::Top { first, second }),
-        (text(), inner()).prop_map(|(key, inner)| Site::Nest { key, inner }),
+        (segment(), segment()).prop_map(|(first, second)| Site::Top { first, second }),
+        (segment(), inner()).prop_map(|(key, inner)| Site::Nest { key, inner }),
     ]
 }
 
 fn inner() -> impl Strategy<Value = Inner> {
     prop_oneof![
-        (text(), prop::option::of(text())).prop_map(|(text, q)| Inner::Text { text, q }),
+        (segment(), prop::option::of(segment())).prop_map(|(text, q)| Inner::Text { text, q }),
         text().prop_map(|rest| Inner::Rest { rest }),
     ]
 }

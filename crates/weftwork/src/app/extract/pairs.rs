@@ -12,7 +12,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use crate::error::{Error, Result};
-use crate::message::{Problem, form_decoded};
+use crate::message::{Problem, form_decoded, form_parsed};
 
 /// More are refused: nobody fills in so many, and each costs time.
 const PAIRS_MAX: usize = 1000;
@@ -322,7 +322,7 @@ impl Texts<'_, '_> {
     }
 
     fn parsed<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, Fault> {
-        self.first().parse().map_err(|why| self.blamed(Fault::new(why)))
+        form_parsed(self.first()).map_err(|why| self.blamed(Fault::new(why)))
     }
 }
 
@@ -342,15 +342,8 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
         visitor.visit_str(self.first()).map_err(|fault: Fault| self.blamed(fault))
     }
 
-    /// `on` is what a checkbox sends.
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.first() {
-            "on" => visitor.visit_bool(true),
-            _ => visitor.visit_bool(self.parsed()?),
-        }
-    }
-
     parse! {
+        deserialize_bool visit_bool
         deserialize_i8 visit_i8 deserialize_i16 visit_i16 deserialize_i32 visit_i32 deserialize_i64 visit_i64
         deserialize_i128 visit_i128 deserialize_u8 visit_u8 deserialize_u16 visit_u16 deserialize_u32 visit_u32
         deserialize_u64 visit_u64 deserialize_u128 visit_u128 deserialize_f32 visit_f32

@@ -101,11 +101,11 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 ///
 /// | above a variant | means |
 /// |---|---|
-/// | `#[get("/users/{id}")]` | GET and HEAD; the field `id` is one segment of the path |
+/// | `#[get("/users/{id}")]` | GET and HEAD; the field `id` is one segment of the path, not an empty one |
 /// | `#[post(..)]`, `put`, `delete`, `patch`, `head`, `options`, `trace`, `connect` | the same for that method |
 /// | `#[any(..)]` | every method that no other route with this path takes |
 /// | `#[get("/files/{*path}")]` | `path` is the rest, with its slashes; it may be empty |
-/// | `#[get("/search?{q}&{page}")]` | query parameters: `T` has to be there, `Option<T>` may be missing, `Vec<T>` may be repeated |
+/// | `#[get("/search?{q}&{page}")]` | query parameters: `T` has to be there, `Option<T>` may be missing or empty, `Vec<T>` may be repeated |
 /// | `#[get("/list?page-size={size}")]` | a parameter whose name is not the field's |
 /// | `#[nest("/admin")] Admin(Admin)` | the routes of another enum, beneath a prefix |
 /// | `#[nest("/users/{id}")] User { id: u64, page: UserPage }` | the same, with captures in the prefix |
@@ -126,7 +126,8 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 ///
 /// No route: 404. Another method: 405 with `Allow`. OPTIONS: 204 with `Allow`. HEAD is answered by GET's route. A
 /// capture or parameter that does not parse, or is missing: 400, as a [`Problem`](crate::Problem) whose member
-/// `field` names it.
+/// `field` names it. As with [`Query`](crate::Query), an `Option` whose parameter is empty is `None`, and what a checkbox sends,
+/// `on`, is true for a `bool`.
 ///
 /// # Round trips
 ///
@@ -134,7 +135,9 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// beyond ASCII are encoded, and a capture that reads like a literal route beside it is encoded so that it is
 /// not taken for it. Where no encoding helps there are exceptions:
 ///
-/// - The more literal route wins over an empty capture, if it ends in `/` there; over a rest, if it has a capture at
+/// - No capture of one segment is empty: a value that is written as nothing, as an empty `String` is, leads to a path that
+///   no route takes, or another one. `Some` of such a value in a query is read back as `None`.
+/// - The more literal route wins over an empty rest, if it ends in `/` there; over a rest, if it has a capture at
 ///   the same place; and over a capture that reads like its literal part, if each character of that has one encoding
 ///   alone: `%20` for a space.
 /// - Browsers, and others that normalize paths, go from `.` and `..` to another place, also where they are encoded, as

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
 use super::miss::Miss;
+use crate::message::form_parsed;
 
 /// RFC 3986 section 2.3, and three that are common in paths and mean nothing there.
 const PLAIN_IN_SEGMENT: AsciiSet = NON_ALPHANUMERIC
@@ -62,7 +63,8 @@ pub fn capture<T: Captured>(name: &'static str, part: &[u8]) -> Result<T, Miss> 
 
 #[inline]
 fn parse<T: Captured>(name: &'static str, what: &str, text: &str) -> Result<T, Miss> {
-    text.parse().map_err(|why| Miss::malformed(name, what, format_args!("is {:?}: {why}", Shortened(text))))
+    form_parsed(text)
+        .map_err(|why| Miss::malformed(name, what, format_args!("is {:?}: {why}", Shortened(text))))
 }
 
 /// The value of a part whose encoding was undone, if it could be.

@@ -12,12 +12,10 @@ pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, Miss>
     }
 }
 
-/// A parameter that may be missing. One without a value (an input of a form that was left empty) counts as
-/// missing where the type takes no empty text.
+/// A parameter that may be missing. One without a value counts as missing: an input of a form that was left empty.
 pub fn optional<T: Captured>(query: &str, name: &'static str) -> Result<Option<T>, Miss> {
     match values(query, name).next() {
-        None => Ok(None),
-        Some("") => Ok("".parse().ok()),
+        None | Some("") => Ok(None),
         Some(value) => parsed(name, value).map(Some),
     }
 }
