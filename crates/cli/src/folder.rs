@@ -3,8 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use lexopt::{Parser, ValueExt};
-use weftwork::Files;
-use weftwork::http::HeaderValue;
+use weftwork::http::{HeaderValue, StatusCode};
+use weftwork::{Files, Next, Request, Response};
 
 use crate::args::Usage;
 
@@ -82,6 +82,19 @@ impl Folder {
         }
         Ok(files)
     }
+}
+
+/// Who asks for files is a person with a browser or curl: errors are a line of text.
+pub(crate) fn for_people(req: &mut Request<'_>, next: Next<'_>) -> Response {
+    let response = next.run(req);
+    if response.content_type().is_none_or(|value| value != "application/problem+json") {
+        return response;
+    }
+    let line = match response.status() {
+        StatusCode::NOT_FOUND => "there is no such file\n".to_owned(),
+        status => format!("{status}\n"),
+    };
+    response.with_body(line).with_content_type(HeaderValue::from_static("text/plain; charset=utf-8"))
 }
 
 /// `name` does not lead out of the directory that it is looked up in.

@@ -12,6 +12,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use args::{Command, Usage};
+use weftwork::HandlerExt;
 
 /// Whoever started the command has to change something: arguments, environment, or what holds the port.
 const EXIT_USAGE: u8 = 2;
@@ -35,7 +36,7 @@ fn run() -> Result<(), Usage> {
         Command::Demo(options) => serving::serve("demo", &options, demo::demo)?,
         Command::Serve(options, folder) => {
             let title = format!("serve {}", folder.path.display());
-            let files = folder.files()?;
+            let files = folder.files()?.with(folder::for_people);
             serving::serve(&title, &options, |_| files)?;
         }
     }

@@ -67,12 +67,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// The client is to blame: it gets `status`, with `message` as the text.
+    /// The client is to blame: it gets a [`Problem`] with `status`, and `message` as its detail.
     pub fn peer(status: StatusCode, message: impl Into<String>) -> Error {
         Error { blame: Blame::Peer(status), message: message.into(), source: None }
     }
 
-    /// Something failed on our side: the client gets 500, the log gets `message`.
+    /// Something failed on our side: the client gets 500 and learns no more, the log gets `message`.
     pub fn ours(message: impl Into<String>) -> Error {
         Error { blame: Blame::Ours, message: message.into(), source: None }
     }

@@ -273,12 +273,16 @@ impl Settings {
         self.sourced = self.texts().into();
     }
 
-    /// Some of them with their values, for a log line or an answer: `head_timeout is 10s, rate_bytes_min is 500B`.
+    /// Some of them with their values, for a log line: `head_timeout is 10s, rate_bytes_min is 500B`.
     pub(crate) fn show(&self, names: &[&str]) -> String {
-        let texts = self.texts();
-        let index = |name: &&str| Settings::NAMES.iter().position(|known| known == name);
-        let named = names.iter().filter_map(|name| Some(format!("{name} is {}", texts[index(name)?])));
+        let named = names.iter().filter_map(|name| Some(format!("{name} is {}", self.value(name)?)));
         named.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The value of the one with that name, as it is shown.
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
+        let index = Settings::NAMES.iter().position(|known| *known == name)?;
+        self.texts().into_iter().nth(index)
     }
 
     fn mark(&mut self, name: &str, source: Source) {

@@ -98,10 +98,7 @@ fn use_up(engine: Engine) {
 
     // Nothing gets free: nobody is left hanging at the door.
     let answer = new.answer();
-    assert!(
-        answer.status == 503 && answer.closes() && answer.text().contains("connections_max"),
-        "{answer:?}"
-    );
+    assert!(answer.status == 503 && answer.closes(), "{answer:?}");
     assert_eq!(answer.field("retry-after"), Some("1"));
     new.sees_end();
     // Had the server not read what was there, its end would be a reset, which may take the answer with it.

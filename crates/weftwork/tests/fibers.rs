@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use support::{Client, PATIENCE, eventually, noise};
+use support::{Client, PATIENCE, eventually, is_logged, keep_log, noise};
 use weftwork::http::StatusCode;
 use weftwork::{Asked, ByteCount, Engine, Handler, Request, Response, Result, Running, Server, Settings};
 
@@ -275,6 +275,7 @@ fn blocking_work_runs_elsewhere() {
 
 #[test]
 fn blocking_work_keeps_to_the_limits_of_its_server() {
+    keep_log();
     const QUEUE: usize = 10;
     let (running, shared) = start_with(|settings| settings.threads_max(4).standby_kept(1).queue_max(QUEUE));
     // One thread has the loop.
@@ -283,7 +284,11 @@ fn blocking_work_keeps_to_the_limits_of_its_server() {
     for count in 1..=3 {
         let answer = ask(&running, "/blocking").answer();
         assert!(answer.status == 503 && answer.closes(), "{answer:?}");
-        assert!(answer.text().contains("threads_max is 4") && answer.text().contains("queue_max is 10"));
+        assert!(
+            answer.text().contains(r#""detail":"the server is too busy for this request""#),
+            "{answer:?}"
+        );
+        is_logged(&["no thread for a blocking call (threads_max is 4, queue_max is 10) at GET /blocking"]);
         assert_eq!(answer.field("retry-after"), Some("1"));
         assert_eq!((running.counts().shed, running.counts().panics), (count, 0));
     }

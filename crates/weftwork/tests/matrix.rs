@@ -46,6 +46,7 @@ macro_rules! every_engine {
             mod rfc9112_connections;
             mod rfc9112_requests;
             mod proxy;
+            mod shapes;
             mod shutdown;
             mod spread;
             mod trailers;

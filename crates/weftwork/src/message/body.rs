@@ -82,33 +82,45 @@ impl BodyError {
     }
 }
 
+/// What the client is told: without the names of settings, which are for the log.
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BodyError::TooLarge { limit } => {
-                write!(f, "the request body is larger than body_bytes_max allows here: {limit} bytes")
+                write!(f, "the request body is larger than the {limit} bytes that are allowed here")
             }
-            BodyError::Timeout => {
-                f.write_str("the request body came too slowly (body_idle_timeout, rate_bytes_min)")
-            }
+            BodyError::Timeout => f.write_str("the request body came too slowly"),
             BodyError::Disconnected => f.write_str("the client went away within its request body"),
             BodyError::Malformed(fault) => write!(f, "the request body is malformed: {fault}"),
             BodyError::NotUtf8 => f.write_str("the request body is not UTF-8 text"),
             BodyError::NotJson(why) => write!(f, "the request body is not the JSON that was expected: {why}"),
             BodyError::NotDecodable { coding } => write!(f, "the request body is not valid {coding}"),
             BodyError::Bomb { ratio_max } => {
-                write!(f, "the request body expands more than {ratio_max}-fold (ratio_max)")
+                write!(f, "the request body expands more than {ratio_max}-fold")
             }
             BodyError::NotMultipart => {
                 f.write_str("the request body is not multipart/form-data with a boundary")
             }
             BodyError::MultipartMalformed(why) => write!(f, "the request body is not a whole form: {why}"),
             BodyError::PastLimit { limit, value } => {
-                write!(f, "the request body is a form with more than {limit} allows here: {value}")
+                f.write_str("the request body is a form with ")?;
+                past_limit(f, limit, *value)
             }
             BodyError::ServerStops => f.write_str("the server is stopping"),
             BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),
         }
+    }
+}
+
+/// More of what than is allowed, in the words of the client.
+fn past_limit(f: &mut fmt::Formatter<'_>, limit: &str, value: u64) -> fmt::Result {
+    match limit {
+        "parts_max" => write!(f, "more than {value} parts"),
+        "part_head_bytes_max" => write!(f, "more than {value} bytes before the data of a part"),
+        "field_bytes_max" => write!(f, "a field of more than {value} bytes"),
+        "fields_bytes_max" => write!(f, "fields of more than {value} bytes together"),
+        "file_bytes_max" => write!(f, "a file of more than {value} bytes"),
+        _ => write!(f, "more of something than is allowed: {value}"),
     }
 }
 
@@ -216,10 +228,17 @@ impl<'r> Body<'r> {
 
     #[cold]
     fn refused(&self) -> BodyError {
-        let error = BodyError::TooLarge { limit: self.quota.limit };
-        let (head, bytes) = self.exchange.head();
-        log::info!("{error}, at {}", Asked::new(&head.method, head.path.of(bytes)));
-        error
+        let limit = self.quota.limit;
+        log::info!(
+            "a request body is larger than body_bytes_max allows here: {limit} bytes, at {}",
+            self.asked()
+        );
+        BodyError::TooLarge { limit }
+    }
+
+    /// For lines of the log.
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        self.exchange.asked()
     }
 
     fn used(&mut self, count: usize) {

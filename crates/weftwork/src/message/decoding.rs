@@ -165,6 +165,10 @@ impl Exchange for Decoded<'_> {
             return Err(error.clone());
         }
         if let Err(error) = self.state.fill(self.below) {
+            if let BodyError::Bomb { ratio_max } = error {
+                let asked = self.below.asked();
+                log::info!("a request body expands more than ratio_max allows: {ratio_max}-fold, at {asked}");
+            }
             self.state.ready = 0..0;
             self.state.failed = Some(error.clone());
             return Err(error);

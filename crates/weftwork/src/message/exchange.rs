@@ -9,6 +9,7 @@ use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::client::Source;
+use super::handler::Asked;
 
 /// One request and its response, as the connection serves them. A trait, so that this floor does not know
 /// the one above. The connection implements it; what decodes a body, or filters a stream, stands in front of that.
@@ -49,6 +50,14 @@ pub(crate) trait Exchange {
     fn heartbeat(&self) -> Duration;
     /// The server has been told to stop.
     fn is_stopping(&self) -> bool;
+    /// From now on lines of the log about this request end with `id`, also when its handler has panicked.
+    fn identify(&mut self, id: &str);
+
+    /// What was asked for, for such lines.
+    fn asked(&self) -> Asked<'_> {
+        let (head, bytes) = self.head();
+        Asked::new(&head.method, head.path.of(bytes))
+    }
 }
 
 /// What an exchange that stands in front of another one, its `below`, never changes.
@@ -103,6 +112,10 @@ macro_rules! forward_the_rest {
 
         fn is_stopping(&self) -> bool {
             self.below.is_stopping()
+        }
+
+        fn identify(&mut self, id: &str) {
+            self.below.identify(id);
         }
     };
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::handler::Asked;
+use super::problem::SERVER_ERROR;
 use super::response::{Payload, Response};
 use crate::error::Error;
 
@@ -14,14 +15,11 @@ pub(crate) struct Failed {
 }
 
 impl Failed {
-    pub(super) fn new(error: Error, said: &'static str) -> Box<Failed> {
-        Box::new(Failed { error, said: Bytes::from_static(said.as_bytes()), is_logged: false })
-    }
-
-    /// Logs the error, now that it is known what was asked for. What the client is told.
-    pub(crate) fn log(&mut self, asked: &Asked<'_>) -> Bytes {
+    /// Logs the error, now that it is known what was asked for; `id` is what such lines end with. What the client is
+    /// told.
+    pub(crate) fn log(&mut self, asked: &Asked<'_>, id: &str) -> Bytes {
         self.is_logged = true;
-        log::error!("a handler failed at {asked}: {}", self.error);
+        log::error!("a handler failed at {asked}: {}{id}", self.error);
         std::mem::take(&mut self.said)
     }
 }
@@ -36,9 +34,10 @@ impl Drop for Failed {
 }
 
 impl Response {
-    /// The error that a handler returned, when it was not the client's fault: its response is 500, and the log gets
-    /// the error with its causes as soon as the response is sent. For middleware that reports errors elsewhere, or
-    /// that answers with a page of its own: [`with_body`](Response::with_body) keeps the error for the log.
+    /// The error that a handler returned, when it was not the client's fault: its response is 500, a
+    /// [`Problem`](crate::Problem) that tells nothing of the cause, and the log gets the error with its causes as soon as
+    /// the response is sent. For middleware that reports errors elsewhere, or that answers with a page of its own:
+    /// [`with_body`](Response::with_body) keeps the error for the log.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -63,9 +62,7 @@ impl Response {
 
     /// What answers for an error of ours.
     pub(super) fn failed(error: Error) -> Response {
-        let status = error.status();
-        let said = Response::text("").with_status(status);
-        let failed = Failed::new(error, "something went wrong on the server\n");
-        Response { payload: Payload::Failed(failed), ..said }
+        let failed = Failed { error, said: Bytes::from_static(SERVER_ERROR), is_logged: false };
+        Response { payload: Payload::Failed(Box::new(failed)), ..Response::server_error() }
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::body::BodyError;
+use super::problem::Problem;
 use super::response::Response;
 use crate::error::{Blame, Error};
 
@@ -78,10 +79,10 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     }
 }
 
-/// `None` is 404.
+/// `None` is 404, with a [`Problem`].
 impl<T: IntoResponse> IntoResponse for Option<T> {
     fn into_response(self) -> Response {
-        self.map_or_else(|| Response::new(StatusCode::NOT_FOUND), T::into_response)
+        self.map_or_else(Response::not_found, T::into_response)
     }
 }
 
@@ -94,14 +95,14 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// The client reads what it did wrong; what we did wrong goes to the log.
+/// A [`Problem`]: the client reads what it did wrong; what we did wrong goes to the log.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         if let Some(problem) = self.problem() {
             return problem.clone().into_response();
         }
         match self.blame() {
-            Blame::Peer(status) => Response::text(format!("{}\n", self.message())).with_status(status),
+            Blame::Peer(status) => Problem::new(status).detail(self.message()).into_response(),
             Blame::User | Blame::Ours => Response::failed(self),
         }
     }

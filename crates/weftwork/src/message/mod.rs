@@ -34,6 +34,7 @@ pub use into_response::IntoResponse;
 pub use json::json;
 pub(crate) use needs::Need;
 pub use problem::Problem;
+pub(crate) use problem::{PROBLEM_JSON, SERVER_ERROR};
 pub use request::Request;
 pub use response::{Response, html, text};
 pub(crate) use routed::Shared;

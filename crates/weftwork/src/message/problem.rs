@@ -2,17 +2,24 @@
 
 use std::fmt::{self, Write};
 
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 
 use super::into_response::IntoResponse;
 use super::response::Response;
 
-const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// The same each time, so nothing is made for it: routers ask several handlers that decline.
+const NOT_FOUND: &[u8] = br#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#;
+/// All that a client learns of what went wrong on our side.
+pub(crate) const SERVER_ERROR: &[u8] =
+    br#"{"title":"Internal Server Error","status":500,"detail":"something went wrong on the server"}"#;
 
 /// What was wrong with a request, as `application/problem+json` (RFC 9457).
 ///
 /// It is an answer and an error: a handler returns it, or passes it on with `?`, also through
-/// [`Error`](crate::Error), where it keeps its status and its members.
+/// [`Error`](crate::Error), where it keeps its status and its members. What the library answers by itself is one too:
+/// see [errors](crate#errors).
 ///
 /// ```
 /// use weftwork::{Problem, Request, Result, http::StatusCode};
@@ -134,7 +141,7 @@ impl Problem {
         self.0.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.text.as_str())
     }
 
-    fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let Parts { status, kind, detail, members, .. } = &*self.0;
         let mut out = String::with_capacity(128);
         // Writing to a String does not fail.
@@ -164,6 +171,20 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         Response::bytes(self.to_json()).with_status(self.0.status).with_content_type(PROBLEM_JSON)
+    }
+}
+
+impl Response {
+    /// 404, where nobody has more to say of it.
+    pub(super) fn not_found() -> Response {
+        let said = Response::with_bytes(Bytes::from_static(NOT_FOUND), PROBLEM_JSON);
+        Response { status: StatusCode::NOT_FOUND, ..said }
+    }
+
+    /// 500, the same for all that is not the client's fault.
+    pub(crate) fn server_error() -> Response {
+        let said = Response::with_bytes(Bytes::from_static(SERVER_ERROR), PROBLEM_JSON);
+        Response { status: StatusCode::INTERNAL_SERVER_ERROR, ..said }
     }
 }
 

@@ -324,6 +324,11 @@ impl<'c> Request<'c> {
         &self.extensions
     }
 
+    /// From now on lines of the log about it end with `id`.
+    pub(crate) fn identify(&mut self, id: &str) {
+        self.exchange.identify(id);
+    }
+
     /// As [`extensions`](Request::extensions), to put values in.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.extensions

@@ -101,13 +101,9 @@ impl Response {
     }
 
     /// This handler has no answer, another one may: a router goes on to the next that takes the path, and to its
-    /// fallback. Where there is no other it is 404.
+    /// fallback. Where there is no other it is 404, with a [`Problem`](crate::Problem).
     pub fn decline() -> Response {
-        Response {
-            declined: true,
-            status: StatusCode::NOT_FOUND,
-            ..Response::text("there is nothing here\n")
-        }
+        Response { declined: true, ..Response::not_found() }
     }
 
     /// 200 with `text/plain; charset=utf-8`.
@@ -125,7 +121,7 @@ impl Response {
         Response::with_bytes(bytes.into(), OCTETS)
     }
 
-    fn with_bytes(bytes: Bytes, content_type: HeaderValue) -> Response {
+    pub(super) fn with_bytes(bytes: Bytes, content_type: HeaderValue) -> Response {
         // Not from an empty one: to drop what is not taken over from that is a call.
         Response {
             status: StatusCode::OK,

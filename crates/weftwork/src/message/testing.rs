@@ -205,4 +205,6 @@ impl Exchange for Canned {
     fn is_stopping(&self) -> bool {
         false
     }
+
+    fn identify(&mut self, _: &str) {}
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::ROOM;
-use crate::support::{Client, Promise, eventually};
+use crate::support::{Client, Promise, eventually, is_logged, keep_log};
 
 /// Past the cap clients wait in the kernel's queue, and are served when others have left.
 #[test]
@@ -52,6 +52,7 @@ fn a_place_that_is_free_is_taken_soon() {
 /// Past this cap they are told to come again, and can read it.
 #[test]
 fn accepted_connections() {
+    keep_log();
     let site = ROOM.start_with(|s| s.accepted_max(4));
     let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
     for client in &mut served {
@@ -59,11 +60,13 @@ fn accepted_connections() {
     }
     for _ in 0..4 {
         let mut excess = site.client();
+        let name = excess.name();
         excess.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let answer = excess.answer();
         assert!(answer.status == 503 && answer.closes(), "{answer:?}");
         assert_eq!(answer.field("retry-after"), Some("1"));
-        assert!(answer.text().contains("accepted_max is 4"), "{answer:?}");
+        assert_eq!(answer.text(), "too many connections are being served\n");
+        is_logged(&[&name, "accepted_max is 4"]);
         excess.ends();
     }
     assert_eq!((site.calls(), site.running.counts().shed), (4, 4));
@@ -80,6 +83,7 @@ fn threads_and_the_queue() {
     if !ROOM.promises(Promise::QueueForThreads) {
         return;
     }
+    keep_log();
     const HANDLERS: usize = 3;
     const QUEUE: usize = 2;
     let threads_max = ROOM.engine.loops() + HANDLERS;
@@ -102,8 +106,8 @@ fn threads_and_the_queue() {
         let answer = client.answer();
         assert!(answer.status == 503 && answer.closes(), "{answer:?}");
         assert_eq!(answer.field("retry-after"), Some("1"));
-        assert!(answer.text().contains("queue_max is 2"), "{answer:?}");
-        assert!(answer.text().contains(&site.setting("threads_max")), "{answer:?}");
+        assert!(answer.text().contains(r#""detail":"the server is too busy for this request""#), "{answer:?}");
+        is_logged(&[&client.name(), "queue_max is 2", &site.setting("threads_max")]);
         client.ends();
     }
     assert_eq!(site.running.counts().shed, 4);

@@ -27,7 +27,7 @@ fn is_408(site: &Site, sent: &[u8], knob: &str) {
     let answer = client.answer();
     was_in_time(begun);
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
-    assert!(answer.text().contains(&site.setting(knob)), "{answer:?}");
+    assert!(!answer.text().contains(knob), "{answer:?}");
     is_logged(&[&client_name, &site.setting(knob)]);
     client.ends();
     eventually("it is counted", || site.running.counts().timeouts == 1);
@@ -65,7 +65,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
     let answer = client.answer();
     was_in_time(begun);
     assert!(answer.status == 408 && answer.closes(), "{answer:?}");
-    assert!(answer.text().contains("body_idle_timeout"), "{answer:?}");
+    assert!(answer.text().contains("came too slowly"), "{answer:?}");
     client.ends();
     assert_eq!(site.running.counts().timeouts, 1);
     site.is_well();
@@ -87,7 +87,8 @@ fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     }
     let _ = client.try_send(end);
     let answer = client.answer();
-    assert!(answer.status == 200 || answer.text().contains("rate_bytes_min"), "{answer:?}");
+    let is_told = ["did not come in time", "came too slowly"].iter().any(|why| answer.text().contains(why));
+    assert!(answer.status == 200 || is_told, "{answer:?}");
     (answer.status, begun.elapsed())
 }
 

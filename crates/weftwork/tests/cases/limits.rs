@@ -1,11 +1,12 @@
-//! Is each limit exactly where it is said to be, and named by the answer past it?
+//! Is each limit exactly where it is said to be, told to who passes it, and named in the log?
 
 use weftwork::{ByteCount, Settings};
 
 use super::ROOM;
 use crate::support::{eventually, is_logged, keep_log};
 
-/// `fits` is answered 200 and goes on, `passes` is refused with `status` and ends, and the answer has `name`.
+/// `fits` is answered 200 and goes on, `passes` is refused with `status` and ends. The answer has the limit, the log
+/// also its `name`.
 #[track_caller]
 fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status: u16, name: &str) {
     keep_log();
@@ -20,11 +21,13 @@ fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status:
     let answer = client.answer();
     assert!(answer.status == status && answer.closes(), "{answer:?}");
     // The one that a handler runs into says it in its own words.
-    let named = if name == "body_bytes_max" { name.to_owned() } else { site.setting(name) };
-    assert!(answer.text().contains(&named), "{answer:?}");
     if name != "body_bytes_max" {
+        let named = site.setting(name);
         is_logged(&[&client_name, &named]);
+        let (_, value) = named.rsplit_once(' ').unwrap();
+        assert!(answer.text().contains(&format!("; the limit is {value})")), "{answer:?}");
     }
+    assert!(!answer.text().contains(name), "{answer:?}");
     client.ends();
     assert_eq!(site.calls(), if status == 413 && name == "body_bytes_max" { 3 } else { 2 });
 }
@@ -88,7 +91,7 @@ fn small_body() {
     for passes in [declared, of(1001, 1), of(91, 11), of(1, 1001)] {
         client.send(passes);
         let answer = client.answer();
-        assert!(answer.status == 413 && answer.text().contains("body_bytes_max"), "{answer:?}");
+        assert!(answer.status == 413 && answer.text().contains("than the 1000 bytes"), "{answer:?}");
         assert!(!answer.closes(), "{answer:?}");
     }
     client.get("/").is(200, "hello");
@@ -194,7 +197,7 @@ fn a_limit_that_a_handler_meets_has_its_value() {
         let mut client = site.client();
         client.send(request);
         let answer = client.answer();
-        assert!(answer.status == 413 && answer.text().contains(named), "{asked}: {answer:?}");
+        assert!(answer.status == 413 && answer.text().contains("than the 777 bytes"), "{asked}: {answer:?}");
         is_logged(&[named, asked]);
     }
 }

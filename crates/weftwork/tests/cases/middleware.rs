@@ -8,7 +8,7 @@ use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat, ResponseCache
 use weftwork::{Handler, HandlerExt, Request, Response, Running};
 
 use super::ROOM;
-use crate::support::{Client, Gate, Promise, eventually, noise};
+use crate::support::{Client, Gate, Promise, eventually, is_logged, keep_log, noise};
 
 fn start(handler: impl Handler) -> Running {
     ROOM.bind("127.0.0.1:0").start(handler).expect("the server starts")
@@ -192,15 +192,20 @@ fn a_decompression_bomb_is_refused() {
     use weftwork::Result;
     use weftwork::middleware::Decompression;
 
+    keep_log();
     let length = |req: &mut Request| -> Result<String> { Ok(req.body().limit(u64::MAX).bytes()?.len().to_string()) };
     let running = start(length.with(Decompression::new()));
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     packer.write_all(&vec![0; 8 << 20]).unwrap();
     let bomb = packer.finish().unwrap();
     let mut client = Client::connect(&running);
-    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
+    let path = format!("/bomb/{}", module_path!());
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
     client.send([head.as_bytes(), &bomb].concat());
-    assert_eq!(client.answer().status, 413);
+    let answer = client.answer();
+    assert!(answer.status == 413 && !answer.text().contains("ratio_max"), "{answer:?}");
+    is_logged(&["more than ratio_max allows", &path]);
     let mut client = Client::connect(&running);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nplain");
     client.answer().is(200, "5");

@@ -66,6 +66,6 @@ fn what_may_not_be_one_is_an_error() {
     client.send(get("forbidden", "1.1", "TE: trailers\r\n"));
     let answer = client.answer();
     assert!(answer.status == 500 && answer.closes(), "{answer:?}");
-    assert_eq!(answer.field("content-length"), Some("0"));
+    assert!(answer.text().contains("something went wrong on the server"), "{answer:?}");
     client.ends();
 }

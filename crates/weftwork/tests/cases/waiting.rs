@@ -127,7 +127,7 @@ fn a_queued_request_whose_time_is_up_is_not_started() {
     std::thread::sleep(Duration::from_millis(60));
     let mut queued = crowd.abandons(|queued| queued);
     let answer = queued.answer();
-    assert!(answer.status == 503 && answer.closes() && answer.text().contains("request_timeout"), "{answer:?}");
+    assert!(answer.status == 503 && answer.closes() && answer.text().contains("too busy"), "{answer:?}");
     assert_eq!(answer.field("retry-after"), Some("1"));
     queued.ends();
 }

@@ -222,9 +222,12 @@ fn other_methods_are_refused_with_those_that_are_taken() {
     refused("PURGE /users", 405, Some("GET, HEAD, POST, OPTIONS"));
     assert_eq!(
         refused("POST /", 405, Some("GET, HEAD, OPTIONS")).text(),
-        "/ takes GET, HEAD, OPTIONS, not POST\n"
+        r#"{"title":"Method Not Allowed","status":405,"detail":"/ takes GET, HEAD, OPTIONS, not POST"}"#
     );
-    assert_eq!(refused("GET /nothing", 404, None).text(), "there is nothing here\n");
+    assert_eq!(
+        refused("GET /nothing", 404, None).text(),
+        r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#
+    );
 }
 
 #[test]

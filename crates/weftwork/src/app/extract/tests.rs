@@ -112,7 +112,10 @@ fn other_captures_than_the_route_has_are_our_mistake() {
         let answer = get(path);
         assert_eq!(
             (answer.status.as_u16(), answer.text()),
-            (500, "something went wrong on the server\n"),
+            (
+                500,
+                r#"{"title":"Internal Server Error","status":500,"detail":"something went wrong on the server"}"#
+            ),
             "{path}"
         );
     }

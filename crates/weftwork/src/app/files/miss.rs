@@ -4,7 +4,8 @@ use http::{HeaderValue, Method, StatusCode, header};
 use rustix::io::Errno;
 
 use super::target::Refused;
-use crate::message::{Request, Response};
+use crate::error::Error;
+use crate::message::{IntoResponse, Problem, Request, Response};
 
 /// Why there is no file to send.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,12 +41,11 @@ impl From<Errno> for Miss {
 impl Miss {
     pub(super) fn answer(self, req: &Request<'_>) -> Response {
         match self {
-            Miss::NotFound => plain(StatusCode::NOT_FOUND, "there is no such file\n"),
-            Miss::Malformed => plain(StatusCode::BAD_REQUEST, "the path is not well encoded\n"),
-            Miss::Forbidden => plain(StatusCode::FORBIDDEN, "the server may not read this\n"),
+            Miss::NotFound => problem(StatusCode::NOT_FOUND, "there is no such file"),
+            Miss::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not well encoded"),
+            Miss::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
             Miss::Failed(error) => {
-                log::error!("{} could not be opened: {error}", req.whole_path());
-                plain(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be opened\n")
+                Error::io(format!("{} could not be opened", req.whole_path()), error.into()).into_response()
             }
         }
     }
@@ -67,10 +67,10 @@ pub(super) fn is_read(req: &Request<'_>) -> bool {
 
 /// 405.
 pub(super) fn only_read() -> Response {
-    plain(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD\n")
+    problem(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD")
         .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
 }
 
-pub(super) fn plain(status: StatusCode, text: &'static str) -> Response {
-    Response::text(text).with_status(status)
+pub(super) fn problem(status: StatusCode, detail: &str) -> Response {
+    Problem::new(status).detail(detail).into_response()
 }

@@ -76,7 +76,10 @@ fn what_is_not_there_is_left_to_the_next() {
             ("OPTIONS /style.css", 405, "GET, HEAD"),
         ],
     );
-    check(router(), &[("GET /missing", 404, "there is nothing here\n")]);
+    check(
+        router(),
+        &[("GET /missing", 404, r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#)],
+    );
     let page_of = Router::new().mount("/", one().single_page("index.html")).fallback(page);
     check(
         page_of,
@@ -86,7 +89,7 @@ fn what_is_not_there_is_left_to_the_next() {
     let chosen = move |req: &mut Request<'_>| files.send(req, "missing");
     check(
         Router::new().get("/chosen", chosen).fallback(page),
-        &[("GET /chosen", 404, "there is no such file\n")],
+        &[("GET /chosen", 404, r#"{"title":"Not Found","status":404,"detail":"there is no such file"}"#)],
     );
 }
 

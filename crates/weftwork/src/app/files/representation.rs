@@ -5,7 +5,7 @@ use weftwork_wire::fields::{ByteRange, Conditions, Precondition, Ranges};
 
 use super::NOSNIFF;
 use super::description::Description;
-use super::miss::plain;
+use super::miss::problem;
 use super::parts;
 use super::place::{Content, Source};
 use crate::message::{Part, Payload, Request, Response};
@@ -33,7 +33,7 @@ impl Representation<'_> {
         let conditions = Conditions::of(req.fields());
         let mut response = match conditions.precondition(true, &state) {
             Precondition::Failed => {
-                return plain(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects\n");
+                return problem(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects");
             }
             Precondition::NotModified => Response::new(StatusCode::NOT_MODIFIED),
             // RFC 9110 section 14.2: a range means nothing with other methods.
@@ -114,7 +114,7 @@ impl Representation<'_> {
 
     /// RFC 9110 section 15.5.17: with the length that there is.
     fn unsatisfiable(&self) -> Response {
-        let response = plain(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before that\n");
+        let response = problem(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before that");
         match HeaderValue::try_from(format!("bytes */{}", self.content.length)) {
             Ok(length) => response.with_header(header::CONTENT_RANGE, length),
             Err(_) => response,

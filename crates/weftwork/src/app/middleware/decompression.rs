@@ -8,9 +8,10 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::compression::Coding;
 use super::{Middleware, Next, refusal};
+use crate::error::Error;
 use crate::message::decoding::{Decoder, Decoding};
 use crate::message::room::with_room;
-use crate::message::{Request, Response};
+use crate::message::{IntoResponse, Request, Response};
 
 /// Lets handlers read a request body with `Content-Encoding: gzip`, `br` or `zstd` as if it had none (feature
 /// `compression`).
@@ -71,10 +72,7 @@ impl Middleware for Decompression {
         };
         match decoder {
             Ok(decoder) => Decoding::new(decoder, self.ratio_max).run(req, |req| next.run(req)),
-            Err(error) => {
-                log::error!("a request body cannot be decoded: {error}");
-                Response::new(StatusCode::INTERNAL_SERVER_ERROR)
-            }
+            Err(error) => Error::io("a request body cannot be decoded", error).into_response(),
         }
     }
 }

@@ -20,7 +20,8 @@ const TRACE_PARENT_BYTES: usize = 55;
 /// Gives each request an id and a place in a trace; both go into the request's extensions and the response.
 ///
 /// - [`RequestId`]: the `X-Request-Id` of the request if that has 1 to 128 letters, digits and `-_.:+/=@`;
-///   otherwise a new one of 32 hexadecimal digits. The response bears it.
+///   otherwise a new one of 32 hexadecimal digits. The response bears it, and so does what the server logs of the
+///   request: a handler that failed, panicked or took long.
 /// - [`TraceContext`]: the trace of a valid `traceparent`, else a new one (W3C Trace Context, section 3.2),
 ///   in either case with a new span of ours. The response bears it as `traceresponse`.
 ///
@@ -138,6 +139,7 @@ impl Middleware for RequestIds {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let (id, trace) = (self.id(req), self.trace(req));
         let fields = [(REQUEST_ID, id.as_str().to_owned()), (TRACE_RESPONSE, trace.traceparent())];
+        req.identify(id.as_str());
         req.extensions_mut().insert(id);
         req.extensions_mut().insert(trace);
         let mut response = next.run(req);

@@ -75,10 +75,16 @@ impl<'r> Feed<'r> {
             }
             if bytes_max.is_some_and(|max| fed >= max) {
                 let value = bytes_max.unwrap_or_default() as u64;
-                return Err(BodyError::PastLimit { limit: "part_head_bytes_max", value });
+                return Err(self.past("part_head_bytes_max", value));
             }
             fed += self.read(bytes_max.map_or(PIECE_BYTES, |max| max - fed))?;
         }
+    }
+
+    /// The error that is 413, and its line in the log: that names the limit, which is nothing to a client.
+    pub(super) fn past(&self, limit: &'static str, value: u64) -> BodyError {
+        log::info!("a form is refused at {}: {limit} is {value}", self.body.asked());
+        BodyError::PastLimit { limit, value }
     }
 
     fn read(&mut self, bytes_max: usize) -> Result<usize, BodyError> {

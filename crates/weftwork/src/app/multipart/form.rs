@@ -6,7 +6,6 @@ use std::path::Path;
 
 use super::{Multipart, part};
 use crate::error::{Error, Result};
-use crate::message::BodyError;
 
 /// A form that was read to its end; made by [`Multipart::form`].
 #[derive(Debug, Default)]
@@ -82,7 +81,7 @@ impl Multipart<'_> {
             let (name, value) = (part.name().unwrap_or_default().to_owned(), part.text()?);
             held += (name.len() + value.len()) as u64;
             if held > max {
-                return Err(BodyError::PastLimit { limit: "fields_bytes_max", value: max }.into());
+                return Err(self.feed.past("fields_bytes_max", max).into());
             }
             form.fields.push((name, value));
         }

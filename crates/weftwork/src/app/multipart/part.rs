@@ -60,7 +60,7 @@ impl<'m, 'r> Part<'m, 'r> {
         while let Some(chunk) = self.chunk()? {
             all.extend_from_slice(&chunk);
             if all.len() as u64 > max {
-                return Err(BodyError::PastLimit { limit: "field_bytes_max", value: max });
+                return Err(self.form.feed.past("field_bytes_max", max));
             }
         }
         Ok(all)
@@ -101,7 +101,7 @@ impl<'m, 'r> Part<'m, 'r> {
         while let Some(chunk) = self.chunk()? {
             bytes += chunk.len() as u64;
             if bytes > max {
-                return Err(BodyError::PastLimit { limit: "file_bytes_max", value: max }.into());
+                return Err(self.form.feed.past("file_bytes_max", max).into());
             }
             file.write_all(&chunk)?;
         }

@@ -170,7 +170,7 @@ fn a_handler_declines_to_the_next() {
     let answered = |_: &mut Request<'_>| Response::decline().with_status(StatusCode::OK);
     check(
         Router::new().get("/{a}", answered).fallback(show("next")),
-        &[("GET /a", "there is nothing here\n")],
+        &[("GET /a", r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#)],
     );
 }
 

@@ -58,8 +58,8 @@ pub(crate) fn other_method(allowed: &impl fmt::Display, req: &Request<'_>) -> Re
     let response = if *req.method() == Method::OPTIONS {
         Response::new(StatusCode::NO_CONTENT)
     } else {
-        Response::text(format!("{} takes {allowed}, not {}\n", req.whole_path(), req.method()))
-            .with_status(StatusCode::METHOD_NOT_ALLOWED)
+        let detail = format!("{} takes {allowed}, not {}", req.whole_path(), req.method());
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED).detail(detail).into_response()
     };
     response.with_header(header::ALLOW, allow(allowed))
 }

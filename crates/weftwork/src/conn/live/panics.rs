@@ -6,8 +6,8 @@ use std::panic::resume_unwind;
 use http::{StatusCode, header};
 
 use super::Live;
-use crate::conn::refusal::RETRY_AFTER;
-use crate::message::Response;
+use crate::conn::refusal::{BUSY, RETRY_AFTER};
+use crate::message::{IntoResponse, Problem, Response};
 use crate::transport::counters::Counters;
 
 impl Live<'_> {
@@ -16,14 +16,10 @@ impl Live<'_> {
         let is_overload = self.wait.is_overload(&*panic);
         self.note_panic(panic);
         if !is_overload {
-            let said = Response::text("the handler panicked\n");
-            return said.with_status(StatusCode::INTERNAL_SERVER_ERROR).with_close();
+            return Response::server_error().with_close();
         }
-        let knobs = self.cx.settings.show(&["threads_max", "queue_max"]);
-        let said =
-            Response::text(format!("all threads are busy and too many calls wait for one ({knobs})\n"));
-        let said = said.with_status(StatusCode::SERVICE_UNAVAILABLE).with_close();
-        said.with_header(header::RETRY_AFTER, RETRY_AFTER)
+        let said = Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail(BUSY).into_response();
+        said.with_header(header::RETRY_AFTER, RETRY_AFTER).with_close()
     }
 
     /// What became of the call, in words.
@@ -32,13 +28,15 @@ impl Live<'_> {
         if self.wait.is_cancelled(&*panic) {
             resume_unwind(panic);
         }
+        let (asked, id) = (self.conn.asked(), self.id_for_log());
         if self.wait.is_overload(&*panic) {
             Counters::count(&self.cx.counters.shed);
-            log::info!("there is no thread for a blocking call at {}", self.conn.asked());
+            let knobs = self.cx.settings.show(&["threads_max", "queue_max"]);
+            log::info!("there is no thread for a blocking call ({knobs}) at {asked}{id}");
             return "there was no thread for a blocking call";
         }
         Counters::count(&self.cx.counters.panics);
-        log::error!("a handler panicked at {}: {}", self.conn.asked(), said(&*panic));
+        log::error!("a handler panicked at {asked}: {}{id}", said(&*panic));
         "the writer of a streamed body panicked"
     }
 }

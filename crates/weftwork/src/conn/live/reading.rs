@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use http::StatusCode;
-use weftwork_wire::BodyEvent;
+use weftwork_wire::{BodyEvent, Fault};
 
 use super::Live;
 use crate::message::BodyError;
@@ -18,7 +18,7 @@ impl Live<'_> {
     /// Sees to it that there is payload which was not consumed, unless the body is over.
     pub(super) fn gather_payload(&mut self) -> Result<(), BodyError> {
         while self.conn.held().payload.is_empty() {
-            match self.conn.decode(self.cx).map_err(BodyError::Malformed)? {
+            match self.conn.decode(self.cx).map_err(|fault| self.malformed(fault))? {
                 BodyEvent::Data { .. } => {}
                 BodyEvent::End => break,
                 BodyEvent::NeedMore => {
@@ -31,6 +31,15 @@ impl Live<'_> {
             }
         }
         Ok(())
+    }
+
+    #[cold]
+    fn malformed(&self, fault: Fault) -> BodyError {
+        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let knob = fault.knob().map(|knob| format!("; {}", self.cx.settings.show(&[knob])));
+        let (rule, knob) = (fault.rule(), knob.unwrap_or_default());
+        log::info!("a request body is malformed at {asked}: {fault} ({rule}{knob}){id}");
+        BodyError::Malformed(fault)
     }
 
     fn say_continue(&mut self) -> Result<(), BodyError> {
@@ -99,7 +108,8 @@ impl Live<'_> {
             io::ErrorKind::TimedOut => {
                 Counters::count(&self.cx.counters.timeouts);
                 let knobs = self.cx.settings.show(Timeout::Body.knobs());
-                log::info!("a request body came too slowly ({knobs}) at {}", self.conn.asked());
+                let (asked, id) = (self.conn.asked(), self.id_for_log());
+                log::info!("a request body came too slowly ({knobs}) at {asked}{id}");
                 BodyError::Timeout
             }
             io::ErrorKind::ConnectionAborted => BodyError::ServerStops,

@@ -28,6 +28,7 @@ fn check(made: impl IntoResponse, status: u16, content_type: Option<&str>, expec
 }
 
 const TEXT: Option<&str> = Some("text/plain; charset=utf-8");
+const PROBLEM: Option<&str> = Some("application/problem+json");
 const OCTETS: Option<&str> = Some("application/octet-stream");
 
 #[test]
@@ -43,7 +44,12 @@ fn everything_that_a_handler_may_return() {
     check(b"bytes".to_vec(), 200, OCTETS, "bytes");
     check((StatusCode::CREATED, "made"), 201, TEXT, "made");
     check(Some("here"), 200, TEXT, "here");
-    check(None::<&str>, 404, None, "");
+    check(
+        None::<&str>,
+        404,
+        PROBLEM,
+        r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#,
+    );
     check(Ok::<_, StatusCode>("good"), 200, TEXT, "good");
     check(Err::<&str, _>(StatusCode::CONFLICT), 409, None, "");
     check(text("text"), 200, TEXT, "text");
@@ -53,11 +59,15 @@ fn everything_that_a_handler_may_return() {
 /// The client reads what it did wrong, and nothing of what we did wrong.
 #[test]
 fn errors_as_answers() {
-    check(Error::peer(StatusCode::NOT_FOUND, "no such user"), 404, TEXT, "no such user\n");
-    check(Error::ours("the password is 1234"), 500, TEXT, "something went wrong on the server\n");
+    let gone = r#"{"title":"Gone","status":410,"detail":"no such user"}"#;
+    check(Error::peer(StatusCode::GONE, "no such user"), 410, PROBLEM, gone);
+    let ours =
+        r#"{"title":"Internal Server Error","status":500,"detail":"something went wrong on the server"}"#;
+    check(Error::ours("the password is 1234"), 500, PROBLEM, ours);
     let io = std::io::Error::other("the password is 1234");
-    check(Error::from(io), 500, TEXT, "something went wrong on the server\n");
-    check(BodyError::NotUtf8, 400, TEXT, "the request body is not UTF-8 text\n");
+    check(Error::from(io), 500, PROBLEM, ours);
+    let body = r#"{"title":"Bad Request","status":400,"detail":"the request body is not UTF-8 text"}"#;
+    check(BodyError::NotUtf8, 400, PROBLEM, body);
     assert_eq!(Error::from(BodyError::Timeout).blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
 }
 
