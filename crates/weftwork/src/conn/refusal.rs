@@ -50,8 +50,9 @@ impl Conn {
             return;
         }
         Counters::count(&cx.counters.faults);
-        let text = "this connection is not secured, and its target is https (RFC 9110 §7.4; trusted_proxies)";
-        self.refuse(StatusCode::MISDIRECTED_REQUEST, text, cx);
+        let said = "this connection is not secured, and the target is https (RFC 9110 §7.4)";
+        let note = "it is not in trusted_proxies, whose clients may have a secured one";
+        self.refuse(StatusCode::MISDIRECTED_REQUEST, said, note, cx);
     }
 
     /// It came to a listener that expects the PROXY protocol, and is not one of those who may speak it.
