@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
+use super::refusal::tell;
 use super::{Conn, Phase, Rest, Wait};
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
@@ -161,7 +162,9 @@ impl<'a> Live<'a> {
         };
         let after = answered.unwrap_or_else(|error| {
             let (asked, id) = (self.conn.asked(), self.id_for_log());
-            log::info!("a response ended early at {asked}, and its connection with it: {error}{id}");
+            let line =
+                format_args!("a response ended early at {asked}, and its connection with it: {error}{id}");
+            tell(self.cx, line);
             After::Close
         });
         if self.conn.phase != Phase::Done {

@@ -1,5 +1,7 @@
 //! The answers that the connection gives by itself: to malformed requests, late ones, and too many.
 
+use std::fmt;
+
 use http::{HeaderValue, StatusCode, header};
 use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
@@ -137,19 +139,19 @@ impl Conn {
     /// A whole request that nobody is called for: its client gets the shape of all errors about requests.
     fn refuse_request(&mut self, detail: &str, note: &str, cx: &Context) {
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        self.note_refusal(status, detail, note);
+        self.note_refusal(status, detail, note, cx);
         self.write_refusal(status, &PROBLEM_JSON, &Problem::new(status).detail(detail).to_json(), cx);
     }
 
     /// There is no whole request yet. The client is told `said`, the log `note` too: which setting it is about.
     fn refuse(&mut self, status: StatusCode, said: &str, note: &str, cx: &Context) {
-        self.note_refusal(status, said, note);
+        self.note_refusal(status, said, note, cx);
         self.write_refusal(status, &TEXT, &format!("{said}\n"), cx);
     }
 
-    fn note_refusal(&self, status: StatusCode, said: &str, note: &str) {
+    fn note_refusal(&self, status: StatusCode, said: &str, note: &str, cx: &Context) {
         let mark = if note.is_empty() { "" } else { "; " };
-        log::info!("{} gets {}: {said}{mark}{note}", Peer(self), status.as_u16());
+        tell(cx, format_args!("{} gets {}: {said}{mark}{note}", Peer(self), status.as_u16()));
     }
 
     /// Whatever the peer still sends is never read as a request.
@@ -174,11 +176,24 @@ impl Conn {
     }
 }
 
+/// Logs what a client has done. Clients can do that at any rate, so it is written for a few of them a second.
+pub(super) fn tell(cx: &Context, line: fmt::Arguments<'_>) {
+    if !log::log_enabled!(log::Level::Info) {
+        return;
+    }
+    match cx.lines.take(cx.clock.now()) {
+        None => return,
+        Some(0) => {}
+        Some(more) => log::info!("... and {more} more lines about clients, which were left out"),
+    }
+    log::info!("{line}");
+}
+
 /// A peer's address for a log line.
 struct Peer<'a>(&'a Conn);
 
-impl std::fmt::Display for Peer<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Peer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.source(), self.0.peer) {
             (Some(source), peer) if Some(source) == peer => write!(f, "{source}"),
             (Some(source), Some(peer)) => write!(f, "{source} (by way of {peer})"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use weftwork_wire::Limits;
 
+use super::budget::LineBudget;
 use super::clock::Clock;
 use super::counters::{Counters, Counts};
 use super::spare::Spare;
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) counters: Arc<Counters>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) spare: Spare,
+    /// Of the lines about clients.
+    pub(crate) lines: LineBudget,
     /// Asked about requests that it is not called for yet.
     handler: Option<Arc<dyn Handler>>,
     stage: AtomicU8,
@@ -73,6 +76,7 @@ impl Context {
             counters: Arc::default(),
             watchdog: Arc::default(),
             spare: Spare::new(),
+            lines: LineBudget::default(),
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! Floor 1: bytes and time. Sockets, pooled buffers, deadlines and the wheel that keeps them.
 
 pub(crate) mod address;
+pub(crate) mod budget;
 pub(crate) mod buffers;
 pub(crate) mod clock;
 pub(crate) mod context;

@@ -1,7 +1,7 @@
 //! Is every malformed request refused end to end: its status, its rule named, and nothing behind it run?
 
 use super::ROOM;
-use crate::support::Site;
+use crate::support::{Client, Site, keep_log, logged};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -125,4 +125,26 @@ fn a_fault_that_the_handler_comes_upon() {
     assert!(answer.text().contains("does not start with its size"), "{answer:?}");
     client.ends();
     assert_eq!(site.calls(), 1);
+}
+
+/// Strangers may be at fault as often as they like; the log is ours.
+#[test]
+fn the_log_has_a_few_lines_a_second_of_faults() {
+    keep_log();
+    const FAULTS: usize = 100;
+    let began = std::time::Instant::now();
+    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.fields_max(3)).start(|_: &mut weftwork::Request| "hello").unwrap();
+    // All tests share the log: lines are told apart by their client.
+    let mut clients = Vec::new();
+    for _ in 0..FAULTS {
+        let mut client = Client::connect(&server);
+        let address = client.name();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\na: b\r\na: b\r\na: b\r\n\r\n");
+        assert_eq!(client.answer().status, 431);
+        clients.push(format!("{address} gets 431"));
+    }
+    assert_eq!(server.counts().faults, FAULTS as u64);
+    let lines = clients.iter().filter(|line| !logged(&[line]).is_empty()).count();
+    let seconds = began.elapsed().as_secs() as usize + 2;
+    assert!(lines >= 10 && lines <= 10 * seconds, "{lines} lines in {seconds} s");
 }

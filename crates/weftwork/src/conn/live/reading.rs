@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use http::StatusCode;
 use weftwork_wire::{BodyEvent, Fault};
 
-use super::Live;
+use super::{Live, tell};
 use crate::message::BodyError;
 use crate::message::exchange::Exchange;
 use crate::transport::Tick;
@@ -38,7 +38,7 @@ impl Live<'_> {
         let (asked, id) = (self.conn.asked(), self.id_for_log());
         let knob = fault.knob().map(|knob| format!("; {}", self.cx.settings.show(&[knob])));
         let (rule, knob) = (fault.rule(), knob.unwrap_or_default());
-        log::info!("a request body is malformed at {asked}: {fault} ({rule}{knob}){id}");
+        tell(self.cx, format_args!("a request body is malformed at {asked}: {fault} ({rule}{knob}){id}"));
         BodyError::Malformed(fault)
     }
 
@@ -109,7 +109,7 @@ impl Live<'_> {
                 Counters::count(&self.cx.counters.timeouts);
                 let knobs = self.cx.settings.show(Timeout::Body.knobs());
                 let (asked, id) = (self.conn.asked(), self.id_for_log());
-                log::info!("a request body came too slowly ({knobs}) at {asked}{id}");
+                tell(self.cx, format_args!("a request body came too slowly ({knobs}) at {asked}{id}"));
                 BodyError::Timeout
             }
             io::ErrorKind::ConnectionAborted => BodyError::ServerStops,
