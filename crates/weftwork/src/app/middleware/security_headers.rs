@@ -1,5 +1,7 @@
 //! What should browsers not do with these responses?
 
+use std::time::Duration;
+
 use http::{HeaderName, HeaderValue, header};
 
 use super::{Middleware, Next};
@@ -62,17 +64,17 @@ impl SecurityHeaders {
         Ok(self.set(header::REFERRER_POLICY, value("referrer_policy", policy)?))
     }
 
-    /// Browsers ask this host by TLS only, for `seconds` (RFC 6797). 31,536,000 is a year, and what preload
+    /// Browsers ask this host by TLS only, for this long, in whole seconds (RFC 6797): 31,536,000 are a year, and what preload
     /// lists ask for. Only where every page of this host is to be had by TLS, and will be for that long.
     #[must_use]
-    pub fn hsts(self, seconds: u32) -> SecurityHeaders {
-        self.hsts_with(&format!("max-age={seconds}"))
+    pub fn hsts(self, time: Duration) -> SecurityHeaders {
+        self.hsts_with(&format!("max-age={}", time.as_secs()))
     }
 
     /// As [`hsts`](SecurityHeaders::hsts), for all hosts below this one too.
     #[must_use]
-    pub fn hsts_with_subdomains(self, seconds: u32) -> SecurityHeaders {
-        self.hsts_with(&format!("max-age={seconds}; includeSubDomains"))
+    pub fn hsts_with_subdomains(self, time: Duration) -> SecurityHeaders {
+        self.hsts_with(&format!("max-age={}; includeSubDomains", time.as_secs()))
     }
 
     /// The `Content-Security-Policy` for every response.
@@ -143,7 +145,10 @@ mod tests {
 
     #[test]
     fn the_others_when_asked_for() {
-        let all = SecurityHeaders::new().framed_by_same_origin().hsts(7).hsts_with_subdomains(31_536_000);
+        let all = SecurityHeaders::new()
+            .framed_by_same_origin()
+            .hsts(Duration::from_secs(7))
+            .hsts_with_subdomains(Duration::from_secs(31_536_000));
         let all = all.csp("default-src 'self'").unwrap().referrer_policy("no-referrer").unwrap();
         let expected = [
             "x-content-type-options: nosniff",
@@ -154,7 +159,8 @@ mod tests {
         ];
         assert_eq!(headers(all), expected);
         assert!(
-            headers(SecurityHeaders::new().hsts(7)).contains(&"strict-transport-security: max-age=7".into())
+            headers(SecurityHeaders::new().hsts(Duration::from_secs(7)))
+                .contains(&"strict-transport-security: max-age=7".into())
         );
     }
 
