@@ -7,6 +7,7 @@ mod reading;
 mod trailers;
 mod writing;
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -377,6 +378,10 @@ impl Exchange for Live<'_> {
 
     fn identify(&mut self, id: &str) {
         self.id = Some(id.into());
+    }
+
+    fn tell(&self, line: fmt::Arguments<'_>) {
+        tell(self.cx, line);
     }
 }
 

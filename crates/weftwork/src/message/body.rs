@@ -8,7 +8,6 @@ use http::StatusCode;
 use weftwork_wire::Fault;
 
 use super::exchange::Exchange;
-use super::handler::Asked;
 use crate::error::Blame;
 
 /// Why a body could not be read. Each has the status that answers it.
@@ -229,16 +228,13 @@ impl<'r> Body<'r> {
     #[cold]
     fn refused(&self) -> BodyError {
         let limit = self.quota.limit;
-        log::info!(
-            "a request body is larger than body_bytes_max allows here: {limit} bytes, at {}",
-            self.asked()
-        );
+        self.tell(format_args!("a request body is larger than body_bytes_max allows here: {limit} bytes"));
         BodyError::TooLarge { limit }
     }
 
-    /// For lines of the log.
-    pub(crate) fn asked(&self) -> Asked<'_> {
-        self.exchange.asked()
+    /// A line of the log about this body.
+    pub(crate) fn tell(&self, what: fmt::Arguments<'_>) {
+        self.exchange.tell(format_args!("{what}, at {}", self.exchange.asked()));
     }
 
     fn used(&mut self, count: usize) {

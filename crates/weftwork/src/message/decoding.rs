@@ -166,8 +166,8 @@ impl Exchange for Decoded<'_> {
         }
         if let Err(error) = self.state.fill(self.below) {
             if let BodyError::Bomb { ratio_max } = error {
-                let asked = self.below.asked();
-                log::info!("a request body expands more than ratio_max allows: {ratio_max}-fold, at {asked}");
+                let what = "a request body expands more than ratio_max allows";
+                self.below.tell(format_args!("{what}: {ratio_max}-fold, at {}", self.below.asked()));
             }
             self.state.ready = 0..0;
             self.state.failed = Some(error.clone());

@@ -1,5 +1,6 @@
 //! What a request in progress needs from the connection beneath it.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -52,6 +53,8 @@ pub(crate) trait Exchange {
     fn is_stopping(&self) -> bool;
     /// From now on lines of the log about this request end with `id`, also when its handler has panicked.
     fn identify(&mut self, id: &str);
+    /// A line of the log about what the client has done: clients can do that at any rate, and the log has few of them.
+    fn tell(&self, line: fmt::Arguments<'_>);
 
     /// What was asked for, for such lines.
     fn asked(&self) -> Asked<'_> {
@@ -116,6 +119,10 @@ macro_rules! forward_the_rest {
 
         fn identify(&mut self, id: &str) {
             self.below.identify(id);
+        }
+
+        fn tell(&self, line: std::fmt::Arguments<'_>) {
+            self.below.tell(line);
         }
     };
 }

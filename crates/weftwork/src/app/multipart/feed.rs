@@ -83,7 +83,7 @@ impl<'r> Feed<'r> {
 
     /// The error that is 413, and its line in the log: that names the limit, which is nothing to a client.
     pub(super) fn past(&self, limit: &'static str, value: u64) -> BodyError {
-        log::info!("a form is refused at {}: {limit} is {value}", self.body.asked());
+        self.body.tell(format_args!("a form is refused: {limit} is {value}"));
         BodyError::PastLimit { limit, value }
     }
 
