@@ -216,12 +216,13 @@ fn what_middleware_makes_of_a_decline_is_heard() {
         (answer.status.as_u16(), content_type, answer.text().to_owned())
     };
     let told = |status, kind: &str, text: &str| (status, kind.to_owned(), text.to_owned());
-    let (plain, json) = ("text/plain; charset=utf-8", "application/json");
-    assert_eq!(ask(body), told(404, plain, "a page"));
-    assert_eq!(ask(status), told(410, plain, "there is nothing here\n"));
-    assert_eq!(ask(content_type), told(404, json, "there is nothing here\n"));
-    assert_eq!(ask(header), told(404, json, "there is nothing here\n"));
-    assert_eq!(ask(other), told(200, plain, "the fallback"));
+    let (problem, json) = ("application/problem+json", "application/json");
+    let nothing = r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#;
+    assert_eq!(ask(body), told(404, problem, "a page"));
+    assert_eq!(ask(status), told(410, problem, nothing));
+    assert_eq!(ask(content_type), told(404, json, nothing));
+    assert_eq!(ask(header), told(404, json, nothing));
+    assert_eq!(ask(other), told(200, "text/plain; charset=utf-8", "the fallback"));
 }
 
 /// One of each; the match makes a new one fail to compile until it is here too.
