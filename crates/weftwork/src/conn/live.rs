@@ -150,6 +150,8 @@ impl<'a> Live<'a> {
                     now = self.wait.now();
                     streamed
                 }
+                // To begin would be to wait once more for a client whose time is up.
+                Payload::Lasting(_) if self.conn.phase == Phase::Done => return now,
                 Payload::Lasting(lasting) => {
                     self.last(response, *lasting, now);
                     return now;
@@ -346,6 +348,7 @@ impl Exchange for Live<'_> {
     }
 
     fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()> {
+        self.check_client()?;
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         conn.http.write_interim(status, fields, output).map_err(io::Error::other)?;

@@ -4,6 +4,7 @@ mod deadlines;
 mod endings;
 mod faults;
 mod feeds;
+mod interim;
 mod steps;
 mod takeover;
 mod waits;

@@ -66,9 +66,7 @@ impl<'a> Live<'a> {
     pub(super) fn start(&mut self) -> io::Result<()> {
         // Taken in any case: a head that nobody takes is not made up for by a 500.
         let pending = self.take_pending();
-        if self.conn.phase == Phase::Done {
-            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone, or its time is up"));
-        }
+        self.check_client()?;
         let Some(response) = pending else { return Ok(()) };
         let written =
             self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
@@ -79,6 +77,15 @@ impl<'a> Live<'a> {
         }
         self.conn.guard_end();
         written
+    }
+
+    /// # Errors
+    /// Nobody takes what is written any more.
+    pub(super) fn check_client(&self) -> io::Result<()> {
+        if self.conn.phase == Phase::Done {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone, or its time is up"));
+        }
+        Ok(())
     }
 
     pub(super) fn write_part(&mut self, data: &[u8]) -> io::Result<()> {

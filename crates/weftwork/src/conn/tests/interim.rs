@@ -1,0 +1,83 @@
+//! A client that does not take an interim response: is it as one that has gone, whatever its handler says then?
+
+use std::io;
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+
+use super::waits::{Peer, until_call};
+use super::*;
+use crate::message::{Feed, FeedLimits, Receive};
+
+const WRITE: u64 = 30_000;
+const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: talk\r\n\r\n";
+const TALK: HeaderValue = HeaderValue::from_static("talk");
+
+/// A narrow connection, on which a request has come. The answer to the one before fills what its kernel takes.
+fn asked() -> Bed {
+    let mut bed = Bed::narrow();
+    bed.send(get("/medium") + ASK);
+    until_call(&mut bed);
+    bed.call();
+    until_call(&mut bed);
+    bed
+}
+
+fn hint(req: &mut Request) -> io::Result<()> {
+    req.interim(StatusCode::EARLY_HINTS, &[])
+}
+
+/// The other protocol: takes whatever comes.
+struct Takes;
+
+impl Receive for Takes {
+    fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+}
+
+fn feed() -> Feed {
+    Feed::new(FeedLimits::default()).1.with_heartbeat(Bytes::from("beat"))
+}
+
+/// Its handler may heed no errors, as the proxy does.
+#[test]
+fn it_has_its_time_once_however_many_follow() {
+    let mut bed = asked();
+    let peer = Peer::new(&bed, std::iter::empty());
+    let handler = |req: &mut Request| -> Response {
+        assert_eq!(hint(req).unwrap_err().kind(), ErrorKind::TimedOut);
+        for _ in 0..1000 {
+            assert_eq!(hint(req).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        }
+        Response::text("late")
+    };
+    bed.call_with(&handler, &peer);
+    assert_eq!((bed.now.0, bed.cx.counts().timeouts, bed.cx.counts().panics), (WRITE, 1, 0));
+    let held = bed.conn.buffers.as_deref().map_or(0, |buffers| buffers.output.len());
+    assert!(held < 16 << 10, "{held} bytes wait for nobody");
+    assert_eq!(bed.go_on(), Step::Close);
+}
+
+/// Nor does what would have lasted wait for it once more, and a client that reads by now has come too late.
+#[test]
+fn what_would_have_lasted_does_not_begin() {
+    let answers: [(&str, fn() -> Response); 3] = [
+        ("a feed", || Response::feed(feed())),
+        ("an upgrade", || Response::upgrade(TALK, |_| Ok(()))),
+        ("an upgrade that is fed", || Response::upgrade_fed(TALK, feed(), Takes)),
+    ];
+    for (what, answer) in answers {
+        let mut bed = asked();
+        let peer = Peer::new(&bed, std::iter::empty());
+        let handler = move |req: &mut Request| -> Response {
+            hint(req).unwrap_err();
+            answer()
+        };
+        bed.call_with(&handler, &peer);
+        bed.got();
+        assert_eq!(bed.go_on(), Step::Close, "{what}");
+        assert_eq!(bed.cx.counts().timeouts, 1, "{what}");
+        assert_eq!(bed.got(), "", "{what}");
+    }
+}
