@@ -10,14 +10,16 @@ use crate::transport::context::Context;
 use crate::transport::stream::is_would_block;
 
 impl Loop {
+    /// How much was read.
     #[inline(always)]
-    pub(super) fn read(&mut self, conn: &mut Conn) {
+    pub(super) fn read(&mut self, conn: &mut Conn) -> usize {
         match conn.fill(self.now, &mut self.pool) {
-            Ok(1..) => {}
+            Ok(count @ 1..) => return count,
             Err(error) if is_would_block(&error) => {}
             // Whatever ended the connection, nothing more comes from it.
             Ok(0) | Err(_) => conn.end_of_input(),
         }
+        0
     }
 
     #[inline(never)]
