@@ -8,7 +8,9 @@ use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat, ResponseCache
 use weftwork::{Handler, HandlerExt, Request, Response, Running};
 
 use super::ROOM;
-use crate::support::{Client, Gate, Promise, eventually, is_logged, keep_log, noise};
+use crate::support::{Client, Gate, Promise, eventually, noise};
+#[cfg(feature = "compression")]
+use crate::support::{is_logged, keep_log};
 
 fn start(handler: impl Handler) -> Running {
     ROOM.bind("127.0.0.1:0").start(handler).expect("the server starts")

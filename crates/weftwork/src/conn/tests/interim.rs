@@ -62,7 +62,8 @@ fn it_has_its_time_once_however_many_follow() {
 /// Nor does what would have lasted wait for it once more, and a client that reads by now has come too late.
 #[test]
 fn what_would_have_lasted_does_not_begin() {
-    let answers: [(&str, fn() -> Response); 3] = [
+    type Answer = fn() -> Response;
+    let answers: [(&str, Answer); 3] = [
         ("a feed", || Response::feed(feed())),
         ("an upgrade", || Response::upgrade(TALK, |_| Ok(()))),
         ("an upgrade that is fed", || Response::upgrade_fed(TALK, feed(), Takes)),
