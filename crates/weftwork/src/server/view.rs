@@ -3,6 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
+#[cfg(feature = "metrics")]
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
+};
+
 use super::Address;
 use crate::engine::{Engine, Room};
 use crate::settings::Settings;
@@ -90,6 +97,28 @@ impl View {
 
     fn plan(&self) -> &Plan {
         self.started.get().map_or(&self.planned, |started| &started.plan)
+    }
+}
+
+/// For [`Metrics::server`](crate::middleware::Metrics::server), or a registry of your own: all of [`Counts`], and the threads.
+#[cfg(feature = "metrics")]
+impl Collector for View {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let counts = self.counts();
+        let now = [
+            ("connections", "Connections open now", counts.connections),
+            ("threads", "Threads that serve requests", self.threads()),
+        ];
+        for (name, about, value) in now {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let name = format!("weftwork_{name}");
+            gauge.encode(encoder.encode_descriptor(&name, about, None, gauge.metric_type())?)?;
+        }
+        for (name, about, value) in counts.growing() {
+            let (name, counter) = (format!("weftwork_{name}"), ConstCounter::new(value));
+            counter.encode(encoder.encode_descriptor(&name, about, None, counter.metric_type())?)?;
+        }
+        Ok(())
     }
 }
 

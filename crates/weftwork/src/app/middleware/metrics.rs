@@ -6,17 +6,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use http::{HeaderValue, Method, StatusCode, header};
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::{Middleware, Next};
 use crate::message::{BodyWriter, Handler, Request, Response, StreamFilter};
-use crate::server::View;
 
 /// Upper bounds in seconds, those of the semantic conventions of OpenTelemetry for this histogram.
 const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
@@ -57,7 +56,6 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<Shared>,
-    view: Option<View>,
 }
 
 struct Shared {
@@ -85,16 +83,14 @@ impl Metrics {
             durations.clone(),
         );
         registry.register("http_server_active_requests", "HTTP requests in progress", active.clone());
-        Metrics {
-            shared: Arc::new(Shared { durations, active, registry: RwLock::new(registry) }),
-            view: None,
-        }
+        Metrics { shared: Arc::new(Shared { durations, active, registry: RwLock::new(registry) }) }
     }
 
-    /// The page says what this server counts, too.
+    /// Puts what a server counts onto the page: give it the server's [`View`](crate::View).
     #[must_use]
-    pub fn server(self, view: View) -> Metrics {
-        Metrics { view: Some(view), ..self }
+    pub fn server(self, view: impl Collector) -> Metrics {
+        self.register(|registry| registry.register_collector(Box::new(view)));
+        self
     }
 
     /// Lets `add` put measurements of your own onto the page.
@@ -131,30 +127,10 @@ impl Metrics {
     fn text(&self) -> String {
         let mut out = String::new();
         let registry = self.shared.registry.read().unwrap_or_else(PoisonError::into_inner);
-        let own = self.view.as_ref().map(counted).unwrap_or_default();
         // Writing to a String does not fail.
-        let _ = encode_registry(&mut out, &registry)
-            .and_then(|()| encode_registry(&mut out, &own))
-            .and_then(|()| encode_eof(&mut out));
+        let _ = encode(&mut out, &registry);
         out
     }
-}
-
-/// What a server counts, as it is now.
-fn counted(view: &View) -> Registry {
-    let counts = view.counts();
-    let mut registry = Registry::with_prefix("weftwork");
-    let now = [
-        ("connections", "Connections open now", counts.connections),
-        ("threads", "Threads that serve requests", view.threads()),
-    ];
-    for (name, about, value) in now {
-        registry.register(name, about, ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)));
-    }
-    for (name, about, value) in counts.growing() {
-        registry.register(name, about.trim_end_matches('.'), ConstCounter::new(value));
-    }
-    registry
 }
 
 impl Default for Metrics {
