@@ -60,7 +60,9 @@ impl Folder {
         let files = if one { weftwork::file(&self.path)? } else { weftwork::files(&self.path)? };
         let mut files = files.listing(!self.no_listing).hidden(self.hidden).symlinks(self.symlinks);
         if let Some(name) = &self.index {
-            if name.is_empty() || name.contains('/') {
+            let is_name =
+                |name: &str| matches!(Path::new(name).components().next(), Some(Component::Normal(_)));
+            if !is_name(name) || name.contains('/') {
                 return Err(Usage(format!(
                     "--index is {name:?}, but has to be a name, such as \"index.html\""
                 )));
@@ -68,7 +70,7 @@ impl Folder {
             files = files.index(name);
         }
         if let Some(name) = &self.single_page {
-            let found = is_beneath(name) && self.path.join(name).is_file();
+            let found = is_beneath(name) && self.is_file(&self.path.join(name));
             if !one && !found {
                 return Err(Usage(format!(
                     "--spa is {name:?}, but {} has no such file",
@@ -95,6 +97,14 @@ pub(crate) fn for_people(req: &mut Request<'_>, next: Next<'_>) -> Response {
         status => format!("{status}\n"),
     };
     response.with_body(line).with_content_type(HeaderValue::from_static("text/plain; charset=utf-8"))
+}
+
+impl Folder {
+    /// Whether `path` is a file that will be served.
+    fn is_file(&self, path: &Path) -> bool {
+        let metadata = if self.symlinks { path.metadata() } else { path.symlink_metadata() };
+        metadata.is_ok_and(|metadata| metadata.is_file())
+    }
 }
 
 /// `name` does not lead out of the directory that it is looked up in.

@@ -50,6 +50,7 @@ macro_rules! every_engine {
             mod shutdown;
             mod spread;
             mod trailers;
+            mod tunnels;
             mod unread;
             mod upgrades;
             mod uploads;

@@ -70,10 +70,13 @@ impl Http1 {
                 self.begin(head);
                 Ok(HeadEvent::Head(used))
             }
-            Ok(HeadEvent::NeedMore) => Ok(HeadEvent::NeedMore),
+            // It may never be whole.
+            Ok(HeadEvent::NeedMore) => {
+                self.request.is_head = begins_head(bytes);
+                Ok(HeadEvent::NeedMore)
+            }
             Err(fault) => {
-                // RFC 9110 §9.3.2: whatever is wrong with it, the answer to a HEAD has no content.
-                self.request.is_head = bytes.strip_prefix(b"\r\n").unwrap_or(bytes).starts_with(b"HEAD ");
+                self.request.is_head = begins_head(bytes);
                 Err(self.refuse(fault))
             }
         }
@@ -391,6 +394,11 @@ impl Http1 {
     pub fn close_after(&mut self) {
         self.keep_alive.and(false);
     }
+}
+
+/// RFC 9110 §9.3.2: whatever is wrong with it, the answer to a HEAD has no content.
+fn begins_head(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(b"\r\n").unwrap_or(bytes).starts_with(b"HEAD ")
 }
 
 #[cfg(test)]

@@ -79,6 +79,7 @@ fn flags() {
 #[test]
 fn mistakes_are_named() {
     let folder = Folder::new("mistakes");
+    std::os::unix::fs::symlink("hello.txt", folder.0.join("link.html")).unwrap();
     for (line, said) in [
         ("serve missing-folder", "cannot serve files from missing-folder: No such file"),
         (&format!("serve {} --spa lost.html", folder.path()), "--spa is \"lost.html\", but"),
@@ -88,6 +89,10 @@ fn mistakes_are_named() {
             "--index is \"a/b.html\", but has to be a name",
         ),
         (&format!("serve {} --index=", folder.path()), "--index is \"\", but has to be a name"),
+        (&format!("serve {} --index .", folder.path()), "--index is \".\", but has to be a name"),
+        (&format!("serve {} --index ..", folder.path()), "--index is \"..\", but has to be a name"),
+        // Links are not followed unless that is asked for.
+        (&format!("serve {} --spa link.html", folder.path()), "--spa is \"link.html\", but"),
     ] {
         let output = output(&format!("{line} --port 0"), &[]);
         let text = String::from_utf8_lossy(&output.stderr);

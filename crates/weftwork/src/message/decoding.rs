@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use http::header;
@@ -74,11 +75,13 @@ impl Decoding {
         let mut inner = Request::new(&mut decoded, quota.limit);
         (inner.quota, inner.deadline, inner.routed) = (quota, deadline, routed);
         *inner.extensions_mut() = extensions;
-        let mut response = next(&mut inner);
+        // Middleware around this learns from the request also when a handler panics.
+        let answered = catch_unwind(AssertUnwindSafe(|| next(&mut inner)));
         let extensions = std::mem::take(inner.extensions_mut());
         let (quota, deadline, routed) = (inner.quota, inner.deadline, inner.routed.take());
         *req.extensions_mut() = extensions;
         (req.quota, req.deadline, req.routed) = (quota, deadline, routed);
+        let mut response = answered.unwrap_or_else(|panic| resume_unwind(panic));
         if let Payload::Stream(write) = response.payload {
             response.payload = Payload::Stream(Box::new(move |out| {
                 write(&mut BodyWriter::new(&mut Decoded { state: &mut self, below: out.exchange() }))

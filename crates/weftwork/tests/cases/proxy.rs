@@ -2,15 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weftwork::http::{HeaderValue, StatusCode};
-use weftwork::{Event, EventHub, Proxy, Request, Response, Running, Upgraded};
+use weftwork::{Event, EventHub, Proxy, Request, Response, Running};
 
 use super::ROOM;
-use crate::support::{Client, Gate, PATIENCE, Site, chunks, eventually, noise};
+use crate::support::{Client, PATIENCE, Site, chunks, eventually, noise};
 
 /// A server behind a proxy, both on the engine that is tested.
 struct Pair {
@@ -24,7 +23,7 @@ fn pair() -> Pair {
     Pair { behind, proxy }
 }
 
-fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> Running {
+pub(crate) fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> Running {
     before_address(&server.local_addr().unwrap().to_string(), change)
 }
 
@@ -182,155 +181,6 @@ fn fields_are_told_and_kept_back() {
     );
     answer.is(200, expected);
     assert_eq!((answer.field("x-hop"), answer.field("x-end")), (None, Some("1")));
-}
-
-#[test]
-fn an_upgrade_is_a_tunnel() {
-    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
-        Response::upgrade(HeaderValue::from_static("echo"), |mut line| {
-            line.write_all(b"welcome ")?;
-            let mut bytes = [0; 1000];
-            loop {
-                let count = line.read(&mut bytes)?;
-                if count == 0 {
-                    return line.write_all(b" bye");
-                }
-                line.write_all(&bytes[..count])?;
-            }
-        })
-    });
-    let behind = behind.unwrap();
-    // Of protocols that are not allowed the server does not hear.
-    let strict = before(&behind, |proxy| proxy);
-    let mut client = Client::connect(&strict);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
-    assert_eq!(client.answer().status, 500);
-    let proxy = before(&behind, |proxy| proxy.allow_upgrade("echo"));
-    let mut client = Client::connect(&proxy);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly ");
-    let answer = client.answer_head();
-    assert_eq!((answer.status, answer.field("upgrade")), (101, Some("echo")));
-    assert_eq!(client.exactly(14), b"welcome early ");
-    let sent = noise(1 << 20);
-    let aside = client.send_aside(sent.clone());
-    assert!(client.exactly(sent.len()) == sent);
-    aside.join().unwrap().unwrap();
-    client.half_close();
-    assert_eq!(client.rest(), b" bye");
-    // Who goes without a word leaves nothing behind, and a proxy that has stopped has no tunnels.
-    let mut other = asks_for_echo(&proxy);
-    assert_eq!(other.exactly(8), b"welcome ");
-    eventually("the first tunnel is forgotten", || proxy.counts().connections == 1);
-    let report = proxy.shutdown(Duration::from_millis(50));
-    assert_eq!((report.drained, report.cut, report.stuck), (0, 1, 0), "{report}");
-    eventually("every connection behind ends", || behind.counts().connections == 0);
-}
-
-/// A client of a tunnel.
-#[track_caller]
-fn asks_for_echo(proxy: &Running) -> Client {
-    let mut client = Client::connect(proxy);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
-    assert_eq!(client.answer_head().status, 101);
-    client
-}
-
-/// What the lowered deadlines are set to.
-const SHORT: Duration = Duration::from_millis(250);
-
-/// A server whose upgraded connections are taken by `take`, and a proxy before it that bears so much silence.
-fn impatient(
-    silence: Duration,
-    take: fn(&Gate, Upgraded) -> std::io::Result<()>,
-) -> (Running, Running, Arc<Gate>) {
-    let gate = Arc::<Gate>::default();
-    let shared = gate.clone();
-    let behind = ROOM.bind("127.0.0.1:0").start(move |_: &mut Request| {
-        let gate = shared.clone();
-        Response::upgrade(HeaderValue::from_static("echo"), move |line| take(&gate, line))
-    });
-    let behind = behind.unwrap();
-    let proxy = Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap().allow_upgrade("echo");
-    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.upgrade_idle_timeout(silence));
-    (behind, server.start(proxy).unwrap(), gate)
-}
-
-fn read_all(_: &Gate, mut line: Upgraded) -> std::io::Result<()> {
-    std::io::copy(&mut line, &mut std::io::sink()).map(drop)
-}
-
-fn hold(gate: &Gate, _line: Upgraded) -> std::io::Result<()> {
-    gate.pass();
-    Ok(())
-}
-
-#[test]
-fn a_tunnel_in_which_nothing_moves_ends() {
-    let (behind, proxy, _) = impatient(SHORT, read_all);
-    let begun = Instant::now();
-    asks_for_echo(&proxy).ends();
-    let took = begun.elapsed();
-    assert!(took > SHORT / 2 && took < PATIENCE / 2, "{took:?}");
-    eventually("every connection behind ends", || behind.counts().connections == 0);
-}
-
-/// The client has said all, and the server says nothing.
-#[test]
-fn a_tunnel_of_one_direction_ends_as_well() {
-    let (_behind, proxy, gate) = impatient(SHORT, hold);
-    let client = asks_for_echo(&proxy);
-    client.half_close();
-    assert_eq!(client.rest(), b"");
-    eventually("the tunnel has ended", || proxy.counts().connections == 0);
-    gate.open();
-}
-
-/// The client has more to say, and the server takes none of it.
-#[test]
-fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
-    let (_behind, proxy, gate) = impatient(SHORT, hold);
-    let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
-    eventually("the tunnel has ended", || proxy.counts().connections == 0);
-    assert!(aside.join().unwrap().is_err());
-    gate.open();
-}
-
-#[test]
-fn what_goes_one_way_keeps_a_tunnel() {
-    // The pauses are far shorter than the silence: a busy machine makes them longer.
-    let (_behind, proxy, _) = impatient(SHORT * 8, |_, mut line| {
-        (0..50).try_for_each(|_| {
-            std::thread::sleep(SHORT / 5);
-            line.write_all(b"x")
-        })
-    });
-    assert_eq!(asks_for_echo(&proxy).exactly(50), [b'x'; 50]);
-}
-
-/// Those at its ends may say goodbye in their own way, until the drain deadline.
-#[test]
-fn a_tunnel_outlives_the_start_of_a_drain() {
-    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
-        Response::upgrade(HeaderValue::from_static("echo"), |line| {
-            let (mut reader, mut writer) = line.split();
-            std::io::copy(&mut reader, &mut writer).map(drop)
-        })
-    });
-    let behind = behind.unwrap();
-    let proxy = before(&behind, |proxy| proxy.allow_upgrade("echo"));
-    let mut idle: Vec<Client> = (0..8).map(|_| Client::connect(&proxy)).collect();
-    let mut client = asks_for_echo(&proxy);
-    eventually("all are accepted", || proxy.counts().accepted == 9);
-    let stopping = std::thread::spawn(move || proxy.shutdown(PATIENCE));
-    eventually("the proxy drains", || idle.iter_mut().any(Client::has_ended));
-    for word in ["still", "there"] {
-        client.send(word);
-        assert_eq!(client.exactly(5), word.as_bytes());
-    }
-    client.half_close();
-    client.ends();
-    let report = stopping.join().unwrap();
-    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 
 #[test]

@@ -12,8 +12,9 @@ use super::upstream::{Link, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 
 const COPIED_BYTES: usize = 16 << 10;
-/// When one direction has ended and the other has not, this often somebody looks whether the server is cutting all.
-const LOOK: Duration = Duration::from_secs(1);
+/// While one direction cannot go on, this often somebody looks whether the server is cutting all. Then it gives everybody
+/// a second.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What both directions share.
 struct Tunnel {
@@ -59,7 +60,7 @@ impl Tunnel {
                 Ok(0) => return Ok(()),
                 Ok(count) => {
                     self.note_moved();
-                    Far(self).write_all(&bytes[..count])?;
+                    self.send(&bytes[..count], near)?;
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
@@ -70,6 +71,32 @@ impl Tunnel {
                 },
             }
         }
+    }
+
+    /// Has the server take all of it, unless it takes nothing for too long, or our own server is cutting all.
+    fn send(&self, mut bytes: &[u8], near: &UpgradedReader) -> io::Result<()> {
+        let mut until = from_now(self.patience);
+        while !bytes.is_empty() {
+            match (&self.far).write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    until = from_now(self.patience);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if near.is_closing() {
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                    match wait_writable(&self.far, until.min(from_now(LOOK))) {
+                        Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {}
+                        waited => waited?,
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// From the server to the client.
@@ -137,24 +164,6 @@ impl Read for Far<'_> {
                 read => return read,
             }
         }
-    }
-}
-
-impl Write for Far<'_> {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let Far(tunnel) = self;
-        loop {
-            match (&tunnel.far).write(data) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    wait_writable(&tunnel.far, from_now(tunnel.patience))?;
-                }
-                written => return written,
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

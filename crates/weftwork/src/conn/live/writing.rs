@@ -26,7 +26,9 @@ impl<'a> Live<'a> {
             if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
         match written.and_then(|()| self.start()) {
             Ok(()) => self.finish(),
-            Err(error) if self.take_pending().is_some() => self.fail(&error),
+            Err(error) if self.conn.phase != Phase::Done && self.take_pending().is_some() => {
+                self.fail(&error)
+            }
             Err(error) => Err(error),
         }
     }

@@ -82,3 +82,22 @@ fn what_would_have_lasted_does_not_begin() {
         assert_eq!(bed.got(), "", "{what}");
     }
 }
+
+/// Where even 100 is not taken, no 500 is sent in place of what was to be streamed.
+#[test]
+fn who_does_not_take_100_gets_no_500() {
+    let mut bed = Bed::narrow();
+    bed.send(
+        get("/medium") + "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+    );
+    until_call(&mut bed);
+    bed.call();
+    until_call(&mut bed);
+    let peer = Peer::new(&bed, std::iter::empty());
+    let handler =
+        |_: &mut Request| -> Response { Response::stream(|out| out.read_request(&mut [0; 4]).map(drop)) };
+    bed.call_with(&handler, &peer);
+    let held = bed.conn.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output);
+    assert!(!String::from_utf8_lossy(held).contains(" 500 "), "{}", held.escape_ascii());
+    assert_eq!(bed.go_on(), Step::Close);
+}

@@ -260,3 +260,13 @@ fn json_has_the_route_as_it_was_written() {
         line(LogFormat::Json, plain("/nobody"), crate::Router::new().get("/", |_: &mut Request<'_>| ""));
     assert!(json.contains(r#""target":"/nobody","version""#), "{json}");
 }
+
+#[cfg(feature = "compression")]
+#[test]
+fn what_is_known_of_a_panic_is_known_behind_a_decoder() {
+    let bug = |_: &mut Request<'_>| -> Response { panic!("a bug") };
+    let canned = Canned::asking("POST", "/", &[("Content-Encoding", "gzip"), ("X-Request-Id", "c0ffee")]);
+    let handler = bug.with(crate::middleware::Decompression::new()).with(RequestIds::new());
+    let json = line(LogFormat::Json, canned, handler);
+    assert!(json.contains(r#""request_id":"c0ffee""#) && json.contains(r#""status":500"#), "{json}");
+}
