@@ -7,7 +7,7 @@ use super::{Live, head_of};
 use crate::conn::fed::Fed;
 use crate::conn::{Phase, Rest};
 use crate::message::exchange::Exchange;
-use crate::message::{Lasting, Payload, Response};
+use crate::message::{IntoResponse, Lasting, Payload, Problem, Response};
 use crate::transport::Tick;
 
 /// What a handler answers to CONNECT that never looked at the method: with a 2xx the client would take what follows for
@@ -19,7 +19,9 @@ pub(super) fn refuse_without_tunnel(response: &mut Response) {
         _ => false,
     };
     if response.status.is_success() && !is_tunnel {
-        *response = Response::text("this server opens no tunnels\n").with_status(StatusCode::NOT_IMPLEMENTED);
+        let problem = Problem::new(StatusCode::NOT_IMPLEMENTED).detail("this server opens no tunnels");
+        // What the client has sent by now may be for the tunnel, and is no request.
+        *response = problem.into_response().with_close();
     }
 }
 
