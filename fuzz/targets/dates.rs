@@ -12,6 +12,12 @@ fuzz_target!(|bytes: &[u8]| {
     let trimmed = bytes.trim_ascii();
     if trimmed.len() == written.as_bytes().len() {
         assert!(trimmed.ends_with(b" GMT"));
-        assert_eq!(trimmed, written.as_bytes(), "the form that we write has one spelling for each second");
+        // A leap second counts as the one before it.
+        let spelled = String::from_utf8_lossy(trimmed).replacen(":60 ", ":59 ", 1);
+        assert_eq!(
+            spelled.as_bytes(),
+            written.as_bytes(),
+            "the form that we write has one spelling for each second"
+        );
     }
 });
