@@ -32,7 +32,7 @@ const EVENTS: usize = 1024;
 /// one, a keep-alive request took 4 to 6 % more CPU; 64 at once 3 % more: they push each other's bytes out.
 const GROUP: usize = 16;
 /// A group that has read this much is served, however few they are: what the first have sent is still in the caches then.
-/// 16 bodies of 64 KiB that were read before any of them was answered: 7 % more time a request.
+/// 16 bodies of 64 KiB that were read before any of them was answered: 3 to 7 % more time a request.
 const GROUP_BYTES: usize = 32 << 10;
 /// A connection that pipelines more than this has to let others through; so has one that is fed, after as many sends of
 /// 16 KiB.
