@@ -236,16 +236,21 @@ fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
     }
 }
 
+/// What the routes in a nest are asked, by a function of verb and path. None: it is no nest.
+fn asked_inside(Numbered { variant, way, .. }: &Numbered<'_>, function: &str) -> Option<TokenStream> {
+    let inner = &variant.nested?.ty;
+    let (at, function) = (way.pattern.captures().count(), Ident::new(function, inner.span()));
+    let (verb, parts) = (ours("verb"), ours("parts"));
+    Some(quote_spanned!(inner.span()=> <#inner as __weft::Routes>::#function(#verb, #parts[#at])))
+}
+
 /// The arm that tells whether a way is known to wait; the others are learned.
 fn habit(numbered: &Numbered<'_>) -> TokenStream {
-    let Numbered { number, variant, way } = numbered;
+    let Numbered { number, variant, .. } = numbered;
     if variant.blocks {
         return quote! { ::core::result::Result::Ok((#number, _)) => __weft::Blocking::Always, };
     }
-    let Some(field) = variant.nested else { return TokenStream::new() };
-    let (inner, at) = (&field.ty, way.pattern.captures().count());
-    let (verb, parts) = (ours("verb"), ours("parts"));
-    let inner = quote_spanned!(inner.span()=> <#inner as __weft::Routes>::habit(#verb, #parts[#at]));
+    let Some(inner) = asked_inside(numbered, "habit") else { return TokenStream::new() };
     quote! {
         ::core::result::Result::Ok((#number, parts)) => {
             __weft::within(__weft::spread(SEED, #number as u64), #inner)
@@ -255,24 +260,18 @@ fn habit(numbered: &Numbered<'_>) -> TokenStream {
 
 /// The arm that tells whether the handler of a way waits for the body; most do.
 fn buffering(numbered: &Numbered<'_>) -> TokenStream {
-    let Numbered { number, variant, way } = numbered;
+    let Numbered { number, variant, .. } = numbered;
     if variant.unbuffered {
         return quote!(::core::result::Result::Ok((#number, _)) => ::core::option::Option::Some(false),);
     }
-    let Some(field) = variant.nested else { return TokenStream::new() };
-    let (inner, at) = (&field.ty, way.pattern.captures().count());
-    let (verb, parts) = (ours("verb"), ours("parts"));
-    let inner = quote_spanned!(inner.span()=> <#inner as __weft::Routes>::reads_ahead(#verb, #parts[#at]));
+    let Some(inner) = asked_inside(numbered, "reads_ahead") else { return TokenStream::new() };
     quote!(::core::result::Result::Ok((#number, parts)) => #inner,)
 }
 
 /// The arm that tells the pattern of a way into a nest, with that of the route in there.
 fn nested_pattern(numbered: &Numbered<'_>) -> TokenStream {
-    let Numbered { number, variant, way } = numbered;
-    let Some(field) = variant.nested else { return TokenStream::new() };
-    let (inner, at) = (&field.ty, way.pattern.captures().count());
-    let (verb, parts) = (ours("verb"), ours("parts"));
-    let inner = quote_spanned!(inner.span()=> <#inner as __weft::Routes>::pattern(#verb, #parts[#at]));
+    let number = numbered.number;
+    let Some(inner) = asked_inside(numbered, "pattern") else { return TokenStream::new() };
     quote! {
         ::core::result::Result::Ok((#number, parts)) => {
             __weft::nested_pattern(&__weft::path_pattern(Self::ROUTES, #number), #inner)
