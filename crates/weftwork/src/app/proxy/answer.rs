@@ -231,15 +231,20 @@ fn required_upgrade(
 ) -> Option<HeaderValue> {
     let is_let_through =
         |protocol: &&[u8]| options.upgrades.iter().any(|ours| protocol.eq_ignore_ascii_case(ours.as_bytes()));
-    let protocols: Vec<&[u8]> = (fields.iter().filter(|(name, _)| name == header::UPGRADE))
-        .flat_map(|(_, value)| value.as_bytes().split(|&byte| byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .filter(is_let_through)
-        .collect();
+    let protocols: Vec<&[u8]> = listed(fields, &header::UPGRADE).filter(is_let_through).collect();
     if status != StatusCode::UPGRADE_REQUIRED || protocols.is_empty() {
         return None;
     }
     HeaderValue::from_bytes(&protocols.join(&b", "[..])).ok()
+}
+
+/// The elements of all lines of a field that is a list.
+fn listed<'f>(
+    fields: &'f [(HeaderName, HeaderValue)],
+    wanted: &'f HeaderName,
+) -> impl Iterator<Item = &'f [u8]> {
+    let lines = fields.iter().filter(move |(name, _)| name == wanted);
+    lines.flat_map(|(_, value)| value.as_bytes().split(|&byte| byte == b',')).map(<[u8]>::trim_ascii)
 }
 
 /// The answer to HEAD, with the length that GET would have given, if that is known (RFC 9110 section 8.6).
@@ -266,10 +271,7 @@ fn passed_on(fields: Vec<(HeaderName, HeaderValue)>) -> Vec<(HeaderName, HeaderV
         "upgrade",
         "content-length",
     ];
-    let named: Vec<Vec<u8>> = (fields.iter().filter(|(name, _)| name == header::CONNECTION))
-        .flat_map(|(_, value)| value.as_bytes().split(|&byte| byte == b','))
-        .map(|option| option.trim_ascii().to_ascii_lowercase())
-        .collect();
+    let named: Vec<Vec<u8>> = listed(&fields, &header::CONNECTION).map(<[u8]>::to_ascii_lowercase).collect();
     let stays = |name: &HeaderName| {
         STAY.contains(&name.as_str()) || named.iter().any(|option| option == name.as_str().as_bytes())
     };
