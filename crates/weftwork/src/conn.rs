@@ -450,7 +450,8 @@ pub(crate) trait Wait {
     /// Returns when `fd` is readable.
     ///
     /// # Errors
-    /// `TimedOut` at `until`; `ConnectionAborted` when the server cuts its connections.
+    /// `TimedOut` at `until`; `ConnectionAborted` when the server cuts its connections; `ResourceBusy` where no thread
+    /// may wait just now.
     fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
 
     /// As [`Wait::readable`], and `ConnectionAborted` as soon as the server has moved on from `stage`.

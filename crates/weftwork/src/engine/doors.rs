@@ -215,7 +215,12 @@ fn is_of_one_peer(error: &io::Error) -> bool {
         Errno::PROTO,
         Errno::PERM,
         Errno::NETDOWN,
+        Errno::NOPROTOOPT,
+        Errno::HOSTDOWN,
+        #[cfg(target_os = "linux")]
+        Errno::NONET,
         Errno::HOSTUNREACH,
+        Errno::OPNOTSUPP,
         Errno::NETUNREACH,
     ];
     error.raw_os_error().is_some_and(|code| one.iter().any(|errno| errno.raw_os_error() == code))

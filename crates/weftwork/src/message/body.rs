@@ -52,6 +52,8 @@ pub enum BodyError {
     },
     /// The server was told to stop at once: 503.
     ServerStops,
+    /// More of it has to be waited for, and all threads are in use (`threads_max`): 503.
+    Overload,
     /// The socket failed: 400, which nobody sees.
     Socket(io::ErrorKind),
 }
@@ -66,7 +68,7 @@ impl BodyError {
             BodyError::NotMultipart => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
-            BodyError::ServerStops => StatusCode::SERVICE_UNAVAILABLE,
+            BodyError::ServerStops | BodyError::Overload => StatusCode::SERVICE_UNAVAILABLE,
             BodyError::Disconnected
             | BodyError::NotUtf8
             | BodyError::NotJson(_)
@@ -106,6 +108,7 @@ impl fmt::Display for BodyError {
                 past_limit(f, limit, *value)
             }
             BodyError::ServerStops => f.write_str("the server is stopping"),
+            BodyError::Overload => f.write_str("the server is too busy to wait for the request body"),
             BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),
         }
     }
@@ -140,6 +143,7 @@ impl From<BodyError> for io::Error {
             | BodyError::MultipartMalformed(_)
             | BodyError::NotDecodable { .. } => io::ErrorKind::InvalidData,
             BodyError::ServerStops => io::ErrorKind::ConnectionAborted,
+            BodyError::Overload => io::ErrorKind::ResourceBusy,
             BodyError::Socket(kind) => *kind,
         };
         io::Error::new(kind, error)

@@ -113,6 +113,10 @@ impl Live<'_> {
                 BodyError::Timeout
             }
             io::ErrorKind::ConnectionAborted => BodyError::ServerStops,
+            io::ErrorKind::ResourceBusy => {
+                self.note_overload("to wait for a request body");
+                BodyError::Overload
+            }
             kind => BodyError::Socket(kind),
         })
     }

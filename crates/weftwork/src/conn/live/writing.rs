@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use http::Method;
 use weftwork_wire::{After, BodyLength};
 
-use super::{Live, Streamed};
+use super::{Live, Streamed, tell};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, Response, Stream};
@@ -133,17 +133,28 @@ impl<'a> Live<'a> {
             if flushed == Flushed::Blocked {
                 let until = self.conn.deadline(self.cx);
                 self.wait_unseen(until, |live| live.wait.writable(live.conn.stream.as_fd(), until))
-                    .inspect_err(|error| self.count_timeout(error))?;
+                    .inspect_err(|error| self.count_failure(error))?;
             }
             now = self.wait.now();
         }
     }
 
     #[cold]
-    fn count_timeout(&self, why: &io::Error) {
-        if why.kind() == io::ErrorKind::TimedOut {
-            Counters::count(&self.cx.counters.timeouts);
+    fn count_failure(&self, why: &io::Error) {
+        match why.kind() {
+            io::ErrorKind::TimedOut => Counters::count(&self.cx.counters.timeouts),
+            io::ErrorKind::ResourceBusy => self.note_overload("to wait for the client of a streamed body"),
+            _ => {}
         }
+    }
+
+    /// All threads are in use, and this one leads a loop: it may not wait.
+    #[cold]
+    pub(super) fn note_overload(&self, what_for: &str) {
+        Counters::count(&self.cx.counters.shed);
+        let knob = self.cx.settings.show(&["threads_max"]);
+        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {asked}{id}"));
     }
 
     /// The writer of a streamed body is with us, so it is not stuck: the watchdog counts anew from here.

@@ -226,6 +226,24 @@ impl Held {
             self.shared.give_on(lp);
         }
     }
+
+    /// The same before a wait for a client. Where no other thread may take the loop, it stays, and nobody waits:
+    /// one client does not keep it from all others.
+    fn give_away_to_wait(&self) -> io::Result<()> {
+        let Some((index, lay)) = self.lay.take() else { return Ok(()) };
+        let seat = &self.shared.seats[index];
+        let Some(lp) = seat.take_back(lay) else { return Ok(()) };
+        match self.shared.offer(lp) {
+            Ok(()) => {
+                Counters::count(&self.shared.cx.counters.handed_eagerly);
+                Ok(())
+            }
+            Err(lp) => {
+                self.lay.set(Some((index, seat.lay(lp))));
+                Err(io::ErrorKind::ResourceBusy.into())
+            }
+        }
+    }
 }
 
 impl Ground for Held {
@@ -255,18 +273,18 @@ impl Wait for Leading<'_> {
     }
 
     fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.held.give_away();
+        self.held.give_away_to_wait()?;
         patience::wait(&self.held.shared.cx, fd, PollFlags::IN, until)
     }
 
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
-        self.held.give_away();
+        self.held.give_away_to_wait()?;
         let cx = &self.held.shared.cx;
         patience::wait_unless(cx, fd, PollFlags::IN, until, cx.moved_on_from(stage))
     }
 
     fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.held.give_away();
+        self.held.give_away_to_wait()?;
         patience::wait(&self.held.shared.cx, fd, PollFlags::OUT, until)
     }
 }

@@ -156,16 +156,24 @@ impl Shared {
     }
 
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
-    fn give_on(self: &Arc<Shared>, mut lp: Box<Loop>) {
+    fn give_on(self: &Arc<Shared>, lp: Box<Loop>) {
+        if let Err(lp) = self.offer(lp) {
+            self.standby.queue_first(Job::Lead(lp));
+        }
+    }
+
+    /// Gives a loop to the next thread there is, or back where there is none.
+    fn offer(self: &Arc<Shared>, mut lp: Box<Loop>) -> Result<(), Box<Loop>> {
         let at_risk = std::mem::take(&mut lp.at_risk);
         let given = match self.standby.give_at_any_rate(Job::Lead(lp), at_risk) {
             Given::Taken => Ok(()),
             Given::Spawn(job) => self.spawn(job),
             Given::Refused(job) => Err(job),
         };
-        if let Err(refused) = given {
-            self.standby.queue_first(refused);
-        }
+        given.map_err(|job| match job {
+            Job::Lead(lp) => lp,
+            _ => unreachable!("a loop was offered"),
+        })
     }
 
     /// Takes a loop that was left to whoever is free.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::engine::crowd::eventually;
-use crate::message::{Asked, Blocking, Request, Response};
+use crate::message::{Asked, Blocking, IntoResponse, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -112,6 +112,61 @@ fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
         blocked.into_iter().for_each(is_answered);
     }
     assert_eq!(house.counts().shed, 0);
+    house.close();
+}
+
+/// Routes that were quick so far are called with the loop at hand. Where all threads are in use, a client that lets one of
+/// them wait has its request refused, or its response cut: it does not get the loop to itself.
+#[test]
+fn no_client_keeps_the_loop_from_the_others() {
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.clone();
+    let handler = move |req: &mut Request<'_>| match req.path() {
+        "/gate" => {
+            drop(closed.read().unwrap());
+            Response::text("passed")
+        }
+        "/stream" => {
+            let pieces = if req.query() == Some("long") { 1000 } else { 1 };
+            Response::stream(move |out| (0..pieces).try_for_each(|_| out.write_all(&[b'x'; 64 << 10])))
+        }
+        _ => {
+            req.body().bytes().map_err(crate::Error::from).map(|body| body.len().to_string()).into_response()
+        }
+    };
+    let house = House::open(handler, |shared| shared.threads.given_max.set(4).unwrap());
+    let post = |more: &str| {
+        let mut stream = house.connect();
+        write!(stream, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n{more}").unwrap();
+        stream
+    };
+    (0..2).for_each(|_| house.is_quick());
+    (0..40).for_each(|_| is_answered(house.ask("/stream")));
+    (0..40).for_each(|_| is_answered(post("Connection: close\r\n\r\nx")));
+    let held = gate.write().unwrap();
+    let blocked: Vec<_> = (0..10).map(|_| house.ask("/gate")).collect();
+    eventually("no thread is free", || house.shared.standby.muster().queued == 7);
+
+    let mut silent = post("Expect: 100-continue\r\n\r\n");
+    let mut answer = String::new();
+    while !answer.contains("HTTP/1.1 503 ") {
+        let mut part = [0; 1024];
+        let count = silent.read(&mut part).unwrap();
+        assert!(count > 0, "{answer:?}");
+        answer += std::str::from_utf8(&part[..count]).unwrap();
+    }
+    house.is_quick();
+
+    let mut deaf = house.ask("/stream?long");
+    eventually("it is cut", || house.counts().shed == 2);
+    house.is_quick();
+    let mut part = Vec::new();
+    // Whether it ends or is reset.
+    let _ = deaf.read_to_end(&mut part);
+    assert!(!part.ends_with(b"0\r\n\r\n"), "it looks whole");
+
+    drop(held);
+    blocked.into_iter().for_each(is_answered);
     house.close();
 }
 

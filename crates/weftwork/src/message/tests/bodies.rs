@@ -89,6 +89,7 @@ fn every_error() -> Vec<BodyError> {
         BodyError::MultipartMalformed("why".into()),
         BodyError::PastLimit { limit: "parts_max", value: 7 },
         BodyError::ServerStops,
+        BodyError::Overload,
         BodyError::Socket(std::io::ErrorKind::BrokenPipe),
     ];
     for error in &all {
@@ -105,6 +106,7 @@ fn every_error() -> Vec<BodyError> {
             | BodyError::MultipartMalformed(_)
             | BodyError::PastLimit { .. }
             | BodyError::ServerStops
+            | BodyError::Overload
             | BodyError::Socket(_) => {}
         }
     }
@@ -114,7 +116,7 @@ fn every_error() -> Vec<BodyError> {
 #[test]
 fn every_error_has_its_status() {
     let statuses: Vec<u16> = every_error().iter().map(|error| error.status().as_u16()).collect();
-    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 503, 400]);
+    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 503, 503, 400]);
     for fault in Fault::ALL {
         assert_eq!(BodyError::Malformed(*fault).status(), fault.status());
     }
