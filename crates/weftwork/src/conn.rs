@@ -29,7 +29,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
@@ -215,6 +215,16 @@ impl Conn {
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Head | Phase::Proxy)
             && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
+    }
+
+    /// Nothing has come for so long, and nothing is in progress.
+    pub(crate) fn is_idle_for(&self, time: Duration, now: Tick) -> bool {
+        self.is_between_requests() && self.unsent() == 0 && self.pace.progress().after(time) <= now
+    }
+
+    /// It answers what has come, and ends then.
+    pub(crate) fn end_when_idle(&mut self, now: Tick) {
+        self.expires = self.expires.min(now);
     }
 
     /// It may be asked something at any moment.

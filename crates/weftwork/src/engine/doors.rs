@@ -35,6 +35,8 @@ pub(super) struct Doors {
     ready: Vec<bool>,
     accepted: u32,
     closed_until: Option<Tick>,
+    /// Somebody was not let in, as all places are taken.
+    wants_room: bool,
 }
 
 /// The listeners of a server, held to be shut when it stops, whatever its loops are doing.
@@ -56,7 +58,7 @@ impl Listening {
 impl Doors {
     pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Doors {
         let ready = vec![false; listeners.len()];
-        Doors { listeners, ready, accepted: 0, closed_until: None }
+        Doors { listeners, ready, accepted: 0, closed_until: None, wants_room: false }
     }
 
     pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
@@ -104,10 +106,18 @@ impl Doors {
                 }
                 Accepted::Nobody => self.ready[door] = false,
                 Accepted::Gone => self.accepted += 1,
-                Accepted::NotBefore(then) => self.closed_until = Some(then),
+                Accepted::NotBefore(then) => {
+                    self.closed_until = Some(then);
+                    self.wants_room = is_full(cx, 0);
+                }
             }
         }
         None
+    }
+
+    /// Somebody was not let in since this was asked last.
+    pub(super) fn wants_room(&mut self) -> bool {
+        std::mem::take(&mut self.wants_room)
     }
 }
 
@@ -141,7 +151,7 @@ pub(super) enum Accepted {
 
 pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
     let (_at_door, others) = AtDoor::come(&cx.counters);
-    if cx.counters.connections.load(Ordering::Acquire) + others >= cx.settings.connections_max {
+    if is_full(cx, others) {
         return Accepted::NotBefore(now.after(FULL_BACK_OFF));
     }
     match listener.accept() {
@@ -169,6 +179,11 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             Accepted::NotBefore(now.after(BACK_OFF))
         }
     }
+}
+
+/// Whether so many more would be too many.
+fn is_full(cx: &Context, more: usize) -> bool {
+    cx.counters.connections.load(Ordering::Acquire) + more >= cx.settings.connections_max
 }
 
 /// Somebody who may take one connection in, and for whom one place is kept: without that, two who saw the last place

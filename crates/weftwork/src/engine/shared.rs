@@ -37,12 +37,15 @@ pub(super) struct Mailbox {
     waker: Waker,
     registry: Registry,
     load: AtomicUsize,
+    wants_room: AtomicBool,
 }
 
 /// The loops of a server.
 pub(super) struct Hub {
     mailboxes: Arc<[CachePadded<Mailbox>]>,
     pub(super) watch: Watch,
+    /// So often room was asked for.
+    room_asked: AtomicUsize,
 }
 
 /// The inbox of one loop, as the loop has it. Once that is gone, what is brought is dropped: a connection that lay there
@@ -90,9 +93,14 @@ impl Hub {
                 waker: Waker::new(poll.registry(), Token(WAKER))?,
                 registry: poll.registry().try_clone()?,
                 load: AtomicUsize::new(0),
+                wants_room: AtomicBool::new(false),
             }))
         });
-        Ok(Hub { mailboxes: mailboxes.collect::<io::Result<_>>()?, watch: Watch::new(polls.len()) })
+        Ok(Hub {
+            mailboxes: mailboxes.collect::<io::Result<_>>()?,
+            watch: Watch::new(polls.len()),
+            room_asked: AtomicUsize::new(0),
+        })
     }
 
     pub(super) fn mailbox(&self, index: usize) -> &Mailbox {
@@ -116,6 +124,15 @@ impl Hub {
     pub(super) fn post(&self, index: usize, letter: Letter) {
         let mailbox = self.mailbox(index);
         if mailbox.inbox.put(letter) {
+            mailbox.wake();
+        }
+    }
+
+    /// Somebody waits outside, and all places are taken: the next loop in turn looks for who might go.
+    pub(super) fn ask_for_room(&self) {
+        let mailbox = self.mailbox(self.room_asked.fetch_add(1, Ordering::Relaxed) % self.len());
+        mailbox.wants_room.store(true, Ordering::Relaxed);
+        if mailbox.inbox.nudge() {
             mailbox.wake();
         }
     }
@@ -167,6 +184,11 @@ impl Hub {
 }
 
 impl Mailbox {
+    /// Whether room was asked for since the last time.
+    pub(super) fn is_asked_for_room(&self) -> bool {
+        self.wants_room.load(Ordering::Relaxed) && self.wants_room.swap(false, Ordering::Relaxed)
+    }
+
     fn wake(&self) {
         if let Err(error) = self.waker.wake() {
             log::error!("a loop could not be woken: {error}");

@@ -81,6 +81,8 @@ pub(super) struct Loop {
     wheel: Wheel,
     pool: Pool,
     doors: Doors,
+    /// Where in the table it was last looked for who might make room.
+    room_seen: u32,
     /// What wakes this loop for a connection that waits for its feed.
     bell: Arc<dyn Wakes>,
     /// The guest's poller has something for its owner.
@@ -118,6 +120,7 @@ impl Loop {
             wheel: Wheel::new(now),
             pool: Pool::new(),
             doors,
+            room_seen: 0,
             bell: hub.bell(index),
             guest_is_ready: false,
             now,
@@ -301,7 +304,12 @@ impl Loop {
 
     fn next_connection(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
         loop {
-            let conn = self.doors.accept(self.now, cx)?;
+            let Some(conn) = self.doors.accept(self.now, cx) else {
+                if self.doors.wants_room() {
+                    hub.ask_for_room();
+                }
+                return None;
+            };
             if let Some(conn) = hub.spread(self.index, self.table.len(), conn) {
                 return Some(self.attach(conn));
             }
@@ -427,6 +435,9 @@ impl Loop {
         }
         self.now = cx.clock.now();
         self.doors.next_turn(self.now);
+        if mailbox.is_asked_for_room() {
+            self.make_room();
+        }
         self.collect();
     }
 

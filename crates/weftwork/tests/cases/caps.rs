@@ -49,6 +49,28 @@ fn a_place_that_is_free_is_taken_soon() {
     site.is_well();
 }
 
+/// Who has a place and asks for nothing does not keep others out until its idle time is over.
+#[test]
+fn idle_connections_make_room() {
+    if !ROOM.promises(Promise::IdleMakeRoom) {
+        return;
+    }
+    let site = ROOM.start_with(|s| s.connections_max(4));
+    let mut idle: Vec<Client> = (0..2).map(|_| site.client()).collect();
+    for client in &mut idle {
+        client.get("/").is(200, "hello");
+    }
+    let never_used: Vec<Client> = (0..2).map(|_| site.client()).collect();
+    for _ in 0..4 {
+        let mut other = site.client();
+        other.get("/").is(200, "hello");
+        idle.push(other);
+    }
+    idle.swap_remove(0).ends();
+    drop((idle, never_used));
+    site.is_well();
+}
+
 /// Past this cap they are told to come again, and can read it.
 #[test]
 fn accepted_connections() {

@@ -17,6 +17,8 @@ pub(crate) enum Promise {
     ClientsCostNoThread,
     /// Connections are spread evenly over the loops.
     EvenLoops,
+    /// At `connections_max`, idle connections make room for others.
+    IdleMakeRoom,
     /// A response that others bring holds no thread while nothing is brought, nor does one whose client is slow.
     FeedsWithoutThreads,
 }

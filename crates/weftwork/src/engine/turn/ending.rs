@@ -1,11 +1,37 @@
-//! How does a loop follow the server into draining and closing?
+//! Which connections does a loop end: as the server drains or closes, and where others wait for their places?
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{Loop, Ready};
 use crate::transport::context::{Context, Stage};
 
+/// Who has asked for nothing for so long gives its place to somebody who waits for one: 1 s, in which a page and what
+/// belongs to it have come.
+const IDLE_KEPT: Duration = Duration::from_secs(1);
+/// So many connections are looked at each time somebody was not let in, every 2 ms at most: those of a loop
+/// with 15,000 within half a second.
+const ROOM_LOOKS: u32 = 64;
+
 impl Loop {
+    /// Somebody waits outside. Of the next few connections, those that are idle end, or else who holds all places with a
+    /// request a minute would keep everybody out.
+    pub(super) fn make_room(&mut self) {
+        let slots = self.table.indices().end;
+        for _ in 0..ROOM_LOOKS.min(slots) {
+            self.room_seen = (self.room_seen + 1) % slots;
+            let Some((token, conn)) = self.table.peek(self.room_seen) else { continue };
+            if conn.is_idle_for(IDLE_KEPT, self.now)
+                && let Some(mut conn) = self.table.take(token)
+            {
+                // A request may have come since the last look: there is one more, and then the connection ends.
+                conn.end_when_idle(self.now);
+                self.again.push(Ready { token, ended: false });
+                self.table.put(token, conn);
+            }
+        }
+    }
+
     pub(super) fn stage_is_known(&self, cx: &Context) -> bool {
         match cx.stage() {
             Stage::Running => true,
