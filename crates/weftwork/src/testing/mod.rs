@@ -6,6 +6,7 @@
 //! ```
 
 mod connection;
+mod cookies;
 mod pipe;
 mod request;
 mod response;
@@ -23,6 +24,7 @@ use http::Method;
 
 use connection::Bench;
 pub use connection::TestConnection;
+use cookies::Cookies;
 use pipe::{Part, RECEIVED_BYTES_MAX};
 pub use request::TestRequest;
 #[cfg(test)]
@@ -65,6 +67,7 @@ pub struct TestClient {
     bench: Arc<Bench>,
     peer: SocketAddr,
     connection: Option<TestConnection>,
+    cookies: Option<Cookies>,
 }
 
 impl TestClient {
@@ -98,7 +101,31 @@ impl TestClient {
         if let Err(error) = settings.check() {
             panic!("{error}");
         }
-        TestClient { peer: self.peer, ..TestClient::start(self.bench.handler.clone(), settings) }
+        let TestClient { bench, peer, cookies, .. } = self;
+        TestClient { peer, cookies, ..TestClient::start(bench.handler.clone(), settings) }
+    }
+
+    /// Keeps the cookies of responses and sends them back, as a browser does: by their `Path`, and until they are removed
+    /// or their `Max-Age` is over on the client's clock. A request with a `Cookie` of its own sends just that one.
+    /// Without it, the default, a request has what the test gives it.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    /// use weftwork::TestClient;
+    ///
+    /// let cookie = HeaderValue::from_static("user=ada; Path=/; Max-Age=60");
+    /// let log_in = move |_: &mut Request| Response::text("welcome").with_header(header::SET_COOKIE, cookie.clone());
+    /// let whoami = |req: &mut Request| req.header("cookie").unwrap_or("nobody").to_owned();
+    /// let mut client = TestClient::new(Router::new().post("/login", log_in).get("/", whoami)).keep_cookies();
+    /// assert_eq!(client.get("/").send().text(), "nobody");
+    /// client.post("/login").send();
+    /// assert_eq!(client.get("/").send().text(), "user=ada");
+    /// client.advance(std::time::Duration::from_secs(60));
+    /// assert_eq!(client.get("/").send().text(), "nobody");
+    /// ```
+    #[must_use]
+    pub fn keep_cookies(self) -> TestClient {
+        TestClient { cookies: Some(Cookies::default()), ..self }
     }
 
     #[track_caller]
@@ -108,7 +135,7 @@ impl TestClient {
             Err(error) => panic!("a test client could not be made: {error}"),
         };
         let peer = (Ipv4Addr::LOCALHOST, 50_000).into();
-        TestClient { bench, peer, connection: None }
+        TestClient { bench, peer, connection: None, cookies: None }
     }
 
     /// Connects from this address from now on, as handlers see it; 127.0.0.1 otherwise.

@@ -185,7 +185,12 @@ impl<'c> TestRequest<'c> {
     /// say, or a deadline passed. Or it has no more to say until its client or its clock goes on; then the client leaves.
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
         let parts = self.parts();
-        self.client.exchange(parts, self.leave_after)
+        let answered = self.client.exchange(parts, self.leave_after)?;
+        let now = self.client.elapsed();
+        if let Some(cookies) = &mut self.client.cookies {
+            cookies.keep(&answered.headers, &self.target, now);
+        }
+        Ok(answered)
     }
 
     /// Asks for a WebSocket with this request, over a connection of its own.
@@ -231,6 +236,12 @@ impl<'c> TestRequest<'c> {
         let has = |fields: &[(HeaderName, HeaderValue)], name| fields.iter().any(|(field, _)| field == name);
         if !has(&self.fields, header::HOST) {
             self.fields.insert(0, (header::HOST, HeaderValue::from_static("localhost")));
+        }
+        if !has(&self.fields, header::COOKIE)
+            && let Some(cookies) = &self.client.cookies
+            && let Some(field) = cookies.field(&self.target, self.client.elapsed())
+        {
+            self.fields.push((header::COOKIE, field));
         }
         match &self.body {
             Body::Chunks(..) => {
