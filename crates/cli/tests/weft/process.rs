@@ -28,9 +28,20 @@ pub(crate) fn command(line: &str, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs it to its end. A server that starts has none: it is ended, and the test fails.
 pub(crate) fn output(line: &str, variables: &[(&str, &str)]) -> Output {
-    command(line, variables).output().unwrap()
+    let mut command = command(line, variables);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while stdout.read_line(&mut said).unwrap() > 0 {
+        if said.lines().last() == Some(LAST_LINE) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("weft {line} serves: {said}");
+        }
+    }
+    Output { stdout: said.into_bytes(), ..child.wait_with_output().unwrap() }
 }
 
 impl Weft {
