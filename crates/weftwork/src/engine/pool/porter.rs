@@ -28,9 +28,7 @@ impl Shared {
         loop {
             match lp.next(&self.hub, &self.cx) {
                 Next::Stop => return,
-                Next::Call(errand) if self.lock_queue().len() >= self.cx.settings.queue_max => {
-                    lp.shed(errand, &self.cx);
-                }
+                Next::Call(errand) if self.is_full() => lp.shed(errand, &self.cx),
                 Next::Call(errand) => {
                     let mut conn = lp.detach(errand);
                     conn.queued = self.roster.is_pressed();
@@ -38,6 +36,12 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// The queue holds those as well for whom there is a thread that has not come yet: they do not count.
+    fn is_full(&self) -> bool {
+        let queue = self.lock_queue();
+        queue.len() >= self.cx.settings.queue_max.saturating_add(self.roster.free())
     }
 
     /// Brings a connection to the porter.

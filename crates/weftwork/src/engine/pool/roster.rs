@@ -123,6 +123,12 @@ impl Roster {
         lock(&self.count).at_door == 0
     }
 
+    /// Threads that have no connection, or may still be made: so many find one without waiting for others.
+    pub(in crate::engine) fn free(&self) -> usize {
+        let count = lock(&self.count);
+        self.limits.threads_max - (count.threads - count.at_door)
+    }
+
     /// The server stops: no more threads are made.
     pub(in crate::engine) fn close(&self) {
         lock(&self.count).closed = true;

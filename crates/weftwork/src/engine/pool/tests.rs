@@ -1,8 +1,12 @@
 //! Does the thread-maker help everybody who waits, and does its task go from thread to thread?
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use super::*;
 use crate::engine::crowd::{Crowd, PATIENCE, Site, eventually};
 use crate::settings::Settings;
+use crate::transport::address::Address;
 
 /// A pool with nobody in it: the test plays the one thread at the door, which has just left with a connection,
 /// and the maker, who was asked for that.
@@ -79,6 +83,44 @@ fn a_full_pool_keeps_no_thread_that_is_not_needed() {
     cx.enter(Stage::Closing);
     room.wake();
     assert_eq!(room.join(PATIENCE), 0);
+}
+
+/// A parked connection that asks again needs no place in the queue while there are threads at the door.
+#[test]
+fn who_finds_a_thread_at_the_door_is_answered_without_a_queue() {
+    let (_, site) = Crowd::at_the_door(0);
+    let settings = Settings::default().connections_max(9).accepted_max(9).queue_max(0);
+    let cx = Arc::new(Context::new(settings).unwrap());
+    let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
+    let room = start(2, cx.clone(), site.handler, vec![site.listener]).unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    for _ in 0..2 {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = [0; 1024];
+        let length = client.read(&mut answer).unwrap();
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK"), "{}", answer[..length].escape_ascii());
+        eventually("it is parked", || room.wrong().contains(&("threads at the door", 2)));
+    }
+    cx.enter(Stage::Closing);
+    room.wake();
+    assert_eq!(room.join(PATIENCE), 0);
+}
+
+#[test]
+fn threads_that_may_be_made_are_free() {
+    let roster = Roster::new(Limits { standby: 1, threads_max: 3 });
+    assert_eq!(roster.free(), 3);
+    roster.open();
+    assert_eq!(roster.free(), 3);
+    roster.leave_door();
+    assert_eq!(roster.free(), 2);
+    assert!(roster.wait_until_asked() && roster.one_more(9));
+    roster.leave_door();
+    roster.leave_door();
+    assert_eq!(roster.free(), 0);
+    roster.lose(false);
+    assert_eq!(roster.free(), 1);
 }
 
 #[test]
