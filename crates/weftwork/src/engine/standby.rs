@@ -323,15 +323,16 @@ impl<J> Standby<J> {
 
     /// Wakes every parked thread to end it, and lets no other park.
     pub(super) fn close(&self) {
-        let parked = {
-            let mut crew = lock(&self.crew);
-            crew.closed = true;
-            crew.queue.clear();
-            std::mem::take(&mut crew.parked)
-        };
+        let mut crew = lock(&self.crew);
+        crew.closed = true;
+        let parked = std::mem::take(&mut crew.parked);
+        let queue = std::mem::take(&mut crew.queue);
+        drop(crew);
         for berth in parked {
             berth.order(Order::Leave);
         }
+        // Not under the lock: what the jobs hold may be the user's, and ask how many threads there are.
+        drop(queue);
     }
 
     /// Threads there are, and how many of them are parked.

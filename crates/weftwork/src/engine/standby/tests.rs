@@ -1,5 +1,7 @@
 //! Is what the system has refused neither promised nor asked for again, for a while? And is the queue bounded?
 
+use std::sync::Weak;
+
 use super::*;
 
 #[test]
@@ -59,6 +61,30 @@ fn nothing_is_taken_on_once_it_is_closed() {
     assert_eq!((standby.queue(3), standby.leave_in_queue(3)), (Err(3), Err(3)));
     standby.queue_first(3);
     assert_eq!(standby.wait(&Berth::new(), Duration::ZERO), None);
+}
+
+/// What a job holds may be the user's, and that may ask how many threads there are when it is dropped.
+#[test]
+fn jobs_are_dropped_when_nobody_holds_the_lock() {
+    struct Asks<'a> {
+        standby: &'a Mutex<Weak<Standby<Asks<'a>>>>,
+        was_free: &'a AtomicBool,
+    }
+    impl Drop for Asks<'_> {
+        fn drop(&mut self) {
+            let standby = lock(self.standby).upgrade().unwrap();
+            self.was_free.store(standby.crew.try_lock().is_ok(), Ordering::Relaxed);
+        }
+    }
+    let (place, was_free) = (Mutex::new(Weak::new()), AtomicBool::new(false));
+    let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 1, queue_max: 1 }));
+    *lock(&place) = Arc::downgrade(&standby);
+    let job = || Asks { standby: &place, was_free: &was_free };
+    assert!(standby.leave_in_queue(job()).is_ok());
+    standby.close();
+    assert!(was_free.swap(false, Ordering::Relaxed), "when it closes");
+    standby.queue_first(job());
+    assert!(was_free.swap(false, Ordering::Relaxed), "when it is closed");
 }
 
 #[test]
