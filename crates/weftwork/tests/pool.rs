@@ -6,7 +6,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Client, PATIENCE, Room, Site, eventually};
+use support::{Client, PATIENCE, Room, Site, eventually, panic_at};
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
@@ -229,6 +229,27 @@ fn dead_threads_of_the_pool_are_replaced() {
 #[test]
 fn dead_threads_of_the_workers_are_replaced() {
     dead_threads_are_replaced(Engine::Workers { listeners: Some(1) });
+}
+
+/// A thread that was told of the listener dies before it has told the others that it is done there.
+#[test]
+fn no_listener_is_forgotten_with_a_thread_that_dies_at_the_door() {
+    // What no other test says.
+    panic_at("accepted_max is 3");
+    let site = pool(1, |settings| settings.threads_max(2).accepted_max(3));
+    let mut inside: Vec<_> = (0..3).map(|_| site.client()).collect();
+    inside.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    site.client().ends();
+    drop(inside);
+    let is_empty = || site.running.counts().connections == 0;
+    eventually("there is room again", is_empty);
+    let begun = Instant::now();
+    for _ in 0..20 {
+        site.client().get("/").is(200, "hello");
+        eventually("there is room again", is_empty);
+    }
+    // A listener that nobody watches is looked at once a second.
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Shared {
             if mem::take(&mut place.owes_door)
                 && let Look::Conn(conn) = self.look_at_doors(now)
             {
-                self.hand_on(&mut place.told_of);
+                place.hand_on();
                 place.leave_door();
                 // The ring that was for somebody in the queue may have been heard here.
                 if !self.lock_queue().is_empty() {
@@ -48,7 +48,7 @@ impl Shared {
             }
             if let Some(conn) = self.next_queued(place) {
                 place.owes_door = true;
-                self.hand_on(&mut place.told_of);
+                place.hand_on();
                 return Some(conn);
             }
             let found = match self.look_at_doors(now) {
@@ -61,7 +61,7 @@ impl Shared {
             let patience = match &found {
                 Look::Shut(until) => now.until(*until),
                 Look::Conn(_) | Look::Nobody => {
-                    self.hand_on(&mut place.told_of);
+                    place.hand_on();
                     now.until(until)
                 }
             };
@@ -118,17 +118,19 @@ impl Shared {
         }
         Look::Nobody
     }
+}
 
+impl Place<'_> {
     /// Lets another thread be told of the listeners.
-    fn hand_on(&self, told_of: &mut Vec<usize>) {
-        if told_of.is_empty() {
+    pub(super) fn hand_on(&mut self) {
+        if self.told_of.is_empty() {
             return;
         }
-        let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner);
-        for door in told_of.drain(..) {
+        let doors = self.shared.doors.read().unwrap_or_else(PoisonError::into_inner);
+        for door in self.told_of.drain(..) {
             // Gone when the server drains.
             if let Some(listener) = doors.get(door) {
-                self.bell.listen_again(door, listener);
+                self.shared.bell.listen_again(door, listener);
             }
         }
     }

@@ -216,7 +216,7 @@ impl Shared {
 
     /// The life of a thread: one connection after the other.
     fn work(&self) {
-        let mut place = Place { roster: &self.roster, at: At::Door, told_of: Vec::new(), owes_door: false };
+        let mut place = Place { shared: self, at: At::Door, told_of: Vec::new(), owes_door: false };
         let mut hand = Hand::new(&self.cx);
         while let Some(conn) = self.next_at_door(&mut place) {
             self.serve(conn, &mut hand);
@@ -247,9 +247,10 @@ enum Maker {
     HasHandedOn,
 }
 
-/// Where a thread is, for the roster: it is counted out however it ends, and replaced where it is missed.
+/// Where a thread is, for the others: however it ends, they are told of what it was told of, and it is counted out
+/// and replaced where it is missed.
 struct Place<'a> {
-    roster: &'a Roster,
+    shared: &'a Shared,
     at: At,
     /// Listeners that this thread was told of. The others hear nothing of them before it is done there.
     told_of: Vec<usize>,
@@ -267,18 +268,18 @@ enum At {
 
 impl Place<'_> {
     fn leave_door(&mut self) {
-        self.roster.leave_door();
+        self.shared.roster.leave_door();
         self.at = At::Connection;
     }
 
     fn come_to_door(&mut self) {
-        self.roster.come_to_door();
+        self.shared.roster.come_to_door();
         self.at = At::Door;
     }
 
     /// True: the thread is not needed, and counted out.
     fn retire(&mut self) -> bool {
-        let retired = self.roster.retire();
+        let retired = self.shared.roster.retire();
         if retired {
             self.at = At::Out;
         }
@@ -288,8 +289,9 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        self.hand_on();
         if self.at != At::Out {
-            self.roster.lose(self.at == At::Door);
+            self.shared.roster.lose(self.at == At::Door);
         }
     }
 }
