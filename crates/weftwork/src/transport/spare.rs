@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::clock::Tick;
 
@@ -35,18 +35,42 @@ impl Spare {
 
     /// Runs `work` with one descriptor more than there was. Not when somebody else does so just now.
     pub(crate) fn lend(&self, work: impl FnOnce()) {
-        let mut file = match self.file.try_lock() {
-            Ok(file) => file,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        let mut lent = match self.file.try_lock() {
+            Ok(file) => Lent(file),
+            Err(TryLockError::Poisoned(poisoned)) => Lent(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => return,
         };
-        drop(file.take());
+        drop(lent.0.take());
         work();
+    }
+}
+
+/// The spare one while it is lent: there is one again however the work ends.
+struct Lent<'a>(MutexGuard<'a, Option<File>>);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
         // If somebody else was faster, the next one that is lent is one that was freed meanwhile.
-        *file = keep();
+        *self.0 = keep();
     }
 }
 
 fn keep() -> Option<File> {
     File::open("/dev/null").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn one_is_kept_again_however_the_work_ends() {
+        let spare = Spare::new();
+        let ended = catch_unwind(AssertUnwindSafe(|| spare.lend(|| panic!("as it should"))));
+        assert!(ended.is_err());
+        let file = spare.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        assert!(file.is_some());
+    }
 }
