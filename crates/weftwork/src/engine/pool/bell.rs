@@ -2,7 +2,7 @@
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
 mod portable;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -64,3 +64,8 @@ impl Bell {
     /// Forgets the listeners. A closed one has left the epoll by itself.
     pub(in crate::engine::pool) fn take_down(&self) {}
 }
+
+#[cfg(test)]
+#[allow(clippy::duplicate_mod, reason = "every kind of bell has the same tests")]
+#[path = "tests.rs"]
+mod tests;

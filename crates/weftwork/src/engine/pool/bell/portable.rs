@@ -1,8 +1,10 @@
 //! How are the threads at the door woken where there is no epoll(7)? With poll(2): all of them, for every
-//! connection. One gets it, the others go on waiting.
+//! connection. One is told, the others go on waiting, and hear nothing of that listener before that one is done there:
+//! else they would not wait at all while nobody may come in.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -16,7 +18,14 @@ pub(in crate::engine::pool) struct Bell {
     stop: OwnedFd,
     heard: OwnedFd,
     ring: OwnedFd,
-    doors: RwLock<Arc<Vec<OwnedFd>>>,
+    doors: RwLock<Arc<Vec<Door>>>,
+}
+
+#[derive(Debug)]
+struct Door {
+    listener: OwnedFd,
+    /// A thread was told of it, and is not done there yet.
+    told: AtomicBool,
 }
 
 impl Bell {
@@ -32,8 +41,8 @@ impl Bell {
 
     pub(in crate::engine::pool) fn hang_at(&self, _door: usize, listener: impl AsFd) -> io::Result<()> {
         let mut doors = self.doors.write().unwrap_or_else(PoisonError::into_inner);
-        let fd = listener.as_fd().try_clone_to_owned()?;
-        Arc::get_mut(&mut doors).map(|doors| doors.push(fd)).ok_or(io::ErrorKind::ResourceBusy.into())
+        let door = Door { listener: listener.as_fd().try_clone_to_owned()?, told: AtomicBool::new(false) };
+        Arc::get_mut(&mut doors).map(|doors| doors.push(door)).ok_or(io::ErrorKind::ResourceBusy.into())
     }
 
     /// Wakes at least one thread.
@@ -42,14 +51,15 @@ impl Bell {
         let _ = rustix::io::write(&self.ring, &[0]);
     }
 
-    /// Waits; the listener at which somebody waits, if it was that.
+    /// Waits; the listener at which somebody waits, if it was that and no other thread was told.
     pub(in crate::engine::pool) fn wait(&self, patience: Duration) -> Option<usize> {
         let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let untold = |(_, door): &(usize, &Door)| !door.told.load(Ordering::SeqCst);
+        let watched: Vec<_> = doors.iter().enumerate().filter(untold).collect();
+        let listeners = watched.iter().map(|(_, door)| &door.listener);
         let mut fds: Vec<_> = [&self.stop, &self.heard]
             .into_iter()
-            .chain(doors.iter())
-            .collect::<Vec<_>>()
-            .into_iter()
+            .chain(listeners)
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
         poll(&mut fds, Timespec::try_from(patience.min(LOOK_UP)).ok().as_ref()).ok()?;
@@ -58,14 +68,27 @@ impl Bell {
             let _ = rustix::io::read(&self.heard, &mut [0; 1]);
             return None;
         }
-        fds.iter().skip(2).position(|fd| !fd.revents().is_empty())
+        let ready = watched.iter().zip(&fds[2..]).filter(|(_, fd)| !fd.revents().is_empty());
+        let mut ready = ready.map(|((index, door), _)| (*index, door));
+        ready.find(|(_, door)| !door.told.swap(true, Ordering::SeqCst)).map(|(index, _)| index)
     }
 
-    /// Every wait listens.
-    pub(in crate::engine::pool) fn listen_again(&self, _door: usize, _listener: impl AsFd) {}
+    /// The thread that was told of a listener has accepted there: the next may be told.
+    pub(in crate::engine::pool) fn listen_again(&self, door: usize, _listener: impl AsFd) {
+        if let Some(door) = self.doors.read().unwrap_or_else(PoisonError::into_inner).get(door) {
+            door.told.store(false, Ordering::SeqCst);
+            // Those who wait by now do so without it.
+            self.ring();
+        }
+    }
 
     /// Forgets the listeners.
     pub(in crate::engine::pool) fn take_down(&self) {
         *self.doors.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::duplicate_mod, reason = "every kind of bell has the same tests")]
+#[path = "tests.rs"]
+mod tests;
