@@ -51,34 +51,30 @@ impl Shared {
                 place.hand_on();
                 return Some(conn);
             }
-            let found = match self.look_at_doors(now) {
-                // Who was told of a listener looks there again. When all did, 600 idle clients of a full server took a
-                // core, and no thread ended.
-                Look::Shut(_) if place.told_of.is_empty() => Look::Nobody,
-                found => found,
-            };
-            // Shut: the listener would only be reported again at once.
-            let patience = match &found {
-                Look::Shut(until) => now.until(*until),
-                Look::Conn(_) | Look::Nobody => {
-                    place.hand_on();
-                    now.until(until)
-                }
-            };
-            match found {
+            let patience = match self.look_at_doors(now) {
                 Look::Conn(conn) => {
+                    place.hand_on();
                     place.leave_door();
                     return Some(conn);
                 }
-                Look::Nobody if now >= until && place.retire() => return None,
-                Look::Nobody if now >= until => until = now.after(PATIENCE),
+                // Who was told of a listener looks there again: handed on now, it would only be reported again at once.
+                // When all looked again, 600 idle clients of a full server took a core, and no thread ended.
+                Look::Shut(then) if !place.told_of.is_empty() => now.until(then),
                 Look::Nobody | Look::Shut(_) => {
-                    if let Some(door) = self.bell.wait(patience)
-                        && !place.told_of.contains(&door)
-                    {
-                        place.told_of.push(door);
+                    place.hand_on();
+                    if now >= until {
+                        if place.retire() {
+                            return None;
+                        }
+                        until = now.after(PATIENCE);
                     }
+                    now.until(until)
                 }
+            };
+            if let Some(door) = self.bell.wait(patience)
+                && !place.told_of.contains(&door)
+            {
+                place.told_of.push(door);
             }
         }
     }
