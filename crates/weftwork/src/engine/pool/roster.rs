@@ -87,11 +87,10 @@ impl Roster {
         while !count.asked && !count.closed {
             count = self.sleep(count);
         }
+        count.asked = false;
         if count.closed {
-            count.asked = false;
             return false;
         }
-        count.asked = false;
         count.threads += 1;
         count.at_door += 1;
         true
