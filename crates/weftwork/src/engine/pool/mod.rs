@@ -71,9 +71,6 @@ struct Shared {
     gate: Gate,
 }
 
-/// The engine's end of the server.
-struct Recycling(Arc<Shared>);
-
 pub(super) fn start(
     standby: usize,
     cx: Arc<Context>,
@@ -81,13 +78,12 @@ pub(super) fn start(
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn Room>> {
     let (shared, porter) = Shared::new(standby, cx, handler, listeners)?;
-    let room = Arc::new(Recycling(shared.clone()));
     if let Err(error) = shared.open(porter) {
         shared.cx.enter(Stage::Closing);
-        room.wake();
+        shared.wake();
         return Err(error);
     }
-    Ok(room)
+    Ok(shared)
 }
 
 impl Shared {
@@ -296,32 +292,31 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Room for Recycling {
+impl Room for Shared {
     fn wake(&self) {
-        let shared = &self.0;
-        shared.doors.write().unwrap_or_else(PoisonError::into_inner).clear();
-        shared.bell.take_down();
-        shared.hub.wake_all();
-        if shared.cx.stage() == Stage::Closing {
-            shared.roster.close();
-            shared.lock_queue().clear();
+        self.doors.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.bell.take_down();
+        self.hub.wake_all();
+        if self.cx.stage() == Stage::Closing {
+            self.roster.close();
+            self.lock_queue().clear();
         }
     }
 
     fn join(&self, patience: Duration) -> usize {
-        self.0.threads.join(patience)
+        self.threads.join(patience)
     }
 
     fn threads(&self) -> usize {
-        self.0.roster.count().threads
+        self.roster.count().threads
     }
 
     fn wrong(&self) -> Vec<(&'static str, usize)> {
-        let count = self.0.roster.count();
+        let count = self.roster.count();
         vec![
             ("threads at the door", count.at_door),
             ("threads asked for and not made", usize::from(count.asked)),
-            ("requests that wait for a thread", self.0.lock_queue().len()),
+            ("requests that wait for a thread", self.lock_queue().len()),
         ]
     }
 }

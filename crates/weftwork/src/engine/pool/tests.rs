@@ -27,11 +27,10 @@ fn there_are_enough_and_one(shared: &Shared, crowd: usize) {
     eventually("nobody is held back", || shared.gate.is_open());
 }
 
-fn stop(shared: Arc<Shared>) {
-    let room = Recycling(shared);
-    room.0.cx.enter(Stage::Closing);
-    room.wake();
-    assert_eq!(room.join(PATIENCE), 0);
+fn stop(shared: &Shared) {
+    shared.cx.enter(Stage::Closing);
+    shared.wake();
+    assert_eq!(shared.join(PATIENCE), 0);
 }
 
 /// A maker that was asked once makes a thread for each connection that waits. Nobody could ask for a second one:
@@ -45,7 +44,7 @@ fn one_asking_is_enough_for_all_who_wait() {
     crowd.wait_until_all_are_in();
     there_are_enough_and_one(&shared, size);
     crowd.goes_on_and_is_answered();
-    stop(shared);
+    stop(&shared);
 }
 
 /// A maker that has made a few goes to the door itself, and the next one goes on.
@@ -64,7 +63,7 @@ fn the_task_of_the_maker_goes_from_thread_to_thread() {
     crowd.wait_until_all_are_in();
     there_are_enough_and_one(&shared, size);
     crowd.goes_on_and_is_answered();
-    stop(shared);
+    stop(&shared);
     first.join().unwrap();
 }
 
