@@ -200,7 +200,7 @@ settings! {
     trusted_proxies: Networks = Networks::NONE, "networks whose proxies are believed (10.0.0.0/8,::1,unix)";
     /// The header in which trusted proxies name their client: `X-Forwarded-For`. The other one is never read.
     forwarded_header: ForwardedHeader = ForwardedHeader::XForwardedFor, "where proxies name the client (x-forwarded-for, forwarded)";
-    /// Most connections at once; more wait in the kernel's backlog, and (but in `workers` and `pool`) those that have asked
+    /// Most connections at once; more wait in the kernel's backlog, and (but in `workers`) those that have asked
     /// for nothing for a second make room for them. 0 (the default): 0.8 of the descriptor limit, which is raised to its
     /// hard limit at start.
     connections_max: usize = 0, "most connections (0: 0.8 of the descriptor limit)";

@@ -76,7 +76,6 @@ every_engine! {
         (Promise::FeedsWithoutThreads, "a connection keeps its thread, whatever it waits for"),
     ];
     pool: Engine::Pool { standby: Some(2) }, lacks &[
-        (Promise::IdleMakeRoom, "neither a thread that waits for its client nor the porter sees the door"),
         (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
         (Promise::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),
     ];

@@ -9,6 +9,7 @@ use mio::Registry;
 #[cfg(not(target_os = "linux"))]
 use mio::Token;
 use mio::unix::SourceFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -35,7 +36,7 @@ pub(super) struct Doors {
     ready: Vec<bool>,
     accepted: u32,
     closed_until: Option<Tick>,
-    /// Somebody was not let in, as all places are taken.
+    /// Somebody waits for a place.
     wants_room: bool,
 }
 
@@ -106,16 +107,17 @@ impl Doors {
                 }
                 Accepted::Nobody => self.ready[door] = false,
                 Accepted::Gone => self.accepted += 1,
-                Accepted::NotBefore(then) => {
+                Accepted::NotBefore(then) => self.closed_until = Some(then),
+                Accepted::Full(then) => {
                     self.closed_until = Some(then);
-                    self.wants_room = is_full(cx, 0);
+                    self.wants_room = true;
                 }
             }
         }
         None
     }
 
-    /// Somebody was not let in since this was asked last.
+    /// Somebody waits for a place, and this was not asked since.
     pub(super) fn wants_room(&mut self) -> bool {
         std::mem::take(&mut self.wants_room)
     }
@@ -145,14 +147,19 @@ pub(super) enum Accepted {
     Nobody,
     /// The one who waited has gone; the next may be fine.
     Gone,
-    /// Descriptors or memory are used up, or the cap on connections is reached: to be tried again then.
+    /// Descriptors or memory are used up: to be tried again then.
     NotBefore(Tick),
+    /// The cap on connections is reached, and somebody waits: to be tried again then.
+    Full(Tick),
 }
 
 pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
     let (_at_door, others) = AtDoor::come(&cx.counters);
-    if is_full(cx, others) {
-        return Accepted::NotBefore(now.after(FULL_BACK_OFF));
+    if cx.counters.connections.load(Ordering::Acquire) + others >= cx.settings.connections_max {
+        return match has_visitor(listener) {
+            true => Accepted::Full(now.after(FULL_BACK_OFF)),
+            false => Accepted::Nobody,
+        };
     }
     match listener.accept() {
         Ok((stream, peer)) => {
@@ -181,9 +188,10 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
     }
 }
 
-/// Whether so many more would be too many.
-fn is_full(cx: &Context, more: usize) -> bool {
-    cx.counters.connections.load(Ordering::Acquire) + more >= cx.settings.connections_max
+/// Without it a server with exactly as many connections as it may have would look at its doors 500 times a second.
+fn has_visitor(listener: &Listener) -> bool {
+    let found = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&Timespec::default()));
+    !matches!(found, Ok(0))
 }
 
 /// Somebody who may take one connection in, and for whom one place is kept: without that, two who saw the last place

@@ -276,7 +276,7 @@ impl Workers {
         let listeners = self.doors[worker].read().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().find_map(|listener| match accept(listener, now, &self.cx) {
             Accepted::Conn(conn) | Accepted::Excess(conn) => Some(Job::Serve { conn, worker }),
-            Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) => None,
+            Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) | Accepted::Full(_) => None,
         })
     }
 }

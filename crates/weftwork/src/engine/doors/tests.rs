@@ -58,6 +58,31 @@ fn a_door_that_is_closed_takes_nobody_in_and_is_told_of_nobody() {
     assert_eq!(Arc::strong_count(&listeners), 1, "it is closed when nobody else holds it");
 }
 
+/// Who is let in last leaves nobody behind: the loop rests until somebody comes, and only then asks others to go.
+#[test]
+fn a_full_server_rests_while_nobody_waits() {
+    let (listeners, come) = door();
+    let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
+    let mut doors = Doors::new(listeners.clone());
+    let _first = come();
+    wait_for_one(&listeners);
+    doors.note_ready(0);
+    let first = doors.accept(now, &cx).unwrap();
+    assert!(doors.accept(now, &cx).is_none());
+    assert_eq!((doors.retry(now), doors.wants_room()), (None, false));
+
+    let _second = come();
+    wait_for_one(&listeners);
+    doors.note_ready(0);
+    assert!(doors.accept(now, &cx).is_none());
+    assert_eq!((doors.retry(now), doors.wants_room()), (Some(now.after(FULL_BACK_OFF)), true));
+    assert!(!doors.wants_room());
+
+    drop(first);
+    doors.next_turn(now.after(FULL_BACK_OFF));
+    assert!(doors.accept(now, &cx).is_some());
+}
+
 /// The next shortage is another one, with a time of its own.
 #[test]
 fn who_comes_in_ends_a_shortage() {

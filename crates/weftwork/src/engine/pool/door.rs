@@ -105,14 +105,20 @@ impl Shared {
                     Accepted::Conn(conn) => return Look::Conn(conn),
                     Accepted::Nobody => break,
                     Accepted::Gone => {}
-                    Accepted::NotBefore(then) => {
-                        self.shut_until.store(then.0, Ordering::Relaxed);
-                        return Look::Shut(then);
+                    Accepted::NotBefore(then) => return self.shut(then),
+                    Accepted::Full(then) => {
+                        self.hub.ask_for_room();
+                        return self.shut(then);
                     }
                 }
             }
         }
         Look::Nobody
+    }
+
+    fn shut(&self, then: Tick) -> Look {
+        self.shut_until.store(then.0, Ordering::Relaxed);
+        Look::Shut(then)
     }
 }
 
