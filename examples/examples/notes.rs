@@ -3,8 +3,8 @@
 //! `curl localhost:8080/notes -H 'content-type: application/json' -d '{"text": "tea"}'`.
 
 use std::path::Path as File;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
@@ -18,36 +18,36 @@ pub(crate) struct Note {
 }
 
 /// So many requests are in the database at once; the others wait for a connection, each on a thread.
-const CONNECTIONS: usize = 8;
+pub(crate) const CONNECTIONS: usize = 8;
+/// For so long at most: who waits longer is better told so.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) struct Notes {
-    connections: Vec<Mutex<Connection>>,
-    turn: AtomicUsize,
+    pub(crate) pool: Pool,
 }
 
 impl Notes {
-    fn open(file: &File) -> Result<Notes> {
-        let opened = (0..CONNECTIONS).map(|_| Connection::open(file).map(Mutex::new));
-        Ok(Notes { connections: opened.collect::<rusqlite::Result<_>>()?, turn: AtomicUsize::new(0) })
+    pub(crate) fn open(file: &File) -> Result<Notes> {
+        let create = "CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, text TEXT)";
+        Connection::open(file)?.execute_batch(create)?;
+        Ok(Notes { pool: Pool::open(file)? })
     }
 
-    /// Lends `work` the connection whose turn it is.
-    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
-        // A panic in the middle of a statement has not harmed the connection.
-        let connection = self.connections[turn].lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(work(&connection)?)
+    fn with<T>(&self, req: &Request, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        let patience = req.time_left().map_or(PATIENCE, |left| left.min(PATIENCE));
+        let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the database is busy");
+        Ok(self.pool.lend(patience, work).ok_or_else(busy)??)
     }
 
-    fn add(&self, Json(note): Json<Note>) -> Result<(StatusCode, Json<Note>)> {
+    fn add(&self, Json(note): Json<Note>, req: &mut Request) -> Result<(StatusCode, Json<Note>)> {
         let insert = "INSERT INTO notes (text) VALUES (?1) RETURNING id";
-        let id = self.with(|db| db.query_row(insert, [&note.text], |row| row.get(0)))?;
+        let id = self.with(req, |db| db.query_row(insert, [&note.text], |row| row.get(0)))?;
         Ok((StatusCode::CREATED, Json(Note { id: Some(id), ..note })))
     }
 
-    fn note(&self, Path(id): Path<i64>) -> Result<Json<Note>> {
+    fn note(&self, Path(id): Path<i64>, req: &mut Request) -> Result<Json<Note>> {
         let select = "SELECT text FROM notes WHERE id = ?1";
-        let text = self.with(|db| db.query_row(select, [id], |row| row.get(0)).optional())?;
+        let text = self.with(req, |db| db.query_row(select, [id], |row| row.get(0)).optional())?;
         let note = text.map(|text| Json(Note { id: Some(id), text }));
         note.ok_or_else(|| {
             Problem::new(StatusCode::NOT_FOUND).detail(format!("there is no note {id}")).into()
@@ -55,15 +55,47 @@ impl Notes {
     }
 }
 
-pub(crate) fn site(file: &File) -> Result<Router> {
-    let notes = Notes::open(file)?;
-    notes.with(|db| {
-        db.execute_batch("CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, text TEXT)")
-    })?;
+/// Crates like `r2d2` have one for any database, which also replaces what broke.
+pub(crate) struct Pool {
+    pub(crate) free: Mutex<Vec<Connection>>,
+    returned: Condvar,
+}
+
+impl Pool {
+    fn open(file: &File) -> Result<Pool> {
+        let free: rusqlite::Result<_> = (0..CONNECTIONS).map(|_| Connection::open(file)).collect();
+        Ok(Pool { free: Mutex::new(free?), returned: Condvar::new() })
+    }
+
+    /// Lends `work` a connection; none, if none gets free in time.
+    fn lend<T>(&self, patience: Duration, work: impl FnOnce(&Connection) -> T) -> Option<T> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.returned.wait_timeout_while(free, patience, |free| free.is_empty());
+        let (mut free, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let lent = Lent { pool: self, connection: free.pop() };
+        drop(free);
+        lent.connection.as_ref().map(work)
+    }
+}
+
+/// Comes back to its pool by itself, also where `work` panics.
+struct Lent<'p> {
+    pool: &'p Pool,
+    connection: Option<Connection>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).extend(self.connection.take());
+        self.pool.returned.notify_one();
+    }
+}
+
+pub(crate) fn site(notes: Arc<Notes>) -> Router {
     let router = Router::new().post("/notes", Notes::add).get("/notes/{id}", Notes::note);
-    Ok(router.get("/health", || "OK").state(notes))
+    router.get("/health", || "OK").state(notes)
 }
 
 pub(crate) fn main() -> weftwork::Result<()> {
-    Server::bind("127.0.0.1:8080")?.run(site(File::new("notes.sqlite"))?)
+    Server::bind("127.0.0.1:8080")?.run(site(Arc::new(Notes::open(File::new("notes.sqlite"))?)))
 }

@@ -17,7 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use weftwork::{Server, TestClient};
+use weftwork::middleware::Deadline;
+use weftwork::{HandlerExt, Server, TestClient};
+
+use notes::Notes;
 
 #[test]
 fn hello_greets_over_a_socket() {
@@ -55,7 +58,10 @@ fn notes_are_kept_while_others_are_quick() {
     const QUICK: Duration = Duration::from_secs(2);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("notes.sqlite");
-    let server = Server::bind("127.0.0.1:0").unwrap().start(notes::site(&file).unwrap()).unwrap();
+    let server = Server::bind("127.0.0.1:0")
+        .unwrap()
+        .start(notes::site(Arc::new(Notes::open(&file).unwrap())))
+        .unwrap();
     let address = server.local_addr().unwrap();
     let ask = move |head: &str, body: &str| {
         let mut client = TcpStream::connect(address).unwrap();
@@ -106,4 +112,22 @@ fn notes_are_kept_while_others_are_quick() {
     assert!(missing.starts_with("HTTP/1.1 404 ") && missing.contains("there is no note 999"), "{missing}");
     let wrong = ask("POST /notes", "{\"text\":7}");
     assert!(wrong.starts_with("HTTP/1.1 422 ") && wrong.contains("\"field\":\"text\""), "{wrong}");
+}
+
+/// While every connection is lent, who asks waits for no longer than its own deadline allows, and is told why.
+#[test]
+fn the_wait_for_a_connection_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = Arc::new(Notes::open(&folder.path().join("notes.sqlite")).unwrap());
+    let lent = std::mem::take(&mut *notes.pool.free.lock().unwrap());
+    assert_eq!(lent.len(), notes::CONNECTIONS);
+    let soon = Deadline::new(Duration::from_millis(20));
+    let mut client = TestClient::new(notes::site(notes.clone()).with(soon));
+    let begun = Instant::now();
+    let answer = client.get("/notes/1").send();
+    assert!(begun.elapsed() < notes::PATIENCE, "it waited for {:?}", begun.elapsed());
+    assert!(answer.status == 503 && answer.text().contains("the database is busy"), "{}", answer.text());
+    notes.pool.free.lock().unwrap().extend(lent);
+    assert_eq!(client.get("/notes/1").send().status, 404);
+    assert_eq!(notes.pool.free.lock().unwrap().len(), notes::CONNECTIONS, "all of them came back");
 }
