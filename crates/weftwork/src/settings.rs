@@ -157,7 +157,7 @@ settings! {
     /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients. 0s: no
     /// limit.
     age_max: Duration = Duration::from_secs(3600), "oldest connection (0s: no limit)";
-    /// A handler that takes longer is logged, with its route and thread, while it runs and when it ends: 30 s, when
+    /// A handler that takes longer is logged, with its request and thread, while it runs and when it ends: 30 s, when
     /// most clients and proxies have given up. So is the writer of a streamed body that sends nothing and waits for
     /// nobody for so long. Handlers have no deadline. 0s: none is logged.
     handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged (0s: never)";
