@@ -22,7 +22,7 @@ macro_rules! counters {
             /// Connections open now.
             pub connections: usize,
             /// Requests that a handler was called for. What the protocol itself answered is in `faults`, `timeouts` and
-            /// `shed`. Statuses are not counted here: [`Metrics`](crate::middleware::Metrics) does (feature `metrics`).
+            /// `shed`. Statuses are not counted here: the middleware `Metrics` does (feature `metrics`).
             pub requests: u64,
             $( $(#[doc = $doc])+ pub $name: u64, )+
         }
