@@ -52,10 +52,13 @@ pub struct EventHub<T = ()> {
 }
 
 struct Shared<T> {
-    clients: Vec<Arc<Client<T>>>,
+    /// Shared with who looks at all of them without the lock.
+    clients: Arc<Clients<T>>,
     history: VecDeque<(Option<String>, Bytes)>,
     history_max: usize,
 }
+
+type Clients<T> = Vec<Arc<Client<T>>>;
 
 struct Client<T> {
     sender: FeedSender,
@@ -72,7 +75,7 @@ impl EventHub {
 impl<T> EventHub<T> {
     /// A hub whose clients are bounded so.
     pub fn with_limits(limits: FeedLimits) -> EventHub<T> {
-        let shared = Shared { clients: Vec::new(), history: VecDeque::new(), history_max: 0 };
+        let shared = Shared { clients: Arc::default(), history: VecDeque::new(), history_max: 0 };
         EventHub { shared: Arc::new(Mutex::new(shared)), limits }
     }
 
@@ -96,6 +99,9 @@ impl<T> EventHub<T> {
     ///
     /// Where they tell of a state, such as a count, hold its lock while you read it and subscribe, and while you change it and
     /// send: then no change is lost between them and the events that follow, and none is told twice.
+    ///
+    /// The value is dropped when the hub next looks at its clients (by [`send`](EventHub::send), say) after this one has gone,
+    /// and not at once.
     pub fn subscribe_as(
         &self,
         req: &Request<'_>,
@@ -111,8 +117,9 @@ impl<T> EventHub<T> {
         let mut shared = self.lock();
         let missed = last.iter().flat_map(|id| shared.since(id));
         let feed = feed.with_backlog(missed.chain(first));
-        shared.take_in(Client { sender, value });
+        let gone = shared.take_in(Client { sender, value });
         drop(shared);
+        drop(gone);
         as_event_stream(Response::feed(feed))
     }
 
@@ -122,8 +129,11 @@ impl<T> EventHub<T> {
         let mut shared = self.lock();
         shared.keep(event.known_id(), &bytes);
         // Those who have gone, or are cut off for being too slow, are forgotten.
-        shared.clients.retain(|client| client.sender.send(bytes.clone()).is_ok());
-        shared.clients.len()
+        let gone = shared.take_out(|client| client.sender.send(bytes.clone()).is_err());
+        let clients = shared.clients.len();
+        drop(shared);
+        drop(gone);
+        clients
     }
 
     /// Sends an event to those whose value is `wanted`, and returns to how many.
@@ -131,22 +141,30 @@ impl<T> EventHub<T> {
     /// It is in no [history](EventHub::with_history), which everybody may get: who is away misses it, and gets what
     /// [`subscribe_as`](EventHub::subscribe_as) sends first. So give it no id: a client that comes again with one that the
     /// history does not know gets all that is kept.
+    ///
+    /// Everybody's value is looked at: 10,000 clients take some 0.1 ms.
     pub fn send_where(&self, event: &Event, wanted: impl Fn(&T) -> bool) -> usize {
         let bytes = event.to_bytes();
         // What is asked may ask the hub in turn, so it is not asked under the lock.
-        let all = self.lock().present().to_vec();
-        let wanted = all.iter().filter(|client| wanted(&client.value));
+        let all = self.lock().clients.clone();
+        let wanted = all.iter().filter(|client| !client.sender.is_closed() && wanted(&client.value));
         wanted.filter(|client| client.sender.send(bytes.clone()).is_ok()).count()
     }
 
     /// Ends every stream in good order. Clients that come again are served again.
     pub fn close_all(&self) {
-        std::mem::take(&mut self.lock().clients).iter().for_each(|client| client.sender.close());
+        let all = std::mem::take(&mut self.lock().clients);
+        all.iter().for_each(|client| client.sender.close());
     }
 
     /// How many clients there are now.
     pub fn clients(&self) -> usize {
-        self.lock().present().len()
+        let mut shared = self.lock();
+        let gone = shared.take_out(|client| client.sender.is_closed());
+        let clients = shared.clients.len();
+        drop(shared);
+        drop(gone);
+        clients
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<T>> {
@@ -155,18 +173,19 @@ impl<T> EventHub<T> {
 }
 
 impl<T> Shared<T> {
-    fn take_in(&mut self, client: Client<T>) {
-        if self.clients.len() == self.clients.capacity() {
-            // A hub that sends seldom must not collect those who have gone.
-            self.present();
-        }
-        self.clients.push(Arc::new(client));
+    /// Returns those who have gone, as [`take_out`](Shared::take_out) does.
+    fn take_in(&mut self, client: Client<T>) -> Clients<T> {
+        // A hub that sends seldom must not collect those who have gone.
+        let is_full = self.clients.len() == self.clients.capacity();
+        let gone = if is_full { self.take_out(|client| client.sender.is_closed()) } else { Vec::new() };
+        Arc::make_mut(&mut self.clients).push(Arc::new(client));
+        gone
     }
 
-    /// The clients, less those who have gone.
-    fn present(&mut self) -> &[Arc<Client<T>>] {
-        self.clients.retain(|client| !client.sender.is_closed());
-        &self.clients
+    /// To be dropped without the lock: a value may ask the hub in turn.
+    #[must_use]
+    fn take_out(&mut self, is_gone: impl Fn(&Client<T>) -> bool) -> Clients<T> {
+        Arc::make_mut(&mut self.clients).extract_if(.., |client| is_gone(client)).collect()
     }
 
     fn keep(&mut self, id: Option<&str>, bytes: &Bytes) {

@@ -166,6 +166,43 @@ fn some_get_what_the_others_do_not() {
     }
 }
 
+/// Somebody whose leaving is told to the others.
+struct Guest(EventHub<Guest>);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.send(&Event::new("a guest has left"));
+    }
+}
+
+#[test]
+fn a_value_may_ask_the_hub_as_it_goes() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let hub = EventHub::<Guest>::default();
+        let own = hub.clone();
+        let client = TestClient::new(move |req: &mut Request| own.subscribe_as(req, Guest(own.clone()), []));
+        let come = || {
+            let mut connection = client.connect();
+            connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            connection
+        };
+        drop(come());
+        assert_eq!(hub.send(&Event::new("to nobody")), 0);
+        drop(come());
+        assert_eq!(hub.clients(), 0);
+        drop(come());
+        assert_eq!(hub.send_where(&Event::new("to nobody"), |_| true), 0);
+        for _ in 0..20 {
+            drop(come());
+        }
+        let _stays = come();
+        hub.close_all();
+        done.send(hub.clients())
+    });
+    assert_eq!(is_done.recv_timeout(std::time::Duration::from_secs(20)), Ok(0), "it waits for itself");
+}
+
 #[test]
 fn who_has_gone_is_not_sent_to() {
     let (hub, client) = named(&[]);
