@@ -99,7 +99,7 @@ impl Conn {
                 self.pace = self.pace.then(Timeout::Linger, now);
             }
             Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
-            Timeout::Silence => self.beat(now),
+            Timeout::Silence => self.beat(now, cx),
             Timeout::Head | Timeout::Write | Timeout::ProxyHeader => {
                 Counters::count(&cx.counters.timeouts);
                 self.phase = Phase::Done;

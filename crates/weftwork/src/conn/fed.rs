@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weftwork_wire::After;
 
+use super::refusal::tell;
 use super::{Conn, Phase, Rest, Step};
 use crate::message::{Feed, Pulled, Receive, Wakes};
 use crate::transport::Tick;
@@ -160,10 +161,7 @@ impl Conn {
                     return Some(step);
                 }
                 Ok(None) => {}
-                Err(error) => {
-                    log::info!("a connection was cut: {error}");
-                    self.phase = Phase::Done;
-                }
+                Err(error) => self.cut(&error, cx),
             }
         }
         None
@@ -257,12 +255,16 @@ impl Conn {
     }
 
     /// Nothing was sent for the time of the setting `heartbeat`; where another protocol is spoken, nothing came.
-    pub(super) fn beat(&mut self, now: Tick) {
+    pub(super) fn beat(&mut self, now: Tick, cx: &Context) {
         self.pace = self.pace.then(Timeout::Silence, now);
         let Some(Rest::Fed(fed)) = self.rest.as_deref_mut() else { return };
         if let Err(error) = fed.beat() {
-            log::info!("a connection was cut: {error}");
-            self.phase = Phase::Done;
+            self.cut(&error, cx);
         }
+    }
+
+    fn cut(&mut self, why: &io::Error, cx: &Context) {
+        tell(cx, format_args!("a connection was cut: {why}"));
+        self.phase = Phase::Done;
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::live::panics::said;
+use super::refusal::tell;
 use super::{Conn, Open, Phase, Rest, Wait};
 use crate::message::Upgraded;
 use crate::message::exchange::Line;
@@ -44,11 +45,12 @@ impl Conn {
         let upgraded = Upgraded::new(line, early, settings.upgrade_idle_timeout, settings.write_timeout);
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => log::info!("an upgraded connection ended: {error}"),
+            Ok(Err(error)) => tell(cx, format_args!("an upgraded connection ended: {error}")),
             Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
             Err(panic) if wait.is_overload(&*panic) => {
                 Counters::count(&cx.counters.shed);
-                log::info!("an upgraded connection ended: there is no thread for a blocking call of it");
+                let why = "there is no thread for a blocking call of it";
+                tell(cx, format_args!("an upgraded connection ended: {why}"));
             }
             Err(panic) => {
                 Counters::count(&cx.counters.panics);

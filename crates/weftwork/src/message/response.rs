@@ -49,6 +49,12 @@ pub(crate) enum Lasting {
     Fed(Feed, Box<dyn Receive>),
 }
 
+impl Lasting {
+    pub(crate) fn is_other_protocol(&self) -> bool {
+        matches!(self, Lasting::Take(_) | Lasting::Fed(..))
+    }
+}
+
 /// A piece of a body that is known before it is sent.
 #[derive(Debug)]
 pub(crate) enum Part {

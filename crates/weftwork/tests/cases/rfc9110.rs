@@ -27,6 +27,7 @@ fn lasting() -> Running {
             ("/bare", _) => Response::new(StatusCode::SWITCHING_PROTOCOLS),
             (_, "tunnel:1") => Response::tunnel(take),
             (_, "text:1") => Response::text("never sent"),
+            (_, "none:1") => Response::new(StatusCode::FORBIDDEN),
             _ => Response::stream(|out| out.write_all(b"never sent")),
         }
     };
@@ -300,6 +301,17 @@ fn s9_3_6_a_2xx_without_a_tunnel_becomes_501() {
         // What follows was said to somebody else.
         client.ends();
     }
+}
+
+/// Nor is one refused without it: the client may not have waited for the answer.
+#[test]
+fn s9_3_6_nothing_behind_a_refused_connect_is_a_request() {
+    let server = lasting();
+    let mut client = Client::connect(&server);
+    client.send("CONNECT none:1 HTTP/1.1\r\nHost: none:1\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = client.answer();
+    assert!(answer.status == 403 && answer.closes(), "{answer:?}");
+    client.ends();
 }
 
 fn expecting(version: &str, expectation: &str) -> String {

@@ -200,7 +200,7 @@ fn s6_3_a_tunnel_begins_right_behind_its_head() {
         client.send(connect(fields) + "186a0\r\n");
         client.send(vec![b'x'; 80_000]);
         let answer = client.answer();
-        assert!(answer.status == 500 && answer.closes(), "{fields}: {answer:?}");
+        assert!(answer.status == 400 && answer.closes(), "{fields}: {answer:?}");
     }
 }
 

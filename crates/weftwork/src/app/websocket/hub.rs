@@ -256,7 +256,7 @@ impl<T: Send + Sync + 'static> Receive for Member<T> {
                 Err(Failed::Ended) => return Ok(count),
                 Err(Failed::Io(error)) => return Err(error),
                 Err(Failed::Fault(code, why)) => {
-                    log::info!("the WebSocket {} is closed: {why}", self.socket.id);
+                    log::debug!("the WebSocket {} is closed: {why}", self.socket.id);
                     if !self.closed {
                         self.bring(frames::close(code, &why));
                     }

@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Misuse};
 
-use super::{Live, head_of};
+use super::{Live, head_of, tell};
 use crate::conn::fed::Fed;
 use crate::conn::{Phase, Rest};
 use crate::message::exchange::Exchange;
@@ -14,21 +14,24 @@ use crate::transport::Tick;
 /// its tunnel, and this server for an open proxy (RFC 9110 section 9.3.6).
 #[cold]
 pub(super) fn refuse_without_tunnel(response: &mut Response) {
-    let is_tunnel = match &response.payload {
-        Payload::Lasting(lasting) => matches!(**lasting, Lasting::Take(_) | Lasting::Fed(..)),
-        _ => false,
-    };
-    if response.status.is_success() && !is_tunnel {
-        let problem = Problem::new(StatusCode::NOT_IMPLEMENTED).detail("this server opens no tunnels");
-        // What the client has sent by now may be for the tunnel, and is no request.
-        *response = problem.into_response().with_close();
+    if matches!(&response.payload, Payload::Lasting(lasting) if lasting.is_other_protocol()) {
+        return;
     }
+    if response.status.is_success() {
+        let problem = Problem::new(StatusCode::NOT_IMPLEMENTED).detail("this server opens no tunnels");
+        *response = problem.into_response();
+    }
+    // What the client has sent by now may be for the tunnel, and is no request.
+    response.close = true;
 }
 
 impl Live<'_> {
     /// Writes the head, and leaves the connection to what follows.
     #[inline(never)]
     pub(super) fn last(&mut self, response: &Response, lasting: Lasting, now: Tick) {
+        if lasting.is_other_protocol() && !self.conn.http.request_is_read() {
+            return self.refuse_body_before_protocol(now);
+        }
         let begun = match lasting {
             Lasting::Feed(_) => self.write_head(response, BodyLength::Unknown, now),
             Lasting::Take(_) | Lasting::Fed(..) => self.switch(response, now),
@@ -47,6 +50,18 @@ impl Live<'_> {
             }
             Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
         }
+    }
+
+    /// What is left of the body would be the first that the other protocol gets.
+    #[cold]
+    fn refuse_body_before_protocol(&mut self, now: Tick) {
+        let said = "another protocol begins behind a request, and the body of this one was not read";
+        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        tell(self.cx, format_args!("{said}, at {asked}{id}"));
+        let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(said).into_response().with_close();
+        let payload = std::mem::replace(&mut refusal.payload, Payload::Empty);
+        let after = self.whole(&refusal, payload, now).unwrap_or(After::Close);
+        self.conn.phase = Phase::Send(after);
     }
 
     /// The head behind which another protocol begins: 101, or any 2xx to CONNECT.

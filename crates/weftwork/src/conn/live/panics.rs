@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 
 use http::{StatusCode, header};
 
-use super::Live;
+use super::{Live, tell};
 use crate::conn::refusal::{BUSY, RETRY_AFTER};
 use crate::message::{IntoResponse, Problem, Response};
 use crate::transport::counters::Counters;
@@ -32,7 +32,7 @@ impl Live<'_> {
         if self.wait.is_overload(&*panic) {
             Counters::count(&self.cx.counters.shed);
             let knobs = self.cx.settings.show(&["threads_max", "queue_max"]);
-            log::info!("there is no thread for a blocking call ({knobs}) at {asked}{id}");
+            tell(self.cx, format_args!("there is no thread for a blocking call ({knobs}) at {asked}{id}"));
             return "there was no thread for a blocking call";
         }
         Counters::count(&self.cx.counters.panics);
