@@ -11,7 +11,7 @@ use mio::Token;
 use mio::unix::SourceFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 
 use super::table::DOOR;
 use crate::conn::Conn;
@@ -128,6 +128,7 @@ impl Doors {
 #[cfg(target_os = "linux")]
 fn register(registry: &Registry, listener: &Listener, token: usize) -> io::Result<()> {
     use rustix::event::epoll::{self, EventData, EventFlags};
+    use std::os::fd::AsFd;
     let flags = EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE;
     Ok(epoll::add(registry.as_fd(), listener, EventData::new_u64(token as u64), flags)?)
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::gate::Gate;
 use super::patience::{self, OnThisThread};
@@ -15,6 +14,7 @@ use crate::conn::{Call, Conn, Flushed, Step};
 use crate::message::{Handler, Wakes};
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::is_would_block;
+use crate::transport::system::{self, GONE};
 use crate::transport::{DateCache, Pool, Post, Tick};
 
 /// How long a read itself waits. A client that asks again at once is answered within it, and costs no
@@ -207,12 +207,6 @@ enum Heard {
     Peer { ended: bool },
 }
 
-/// The peer has ended its side. Where poll(2) has no word for that, it is seen when both have.
-#[cfg(target_os = "linux")]
-const GONE: PollFlags = PollFlags::RDHUP;
-#[cfg(not(target_os = "linux"))]
-const GONE: PollFlags = PollFlags::empty();
-
 /// A pipe that whoever brings something to a feed writes to, so that poll(2) sees it.
 struct FeedBell {
     heard: OwnedFd,
@@ -221,7 +215,7 @@ struct FeedBell {
 
 impl FeedBell {
     fn new() -> io::Result<Arc<FeedBell>> {
-        let (heard, rung) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (heard, rung) = system::pipe()?;
         Ok(Arc::new(FeedBell { heard, rung }))
     }
 

@@ -12,6 +12,7 @@ use super::budget::LineBudget;
 use super::clock::Clock;
 use super::counters::{Counters, Counts};
 use super::spare::Spare;
+use super::system;
 use super::watchdog::Watchdog;
 use crate::message::{Asked, Handler};
 use crate::settings::{Settings, or_never};
@@ -57,7 +58,7 @@ struct Signal {
 
 impl Signal {
     fn new() -> std::io::Result<Signal> {
-        let (fd, held) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let (fd, held) = system::pipe()?;
         Ok(Signal { fd, held: Mutex::new(Some(held)) })
     }
 

@@ -8,11 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, sockopt};
 
 use super::address::Address;
 use super::socket_file::{SocketFile, is_socket};
 use super::stream::Stream;
+use super::system;
 use crate::error::Error;
 
 /// A socket that listens, and does not block.
@@ -150,11 +151,8 @@ impl Listener {
     /// The next connection in the queue; `WouldBlock` when it is empty.
     pub(crate) fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         loop {
-            match net::acceptfrom_with(&self.fd, SocketFlags::CLOEXEC) {
-                Ok((fd, peer)) => {
-                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                    return Ok((Stream::new(fd), peer));
-                }
+            match system::accept(&self.fd) {
+                Ok((fd, peer)) => return Ok((Stream::new(fd), peer)),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -225,7 +223,7 @@ fn are_any_of_one_port(v6: &Address, v4: &Address) -> bool {
 
 fn bind_tcp(address: SocketAddr, with_ipv4: bool, shares_port: bool) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-    let fd = socket(family)?;
+    let fd = system::socket(family)?;
     // A restarted server must not wait for the old one's connections in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if shares_port {
@@ -239,19 +237,6 @@ fn bind_tcp(address: SocketAddr, with_ipv4: bool, shares_port: bool) -> rustix::
         sockopt::set_ipv6_v6only(&fd, !(v6.ip().is_unspecified() && with_ipv4))?;
     }
     net::bind(&fd, &address)?;
-    Ok(fd)
-}
-
-#[cfg(not(target_vendor = "apple"))]
-pub(super) fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
-    net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
-}
-
-#[cfg(target_vendor = "apple")]
-pub(super) fn socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
-    let fd = net::socket(family, SocketType::STREAM, None)?;
-    rustix::io::ioctl_fioclex(&fd)?;
-    rustix::io::ioctl_fionbio(&fd, true)?;
     Ok(fd)
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod listener;
 mod socket_file;
 pub(crate) mod spare;
 pub(crate) mod stream;
+pub(crate) mod system;
 pub(crate) mod watchdog;
 pub(crate) mod wheel;
 

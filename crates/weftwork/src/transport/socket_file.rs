@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix};
 
-use super::listener::socket;
+use super::system::socket;
 
 /// Removes the file when it is dropped, unless somebody else has put another one in its place.
 ///

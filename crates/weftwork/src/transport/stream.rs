@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
+use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
+
+use super::system::{MORE, SEND};
 
 /// A connected TCP or Unix socket, or what stands in for one.
 #[derive(Debug)]
@@ -230,13 +232,6 @@ impl Stream {
         }
     }
 }
-
-const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-
-#[cfg(target_os = "linux")]
-const MORE: SendFlags = SendFlags::MORE;
-#[cfg(not(target_os = "linux"))]
-const MORE: SendFlags = SendFlags::empty();
 
 impl Socket {
     #[cold]

@@ -40,7 +40,8 @@ fn open_at_once(root: impl AsFd, path: &[u8], links: Links) -> Result<OwnedFd> {
         Links::Follow => (READ, ResolveFlags::empty()),
     };
     let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    retry_on_intr(|| openat2(&root, or_dot(path), flags, Mode::empty(), resolve))
+    let path = if path.is_empty() { b"." } else { path };
+    retry_on_intr(|| openat2(&root, path, flags, Mode::empty(), resolve))
 }
 
 /// The same on every system: one segment at a time, each opened in the directory that was opened before it. A link
@@ -84,8 +85,4 @@ fn segments(path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 
 fn one(dir: impl AsFd, name: &[u8], flags: OFlags) -> Result<OwnedFd> {
     retry_on_intr(|| openat(&dir, name, flags | OFlags::NOFOLLOW, Mode::empty()))
-}
-
-fn or_dot(path: &[u8]) -> &[u8] {
-    if path.is_empty() { b"." } else { path }
 }

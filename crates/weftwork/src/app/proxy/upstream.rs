@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, RecvFlags, sockopt};
 use weftwork_wire::ResponseReader;
 
 use super::Failure;
 use crate::error::{Error, Result};
+use crate::transport::system;
 
 /// A kept connection is not used after this: many servers close theirs after five seconds.
 const KEPT: Duration = Duration::from_secs(4);
@@ -192,8 +193,7 @@ fn is_silent(stream: &TcpStream) -> bool {
 /// Without blocking the thread where a fiber can wait.
 fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let socket = system::socket(family)?;
     match net::connect(&socket, &address) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::transport::system;
+
 /// Threads keep the listeners open while they wait: so long, at most, after the server has closed them.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
@@ -31,11 +33,7 @@ struct Door {
 impl Bell {
     /// `stop` wakes everybody when it becomes readable.
     pub(in crate::engine::pool) fn new(stop: BorrowedFd<'_>) -> io::Result<Bell> {
-        let (heard, ring) = rustix::pipe::pipe()?;
-        for fd in [&heard, &ring] {
-            rustix::io::ioctl_fioclex(fd)?;
-            rustix::io::ioctl_fionbio(fd, true)?;
-        }
+        let (heard, ring) = system::pipe()?;
         Ok(Bell { stop: stop.try_clone_to_owned()?, heard, ring, doors: RwLock::default() })
     }
 

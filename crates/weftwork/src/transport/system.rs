@@ -1,0 +1,102 @@
+//! What does each system lack of what Linux has? One call that differs is here; where a whole way differs, its own file
+//! has both: `app/files/beneath.rs`, `engine/doors.rs`, `engine/pool/bell`, and files and ends in `stream.rs`.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::PollFlags;
+use rustix::io::Result;
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketType};
+
+/// How everything is sent: without waiting, and without a signal where the peer is gone.
+#[cfg(not(target_vendor = "apple"))]
+pub(super) const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+/// Here it is the socket that sends no signal: see `prepare`.
+#[cfg(target_vendor = "apple")]
+pub(super) const SEND: SendFlags = SendFlags::DONTWAIT;
+
+/// More follows at once.
+#[cfg(target_os = "linux")]
+pub(super) const MORE: SendFlags = SendFlags::MORE;
+#[cfg(not(target_os = "linux"))]
+pub(super) const MORE: SendFlags = SendFlags::empty();
+
+/// The peer has ended its side. Where poll(2) has no word for that, it is seen when both have.
+#[cfg(target_os = "linux")]
+pub(crate) const GONE: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const GONE: PollFlags = PollFlags::empty();
+
+/// The end that is read, and the one that is written. Neither waits.
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    flagged::pipe()
+}
+
+/// A stream socket that does not wait.
+pub(crate) fn socket(family: AddressFamily) -> Result<OwnedFd> {
+    flagged::socket(family)
+}
+
+/// The next connection of a listener.
+pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
+    let (fd, peer) = flagged::accept(listener)?;
+    Ok((fd, peer.and_then(|peer: SocketAddrAny| SocketAddr::try_from(peer).ok())))
+}
+
+/// Descriptors that no child inherits, and that do not wait: in one call each.
+#[cfg(not(target_vendor = "apple"))]
+mod flagged {
+    use rustix::net::SocketFlags;
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    pub(super) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+        pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+    }
+
+    pub(super) fn socket(family: AddressFamily) -> Result<OwnedFd> {
+        net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+    }
+
+    pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>)> {
+        net::acceptfrom_with(listener, SocketFlags::CLOEXEC)
+    }
+}
+
+/// The same where the calls have no flags. A child that is started in between inherits them all the same.
+#[cfg(target_vendor = "apple")]
+mod flagged {
+    use rustix::io::{Errno, ioctl_fioclex, ioctl_fionbio};
+    use rustix::net::sockopt;
+
+    use super::*;
+
+    pub(super) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+        let (read, written) = rustix::pipe::pipe()?;
+        for fd in [&read, &written] {
+            ioctl_fioclex(fd)?;
+            ioctl_fionbio(fd, true)?;
+        }
+        Ok((read, written))
+    }
+
+    pub(super) fn socket(family: AddressFamily) -> Result<OwnedFd> {
+        let fd = net::socket(family, SocketType::STREAM, None)?;
+        prepare(&fd)?;
+        Ok(fd)
+    }
+
+    pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>)> {
+        let (fd, peer) = net::acceptfrom(listener)?;
+        // An option cannot be set any more where the peer has reset the connection meanwhile.
+        prepare(&fd).map_err(|_| Errno::CONNABORTED)?;
+        Ok((fd, peer))
+    }
+
+    fn prepare(fd: &OwnedFd) -> Result<()> {
+        ioctl_fioclex(fd)?;
+        ioctl_fionbio(fd, true)?;
+        sockopt::set_socket_nosigpipe(fd, true)
+    }
+}
