@@ -1,8 +1,9 @@
 //! A connected socket, of whichever family, and the few things that are done with it.
 //!
-//! Sockets stay in blocking mode. Loops say `MSG_DONTWAIT` at each call; a thread that waits for one
+//! On Linux, sockets stay in blocking mode. Loops say `MSG_DONTWAIT` at each call; a thread that waits for one
 //! connection simply reads, which spares it a `poll(2)` for every request. Only files need the other mode: it is
-//! set at the first one, and taken back by the next read that waits.
+//! set at the first one, and taken back by the next read that waits. Elsewhere sockets never wait, and that read is a
+//! `poll(2)` first.
 //!
 //! What each request does here is inlined into the loops, with its system call. The first return behind a system call, to a
 //! frame that was entered before it, costs 0.3 us on Zen 4: the processor's stack of return addresses is the kernel's by
@@ -17,9 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
-use super::system::{MORE, SEND};
+use super::system::{MORE, SEND, SOCKETS_WAIT};
 
 /// A connected TCP or Unix socket, or what stands in for one.
 #[derive(Debug)]
@@ -97,6 +99,10 @@ impl Stream {
     /// Reads, and waits for at most `patience` when nothing is there (then: `WouldBlock`).
     #[inline(always)]
     pub(crate) fn recv_for(&mut self, into: &mut Vec<u8>, patience: Duration) -> io::Result<usize> {
+        if !SOCKETS_WAIT {
+            self.await_input(patience);
+            return self.recv(into);
+        }
         let wanted = Patience::Millis(patience.as_millis().clamp(1, u128::from(u16::MAX)) as u16);
         if let Stream::Socket(socket) = self {
             if socket.patience != wanted {
@@ -105,6 +111,12 @@ impl Stream {
             socket.hurry(false)?;
         }
         self.recv_with(into, RecvFlags::empty())
+    }
+
+    /// Whatever ends the wait, the read that follows tells what there is.
+    fn await_input(&self, patience: Duration) {
+        let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
+        let _ = poll(&mut fds, Timespec::try_from(patience).ok().as_ref());
     }
 
     #[inline(always)]
@@ -259,7 +271,6 @@ impl Socket {
 
     #[cfg(target_os = "linux")]
     fn peer_has_gone(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
         // An error leaves no events behind: then nobody knows, and the peer counts as there.
         let _ = poll(&mut fds, Some(&Timespec::default()));
@@ -305,5 +316,29 @@ impl AsFd for Stream {
             Stream::Socket(socket) => socket.fd.as_fd(),
             Stream::Memory(memory) => memory.fd(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! How a read waits where the sockets do not. Linux never asks for that: it can be tried here all the same.
+
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn input_is_awaited_and_for_no_longer_than_patience_lasts() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let stream = Stream::new(ours.into());
+        let (began, patience) = (Instant::now(), Duration::from_millis(20));
+        stream.await_input(patience);
+        assert!(began.elapsed() >= patience);
+        theirs.write_all(b"x").unwrap();
+        let (began, patience) = (Instant::now(), Duration::from_secs(60));
+        stream.await_input(patience);
+        assert!(began.elapsed() < patience);
     }
 }

@@ -8,6 +8,10 @@ use rustix::event::PollFlags;
 use rustix::io::Result;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketType};
 
+/// Whether `MSG_DONTWAIT` keeps a send from waiting. Darwin heeds it in recv(2) alone, so where we do not know the sockets
+/// themselves never wait.
+pub(super) const SOCKETS_WAIT: bool = cfg!(target_os = "linux");
+
 /// How everything is sent: without waiting, and without a signal where the peer is gone.
 #[cfg(not(target_vendor = "apple"))]
 pub(super) const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -37,7 +41,7 @@ pub(crate) fn socket(family: AddressFamily) -> Result<OwnedFd> {
     flagged::socket(family)
 }
 
-/// The next connection of a listener.
+/// The next connection of a listener; whether it waits says [`SOCKETS_WAIT`].
 pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
     let (fd, peer) = flagged::accept(listener)?;
     Ok((fd, peer.and_then(|peer: SocketAddrAny| SocketAddr::try_from(peer).ok())))
@@ -60,7 +64,8 @@ mod flagged {
     }
 
     pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>)> {
-        net::acceptfrom_with(listener, SocketFlags::CLOEXEC)
+        let mode = if SOCKETS_WAIT { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
+        net::acceptfrom_with(listener, SocketFlags::CLOEXEC | mode)
     }
 }
 
