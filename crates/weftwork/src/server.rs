@@ -20,7 +20,7 @@ pub use crate::transport::address::Address;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counts;
 use crate::transport::listener::Listener;
-use crate::transport::watchdog;
+use crate::transport::{system, watchdog};
 pub use view::View;
 use view::{Plan, Slot};
 
@@ -182,7 +182,7 @@ impl Server {
                  proxies connect, such as 10.0.0.0/8 (0.0.0.0/0,::/0 lets anyone claim any address)",
             ));
         }
-        settings.work_out(raise_descriptor_limit());
+        settings.work_out(system::raise_descriptor_limit());
         engine.check(&settings)?;
         for listener in &listeners {
             listener.listen(settings.backlog)?;
@@ -366,15 +366,4 @@ fn check_states(handler: &impl Handler) -> Result<()> {
 fn start_watchdog(cx: &Arc<Context>) -> io::Result<Option<JoinHandle<()>>> {
     let cx = cx.clone();
     Builder::new().name("weft-watchdog".into()).spawn(move || watchdog::watch(&cx)).map(Some)
-}
-
-/// Descriptors are what a server runs out of first, and the soft limit is often a thousand.
-fn raise_descriptor_limit() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum.or(limit.current).unwrap_or(u64::MAX),
-        Err(_) => limit.current.unwrap_or(1024),
-    }
 }

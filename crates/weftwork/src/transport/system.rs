@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::PollFlags;
 use rustix::io::Result;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Whether `MSG_DONTWAIT` keeps a send from waiting. Darwin heeds it in recv(2) alone, so where we do not know the sockets
 /// themselves never wait.
@@ -45,6 +46,22 @@ pub(crate) fn socket(family: AddressFamily) -> Result<OwnedFd> {
 pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
     let (fd, peer) = flagged::accept(listener)?;
     Ok((fd, peer.and_then(|peer: SocketAddrAny| SocketAddr::try_from(peer).ok())))
+}
+
+/// Descriptors are what a server runs out of first, and the soft limit is often a thousand. How many there are then.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    raise(getrlimit(Resource::Nofile), |wanted| setrlimit(Resource::Nofile, wanted));
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn raise(limit: Rlimit, set: impl Fn(Rlimit) -> Result<()>) {
+    let raised = set(Rlimit { current: limit.maximum, ..limit });
+    // macOS has no hard limit, and refuses that as the soft one; so much it always takes (setrlimit(2), OPEN_MAX).
+    const OPEN_MAX: u64 = 10_240;
+    if raised.is_err() && limit.current.is_some_and(|soft| soft < OPEN_MAX) {
+        // Where that is refused as well, the server does with what there is.
+        let _ = set(Rlimit { current: Some(OPEN_MAX), ..limit });
+    }
 }
 
 /// Descriptors that no child inherits, and that do not wait: in one call each.
@@ -103,5 +120,36 @@ mod flagged {
         ioctl_fioclex(fd)?;
         ioctl_fionbio(fd, true)?;
         sockopt::set_socket_nosigpipe(fd, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is asked of kernels that do not run the tests.
+
+    use std::cell::Cell;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_of_descriptors_rises_as_far_as_the_kernel_lets_it() {
+        let check = |soft: u64, hard: Option<u64>, most: u64, want: u64| {
+            let now = Cell::new(soft);
+            raise(Rlimit { current: Some(soft), maximum: hard }, |wanted| {
+                assert_eq!(wanted.maximum, hard);
+                now.set(wanted.current.filter(|wanted| *wanted <= most).ok_or(Errno::INVAL)?);
+                Ok(())
+            });
+            assert_eq!(now.get(), want, "{soft} of {hard:?}, of which the kernel gives {most}");
+        };
+        check(1024, Some(524_288), 1 << 20, 524_288);
+        check(256, Some(4096), 10_240, 4096);
+        // macOS has no hard limit, and refuses none as the soft one.
+        check(256, None, 10_240, 10_240);
+        check(256, Some(1 << 20), 10_240, 10_240);
+        // The second try does not lower what the first could not raise.
+        check(20_000, None, 30_000, 20_000);
     }
 }
