@@ -95,7 +95,7 @@ impl Listener {
     }
 
     /// One more listener at the same address: with a queue of its own where the kernel has that (TCP and
-    /// `SO_REUSEPORT`), else the same socket once more.
+    /// `SO_REUSEPORT` of Linux), else the same socket once more.
     ///
     /// The first listener was bound without the option, so that an address in use is an error as ever. It gets
     /// the option only now. No two servers can come to share a port by accident: for that, both would have to
@@ -104,6 +104,7 @@ impl Listener {
         let (address, is_proxied, is_given) = (self.address.clone(), self.is_proxied, self.is_given);
         // Whoever holds a socket that was given takes over what waits in its queue: there shall be no other one.
         if let Address::Tcp(tcp) = self.address
+            && system::REUSEPORT_SHARES
             && !is_given
         {
             let bound = sockopt::set_socket_reuseport(&self.fd, true)

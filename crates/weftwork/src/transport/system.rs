@@ -13,6 +13,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// themselves never wait.
 pub(super) const SOCKETS_WAIT: bool = cfg!(target_os = "linux");
 
+/// Whether listeners with `SO_REUSEPORT` at one address share its connections. Elsewhere one gets all of them.
+/// `SO_REUSEPORT_LB` of FreeBSD shares them, but counts from the bind on: an address in use would be no error.
+pub(super) const REUSEPORT_SHARES: bool = cfg!(target_os = "linux");
+
 /// How everything is sent: without waiting, and without a signal where the peer is gone.
 #[cfg(not(target_vendor = "apple"))]
 pub(super) const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
