@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
-use support::{Client, Room, Site, eventually};
+use support::{Client, Room, Site, eventually, is_logged, keep_log};
 use weftwork::{Engine, Feed, FeedLimits, FeedSender, Request, Response, Server};
 
 const CHILD: &str = "WEFTWORK_TEST_ENGINE";
@@ -81,6 +81,7 @@ fn knock(site: &Site) -> Client {
 }
 
 fn use_up(engine: Engine) {
+    keep_log();
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) }).unwrap();
     let site = Room { engine, lacks: &[] }.start_with(|s| s.connections_max(10_000));
     let mut old = site.client();
@@ -100,6 +101,7 @@ fn use_up(engine: Engine) {
     let answer = new.answer();
     assert!(answer.status == 503 && answer.closes(), "{answer:?}");
     assert_eq!(answer.field("retry-after"), Some("1"));
+    is_logged(&["gets 503", "RLIMIT_NOFILE", "connections_max is 10000"]);
     new.sees_end();
     // Had the server not read what was there, its end would be a reset, which may take the answer with it.
     eventually("the server has closed", || site.running.counts().connections == 1);

@@ -6,7 +6,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Client, PATIENCE, Room, Site, eventually, panic_at};
+use support::{Client, PATIENCE, Room, Site, eventually, is_logged, keep_log, panic_at};
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
@@ -119,16 +119,19 @@ fn a_parked_connection_keeps_its_deadline() {
 
 #[test]
 fn more_than_accepted_max_get_503_and_can_read_it() {
+    keep_log();
     let site = pool(1, |settings| settings.accepted_max(2));
     let mut inside: Vec<_> = (0..2).map(|_| site.client()).collect();
     inside.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
     site.inside.gate.wait_for(2);
     let mut outside = site.client();
+    let name = outside.name();
     // Whatever it has sent when it is turned away must not become a reset.
     outside.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{}", "x".repeat(9)));
     let answer = outside.answer();
     assert!(answer.status == 503 && answer.closes(), "{answer:?}");
     assert!(answer.field("retry-after").is_some(), "{answer:?}");
+    is_logged(&[&name, "gets 503", "accepted_max is 2"]);
     outside.ends();
     assert_eq!(site.running.counts().shed, 1);
     site.inside.gate.open();

@@ -8,8 +8,9 @@
 //!
 //! Each worker has listeners of its own: TCP listeners are bound once more with `SO_REUSEPORT`, so that the
 //! kernel spreads the connections (see [`Listener::sibling`] for why an address in use stays an error). Unix sockets,
-//! and all of them where the system is not Linux, have one queue, which all workers take from. A thread that has finished its connection looks at
-//! its worker's door before it parks: where many connections are short, that spares the hand-over.
+//! and all of them where the system is not Linux, have one queue, which all workers take from. A thread that has
+//! finished its connection looks at its worker's door before it parks: where many connections are short, that spares
+//! the hand-over.
 //!
 //! A worker is a task and not a thread of its own: who has accepted a few connections gives the door to the next
 //! thread and serves the last of them itself ([`STARTS_MAX`] says why).
