@@ -12,7 +12,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use codings::quality;
+pub use codings::{names_media_type, quality};
 pub use conditions::{Conditions, Precondition, Validators};
 pub use dates::date;
 pub use ranges::{ByteRange, RANGES_MAX, Ranges, ranges};

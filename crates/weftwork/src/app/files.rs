@@ -23,7 +23,7 @@ use std::path::Path;
 
 use http::{HeaderName, HeaderValue, header};
 use rustix::io::Errno;
-use weftwork_wire::fields::quality;
+use weftwork_wire::fields::names_media_type;
 
 use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
@@ -313,7 +313,7 @@ impl Files {
     fn stand_in(&self, req: &Request<'_>) -> Option<Response> {
         let page = self.single_page.as_ref()?;
         let depends = self.depends_on_accept(req);
-        if depends && quality(&req.header_values("accept").collect::<Vec<_>>(), "text/html") == 0 {
+        if depends && !names_media_type(&req.header_values("accept").collect::<Vec<_>>(), "text/html") {
             return None;
         }
         match self.find(page) {

@@ -327,13 +327,13 @@ fn directories_pages_and_prefixes() {
     }
     assert_eq!(client.get("/static/users/7").field("vary"), Some("Accept-Encoding"));
     // A dot leaves it to the client, and a cache has to know that (RFC 9110 section 12.5.5).
-    for accept in ["text/html,*/*;q=0.8", "a/b\r\nAccept: Text/HTML ;q=0.1"] {
+    for accept in ["text/html,*/*;q=0.8", "a/b\r\nAccept: Text/HTML ;q=0.1", "text/html; charset=utf-8; q=1"] {
         let answer = ask(&mut client, "/static/v1.2", &format!("Accept: {accept}"));
         let vary: Vec<_> = answer.fields.iter().filter(|(name, _)| name == "vary").map(|(_, value)| &**value).collect();
         assert_eq!(vary, ["Accept-Encoding", "Accept"], "{accept}");
         answer.is(200, "the page");
     }
-    for accept in ["*/*", "text/html;q=0", "text/html5", "x-text/html"] {
+    for accept in ["*/*", "text/html;q=0", "text/html;level=1;q=0.0", "text/html5", "x-text/html"] {
         let answer = ask(&mut client, "/static/lost.js", &format!("Accept: {accept}"));
         assert_eq!((answer.status, answer.field("vary")), (404, Some("Accept")), "{accept}");
     }

@@ -1,4 +1,4 @@
-//! Which content codings does a client take, and how gladly?
+//! Which content codings does a client take, and how gladly? And which media types does it name?
 
 use crate::grammar::{elements, trim};
 
@@ -33,6 +33,24 @@ pub fn quality(lines: &[&[u8]], coding: &str) -> u16 {
         Some(weight) => weight,
         None => u16::from(coding == "identity"),
     }
+}
+
+/// Whether a client that sent these Accept lines names `media_type`, with whatever parameters and not with a weight of 0
+/// (RFC 9110 §12.5.1). A range with `*` names none: browsers name what they show, programs often take `*/*`.
+///
+/// ```
+/// use weftwork_wire::fields::names_media_type;
+/// let lines: [&[u8]; 1] = [b"text/html;level=1;q=0.5, image/png;q=0, */*"];
+/// assert!(names_media_type(&lines, "text/html"));
+/// assert!(!names_media_type(&lines, "image/png"));
+/// assert!(!names_media_type(&lines, "text/plain"));
+/// ```
+pub fn names_media_type(lines: &[&[u8]], media_type: &str) -> bool {
+    lines.iter().flat_map(|line| elements(line)).any(|element| {
+        let mut parts = element.split(|&byte| byte == b';').map(trim);
+        let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(media_type.as_bytes()));
+        is_named && parts.find_map(permille) != Some(0)
+    })
 }
 
 fn is_named(name: &[u8], coding: &str) -> bool {

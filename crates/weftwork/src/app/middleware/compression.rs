@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
+use weftwork_wire::fields::{EntityTag, tags};
 
 use super::{Middleware, Next, vary};
 use crate::message::{BodyWriter, Payload, Request, Response, StreamFilter};
@@ -77,6 +78,10 @@ impl Middleware for Compression {
         let coding = Coding::wanted_by(req);
         let raw = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
         let mut response = next.run(req);
+        if response.is_declined() {
+            // With another body it would be an answer, and nobody behind it would be asked.
+            return response;
+        }
         if response.status() == StatusCode::NOT_MODIFIED {
             // What it stands for may have been compressed (RFC 9110 §15.4.5): then the client knows it by a weak tag.
             vary(&mut response, header::ACCEPT_ENCODING);
@@ -144,13 +149,11 @@ fn whole(body: &Bytes, coding: Coding) -> io::Result<Made> {
 
 /// Whether the client has named the tag of the response, in its weak form or in its strong one.
 fn names_tag(req: &Request<'_>, response: &Response, weak: bool) -> bool {
-    let Some(tag) = strong_tag(response).map(HeaderValue::as_bytes) else { return false };
-    // A tag has its quotes, which stand nowhere within one.
-    let names = |tags: &[u8]| {
-        let mut parts = tags.windows(tag.len()).enumerate();
-        parts.any(|(at, part)| part == tag && tags[..at].ends_with(b"W/") == weak)
+    let Some(own) = strong_tag(response).and_then(|tag| EntityTag::parse(tag.as_bytes())) else {
+        return false;
     };
-    req.header_values(header::IF_NONE_MATCH).any(names)
+    let named = EntityTag { weak, ..own };
+    req.header_values(header::IF_NONE_MATCH).flat_map(tags).any(|tag| tag == named)
 }
 
 fn strong_tag(response: &Response) -> Option<&HeaderValue> {

@@ -274,3 +274,13 @@ fn vary_is_said_once() {
         assert_eq!(fields.header_values(header::VARY).count(), expected, "{given}");
     }
 }
+
+/// The answer of a mount that has nothing: the next is asked.
+#[test]
+fn what_is_declined_stays_so() {
+    let lost = |_: &mut Request<'_>| Response { declined: true, ..Response::text("not here, ".repeat(100)) };
+    let site = crate::Router::new().mount("/", lost.with(Compression::new())).fallback(|| "found");
+    let mut canned = Canned::asking("GET", "/", &[("Accept-Encoding", "gzip")]);
+    let response = canned.call(&site);
+    assert_eq!(response.body().unwrap(), "found");
+}
