@@ -114,7 +114,8 @@ impl<'h> Next<'h> {
 
     /// The pattern of the route that takes `req`, with the prefixes of the routers around this: `/users/{id}`, where
     /// `path` has `/users/7`. None, if no route takes it, or if there are none. What is counted by path is counted by this:
-    /// clients choose paths, and you the routes. A route that [declines](Response::decline) is told all the same.
+    /// clients choose paths, and you the routes. Around the handler of a single route nothing is known of it: put what asks
+    /// around the router. A route that [declines](Response::decline) is told all the same.
     ///
     /// ```
     /// use weftwork::prelude::*;

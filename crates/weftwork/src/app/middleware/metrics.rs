@@ -13,13 +13,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use weftwork_wire::fields::names_media_type;
 
 use super::{Middleware, Next};
 use crate::message::{BodyWriter, Handler, Request, Response, StreamFilter};
 
 /// Upper bounds in seconds, those of the semantic conventions of OpenTelemetry for this histogram.
 const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// Counts and times requests, and has a page that Prometheus and its like read (OpenMetrics 1.0).
 ///
@@ -33,10 +33,11 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 /// Names, labels and buckets are those of OpenTelemetry's semantic conventions. The route is its
 /// [pattern](Next::pattern), and empty where no route took the request; a method that RFC 9110 does not know is `_OTHER`.
 /// So a client cannot make up labels. The duration goes from the call of this middleware to the response; when that
-/// streams, to its end. A handler that panics counts with its 500. What is refused before any handler runs is in the
-/// server's counts alone.
+/// streams, to its end. A handler that panics counts with its 500. A stream counts with the status that it began with: one
+/// that fails is in the log. What is refused before any handler runs is in the server's counts alone.
 ///
-/// Add it last, or just inside of [`AccessLog`](super::AccessLog). Whoever can ask for the page learns your routes and how
+/// Add it last, or just inside of [`AccessLog`](super::AccessLog), around the router: around the handler of one route it
+/// does not see which route that is. Whoever can ask for the page learns your routes and how
 /// busy they are: a port of its own for a second server, or [`BasicAuth`](super::BasicAuth) around it, keep it to
 /// yourself.
 ///
@@ -86,7 +87,8 @@ impl Metrics {
         Metrics { shared: Arc::new(Shared { durations, active, registry: RwLock::new(registry) }) }
     }
 
-    /// Puts what a server counts onto the page: give it the server's [`View`](crate::View).
+    /// Puts what a server counts onto the page: give it the server's [`View`](crate::View). One server, once: a second one
+    /// would repeat the names of the first, and scrapers refuse such a page.
     #[must_use]
     pub fn server(self, view: impl Collector) -> Metrics {
         self.register(|registry| registry.register_collector(Box::new(view)));
@@ -107,16 +109,15 @@ impl Metrics {
         add(&mut self.shared.registry.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A handler that answers with all of it: as OpenMetrics to who asks for that, as Prometheus does, else as the text
-    /// format before it, which browsers show.
+    /// A handler that answers with all of it, as OpenMetrics: by that name to who asks for it, as Prometheus does, else
+    /// as `text/plain`, which browsers show.
     pub fn page(&self) -> impl Handler + use<> {
         let metrics = self.clone();
         move |req: &mut Request<'_>| {
-            let mut accepted = req.header_values(header::ACCEPT);
-            let is_asked = accepted.any(|value| String::from_utf8_lossy(value).contains(OPEN_METRICS));
-            let content_type = match is_asked {
+            let accepted: Vec<_> = req.header_values(header::ACCEPT).collect();
+            let content_type = match names_media_type(&accepted, "application/openmetrics-text") {
                 true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                false => "text/plain; version=0.0.4; charset=utf-8",
+                false => "text/plain; charset=utf-8",
             };
             Response::text(metrics.text())
                 .with_content_type(HeaderValue::from_static(content_type))

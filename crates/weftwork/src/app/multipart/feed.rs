@@ -73,9 +73,10 @@ impl<'r> Feed<'r> {
             if let Poll::Ready(answer) = poll(&mut context) {
                 return Ok(answer);
             }
-            if bytes_max.is_some_and(|max| fed >= max) {
-                let value = bytes_max.unwrap_or_default() as u64;
-                return Err(self.past("part_head_bytes_max", value));
+            if let Some(max) = bytes_max
+                && fed >= max
+            {
+                return Err(self.past("part_head_bytes_max", max as u64));
             }
             fed += self.read(bytes_max.map_or(PIECE_BYTES, |max| max - fed))?;
         }
