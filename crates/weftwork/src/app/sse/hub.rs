@@ -101,7 +101,7 @@ impl<T> EventHub<T> {
     /// send: then no change is lost between them and the events that follow, and none is told twice.
     ///
     /// The value is dropped when the hub next looks at its clients (by [`send`](EventHub::send), say) after this one has gone,
-    /// and not at once.
+    /// and not at once. Its `Drop` may ask the hub, but take no lock that is held while the hub is asked.
     pub fn subscribe_as(
         &self,
         req: &Request<'_>,
