@@ -257,6 +257,11 @@ impl<J> Standby<J> {
         self.crowded.load(Ordering::Relaxed)
     }
 
+    /// A job of this kind waits for a thread.
+    pub(super) fn is_queued(&self, is_of_kind: impl Fn(&J) -> bool) -> bool {
+        self.is_crowded() && lock(&self.crew).queue.iter().any(is_of_kind)
+    }
+
     /// A thread takes what waits in the queue, or parks until it is given a job. None: it has to end, after
     /// [`Standby::leave`].
     ///

@@ -1,10 +1,12 @@
 //! A thread without a loop: it answers one connection by itself, and stays with it while its calls block.
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Hand, Shared};
-use crate::conn::{Call, Conn, Flushed, Step};
+use crate::conn::{Call, Conn, Flushed, Step, Wait};
 use crate::engine::errand::Errand;
 use crate::engine::habits::QUICK;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
@@ -122,9 +124,36 @@ impl Shared {
 
     /// Calls the handler. When that had ended, as a tick and exactly.
     fn call_away(&self, conn: &mut Conn, now: Tick, hand: &mut Hand) -> (Tick, Instant) {
-        let wait = OnThisThread::new(&self.cx);
+        let wait = Away { shared: self, here: OnThisThread::new(&self.cx) };
         let Hand { dates, post, .. } = hand;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
-        (conn.run(call), wait.last_look())
+        (conn.run(call), wait.here.last_look())
+    }
+}
+
+/// How a handler waits on a thread without a loop: not while a loop is without a thread.
+struct Away<'a> {
+    shared: &'a Shared,
+    here: OnThisThread<'a>,
+}
+
+impl Wait for Away<'_> {
+    fn now(&self) -> Tick {
+        self.here.now()
+    }
+
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.shared.may_wait()?;
+        self.here.readable(fd, until)
+    }
+
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+        self.shared.may_wait()?;
+        self.here.readable_in(fd, until, stage)
+    }
+
+    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+        self.shared.may_wait()?;
+        self.here.writable(fd, until)
     }
 }

@@ -230,16 +230,16 @@ impl Held {
     /// The same before a wait for a client. Where no other thread may take the loop, it stays, and nobody waits:
     /// one client does not keep it from all others.
     fn give_away_to_wait(&self) -> io::Result<()> {
-        let Some((index, lay)) = self.lay.take() else { return Ok(()) };
-        let seat = &self.shared.seats[index];
-        let Some(lp) = seat.take_back(lay) else { return Ok(()) };
+        let seats = &self.shared.seats;
+        let kept = self.lay.take().and_then(|(index, lay)| Some((index, seats[index].take_back(lay)?)));
+        let Some((index, lp)) = kept else { return self.shared.may_wait() };
         match self.shared.offer(lp) {
             Ok(()) => {
                 Counters::count(&self.shared.cx.counters.handed_eagerly);
                 Ok(())
             }
             Err(lp) => {
-                self.lay.set(Some((index, seat.lay(lp))));
+                self.lay.set(Some((index, seats[index].lay(lp))));
                 Err(io::ErrorKind::ResourceBusy.into())
             }
         }

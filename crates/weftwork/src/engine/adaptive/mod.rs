@@ -176,6 +176,14 @@ impl Shared {
         })
     }
 
+    /// No thread waits for a client while a loop waits for a thread.
+    fn may_wait(&self) -> io::Result<()> {
+        match self.standby.is_queued(|job| matches!(job, Job::Lead(_))) {
+            true => Err(io::ErrorKind::ResourceBusy.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Takes a loop that was left to whoever is free.
     fn take_open(&self, index: usize) -> Option<Box<Loop>> {
         let mut lp = self.seats[index].take_open()?;

@@ -48,6 +48,13 @@ impl House {
         stream
     }
 
+    /// A POST of one byte, and of what else is given.
+    fn post(&self, path: &str, more: &str) -> TcpStream {
+        let mut stream = self.connect();
+        write!(stream, "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n{more}").unwrap();
+        stream
+    }
+
     #[track_caller]
     fn is_quick(&self) {
         let mut took: Vec<Duration> = (0..20)
@@ -72,6 +79,22 @@ impl House {
         room.wake();
         assert_eq!(room.join(PATIENCE), 0);
         assert_eq!(room.0.cx.counts().connections, 0);
+    }
+}
+
+fn read_body(req: &mut Request<'_>) -> Response {
+    req.body().bytes().map_err(crate::Error::from).map(|body| body.len().to_string()).into_response()
+}
+
+/// With 503, behind 100 Continue.
+#[track_caller]
+fn is_refused(stream: &mut TcpStream) {
+    let mut answer = String::new();
+    while !answer.contains("HTTP/1.1 503 ") {
+        let mut part = [0; 1024];
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{answer:?}");
+        answer += std::str::from_utf8(&part[..count]).unwrap();
     }
 }
 
@@ -131,15 +154,15 @@ fn no_client_keeps_the_loop_from_the_others() {
             Response::stream(move |out| (0..pieces).try_for_each(|_| out.write_all(&[b'x'; 64 << 10])))
         }
         _ => {
-            req.body().bytes().map_err(crate::Error::from).map(|body| body.len().to_string()).into_response()
+            if req.header("late").is_some() {
+                // The loop goes before the wait for the body.
+                crate::blocking(|| ());
+            }
+            read_body(req)
         }
     };
     let house = House::open(handler, |shared| shared.threads.given_max.set(4).unwrap());
-    let post = |more: &str| {
-        let mut stream = house.connect();
-        write!(stream, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n{more}").unwrap();
-        stream
-    };
+    let post = |more: &str| house.post("/", more);
     (0..2).for_each(|_| house.is_quick());
     (0..40).for_each(|_| is_answered(house.ask("/stream")));
     (0..40).for_each(|_| is_answered(post("Connection: close\r\n\r\nx")));
@@ -148,13 +171,7 @@ fn no_client_keeps_the_loop_from_the_others() {
     eventually("no thread is free", || house.shared.standby.muster().queued == 7);
 
     let mut silent = post("Expect: 100-continue\r\n\r\n");
-    let mut answer = String::new();
-    while !answer.contains("HTTP/1.1 503 ") {
-        let mut part = [0; 1024];
-        let count = silent.read(&mut part).unwrap();
-        assert!(count > 0, "{answer:?}");
-        answer += std::str::from_utf8(&part[..count]).unwrap();
-    }
+    is_refused(&mut silent);
     house.is_quick();
 
     let mut deaf = house.ask("/stream?long");
@@ -165,8 +182,55 @@ fn no_client_keeps_the_loop_from_the_others() {
     let _ = deaf.read_to_end(&mut part);
     assert!(!part.ends_with(b"0\r\n\r\n"), "it looks whole");
 
+    let mut late = post("Late: 1\r\nExpect: 100-continue\r\n\r\n");
+    is_refused(&mut late);
+    house.is_quick();
+
     drop(held);
     blocked.into_iter().for_each(is_answered);
+    house.close();
+}
+
+/// `/gate` is known to block; everything else is thought to be quick, and is not where it is held.
+struct TwoGates {
+    gate: Arc<RwLock<()>>,
+    held: Arc<RwLock<()>>,
+}
+
+impl Handler for TwoGates {
+    fn call(&self, req: &mut Request<'_>) -> Response {
+        if req.path() == "/gate" {
+            drop(self.gate.read().unwrap());
+        } else if req.header("held").is_some() {
+            drop(self.held.read().unwrap());
+        }
+        read_body(req)
+    }
+
+    fn blocking(&self, asked: &Asked<'_>) -> Blocking {
+        if asked.path() == "/gate" { Blocking::Always } else { Blocking::Never }
+    }
+}
+
+/// Where a loop has lost its leader to a handler that blocks, nobody waits for a client while it waits for a thread.
+#[test]
+fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
+    let (gate, other_gate) = (Arc::new(RwLock::new(())), Arc::new(RwLock::new(())));
+    let handler = TwoGates { gate: gate.clone(), held: other_gate.clone() };
+    let house = House::open(handler, |shared| shared.threads.given_max.set(4).unwrap());
+    let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
+    let silent = [(); 3].map(|()| house.post("/gate", "Expect: 100-continue\r\n\r\n"));
+    eventually("they have their threads", || house.shared.standby.muster().busy == 4);
+    let mut leader = house.connect();
+    leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
+    eventually("the loop waits for a thread", || house.shared.standby.muster().queued == 1);
+    drop(held);
+    house.is_quick();
+    // More than one may have seen the loop wait.
+    let counts = house.counts();
+    assert!((1..=3).contains(&counts.shed) && counts.timeouts == 0, "{counts:?}");
+    drop((silent, other_held));
+    is_answered(leader);
     house.close();
 }
 
