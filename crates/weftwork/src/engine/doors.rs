@@ -85,6 +85,11 @@ impl Doors {
         }
     }
 
+    /// Somebody waits at one of them.
+    pub(super) fn note_all_ready(&mut self) {
+        self.ready.fill(true);
+    }
+
     /// A new turn of the loop begins.
     pub(super) fn next_turn(&mut self, now: Tick) {
         self.accepted = 0;
@@ -148,7 +153,7 @@ pub(super) enum Accepted {
     Nobody,
     /// The one who waited has gone; the next may be fine.
     Gone,
-    /// Descriptors or memory are used up: to be tried again then.
+    /// Descriptors or memory are used up, or others may be about to take the last places: to be tried again then.
     NotBefore(Tick),
     /// The cap on connections is reached, and somebody waits: to be tried again then.
     Full(Tick),
@@ -156,10 +161,14 @@ pub(super) enum Accepted {
 
 pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
     let (_at_door, others) = AtDoor::come(&cx.counters);
-    if cx.counters.connections.load(Ordering::Acquire) + others >= cx.settings.connections_max {
+    let (connections, most) = (cx.counters.connections.load(Ordering::Acquire), cx.settings.connections_max);
+    if connections + others >= most {
+        let then = now.after(FULL_BACK_OFF);
         return match has_visitor(listener) {
-            true => Accepted::Full(now.after(FULL_BACK_OFF)),
             false => Accepted::Nobody,
+            true if connections >= most => Accepted::Full(then),
+            // The last places may be for those who look as well.
+            true => Accepted::NotBefore(then),
         };
     }
     match listener.accept() {

@@ -44,8 +44,6 @@ pub(super) struct Mailbox {
 pub(super) struct Hub {
     mailboxes: Arc<[CachePadded<Mailbox>]>,
     pub(super) watch: Watch,
-    /// So often room was asked for.
-    room_asked: AtomicUsize,
 }
 
 /// The inbox of one loop, as the loop has it. Once that is gone, what is brought is dropped: a connection that lay there
@@ -96,11 +94,7 @@ impl Hub {
                 wants_room: AtomicBool::new(false),
             }))
         });
-        Ok(Hub {
-            mailboxes: mailboxes.collect::<io::Result<_>>()?,
-            watch: Watch::new(polls.len()),
-            room_asked: AtomicUsize::new(0),
-        })
+        Ok(Hub { mailboxes: mailboxes.collect::<io::Result<_>>()?, watch: Watch::new(polls.len()) })
     }
 
     pub(super) fn mailbox(&self, index: usize) -> &Mailbox {
@@ -128,10 +122,10 @@ impl Hub {
         }
     }
 
-    /// Somebody waits outside, and all places are taken: the next loop in turn looks for who might go.
-    pub(super) fn ask_for_room(&self) {
-        let mailbox = self.mailbox(self.room_asked.fetch_add(1, Ordering::Relaxed) % self.len());
-        mailbox.wants_room.store(true, Ordering::Relaxed);
+    /// Somebody waits outside, and all places are taken: a loop looks for who might go, and whether there is room.
+    pub(super) fn ask_for_room(&self, index: usize) {
+        let mailbox = self.mailbox(index);
+        mailbox.wants_room.store(true, Ordering::SeqCst);
         if mailbox.inbox.nudge() {
             mailbox.wake();
         }
@@ -186,7 +180,12 @@ impl Hub {
 impl Mailbox {
     /// Whether room was asked for since the last time.
     pub(super) fn is_asked_for_room(&self) -> bool {
-        self.wants_room.load(Ordering::Relaxed) && self.wants_room.swap(false, Ordering::Relaxed)
+        self.wants_room() && self.wants_room.swap(false, Ordering::SeqCst)
+    }
+
+    /// To be asked by a loop that is known to sleep: whoever asks for room does so first, and wakes it then.
+    pub(super) fn wants_room(&self) -> bool {
+        self.wants_room.load(Ordering::SeqCst)
     }
 
     fn wake(&self) {

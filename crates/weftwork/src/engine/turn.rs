@@ -83,6 +83,8 @@ pub(super) struct Loop {
     doors: Doors,
     /// Where in the table it was last looked for who might make room.
     room_seen: u32,
+    /// The loop that was last asked for room.
+    room_asked: usize,
     /// What wakes this loop for a connection that waits for its feed.
     bell: Arc<dyn Wakes>,
     /// The guest's poller has something for its owner.
@@ -121,6 +123,7 @@ impl Loop {
             pool: Pool::new(),
             doors,
             room_seen: 0,
+            room_asked: index,
             bell: hub.bell(index),
             guest_is_ready: false,
             now,
@@ -306,7 +309,8 @@ impl Loop {
         loop {
             let Some(conn) = self.doors.accept(self.now, cx) else {
                 if self.doors.wants_room() {
-                    hub.ask_for_room();
+                    self.make_room();
+                    self.ask_for_room(hub);
                 }
                 return None;
             };
@@ -424,7 +428,7 @@ impl Loop {
             || !self.outbox.is_empty()
             || !self.letters.is_empty();
         let mailbox = hub.mailbox(self.index);
-        let sleeps = !busy && mailbox.inbox.try_sleep() && self.stage_is_known(cx);
+        let sleeps = !busy && mailbox.inbox.try_sleep() && self.stage_is_known(cx) && !mailbox.wants_room();
         if sleeps {
             hub.watch.note_waiting(self.index);
         }
@@ -437,6 +441,8 @@ impl Loop {
         self.doors.next_turn(self.now);
         if mailbox.is_asked_for_room() {
             self.make_room();
+            // Who asks may be held up by a handler as soon as there is room.
+            self.doors.note_all_ready();
         }
         self.collect();
     }

@@ -83,6 +83,23 @@ fn a_full_server_rests_while_nobody_waits() {
     assert!(doors.accept(now, &cx).is_some());
 }
 
+/// The last place may be for somebody who looks as well, so it is no reason to ask anybody to go.
+#[test]
+fn a_place_that_another_may_take_is_none_yet_and_the_server_is_not_full() {
+    let (listeners, come) = door();
+    let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
+    let (other, _) = AtDoor::come(&cx.counters);
+    assert!(matches!(accept(&listeners[0], now, &cx), Accepted::Nobody));
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(matches!(accept(&listeners[0], now, &cx), Accepted::NotBefore(_)));
+    drop(other);
+    let Accepted::Conn(_conn) = accept(&listeners[0], now, &cx) else { panic!("there is a place") };
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(matches!(accept(&listeners[0], now, &cx), Accepted::Full(_)));
+}
+
 /// The next shortage is another one, with a time of its own.
 #[test]
 fn who_comes_in_ends_a_shortage() {

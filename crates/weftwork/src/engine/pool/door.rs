@@ -107,7 +107,7 @@ impl Shared {
                     Accepted::Gone => {}
                     Accepted::NotBefore(then) => return self.shut(then),
                     Accepted::Full(then) => {
-                        self.hub.ask_for_room();
+                        self.hub.ask_for_room(0);
                         return self.shut(then);
                     }
                 }

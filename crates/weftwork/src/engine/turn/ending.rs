@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Loop, Ready};
+use super::{Hub, Loop, Ready};
 use crate::transport::context::{Context, Stage};
 
 /// Who has asked for nothing for so long gives its place to somebody who waits for one: 1 s, in which a page and what
@@ -29,6 +29,17 @@ impl Loop {
                 self.again.push(Ready { token, ended: false });
                 self.table.put(token, conn);
             }
+        }
+    }
+
+    /// The others, one at a time: each asks the next while somebody waits.
+    pub(super) fn ask_for_room(&mut self, hub: &Hub) {
+        self.room_asked = (self.room_asked + 1) % hub.len();
+        if self.room_asked == self.index {
+            self.room_asked = (self.room_asked + 1) % hub.len();
+        }
+        if self.room_asked != self.index {
+            hub.ask_for_room(self.room_asked);
         }
     }
 

@@ -7,6 +7,7 @@ use mio::{Poll, Token};
 
 use super::*;
 use crate::settings::Settings;
+use crate::transport::address::Address;
 
 #[test]
 fn letters_without_end_leave_the_poller_its_turn() {
@@ -49,4 +50,32 @@ fn what_comes_after_the_end_is_dropped() {
     assert_eq!(open(), 0);
     bring();
     assert_eq!(open(), 0);
+}
+
+/// Who is told of a visitor may be held up by a handler while a place gets free: another loop looks at the door as well.
+#[test]
+fn a_loop_that_is_asked_for_room_looks_at_the_door_itself() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let listeners = Arc::new(vec![listener]);
+    let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
+    let hub = Hub::new(&polls).unwrap();
+    let now = cx.clock.now();
+    let mut loops = Vec::new();
+    for (index, poll) in polls.into_iter().enumerate() {
+        loops.push(Loop::new(index, poll, &hub, listeners.clone(), now).unwrap());
+    }
+    let is_asked = || [0, 1].map(|index| hub.mailbox(index).wants_room());
+    for _ in 0..2 {
+        loops[0].ask_for_room(&hub);
+        assert_eq!(is_asked(), [false, true]);
+        assert_eq!(loops[1].doors.retry(now), None);
+        // It does not sleep on it.
+        loops[1].wait(&hub, &cx, None);
+        assert_eq!(is_asked(), [false, false]);
+        assert!(loops[1].doors.retry(now).is_some());
+        assert!(loops[1].next_here(&hub, &cx).is_none(), "nobody is there");
+        assert_eq!(loops[1].doors.retry(now), None);
+    }
 }
