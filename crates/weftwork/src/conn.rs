@@ -460,13 +460,13 @@ pub(crate) trait Wait {
     /// Returns when `fd` is readable.
     ///
     /// # Errors
-    /// `TimedOut` at `until`; `ConnectionAborted` when the server cuts its connections; `ResourceBusy` where no thread
-    /// may wait just now.
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
+    /// `TimedOut` at `until`; `ConnectionAborted` as soon as the server has moved on from `stage`; `ResourceBusy` where no
+    /// thread may wait just now.
+    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> std_io::Result<()>;
 
-    /// As [`Wait::readable`], and `ConnectionAborted` as soon as the server has moved on from `stage`.
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, _stage: Stage) -> std_io::Result<()> {
-        self.readable(fd, until)
+    /// The same, until the server cuts its connections.
+    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+        self.readable_in(fd, until, Stage::Draining)
     }
 
     /// Returns when `fd` takes bytes. Errors as [`Wait::readable`].

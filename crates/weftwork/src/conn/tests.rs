@@ -45,7 +45,7 @@ impl Wait for InVain {
         self.now
     }
 
-    fn readable(&self, _: BorrowedFd<'_>, _: Tick) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std_io::Result<()> {
         Err(ErrorKind::TimedOut.into())
     }
 

@@ -37,10 +37,6 @@ impl Wait for OnThisThread<'_> {
         self.cx.clock.at(now)
     }
 
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        wait(self.cx, fd, PollFlags::IN, until)
-    }
-
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
         wait_unless(self.cx, fd, PollFlags::IN, until, self.cx.moved_on_from(stage))
     }
@@ -62,10 +58,6 @@ impl OnAnyThread {
 impl Wait for OnAnyThread {
     fn now(&self) -> Tick {
         self.here().now()
-    }
-
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.here().readable(fd, until)
     }
 
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {

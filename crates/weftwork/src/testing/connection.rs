@@ -305,7 +305,7 @@ impl Wait for Turns<'_> {
         self.bench.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
-    fn readable(&self, _: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> io::Result<()> {
         loop {
             match self.pipe.act() {
                 Turn::Acted => return Ok(()),

@@ -56,7 +56,7 @@ impl Wait for OnKernel<'_> {
         self.kernel.now()
     }
 
-    fn readable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std_io::Result<()> {
         if self.kernel.wait_readable(until) { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
     }
 

@@ -20,7 +20,7 @@ impl Wait for Noted {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn readable(&self, _: BorrowedFd<'_>, _: Tick) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std_io::Result<()> {
         Err(ErrorKind::TimedOut.into())
     }
 

@@ -50,7 +50,7 @@ impl Wait for Peer {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn readable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std_io::Result<()> {
         self.wait(until)
     }
 

@@ -167,7 +167,7 @@ impl Wait for Cut {
         Tick(0)
     }
 
-    fn readable(&self, _: BorrowedFd<'_>, _: Tick) -> io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> io::Result<()> {
         Err(ErrorKind::ConnectionAborted.into())
     }
 

@@ -142,11 +142,6 @@ impl Wait for Away<'_> {
         self.here.now()
     }
 
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.shared.may_wait()?;
-        self.here.readable(fd, until)
-    }
-
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
         self.shared.may_wait()?;
         self.here.readable_in(fd, until, stage)

@@ -272,11 +272,6 @@ impl Wait for Leading<'_> {
         }
     }
 
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.held.give_away_to_wait()?;
-        patience::wait(&self.held.shared.cx, fd, PollFlags::IN, until)
-    }
-
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
         self.held.give_away_to_wait()?;
         let cx = &self.held.shared.cx;

@@ -45,13 +45,9 @@ impl Wait for OnFiber<'_> {
         self.cx.clock.now()
     }
 
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.wait(fd, PollFlags::IN, until, wait_readable)
-    }
-
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
         if stage != Stage::Running {
-            return self.readable(fd, until);
+            return self.wait(fd, PollFlags::IN, until, wait_readable);
         }
         let waited = self.wait(fd, PollFlags::IN, until, |fd, until| {
             DRAINING.with(|draining| draining.wait_readable(fd, until))
@@ -100,10 +96,6 @@ impl OnAnyFiber {
 impl Wait for OnAnyFiber {
     fn now(&self) -> Tick {
         self.0.clock.now()
-    }
-
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.here(|wait| wait.readable(fd, until))
     }
 
     fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
