@@ -148,7 +148,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// All threads are in use, and this one leads a loop: it may not wait.
+    /// All threads are in use, and a loop needs this one: it may not wait.
     #[cold]
     pub(super) fn note_overload(&self, what_for: &str) {
         Counters::count(&self.cx.counters.shed);
