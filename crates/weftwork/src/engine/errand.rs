@@ -2,7 +2,7 @@
 
 use mio::Token;
 
-use super::shared::{Hub, Letter};
+use super::hub::{Hub, Letter};
 use crate::conn::Conn;
 
 /// A connection whose request waits for the handler, or that is to be taken over.

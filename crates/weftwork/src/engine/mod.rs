@@ -9,13 +9,13 @@ mod errand;
 mod fibers;
 mod gate;
 mod habits;
+mod hub;
 mod inbox;
 mod listing;
 mod patience;
 mod pool;
 mod reactor;
 mod seat;
-mod shared;
 mod solo;
 mod standby;
 mod sync;
@@ -25,7 +25,7 @@ mod turn;
 mod workers;
 
 #[cfg(test)]
-mod crowd;
+mod burst;
 #[cfg(all(test, loom))]
 mod models;
 

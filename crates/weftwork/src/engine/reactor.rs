@@ -14,8 +14,8 @@ use mio::Poll;
 
 use super::berth::Berth;
 use super::doors::Listening;
+use super::hub::Hub;
 use super::patience::{OnAnyThread, OnThisThread};
-use super::shared::Hub;
 use super::standby::{Given, Limits, Standby};
 use super::threads::Threads;
 use super::turn::{Loop, Next};
@@ -119,11 +119,7 @@ impl Reactor {
     /// Gives a connection that was taken over to a thread of its own. Where there is none it waits for one, and ends
     /// when too many wait, or the system gives no thread at all.
     fn let_go(self: &Arc<Reactor>, conn: Box<Conn>) {
-        let given = match self.guests.give(conn) {
-            Given::Taken => Ok(()),
-            Given::Spawn(conn) => self.start_host(conn),
-            Given::Refused(conn) => Err(conn),
-        };
+        let given = self.guests.give(conn).or_start(|conn| self.start_host(conn));
         // The queue is looked at by hosts that are done, and by nobody else.
         let has_hosts = || self.guests.count().0 > 0;
         let given = given.or_else(|conn| if has_hosts() { self.guests.queue(conn) } else { Err(conn) });

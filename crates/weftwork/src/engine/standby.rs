@@ -20,8 +20,8 @@ pub(super) struct Standby<J> {
     crew: Mutex<Crew<J>>,
     /// Told when the last thread has left.
     empty: Condvar,
-    /// Something is in the queue.
-    crowded: AtomicBool,
+    /// Something is in the queue: to be asked without the lock.
+    has_queue: AtomicBool,
     limits: Limits,
 }
 
@@ -95,6 +95,17 @@ pub(super) enum Given<J> {
     Refused(J),
 }
 
+impl<J> Given<J> {
+    /// Has `start` start the thread that is wanted. The job comes back where nobody takes it.
+    pub(super) fn or_start(self, start: impl FnOnce(J) -> Result<(), J>) -> Result<(), J> {
+        match self {
+            Given::Taken => Ok(()),
+            Given::Spawn(job) => start(job),
+            Given::Refused(job) => Err(job),
+        }
+    }
+}
+
 impl<J> Standby<J> {
     pub(super) fn new(limits: Limits) -> Standby<J> {
         let crew = Crew {
@@ -106,7 +117,7 @@ impl<J> Standby<J> {
             taken: 0,
             shortage: None,
         };
-        Standby { crew: Mutex::new(crew), empty: Condvar::new(), crowded: AtomicBool::new(false), limits }
+        Standby { crew: Mutex::new(crew), empty: Condvar::new(), has_queue: AtomicBool::new(false), limits }
     }
 
     /// Hands `job` to the thread that was parked last, or says that one has to be started. Refused when every
@@ -253,13 +264,13 @@ impl<J> Standby<J> {
     }
 
     /// Work waits for a thread: this is no time to wait for a client.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.crowded.load(Ordering::Relaxed)
+    pub(super) fn has_queue(&self) -> bool {
+        self.has_queue.load(Ordering::Relaxed)
     }
 
     /// A job of this kind waits for a thread.
     pub(super) fn is_queued(&self, is_of_kind: impl Fn(&J) -> bool) -> bool {
-        self.is_crowded() && lock(&self.crew).queue.iter().any(is_of_kind)
+        self.has_queue() && lock(&self.crew).queue.iter().any(is_of_kind)
     }
 
     /// A thread takes what waits in the queue, or parks until it is given a job. None: it has to end, after
@@ -352,7 +363,7 @@ impl<J> Standby<J> {
     }
 
     fn note(&self, crew: &Crew<J>) {
-        self.crowded.store(!crew.queue.is_empty(), Ordering::Relaxed);
+        self.has_queue.store(!crew.queue.is_empty(), Ordering::Relaxed);
     }
 
     /// Waits until no thread is left, for at most `patience`. Returns how many are.

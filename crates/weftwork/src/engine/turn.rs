@@ -16,8 +16,8 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::doors::Doors;
 use super::errand::Errand;
+use super::hub::{Hub, Letter, Letterbox};
 use super::patience;
-use super::shared::{Hub, Letter, Letterbox};
 use super::table::{DOOR, GUEST, Table, WAKER, index};
 use crate::conn::{Conn, Step};
 use crate::message::Wakes;

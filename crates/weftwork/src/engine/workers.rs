@@ -151,7 +151,7 @@ impl Workers {
                 self.give(job);
             }
             self.gate.open();
-            if self.standby.is_crowded() {
+            if self.standby.has_queue() {
                 self.call_for_queue();
             }
             self.wait_at(&listeners, &mut doors, now);
@@ -162,11 +162,7 @@ impl Workers {
 
     /// True: another thread is at the door now, and counted; this one takes its place.
     fn hand_on_door(self: &Arc<Workers>, worker: usize) -> bool {
-        match self.standby.give(Job::Accept { worker }) {
-            Given::Taken => true,
-            Given::Spawn(job) => self.spawn_of_burst(job).is_ok(),
-            Given::Refused(_) => false,
-        }
+        self.standby.give(Job::Accept { worker }).or_start(|job| self.spawn_of_burst(job)).is_ok()
     }
 
     fn wait_at(&self, listeners: &[Listener], doors: &mut Doors, now: Tick) {
@@ -177,7 +173,7 @@ impl Workers {
             Some(until) => now.until(until),
             None => {
                 fds.extend(listeners.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN)));
-                if self.standby.is_crowded() { REFUSED_FOR } else { WORKER_PATIENCE }
+                if self.standby.has_queue() { REFUSED_FOR } else { WORKER_PATIENCE }
             }
         };
         // An interrupted wait is as good as one that is over: the loop looks at everything again.
@@ -195,14 +191,8 @@ impl Workers {
 
     /// Gives the connection to a thread, a new one if need be; if there may be no more, it waits for one.
     fn give(self: &Arc<Workers>, job: Job) {
-        let mut refused = match self.standby.give(job) {
-            Given::Taken => return,
-            Given::Spawn(job) => match self.spawn_of_burst(job) {
-                Ok(()) => return,
-                Err(job) => job,
-            },
-            Given::Refused(job) => job,
-        };
+        let given = self.standby.give(job).or_start(|job| self.spawn_of_burst(job));
+        let Err(mut refused) = given else { return };
         Counters::count(&self.cx.counters.queued);
         if let Job::Serve { conn, .. } = &mut refused {
             conn.queued = true;
@@ -270,7 +260,7 @@ impl Workers {
 
     /// A connection that waits at the worker's door, unless others wait for a thread already.
     fn next_at_door(&self, worker: usize) -> Option<Job> {
-        if self.standby.is_crowded() || self.cx.stage() != Stage::Running {
+        if self.standby.has_queue() || self.cx.stage() != Stage::Running {
             return None;
         }
         let now = self.cx.clock.now();

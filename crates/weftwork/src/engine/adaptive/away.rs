@@ -9,8 +9,8 @@ use super::{Hand, Shared};
 use crate::conn::{Call, Conn, Flushed, Step, Wait};
 use crate::engine::errand::Errand;
 use crate::engine::habits::QUICK;
+use crate::engine::hub::Letter;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
-use crate::engine::shared::Letter;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -112,7 +112,7 @@ impl Shared {
             && self.cx.stage() == Stage::Running
             // Its loop would hear of each request, too.
             && !conn.registered
-            && !self.standby.is_crowded()
+            && !self.standby.has_queue()
             && !self.crowd.is_gathered()
     }
 

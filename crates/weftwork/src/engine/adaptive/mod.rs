@@ -36,8 +36,8 @@ use super::blocking;
 use super::doors::Listening;
 use super::errand::Errand;
 use super::habits::Habits;
+use super::hub::Hub;
 use super::seat::Seat;
-use super::shared::Hub;
 use super::standby::{Given, Limits, Standby};
 use super::threads::Threads;
 use super::turn::Loop;
@@ -148,11 +148,7 @@ impl Shared {
 
     /// Gives a job to a parked thread, or to a new one. Gives it back when there may be no more threads.
     fn give(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
-        match self.standby.give(job) {
-            Given::Taken => Ok(()),
-            Given::Spawn(job) => self.spawn(job),
-            Given::Refused(job) => Err(job),
-        }
+        self.standby.give(job).or_start(|job| self.spawn(job))
     }
 
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
@@ -165,12 +161,8 @@ impl Shared {
     /// Gives a loop to the next thread there is, or back where there is none.
     fn offer(self: &Arc<Shared>, mut lp: Box<Loop>) -> Result<(), Box<Loop>> {
         let at_risk = std::mem::take(&mut lp.at_risk);
-        let given = match self.standby.give_at_any_rate(Job::Lead(lp), at_risk) {
-            Given::Taken => Ok(()),
-            Given::Spawn(job) => self.spawn(job),
-            Given::Refused(job) => Err(job),
-        };
-        given.map_err(|job| match job {
+        let given = self.standby.give_at_any_rate(Job::Lead(lp), at_risk);
+        given.or_start(|job| self.spawn(job)).map_err(|job| match job {
             Job::Lead(lp) => lp,
             _ => unreachable!("a loop was offered"),
         })
@@ -199,11 +191,8 @@ impl Shared {
 
     /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room.
     fn give_or_queue(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
-        match self.standby.give_or_queue(job) {
-            Given::Taken => Ok(()),
-            Given::Spawn(job) => self.spawn(job).or_else(|job| self.standby.queue(job)),
-            Given::Refused(job) => Err(job),
-        }
+        let given = self.standby.give_or_queue(job);
+        given.or_start(|job| self.spawn(job).or_else(|job| self.standby.queue(job)))
     }
 
     /// One more thread takes from the queue.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::*;
-use crate::engine::crowd::eventually;
+use crate::engine::burst::eventually;
 use crate::message::{Asked, Blocking, IntoResponse, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;

@@ -47,7 +47,7 @@ impl Shared {
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {
                 // A loop may have left a request in the queue since the crowd was looked at, and sleep again.
-                self.hub.watch.sleep_until_busy(|| over() || self.standby.is_crowded());
+                self.hub.watch.sleep_until_busy(|| over() || self.standby.has_queue());
                 quiet = 0;
             }
             std::thread::sleep(TICK);

@@ -28,7 +28,7 @@ use self::desk::Desk;
 use self::waits::Suspending;
 use super::doors::Listening;
 use super::errand::Errand;
-use super::shared::Hub;
+use super::hub::Hub;
 use super::turn::Loop;
 use super::{Room, contained};
 use crate::message::Handler;

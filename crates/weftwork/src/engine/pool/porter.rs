@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Shared;
 use crate::conn::Conn;
 use crate::engine::contained;
-use crate::engine::shared::Letter;
+use crate::engine::hub::Letter;
 use crate::engine::turn::{Loop, Next};
 use crate::transport::context::Stage;
 use crate::transport::counters::Counters;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::*;
-use crate::engine::crowd::{Crowd, PATIENCE, Site, eventually};
+use crate::engine::burst::{Burst, PATIENCE, Site, eventually};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -18,12 +18,12 @@ fn pool(site: Site) -> Arc<Shared> {
     shared
 }
 
-/// All of the crowd are in the handler.
+/// All of the burst are in the handler.
 #[track_caller]
-fn there_are_enough_and_one(shared: &Shared, crowd: usize) {
+fn there_are_enough_and_one(shared: &Shared, burst: usize) {
     let count = shared.roster.count();
     // One is the test.
-    assert_eq!((count.threads, count.at_door, count.asked), (1 + crowd + 1, 1, false));
+    assert_eq!((count.threads, count.at_door, count.asked), (1 + burst + 1, 1, false));
     eventually("nobody is held back", || shared.gate.is_open());
 }
 
@@ -38,12 +38,12 @@ fn stop(shared: &Shared) {
 #[test]
 fn one_asking_is_enough_for_all_who_wait() {
     let size = STARTS_MAX - 1;
-    let (crowd, site) = Crowd::at_the_door(size);
+    let (burst, site) = Burst::at_the_door(size);
     let shared = pool(site);
     assert_eq!(shared.make_enough(&mut 0), Maker::Stays);
-    crowd.wait_until_all_are_in();
+    burst.wait_until_all_are_in();
     there_are_enough_and_one(&shared, size);
-    crowd.goes_on_and_is_answered();
+    burst.goes_on_and_is_answered();
     stop(&shared);
 }
 
@@ -51,7 +51,7 @@ fn one_asking_is_enough_for_all_who_wait() {
 #[test]
 fn the_task_of_the_maker_goes_from_thread_to_thread() {
     let size = 5 * STARTS_MAX;
-    let (crowd, site) = Crowd::at_the_door(size);
+    let (burst, site) = Burst::at_the_door(size);
     let shared = pool(site);
     let mut made = 0;
     assert_eq!(shared.make_enough(&mut made), Maker::HasHandedOn);
@@ -60,9 +60,9 @@ fn the_task_of_the_maker_goes_from_thread_to_thread() {
         let shared = shared.clone();
         std::thread::spawn(move || shared.work())
     };
-    crowd.wait_until_all_are_in();
+    burst.wait_until_all_are_in();
     there_are_enough_and_one(&shared, size);
-    crowd.goes_on_and_is_answered();
+    burst.goes_on_and_is_answered();
     stop(&shared);
     first.join().unwrap();
 }
@@ -72,11 +72,11 @@ fn the_task_of_the_maker_goes_from_thread_to_thread() {
 #[test]
 fn a_full_pool_keeps_no_thread_that_is_not_needed() {
     let size = 4;
-    let (crowd, site) = Crowd::at_the_door(size);
+    let (burst, site) = Burst::at_the_door(size);
     let cx = Arc::new(Context::new(Settings::default().connections_max(size).accepted_max(size)).unwrap());
     let room = start(1, cx.clone(), site.handler, vec![site.listener]).unwrap();
-    crowd.wait_until_all_are_in();
-    let clients = crowd.goes_on_and_is_answered();
+    burst.wait_until_all_are_in();
+    let clients = burst.goes_on_and_is_answered();
     eventually("idle clients leave one thread at the door", || room.threads() == 1);
     drop(clients);
     cx.enter(Stage::Closing);
@@ -87,7 +87,7 @@ fn a_full_pool_keeps_no_thread_that_is_not_needed() {
 /// A parked connection that asks again needs no place in the queue while there are threads at the door.
 #[test]
 fn who_finds_a_thread_at_the_door_is_answered_without_a_queue() {
-    let (_, site) = Crowd::at_the_door(0);
+    let (_, site) = Burst::at_the_door(0);
     let settings = Settings::default().connections_max(9).accepted_max(9).queue_max(0);
     let cx = Arc::new(Context::new(settings).unwrap());
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };

@@ -33,8 +33,8 @@ fn a_refusal_is_news_once_and_bounds_what_is_promised() {
 fn a_full_queue_gives_the_job_back() {
     let standby = Standby::new(Limits { kept: 1, threads_max: 1, queue_max: 2 });
     assert!(matches!(standby.give_or_queue(1), Given::Spawn(1)));
-    assert!(!standby.is_crowded());
-    assert!(matches!(standby.give_or_queue(2), Given::Taken) && standby.is_crowded());
+    assert!(!standby.has_queue());
+    assert!(matches!(standby.give_or_queue(2), Given::Taken) && standby.has_queue());
     assert!(standby.has_room() && standby.leave_in_queue(3).is_ok());
     assert!(!standby.has_room() && !standby.has_thread());
     assert!(matches!(standby.give_or_queue(4), Given::Refused(4)));
@@ -43,9 +43,9 @@ fn a_full_queue_gives_the_job_back() {
     // The one thread takes what has waited longest.
     let berth = Berth::new();
     assert_eq!(standby.wait(&berth, Duration::ZERO), Some(2));
-    assert!(standby.is_crowded());
+    assert!(standby.has_queue());
     assert_eq!(standby.wait(&berth, Duration::ZERO), Some(3));
-    assert!(!standby.is_crowded());
+    assert!(!standby.has_queue());
     assert_eq!(standby.muster(), Muster { busy: 1, queued: 0, taken: 2 });
 }
 

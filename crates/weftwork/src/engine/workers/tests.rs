@@ -3,13 +3,13 @@
 use std::sync::mpsc;
 
 use super::*;
-use crate::engine::crowd::{self, Crowd};
+use crate::engine::burst::{self, Burst};
 
 /// Who has accepted a few gives the door away and serves a connection. Those at the door are not counted.
 #[test]
 fn the_door_goes_from_thread_to_thread() {
     let size = 3 * STARTS_MAX;
-    let (crowd, site) = Crowd::at_the_door(size);
+    let (burst, site) = Burst::at_the_door(size);
     let room = Workers::new(1, site.cx, site.handler, vec![site.listener]).unwrap();
     let (leaves, has_left) = mpsc::channel();
     let worker = {
@@ -20,14 +20,14 @@ fn the_door_goes_from_thread_to_thread() {
             job.into_iter().for_each(|job| room.work(&Berth::new(), job));
         })
     };
-    assert_eq!(has_left.recv_timeout(crowd::PATIENCE), Ok(true));
-    crowd.wait_until_all_are_in();
+    assert_eq!(has_left.recv_timeout(burst::PATIENCE), Ok(true));
+    burst.wait_until_all_are_in();
     assert_eq!(room.threads(), size);
-    crowd::eventually("nobody is held back", || room.gate.is_open());
-    crowd.goes_on_and_is_answered();
+    burst::eventually("nobody is held back", || room.gate.is_open());
+    burst.goes_on_and_is_answered();
     room.cx.enter(Stage::Closing);
     room.wake();
-    assert_eq!(room.join(crowd::PATIENCE), 0);
+    assert_eq!(room.join(burst::PATIENCE), 0);
     worker.join().unwrap();
     assert_eq!(room.threads(), 0);
 }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use super::*;
-use crate::engine::crowd::PATIENCE;
+use crate::engine::burst::PATIENCE;
 
 const MOMENT: Duration = Duration::from_millis(50);
 

@@ -1,4 +1,4 @@
-//! For tests of the engines: a crowd that waits at a listener, and is held in the handler until all of it is there.
+//! For tests of the engines: a burst of clients that waits at a listener, and is held in the handler until all of it is there.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::transport::listener::Listener;
 /// Far longer than anything here takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) struct Crowd {
+pub(super) struct Burst {
     clients: Vec<TcpStream>,
     has_entered: mpsc::Receiver<()>,
     all: Arc<Barrier>,
@@ -27,9 +27,9 @@ pub(super) struct Site {
     pub(super) listener: Listener,
 }
 
-impl Crowd {
+impl Burst {
     /// So many connections, each with a request, which nobody has accepted yet.
-    pub(super) fn at_the_door(size: usize) -> (Crowd, Site) {
+    pub(super) fn at_the_door(size: usize) -> (Burst, Site) {
         let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
@@ -50,7 +50,7 @@ impl Crowd {
         };
         let settings = Settings::default().connections_max(1000).accepted_max(1000);
         let cx = Arc::new(Context::new(settings).unwrap());
-        (Crowd { clients, has_entered, all }, Site { cx, handler: Arc::new(handler), listener })
+        (Burst { clients, has_entered, all }, Site { cx, handler: Arc::new(handler), listener })
     }
 
     /// Each of them has a thread of its own at this moment.
@@ -60,7 +60,7 @@ impl Crowd {
         }
     }
 
-    /// After [`Crowd::wait_until_all_are_in`]. Whoever keeps the clients keeps their connections open.
+    /// After [`Burst::wait_until_all_are_in`]. Whoever keeps the clients keeps their connections open.
     pub(super) fn goes_on_and_is_answered(mut self) -> Vec<TcpStream> {
         self.all.wait();
         for client in &mut self.clients {
