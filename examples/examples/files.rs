@@ -28,9 +28,9 @@ impl Site {
     fn answer(&self, req: &mut Request) -> Response {
         match req.path().split('/').nth(1) {
             Some("files") => self.folder.call(req),
-            // The same rules, for a name that is not that of the path: here of a query, as in /get?name=a.txt.
+            // The same rules, for a name that is not that of the path: here of a query, as in /get?name=a.txt. Saved, not shown.
             Some("get") => match req.query_value("name").map(|name| name.into_owned()) {
-                Some(name) => self.folder.send(req, &name),
+                Some(name) => self.folder.send(req, &name).with_attachment(&name),
                 None => Response::text("which file?\n").with_status(StatusCode::BAD_REQUEST),
             },
             _ => self.pages.call(req),
@@ -50,6 +50,7 @@ fn pages_folder_and_choice() {
     let mut client = weftwork::TestClient::new(move |req: &mut Request| site.answer(req));
     assert!(client.get("/").send().text().contains("/files/"));
     assert!(client.get("/files/").send().text().contains("Cargo.toml"));
-    assert_eq!(client.get("/get?name=Cargo.toml").send().status, StatusCode::OK);
+    let saved = client.get("/get?name=Cargo.toml").send();
+    assert_eq!(saved.header("content-disposition"), Some("attachment; filename=\"Cargo.toml\""));
     assert_eq!(client.get("/get?name=../Cargo.toml").send().status, StatusCode::NOT_FOUND);
 }

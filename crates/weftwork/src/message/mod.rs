@@ -1,5 +1,6 @@
 //! Floor 1: what a handler sees. Requests, responses, bodies, and the traits that join them.
 
+mod attachment;
 mod body;
 pub(crate) mod client;
 #[cfg(feature = "compression")]

@@ -1,0 +1,107 @@
+//! How is a browser told to save a body as a file, and under which name?
+
+use http::{HeaderValue, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::response::Response;
+
+/// What an extended value may hold as it is: `attr-char` of RFC 8187 section 3.2.1.
+const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
+
+impl Response {
+    /// The same, which a browser saves as a file of this name instead of showing it: `Content-Disposition: attachment`
+    /// (RFC 6266). It works for any kind of body: text, a file, a stream.
+    ///
+    /// Every name makes a valid field. One that is not plain ASCII is sent in UTF-8 as well (`filename*`, RFC 8187), which
+    /// all browsers prefer; control characters and path separators become `_`. Without a name (`""`) the browser makes
+    /// one of the path.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn export(_: &mut Request) -> Response {
+    ///     text("code,hits\n").with_content_type(HeaderValue::from_static("text/csv")).with_attachment("links.csv")
+    /// }
+    /// let answer = weftwork::TestClient::new(export).get("/export").send();
+    /// assert_eq!(answer.header("content-disposition"), Some("attachment; filename=\"links.csv\""));
+    /// ```
+    #[must_use]
+    pub fn with_attachment(mut self, file_name: &str) -> Response {
+        match HeaderValue::try_from(disposition(file_name)) {
+            Ok(value) => self.set_header(header::CONTENT_DISPOSITION, value),
+            Err(_) => unreachable!("only visible ASCII and spaces are written"),
+        }
+        self
+    }
+}
+
+fn disposition(file_name: &str) -> String {
+    let is_separator = |c: char| c == '/' || c == '\\';
+    let name: String =
+        file_name.chars().map(|c| if c.is_control() || is_separator(c) { '_' } else { c }).collect();
+    if name.is_empty() {
+        return "attachment".into();
+    }
+    // A percent sign is one that some browsers would decode (RFC 6266 appendix D).
+    let is_plain = |c: char| matches!(c, ' '..='~') && c != '"' && c != '%';
+    let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    if plain == name {
+        return format!("attachment; filename=\"{plain}\"");
+    }
+    let extended = utf8_percent_encode(&name, ATTR_CHAR);
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{extended}")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Names as they come, the worst among them: one valid field each.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_in_one_way_or_in_two() {
+        let table = [
+            ("", "attachment"),
+            ("links.csv", "attachment; filename=\"links.csv\""),
+            ("my links.csv", "attachment; filename=\"my links.csv\""),
+            ("süß.csv", "attachment; filename=\"s__.csv\"; filename*=UTF-8''s%C3%BC%C3%9F.csv"),
+            ("100%.csv", "attachment; filename=\"100_.csv\"; filename*=UTF-8''100%25.csv"),
+            ("a\"b.csv", "attachment; filename=\"a_b.csv\"; filename*=UTF-8''a%22b.csv"),
+            ("../etc\\passwd", "attachment; filename=\".._etc_passwd\""),
+            ("a\r\nSet-Cookie: b", "attachment; filename=\"a__Set-Cookie: b\""),
+            ("€ 5", "attachment; filename=\"_ 5\"; filename*=UTF-8''%E2%82%AC%205"),
+        ];
+        for (name, told) in table {
+            assert_eq!(disposition(name), told, "{name:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_makes_one_field(name in any::<String>()) {
+            let response = Response::text("").with_attachment("before").with_attachment(&name);
+            let told = response.header(header::CONTENT_DISPOSITION).unwrap();
+            prop_assert_eq!(response.header_values(header::CONTENT_DISPOSITION).count(), 1);
+            prop_assert!(told.starts_with("attachment"));
+            prop_assert!(told.bytes().filter(|&byte| byte == b'"').count() <= 2);
+            if let Some((_, extended)) = told.split_once("UTF-8''") {
+                let decoded = percent_encoding::percent_decode_str(extended).decode_utf8().unwrap();
+                prop_assert_eq!(decoded.chars().count(), name.chars().count());
+            }
+        }
+    }
+}
