@@ -34,8 +34,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository, wherever the command is called from.
+/// The repository, wherever the command is called from. As cargo says it at run time: worktrees that share a target folder
+/// share this program, too, and it would look at the one that it was built in.
 fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here = Path::new(&here);
     here.parent().unwrap_or(here).to_path_buf()
 }
