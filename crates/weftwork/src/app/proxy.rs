@@ -45,8 +45,11 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 /// all these (`X_Forwarded_For`) for nobody.
 ///
 /// The server is fixed: nothing in a request chooses where it goes. A path with a `..` in it, encoded or not, is
-/// refused with 400: it could leave what a route or a prefix opens to the world. It answers 502 when that server cannot
-/// be reached or does not speak HTTP/1, and 504 when it is late.
+/// refused with 400: it could leave what a route or a prefix opens to the world. Routes in front of it can open paths in this
+/// way, and not close single ones: they compare what was sent, and to the server behind `/%61dmin`, `//admin` and
+/// `/./admin` may be `/admin`. Mount it at what shall be open, or guard all of it.
+///
+/// It answers 502 when that server cannot be reached or does not speak HTTP/1, and 504 when it is late.
 ///
 /// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
 /// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole

@@ -44,7 +44,8 @@ use build::Built;
 ///
 /// `{name}` is one segment, or a part of one (`/{name}.json`); `{*name}` is the rest, at the end. Neither matches
 /// nothing. A literal goes before a capture; each method has routes of its own. A path with and
-/// one without a slash at its end are two paths.
+/// one without a slash at its end are two paths. Literal parts and the prefixes of mounts are compared as they are sent, so
+/// `/%61dmin` is not `/admin`; captures are decoded.
 ///
 /// # Handlers
 ///
