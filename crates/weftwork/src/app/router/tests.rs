@@ -39,6 +39,17 @@ fn check(router: Router, cases: &[(&str, &str)]) {
 }
 
 #[test]
+fn what_is_literal_is_compared_as_it_was_sent() {
+    let router = Router::new().get("/admin/{name}", show("admin")).mount("/files", show("files"));
+    let cases = [
+        ("GET /admin/%61", "admin /admin/%61 [name=%61]"),
+        ("GET /%61dmin/a", "404"),
+        ("GET /%66iles/a", "404"),
+    ];
+    check(router, &cases);
+}
+
+#[test]
 fn routes_are_found_by_method_and_path() {
     let router = Router::new()
         .get("/", show("home"))
