@@ -153,11 +153,12 @@ impl Response {
         Ok(Response { content_type: Some(OCTETS), payload, ..Response::new(StatusCode::OK) })
     }
 
-    /// 200 with a body that `write` produces piece by piece, after the head has been sent.
+    /// 200 with a body that `write` produces piece by piece. The head leaves with the first of them.
     ///
     /// Clients of 1.1 get it in chunks; clients of 1.0 until the connection closes. With a `Content-Length`
     /// field the length is declared, and writing another one ends the connection. An error from `write`
-    /// ends the connection too, so that the client can tell the body is not whole.
+    /// ends the connection too, so that the client can tell the body is not whole; before the first piece it is answered
+    /// with 500. Errors of other types become one by `.map_err(io::Error::other)?`.
     ///
     /// ```
     /// use std::io::Write;
