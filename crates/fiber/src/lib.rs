@@ -38,7 +38,8 @@
 //!   [`blocking()`]. A std mutex held across a wait and locked by another fiber of the thread deadlocks it: use
 //!   [`sync::Mutex`].
 //! - **Thread-locals belong to the thread**, so all its fibers share them, and another fiber may change one across
-//!   a wait. Pinning makes that sound; it does not make it fiber-local.
+//!   a wait. Pinning does not make them fiber-local. **Never wait in the initialiser of a `thread_local!`**: another fiber
+//!   may initialise it meanwhile, and std replaces that value under whoever borrows it, which is undefined behaviour.
 //! - **Cancelling unwinds.** [`JoinHandle::cancel`], [`timeout`] and dropping the [`Runtime`] throw through the
 //!   fiber from its suspension point, so that destructors run. This needs `panic = "unwind"`.
 //! - **A fiber that unwinds is not suspended.** std counts panics by thread: if another fiber ran while one unwinds,
