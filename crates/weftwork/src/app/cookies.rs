@@ -61,7 +61,8 @@ impl Request<'_> {
     ///
     /// A value may be forged by whoever holds the browser. [`CookieJar::signed`] and [`CookieJar::private`] give
     /// only what was made with the same [`Key`]: of one program that runs, [`Key::generate`]; of all that have the same
-    /// secret, [`key`].
+    /// secret, [`key`]. A signature is over the value alone, so a client can give it to another signed cookie of the same key:
+    /// where a client chooses one of the values, take `private`, which binds the name too, or a key for each name.
     ///
     /// ```
     /// use weftwork::cookies::{Cookie, Key, SameSite};
