@@ -51,6 +51,7 @@ fn pages_folder_and_choice() {
     assert!(client.get("/").send().text().contains("/files/"));
     assert!(client.get("/files/").send().text().contains("Cargo.toml"));
     let saved = client.get("/get?name=Cargo.toml").send();
+    assert_eq!(saved.status, StatusCode::OK);
     assert_eq!(saved.header("content-disposition"), Some("attachment; filename=\"Cargo.toml\""));
     assert_eq!(client.get("/get?name=../Cargo.toml").send().status, StatusCode::NOT_FOUND);
 }
