@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::context::on_thread_stack;
 use crate::scheduler::{self, Place};
+use crate::task::contained;
 
 /// The default of [`set_blocking_threads_max`]: as many blocking calls at once as a busy server's database pool and
 /// file reads need, and few enough that their stacks do not matter.
@@ -156,20 +157,21 @@ pub fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T 
 }
 
 /// Sets how many threads [`blocking`] uses at most, in the whole process; further calls wait in a queue. The default
-/// is 512, and 0 counts as 1. Threads are started when needed and end after 10 s without work.
+/// is 512, and 0 counts as 1. Threads are started when needed and end after 10 s without work. Where calls wait and more
+/// are allowed now, they are started at once; where fewer are, those too many end with the call they are in.
 pub fn set_blocking_threads_max(threads: usize) {
-    lock(&POOL.0.state).threads_max = threads.max(1);
+    let mut state = lock(&POOL.0.state);
+    state.threads_max = threads.max(1);
+    let waiting = state.jobs.len().saturating_sub(state.idle);
+    let more = waiting.min(state.threads_max.saturating_sub(state.threads));
+    state.threads += more;
+    state.idle += more;
+    drop(state);
+    (0..more).for_each(|_| Shared::start(&POOL.0));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A panic that comes out of it is that of a value which nobody took, as it was dropped; its own payload could panic again.
-fn run(job: Job) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
-        std::mem::forget(payload);
-    }
 }
 
 impl Shared {
@@ -207,16 +209,23 @@ impl Shared {
         let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
         drop(state);
         // What blocks may need more stack than a fiber has.
-        on_thread_stack(|| jobs.into_iter().for_each(run));
+        on_thread_stack(|| jobs.into_iter().for_each(contained));
     }
 
     fn work(&self) {
         let mut state = lock(&self.state);
         state.idle -= 1;
         loop {
+            if state.threads > state.threads_max {
+                // It may have been told of a job, and nobody else.
+                state.threads -= 1;
+                self.wake.notify_one();
+                return;
+            }
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
-                run(job);
+                // What panics is a value that nobody took, as it was dropped.
+                contained(job);
                 state = lock(&self.state);
                 continue;
             }

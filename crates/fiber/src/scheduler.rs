@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::panic::resume_unwind;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use crate::poller::{Direction, Poller, Ready};
 use crate::remote::{Message, Remote};
 use crate::slab::{Key, Slab};
 use crate::stack::StackPool;
-use crate::task::{Body, Detached, Scope, Stage, Task};
+use crate::task::{Body, Detached, Scope, Stage, Task, contained};
 use crate::timers::{Alarm, TimerKey, Timers};
-use crate::wait::Signal;
+use crate::wait::{Signal, block_thread};
 
 /// So many fibers run before the sockets are looked at again; a look costs about as much as ten switches.
 const RESUMES_A_POLL_MAX: usize = 256;
@@ -195,6 +196,7 @@ impl Core {
     pub(crate) fn wait_source(
         &self,
         fiber: Key,
+        fd: BorrowedFd<'_>,
         source: Key,
         direction: Direction,
         deadline: Option<Instant>,
@@ -213,7 +215,8 @@ impl Core {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             if timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer)) {
-                return Err(io::ErrorKind::TimedOut.into());
+                // Nobody may have looked at the sockets for longer than this: what came in time counts.
+                return block_thread(fd, direction, deadline);
             }
         }
     }
@@ -358,10 +361,12 @@ impl Core {
     /// Cancels and unwinds every fiber; refuses new ones from now on.
     pub(crate) fn close(&self) {
         self.closing.set(true);
-        drop(self.remote.close());
+        // What panics as it is dropped keeps no other fiber from being unwound.
+        let unseen = self.remote.close();
+        contained(|| drop(unseen));
         while self.fibers() > 0 {
             let fibers = self.tasks.borrow().keys();
-            fibers.into_iter().for_each(|fiber| self.cancel(fiber));
+            fibers.into_iter().for_each(|fiber| contained(|| self.cancel(fiber)));
             self.run_ready();
         }
     }

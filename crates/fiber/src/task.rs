@@ -14,6 +14,13 @@ pub(crate) trait Body {
     fn refuse(self: Box<Self>, error: io::Error);
 }
 
+/// A panic that comes out of `act` is that of a destructor which nobody waits for; its own payload could panic again.
+pub(crate) fn contained(act: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(act)) {
+        std::mem::forget(payload);
+    }
+}
+
 /// Thrown through a fiber that was cancelled.
 pub(crate) struct CancelUnwind;
 

@@ -137,7 +137,7 @@ fn wait(
     }
     let source = Acquired::new(&core, fd, direction)?;
     let _listening = signal.map(|signal| Listening::new(signal, fiber));
-    core.wait_source(fiber, source.key, direction, deadline, signal)
+    core.wait_source(fiber, fd, source.key, direction, deadline, signal)
 }
 
 struct Acquired<'a> {

@@ -2,13 +2,19 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock, mpsc};
+use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
-use weftwork_fiber::{BlockingPool, PoolFull, blocking, run, set_blocking_threads_max, spawn, yield_now};
+use weftwork_fiber::{
+    BlockingPool, PoolFull, blocking, run, set_blocking_threads_max, spawn, timeout, yield_now,
+};
+
+/// Held by a test that sets the cap.
+static CAP: Mutex<()> = Mutex::new(());
 
 #[test]
 fn no_more_calls_run_at_once_than_threads_are_allowed_and_all_come_back() {
+    let _cap = CAP.lock().unwrap_or_else(PoisonError::into_inner);
     set_blocking_threads_max(2);
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
@@ -26,6 +32,66 @@ fn no_more_calls_run_at_once_than_threads_are_allowed_and_all_come_back() {
     })
     .unwrap();
     assert!((1..=2).contains(&seen.load(Ordering::SeqCst)), "{seen:?}");
+}
+
+#[test]
+fn a_raised_cap_counts_for_calls_that_wait_already() {
+    let _cap = CAP.lock().unwrap_or_else(PoisonError::into_inner);
+    set_blocking_threads_max(1);
+    let all_in = Arc::new(Barrier::new(3));
+    let met = run(move || {
+        let calls: Vec<_> = (0..3)
+            .map(|_| {
+                let all_in = Arc::clone(&all_in);
+                spawn(move || {
+                    blocking(move || all_in.wait());
+                })
+            })
+            .collect();
+        yield_now();
+        set_blocking_threads_max(3);
+        timeout(Duration::from_secs(10), || calls.into_iter().for_each(|call| call.join().unwrap()))
+    });
+    assert_eq!(met.unwrap(), Ok(()), "three calls never ran at once");
+}
+
+#[test]
+fn a_lowered_cap_counts_for_the_threads_there_are() {
+    let _cap = CAP.lock().unwrap_or_else(PoisonError::into_inner);
+    set_blocking_threads_max(3);
+    let all_in = Arc::new(Barrier::new(4));
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&most);
+    run(move || {
+        let first: Vec<_> = (0..3)
+            .map(|_| {
+                let all_in = Arc::clone(&all_in);
+                spawn(move || {
+                    blocking(move || all_in.wait());
+                })
+            })
+            .collect();
+        yield_now();
+        let later: Vec<_> = (0..6)
+            .map(|_| {
+                let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+                spawn(move || {
+                    blocking(move || {
+                        most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        // Long enough for others to be seen, if there are any.
+                        std::thread::sleep(Duration::from_millis(20));
+                        running.fetch_sub(1, Ordering::SeqCst);
+                    })
+                })
+            })
+            .collect();
+        yield_now();
+        set_blocking_threads_max(1);
+        all_in.wait();
+        first.into_iter().chain(later).for_each(|call| call.join().unwrap());
+    })
+    .unwrap();
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
 }
 
 #[test]

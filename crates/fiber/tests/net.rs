@@ -206,6 +206,39 @@ fn unix_streams_and_datagrams() {
 }
 
 #[test]
+fn a_send_to_a_full_datagram_queue_keeps_its_time_limit() {
+    both(|| {
+        let inbox = SocketPath::new();
+        let _receiver = UnixDatagram::bind(&inbox.0).unwrap();
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.set_write_timeout(Some(SHORT)).unwrap();
+        let error = loop {
+            if let Err(error) = sender.send_to(b"x", &inbox.0) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    });
+}
+
+#[test]
+fn one_who_sends_datagrams_lets_others_run() {
+    run(|| {
+        let inbox = SocketPath::new();
+        let receiver = std::os::unix::net::UnixDatagram::bind(&inbox.0).unwrap();
+        let sender = UnixDatagram::unbound().unwrap();
+        let other = spawn(|| ());
+        let taken = (0..1_000).take_while(|_| {
+            sender.send_to(b"x", &inbox.0).unwrap();
+            receiver.recv(&mut [0]).unwrap();
+            !other.is_finished()
+        });
+        assert!(taken.count() < 1_000);
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_full_datagram_queue_suspends_the_sender() {
     const COUNT: u32 = 2_000;
     run(|| {

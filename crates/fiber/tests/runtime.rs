@@ -252,6 +252,52 @@ fn dropping_the_runtime_unwinds_every_fiber() {
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
 }
 
+/// What panics as it is dropped never ran: a closure that was spawned, and one that another thread sent.
+#[test]
+fn a_panic_in_a_destructor_keeps_no_other_fiber_from_being_unwound() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("as it is dropped");
+        }
+    }
+    for is_sent in [false, true] {
+        let runtime = Runtime::new().unwrap();
+        let ended = Rc::new(());
+        let held = Rc::clone(&ended);
+        runtime.spawn(move || {
+            let _held = held;
+            sleep(LONG);
+        });
+        runtime.run_ready();
+        let panics = Panics;
+        let never_runs = move || drop(panics);
+        if is_sent {
+            runtime.remote().spawn(never_runs).unwrap();
+        } else {
+            drop(runtime.spawn(never_runs));
+        }
+        drop(runtime);
+        assert_eq!(Rc::strong_count(&ended), 1, "sent: {is_sent}");
+    }
+}
+
+/// Somebody held the thread for longer than the wait had.
+#[test]
+fn what_came_before_the_deadline_is_no_time_out() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, mut theirs) = pair();
+    let deadline = Instant::now() + Duration::from_millis(20);
+    let waiter =
+        runtime.spawn(move || wait_readable(ours.as_fd(), Some(deadline)).map_err(|error| error.kind()));
+    turn(&runtime);
+    theirs.write_all(b"x").unwrap();
+    std::thread::sleep(deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+    runtime.run_ready();
+    assert!(waiter.is_finished());
+    assert_eq!(runtime.block_on(|| waiter.join().unwrap()).unwrap(), Ok(()));
+}
+
 #[test]
 fn dropping_the_runtime_while_the_thread_unwinds_unwinds_its_fibers_too() {
     let log = Rc::new(RefCell::new(Vec::new()));

@@ -104,7 +104,17 @@ impl<S: AsFd> Io<S> {
     pub(super) fn retry<T>(
         &self,
         direction: Direction,
+        attempt: impl FnMut(&S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.retry_by(direction, attempt, |deadline| self.wait(direction, deadline))
+    }
+
+    /// As `retry`, with another way to wait.
+    pub(super) fn retry_by<T>(
+        &self,
+        direction: Direction,
         mut attempt: impl FnMut(&S) -> io::Result<T>,
+        wait: impl Fn(Option<Instant>) -> io::Result<()>,
     ) -> io::Result<T> {
         if let Place::Fiber(core, fiber) = scheduler::place() {
             core.count_call(fiber);
@@ -120,7 +130,7 @@ impl<S: AsFd> Io<S> {
             if deadline.is_none() {
                 deadline = self.timeout(direction).get().and_then(|limit| Instant::now().checked_add(limit));
             }
-            self.wait(direction, deadline)?;
+            wait(deadline)?;
         }
     }
 
@@ -129,7 +139,7 @@ impl<S: AsFd> Io<S> {
         match scheduler::place() {
             Place::Fiber(core, fiber) => {
                 let source = self.register(&core, direction)?;
-                core.wait_source(fiber, source, direction, deadline, None)
+                core.wait_source(fiber, self.socket.as_fd(), source, direction, deadline, None)
             }
             Place::Unwinding | Place::Thread => block_thread(self.socket.as_fd(), direction, deadline),
         }

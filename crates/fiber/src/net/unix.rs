@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::io::{BACKLOG, Io, datagram_io, listener_io, socket_basics, stream_io};
 use crate::poller::Direction;
@@ -118,16 +118,22 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// What the kernel says; `TimedOut` where the queue stays full for the time of
+    /// [`set_write_timeout`](UnixDatagram::set_write_timeout).
     pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
-        loop {
-            // Readiness of our own socket says nothing about the queue of a peer we are not connected to.
-            match self.0.socket().send_to(bytes, path) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(FULL_BACKLOG_PAUSE),
-                result => return result,
-            }
-        }
+        // Readiness of our own socket says nothing about the queue of a peer we are not connected to.
+        self.0.retry_by(
+            Direction::Write,
+            |socket| socket.send_to(bytes, path),
+            |deadline| {
+                if deadline.is_some_and(|at| at <= Instant::now()) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                sleep(FULL_BACKLOG_PAUSE);
+                Ok(())
+            },
+        )
     }
 
     /// Closes one direction or both.
