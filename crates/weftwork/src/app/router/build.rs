@@ -12,12 +12,21 @@ use crate::message::Need;
 /// Numbers of routes.
 type Tree = matchit::Router<usize>;
 
+/// The routes that answer one method.
+#[derive(Default)]
+struct Searched {
+    tree: Tree,
+    /// All of them, the more literal first, where one has a capture with a suffix; else none. matchit does not come back from
+    /// such a one: of `/{repo}.git/info` and `/{repo}/{page}` it finds none for `/a.git/log`.
+    behind_suffixes: Vec<usize>,
+}
+
 /// What is searched. Routes are known by their number in the router.
 pub(super) struct Built {
     /// Each with all routes that answer its method, those for any included.
-    trees: Vec<(Method, Tree)>,
+    trees: Vec<(Method, Searched)>,
     /// Routes for any method.
-    any: Tree,
+    any: Searched,
     /// None for the path of a route that is wrong.
     pub(super) patterns: Vec<Option<Pattern>>,
     /// The more literal first; among equal ones those for fewer methods.
@@ -39,7 +48,7 @@ impl Built {
     pub(super) fn new(router: &Router) -> Built {
         let mut built = Built {
             trees: Vec::new(),
-            any: Tree::new(),
+            any: Searched::default(),
             patterns: Vec::new(),
             order: (0..router.routes.len()).collect(),
             mounts: Vec::new(),
@@ -84,7 +93,7 @@ impl Built {
     }
 
     /// What is for this method alone comes first, so that it keeps its place where a route for any has the same.
-    fn tree(&mut self, routes: &[Entry], method: Option<&Method>) -> Tree {
+    fn tree(&mut self, routes: &[Entry], method: Option<&Method>) -> Searched {
         let groups: &[Option<&Method>] = match method {
             None => &[None],
             Some(&Method::HEAD) => &[method, Some(&Method::GET), None],
@@ -101,7 +110,10 @@ impl Built {
                 }
             }
         }
-        tree
+        let has_suffix = |route: &usize| self.patterns[*route].as_ref().is_some_and(Pattern::has_suffix);
+        let is_needed = grown.iter().any(has_suffix);
+        let in_order = self.order.iter().copied().filter(|route| is_needed && grown.contains(route));
+        Searched { tree, behind_suffixes: in_order.collect() }
     }
 
     fn insert(
@@ -162,8 +174,14 @@ impl Built {
 
     /// The most literal route that takes `path`.
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
-        let tree = self.trees.iter().find(|(known, _)| known == method).map_or(&self.any, |(_, tree)| tree);
-        let found = tree.at(path).ok()?;
+        let known = self.trees.iter().find(|(known, _)| known == method);
+        let Searched { tree, behind_suffixes } = known.map_or(&self.any, |(_, searched)| searched);
+        let Ok(found) = tree.at(path) else {
+            return behind_suffixes.iter().find_map(|&route| {
+                let captures = self.patterns[route].as_ref()?.captures(path)?;
+                Some(Found { route, captures })
+            });
+        };
         // matchit gives parts of `path`: how far behind its start they are is where they are.
         let place = |value: &str| {
             let start = value.as_ptr().addr() - path.as_ptr().addr();

@@ -86,6 +86,13 @@ impl Pattern {
         self.segments.iter().map(rank).collect()
     }
 
+    /// A capture is only a part of its segment, with something behind it.
+    pub(super) fn has_suffix(&self) -> bool {
+        let is_suffixed =
+            |segment: &Segment| matches!(segment, Segment::Capture(_, behind) if !behind.is_empty());
+        self.segments.iter().any(is_suffixed)
+    }
+
     /// The places of the captures, if it takes `path`; by the rules of matchit, one pattern at a time.
     pub(super) fn captures(&self, path: &str) -> Option<Vec<Range<usize>>> {
         let mut at = 1;

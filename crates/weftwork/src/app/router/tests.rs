@@ -50,6 +50,27 @@ fn what_is_literal_is_compared_as_it_was_sent() {
 }
 
 #[test]
+fn a_suffix_that_leads_nowhere_hides_no_other_route() {
+    let router = Router::new()
+        .get("/{repo}.git/info", show("git"))
+        .get("/{repo}/{*path}", show("web"))
+        .post("/{a}.j/a", show("j"))
+        .post("/{a}/{b}", show("two"));
+    check(
+        router,
+        &[
+            ("GET /a.git/info", "git /a.git/info [repo=a]"),
+            ("GET /a.git/HEAD", "web /a.git/HEAD [repo=a.git path=HEAD]"),
+            ("GET /a.git/info/refs", "web /a.git/info/refs [repo=a.git path=info/refs]"),
+            ("HEAD /a.git/HEAD", ""),
+            ("POST /x.j/a", "j /x.j/a [a=x]"),
+            ("POST /x.j/b", "two /x.j/b [a=x.j b=b]"),
+            ("PUT /x.j/b", "405 GET, HEAD, POST, OPTIONS"),
+        ],
+    );
+}
+
+#[test]
 fn routes_are_found_by_method_and_path() {
     let router = Router::new()
         .get("/", show("home"))
