@@ -191,7 +191,7 @@ impl<'r> Multipart<'r> {
 
     fn fail(&mut self, error: BodyError) -> BodyError {
         self.failed = Some(error.clone());
-        error
+        self.feed.fail(error)
     }
 }
 

@@ -150,11 +150,12 @@ impl From<BodyError> for io::Error {
     }
 }
 
-/// How much of a body may be read, and how much was.
-#[derive(Clone, Copy, Debug)]
+/// How much of a body may be read, how much was, and why no more could be.
+#[derive(Clone, Debug)]
 pub(crate) struct Quota {
     pub(crate) limit: u64,
     pub(crate) taken: u64,
+    pub(crate) failed: Option<BodyError>,
 }
 
 /// The body of a [`Request`](super::Request), which implements [`Read`] and [`BufRead`].
@@ -221,12 +222,29 @@ impl<'r> Body<'r> {
     }
 
     pub(crate) fn part(&mut self) -> Result<&[u8], BodyError> {
+        match self.look() {
+            // It is there already.
+            Ok(()) => self.exchange.fill(),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Sees to it that a part is there that may be read, or the end.
+    fn look(&mut self) -> Result<(), BodyError> {
         let room = self.quota.limit - self.quota.taken.min(self.quota.limit);
-        let is_too_large = match self.exchange.body_left() {
-            Some(left) => left > room,
-            None => self.exchange.fill()?.len() as u64 > room,
-        };
-        if is_too_large { Err(self.refused()) } else { self.exchange.fill() }
+        // Of a length that is known, nothing is waited for that may not be read.
+        let known = self.exchange.body_left();
+        if known.is_some_and(|left| left > room) || (self.exchange.fill()?.len() as u64) > room {
+            return Err(self.refused());
+        }
+        Ok(())
+    }
+
+    /// Notes why the body is not read to its end.
+    #[cold]
+    pub(crate) fn fail(&mut self, error: BodyError) -> BodyError {
+        self.quota.failed = Some(error.clone());
+        error
     }
 
     #[cold]

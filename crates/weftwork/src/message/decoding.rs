@@ -70,7 +70,7 @@ impl Decoding {
     ) -> Response {
         self.head = Some(decoded_head(req));
         let extensions = std::mem::take(req.extensions_mut());
-        let (quota, deadline, routed) = (req.quota, req.deadline, req.routed.take());
+        let (quota, deadline, routed) = (req.quota.clone(), req.deadline, req.routed.take());
         let mut decoded = Decoded { state: &mut self, below: req.exchange };
         let mut inner = Request::new(&mut decoded, quota.limit);
         (inner.quota, inner.deadline, inner.routed) = (quota, deadline, routed);
@@ -78,7 +78,7 @@ impl Decoding {
         // Middleware around this learns from the request also when a handler panics.
         let answered = catch_unwind(AssertUnwindSafe(|| next(&mut inner)));
         let extensions = std::mem::take(inner.extensions_mut());
-        let (quota, deadline, routed) = (inner.quota, inner.deadline, inner.routed.take());
+        let (quota, deadline, routed) = (inner.quota.clone(), inner.deadline, inner.routed.take());
         *req.extensions_mut() = extensions;
         (req.quota, req.deadline, req.routed) = (quota, deadline, routed);
         let mut response = answered.unwrap_or_else(|panic| resume_unwind(panic));

@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 
+use super::body::BodyError;
 use super::handler::Asked;
+use super::into_response::IntoResponse;
 use super::problem::SERVER_ERROR;
+use super::request::Request;
 use super::response::{Payload, Response};
 use crate::error::Error;
 
@@ -64,5 +67,65 @@ impl Response {
     pub(super) fn failed(error: Error) -> Response {
         let failed = Failed { error, said: Bytes::from_static(SERVER_ERROR), is_logged: false };
         Response { payload: Payload::Failed(Box::new(failed)), ..Response::server_error() }
+    }
+}
+
+impl Request<'_> {
+    /// What a handler made of this request. Where its body could not be read, an error of the handler is about that, and has
+    /// that status: of an `io::Error` within another error only its sources are seen, and so parsers hide the [`BodyError`] in it.
+    #[inline]
+    pub(crate) fn blamed(&self, response: Response) -> Response {
+        match &self.quota.failed {
+            Some(why) if response.error().is_some() => self.refused(response, why),
+            _ => response,
+        }
+    }
+
+    #[cold]
+    fn refused(&self, mut response: Response, why: &BodyError) -> Response {
+        if let Payload::Failed(failed) = &mut response.payload {
+            failed.is_logged = true;
+            let (asked, error) = (self.exchange.asked(), &failed.error);
+            self.exchange
+                .tell(format_args!("a handler failed over the body of its request at {asked}: {error}"));
+        }
+        Error::from(why.clone()).into_response()
+    }
+}
+
+#[cfg(all(test, feature = "json"))]
+mod tests {
+    //! Whose fault is it, where a parser reads the body and hides why it could not?
+
+    use http::StatusCode;
+
+    use crate::middleware::BodyLimit;
+    use crate::{HandlerExt, Query, Request, Result, Router, TestClient, handler};
+
+    fn parsed(req: &mut Request<'_>) -> Result<String> {
+        let value: serde_json::Value = serde_json::from_reader(req.body())?;
+        Ok(value.to_string())
+    }
+
+    fn parsed_with(_: Query<Vec<(String, String)>>, req: &mut Request<'_>) -> Result<String> {
+        parsed(req)
+    }
+
+    #[test]
+    fn a_body_that_breaks_its_limit_below_a_parser_is_the_clients() {
+        let site = Router::new().post("/plain", parsed).post("/typed", handler(parsed_with));
+        let mut client = TestClient::new(site.with(BodyLimit::new(10)));
+        for path in ["/plain", "/typed"] {
+            let long = client.post(path).body("[1,2,3,4,5,6]").send();
+            assert_eq!(long.status, StatusCode::PAYLOAD_TOO_LARGE, "{path}");
+            let chunked = client.post(path).chunks(["[1,2,3,", "4,5,6]"], std::time::Duration::ZERO).send();
+            assert_eq!(chunked.status, StatusCode::PAYLOAD_TOO_LARGE, "{path}, chunked");
+            assert_eq!(client.post(path).body("[1]").send().text(), "[1]");
+            assert_eq!(
+                client.post(path).body("[1").send().status,
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "{path}"
+            );
+        }
     }
 }

@@ -171,7 +171,8 @@ where
     R: IntoResponse,
 {
     fn call(&self, req: &mut Request<'_>) -> Response {
-        self(req).into_response()
+        let response = self(req).into_response();
+        req.blamed(response)
     }
 }
 

@@ -33,7 +33,7 @@ impl<'c> Request<'c> {
             exchange,
             headers: OnceCell::new(),
             extensions: Extensions::new(),
-            quota: Quota { limit: body_bytes_max, taken: 0 },
+            quota: Quota { limit: body_bytes_max, taken: 0, failed: None },
             deadline: None,
             routed: None,
         }

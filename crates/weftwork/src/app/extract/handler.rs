@@ -114,7 +114,10 @@ macro_rules! functions {
         ($self.function)($(&$state,)? $($argument,)*).into_response()
     };
     (@call $self:ident, [$($state:ident)?], [$($argument:ident)*], [$request:ty], $req:ident) => {
-        ($self.function)($(&$state,)? $($argument,)* $req).into_response()
+        {
+            let response = ($self.function)($(&$state,)? $($argument,)* $req).into_response();
+            $req.blamed(response)
+        }
     };
 }
 

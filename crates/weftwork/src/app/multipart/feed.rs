@@ -88,6 +88,11 @@ impl<'r> Feed<'r> {
         BodyError::PastLimit { limit, value }
     }
 
+    /// Notes why the form is not read to its end.
+    pub(super) fn fail(&mut self, error: BodyError) -> BodyError {
+        self.body.fail(error)
+    }
+
     fn read(&mut self, bytes_max: usize) -> Result<usize, BodyError> {
         let piece = self.body.part()?;
         let count = piece.len().min(PIECE_BYTES).min(bytes_max);

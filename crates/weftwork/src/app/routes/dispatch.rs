@@ -59,6 +59,7 @@ where
         match T::from_request(req) {
             Ok(route) => {
                 let response = (self.handler)(route, req).into_response();
+                let response = req.blamed(response);
                 if response.is_declined() { self.fall_back(response, req) } else { response }
             }
             Err(miss) => self.refuse(miss, req, T::ROUTES),
