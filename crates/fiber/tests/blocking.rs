@@ -63,15 +63,21 @@ fn a_lowered_cap_counts_for_the_threads_there_are() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
     run(move || {
+        let (enters, has_entered) = mpsc::channel();
         let first: Vec<_> = (0..3)
             .map(|_| {
-                let all_in = Arc::clone(&all_in);
+                let (all_in, enters) = (Arc::clone(&all_in), enters.clone());
                 spawn(move || {
-                    blocking(move || all_in.wait());
+                    blocking(move || {
+                        enters.send(()).unwrap();
+                        all_in.wait();
+                    });
                 })
             })
             .collect();
         yield_now();
+        // One that has not begun would not begin any more, and the others would wait for it.
+        first.iter().for_each(|_| has_entered.recv().unwrap());
         let later: Vec<_> = (0..6)
             .map(|_| {
                 let (running, most) = (Arc::clone(&running), Arc::clone(&most));
