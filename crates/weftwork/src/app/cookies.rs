@@ -8,7 +8,7 @@ mod tests;
 
 use http::{HeaderValue, header};
 
-pub use cookie::{Cookie, CookieJar, Key, PrivateJar, SameSite, SignedJar};
+pub use cookie::{Cookie, CookieJar, Key, PrivateJar, SameSite};
 
 use super::crumbs::{is_name, sent};
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ pub fn key(secret: impl AsRef<[u8]>) -> Result<Key> {
 
 /// Cookies (feature `cookies`), with the types of the crate `cookie`.
 impl Request<'_> {
-    /// The cookies that came with the request, without their percent-encoding. The first 100 count.
+    /// The cookies that came with the request, without quotes around a value and without its percent-encoding. The first 100 count.
     ///
     /// - A name that comes **twice with different values is left out**: a page of a neighbouring subdomain can set
     ///   a cookie beside ours, and nobody can tell which is which ("cookie tossing"). A name that begins with
@@ -59,10 +59,10 @@ impl Request<'_> {
     /// - Names are compared byte by byte. What is not a token, or has white space of Unicode or an encoded letter
     ///   in it, is no cookie: such names were used to slip a `__Host-` past browsers.
     ///
-    /// A value may be forged by whoever holds the browser. [`CookieJar::signed`] and [`CookieJar::private`] give
-    /// only what was made with the same [`Key`]: of one program that runs, [`Key::generate`]; of all that have the same
-    /// secret, [`key`]. A signature is over the value alone, so a client can give it to another signed cookie of the same key:
-    /// where a client chooses one of the values, take `private`, which binds the name too, or a key for each name.
+    /// A value may be forged by whoever holds the browser. [`CookieJar::private`] gives only what was made with the same
+    /// [`Key`], for the same name, and whoever holds it cannot read it. The key is of one program that runs,
+    /// [`Key::generate`], or of all that have the same secret, [`key`]. Signed cookies, as the crate `cookie` makes them, are
+    /// left out: a signature over the value alone lets a client give the value to another name.
     ///
     /// ```
     /// use weftwork::cookies::{Cookie, Key, SameSite};
@@ -70,17 +70,17 @@ impl Request<'_> {
     ///
     /// fn visit(req: &mut Request, key: &Key) -> Result<Response> {
     ///     let mut jar = req.cookies();
-    ///     let visits = jar.signed(key).get("__Host-visits").and_then(|cookie| cookie.value().parse().ok());
+    ///     let visits = jar.private(key).get("__Host-visits").and_then(|cookie| cookie.value().parse().ok());
     ///     let visits: u32 = visits.unwrap_or(0) + 1;
     ///     let cookie = Cookie::build(("__Host-visits", visits.to_string()))
     ///         .path("/").secure(true).http_only(true).same_site(SameSite::Lax);
-    ///     jar.signed_mut(key).add(cookie);
+    ///     jar.private_mut(key).add(cookie);
     ///     Response::text(format!("visit {visits}\n")).with_cookies(&jar)
     /// }
     /// ```
     pub fn cookies(&self) -> CookieJar {
         let mut jar = CookieJar::new();
-        for (name, value) in sent(self, |value| value) {
+        for (name, value) in sent(self) {
             jar.add_original(Cookie::new(name.to_owned(), value.into_owned()));
         }
         jar

@@ -10,11 +10,11 @@ use crate::message::Request;
 /// Cookies of one request that are kept; browsers keep up to 180 a site, sites use ten.
 pub(super) const COOKIES_MAX: usize = 100;
 
-/// Names and values, the latter without what `bare` takes away, and without their percent-encoding. A name that comes
+/// Names and values, the latter without their quotes and their percent-encoding. A name that comes
 /// twice with different values is left out: one of them may be a neighbour's, and nobody can tell which.
-pub(super) fn sent<'r>(req: &'r Request<'_>, bare: fn(&str) -> &str) -> Vec<(&'r str, Cow<'r, str>)> {
+pub(super) fn sent<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
     let pairs = req.header_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
-    let found: Vec<_> = pairs.filter_map(|text| pair(text, bare)).collect();
+    let found: Vec<_> = pairs.filter_map(pair).collect();
     // Of all of them: a neighbour may send so many that ours would be past the limit.
     let mut values: BTreeMap<&str, Option<&str>> = BTreeMap::new();
     for (name, value) in &found {
@@ -26,13 +26,18 @@ pub(super) fn sent<'r>(req: &'r Request<'_>, bare: fn(&str) -> &str) -> Vec<(&'r
 }
 
 /// RFC 6265 section 5.4, more strictly: ASCII white space only, and no name that only looks like another.
-fn pair(text: &[u8], bare: fn(&str) -> &str) -> Option<(&str, Cow<'_, str>)> {
+fn pair(text: &[u8]) -> Option<(&str, Cow<'_, str>)> {
     let trimmed = text.trim_ascii();
     let at = trimmed.iter().position(|&byte| byte == b'=')?;
     let name = std::str::from_utf8(&trimmed[..at]).ok()?;
     let value = std::str::from_utf8(&trimmed[at + 1..]).ok()?;
-    let value = percent_encoding::percent_decode_str(bare(value)).decode_utf8().ok()?;
+    let value = percent_encoding::percent_decode_str(unquoted(value)).decode_utf8().ok()?;
     is_name(name).then_some((name, value))
+}
+
+/// RFC 6265 section 4.1.1: a value may stand in quotes. Those that are encoded are of the value itself.
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
 /// A token. `%` is one of its characters, and could hide another name.

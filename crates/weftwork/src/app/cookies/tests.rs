@@ -27,7 +27,7 @@ fn what_browsers_send() {
     check(&["a=", "b=x=y"], &[("a", ""), ("b", "x=y")]);
     check(&["a=%C3%BC%20%3B"], &[("a", "\u{fc} ;")]);
     check(&["a=50%"], &[("a", "50%")]);
-    check(&["a=\"quoted\""], &[("a", "\"quoted\"")]);
+    check(&["a=\"quoted\"; b=%22own%22; c=\""], &[("a", "quoted"), ("b", "\"own\""), ("c", "\"")]);
     check(&["a", "=b", "", ";;", "a b=1", "\u{fc}=1", "b=\u{fc}"], &[("b", "\u{fc}")]);
     check(&["a=%ff"], &[]);
 }
@@ -134,28 +134,20 @@ fn a_jar_sends_what_changed() {
 
 /// What the crate guarantees holds over the whole way, with our encoding in between.
 #[test]
-fn signed_and_encrypted_cookies_survive_the_way_and_nothing_else() {
+fn encrypted_cookies_survive_the_way_and_nothing_else() {
     let (key, other) = (Key::derive_from(&[7; 32]), Key::derive_from(&[8; 32]));
     let mut jar = CookieJar::new();
-    jar.signed_mut(&key).add(("signed", "text; \u{fc}"));
-    jar.private_mut(&key).add(("private", "secret"));
+    jar.private_mut(&key).add(("private", "secret; \u{fc}"));
     let response = Response::text("x").with_cookies(&jar).unwrap();
     let lines: Vec<_> =
         response.header_values(header::SET_COOKIE).map(|value| value.to_str().unwrap()).collect();
     assert!(!lines.concat().contains("secret"));
     let back = sent(&lines);
-    assert_eq!(back.signed(&key).get("signed").unwrap().value(), "text; \u{fc}");
-    assert_eq!(back.private(&key).get("private").unwrap().value(), "secret");
-    assert_eq!(back.signed(&other).get("signed"), None);
+    assert_eq!(back.private(&key).get("private").unwrap().value(), "secret; \u{fc}");
     assert_eq!(back.private(&other).get("private"), None);
-    let forged: Vec<_> = lines.iter().map(|line| line.replace("text", "test")).collect();
-    let forged = sent(&forged.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(forged.signed(&key).get("signed"), None);
-    let renamed = sent(&[&lines
-        .iter()
-        .find(|line| line.starts_with("private"))
-        .unwrap()
-        .replacen("private", "admin", 1)]);
+    let forged = sent(&[&lines[0].replacen('=', "=A", 1)]);
+    assert_eq!(forged.private(&key).get("private"), None);
+    let renamed = sent(&[&lines[0].replacen("private", "admin", 1)]);
     assert_eq!(renamed.private(&key).get("admin"), None, "a value belongs to its name");
 }
 

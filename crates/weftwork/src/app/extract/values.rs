@@ -43,10 +43,10 @@ pub struct Query<T>(pub T);
 pub struct Header<T>(pub T);
 
 /// Cookies, as a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`. Values are
-/// percent-decoded. A name that comes twice with different values counts as missing: one may be a neighbour's.
+/// percent-decoded, quotes around them left out. A name that comes twice with different values counts as missing: one may be a neighbour's.
 ///
 /// A value may be forged by whoever holds the browser: `Request::cookies` (feature `cookies`) reads those that are
-/// signed or encrypted.
+/// encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie<T>(pub T);
 
@@ -84,12 +84,7 @@ impl<T: DeserializeOwned> Extract for Header<T> {
 
 impl<T: DeserializeOwned> Extract for Cookie<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        let pairs = sent(req, unquoted).into_iter().map(|(name, value)| Some((Cow::from(name), value)));
+        let pairs = sent(req).into_iter().map(|(name, value)| Some((Cow::from(name), value)));
         Ok(Cookie(Pairs::of("cookie", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
     }
-}
-
-/// RFC 6265 section 4.1.1: a value may stand in quotes. Those that are encoded are of the value itself.
-fn unquoted(value: &str) -> &str {
-    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
