@@ -7,12 +7,16 @@ use crate::error::Result;
 use crate::message::{BodyError, Problem, Request};
 
 impl Extract for Bytes {
+    const IS_BODY: bool = true;
+
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         Ok(req.body().bytes().map_err(refused)?)
     }
 }
 
 impl Extract for String {
+    const IS_BODY: bool = true;
+
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         Ok(req.body().text().map_err(refused)?)
     }
@@ -48,6 +52,8 @@ mod typed {
     pub struct Form<T>(pub T);
 
     impl<T: DeserializeOwned> Extract for Json<T> {
+        const IS_BODY: bool = true;
+
         fn extract(req: &mut Request<'_>) -> Result<Self> {
             expect(req, "application/json", |kind| kind == "application/json" || kind.ends_with("+json"))?;
             let bytes = req.body().bytes().map_err(refused)?;
@@ -99,6 +105,8 @@ mod typed {
     }
 
     impl<T: DeserializeOwned> Extract for Form<T> {
+        const IS_BODY: bool = true;
+
         fn extract(req: &mut Request<'_>) -> Result<Self> {
             const KIND: &str = "application/x-www-form-urlencoded";
             expect(req, KIND, |kind| kind == KIND)?;

@@ -75,6 +75,16 @@ macro_rules! take {
     };
 }
 
+/// The compiler calls it, so a second body is an error of the build. `are_bodies`: of each argument, whether it is one.
+const fn check_one_body(mut are_bodies: &[bool]) {
+    let mut count = 0;
+    while let [is_body, rest @ ..] = are_bodies {
+        count += *is_body as u8;
+        are_bodies = rest;
+    }
+    assert!(count < 2, "two arguments are of the body (Json, Form, Bytes, String), which is read once");
+}
+
 macro_rules! functions {
     ($kind:ty, [$($state:ident)?], [$($argument:ident)*], [$($request:ty)?]) => {
         #[allow(non_snake_case, unused_variables)]
@@ -106,6 +116,7 @@ macro_rules! functions {
             $($argument: Extract + 'static,)*
         {
             fn into_handler(self) -> Arc<dyn Handler> {
+                const { check_one_body(&[$($argument::IS_BODY),*]) };
                 Function::<F, $kind>::shared(self)
             }
         }

@@ -36,7 +36,7 @@ use crate::message::{Need, Request};
 ///
 /// A handler takes up to six of them; `&mut Request` may come last, and `&S` first, where `S` is a state: so methods
 /// of a struct are handlers. What cannot be taken is answered with a [`Problem`](crate::Problem) whose
-/// member `field` names it, where it is one field. Only one argument can be the body.
+/// member `field` names it, where it is one field.
 ///
 /// ```
 /// use serde::Deserialize;
@@ -70,6 +70,19 @@ use crate::message::{Need, Request};
     note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`"
 )]
 pub trait Extract: Sized {
+    /// Whether it is made of the body. A body is read once, so a handler that takes two of those does not compile:
+    ///
+    /// ```compile_fail
+    /// # use serde::Deserialize;
+    /// # use weftwork::{Form, Json, Router};
+    /// # #[derive(Deserialize)]
+    /// # struct Note { text: String }
+    /// let site = Router::new().post("/", |Json(one): Json<Note>, Form(other): Form<Note>| one.text + &other.text);
+    /// ```
+    ///
+    /// Default: no. A type of your own that reads the body says yes.
+    const IS_BODY: bool = false;
+
     /// Takes the value.
     ///
     /// # Errors

@@ -55,30 +55,32 @@ impl<'t> Pairs<'t> {
     }
 
     /// Makes a value of them, which `status` answers for.
-    pub(super) fn read<T: DeserializeOwned>(self, status: StatusCode) -> Result<T> {
+    pub(super) fn read<T: DeserializeOwned>(mut self, status: StatusCode) -> Result<T> {
         let what = self.what;
         Ok(self.value().map_err(|fault| fault.problem(what, status))?)
     }
 
     /// The same for captures. How many there are, and their names, is for the route to say, and so not for the client.
-    pub(super) fn read_of_route<T: DeserializeOwned>(self) -> Result<T> {
+    pub(super) fn read_of_route<T: DeserializeOwned>(mut self) -> Result<T> {
         let what = self.what;
-        self.value().map_err(|fault| match fault.of_names {
-            false => fault.problem(what, StatusCode::BAD_REQUEST).into(),
-            true => {
+        self.value().map_err(|fault| match (fault.of_names, self.only()) {
+            (true, _) => {
                 let wrong = fault.problem(what, StatusCode::INTERNAL_SERVER_ERROR);
                 Error::ours(format!("a handler takes other captures than its route has: {wrong}"))
             }
+            // A type that refuses a text by a rule of its own does not know whose it is.
+            (false, Ok(text)) => text.blamed(fault).problem(what, StatusCode::BAD_REQUEST).into(),
+            (false, Err(_)) => fault.problem(what, StatusCode::BAD_REQUEST).into(),
         })
     }
 
     /// Whoever takes a list takes one without a value, too; only its type knows that it is one, so it is tried.
-    fn value<T: DeserializeOwned>(mut self) -> Result<T, Fault> {
+    fn value<T: DeserializeOwned>(&mut self) -> Result<T, Fault> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
         loop {
-            match T::deserialize(&self) {
+            match T::deserialize(&*self) {
                 Err(Fault { missing: Some(name), .. }) if !self.empty.contains(&name) => {
                     self.empty.push(name)
                 }

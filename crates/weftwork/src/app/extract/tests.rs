@@ -38,10 +38,24 @@ struct Place {
 #[derive(Debug, Deserialize)]
 struct Id(u64);
 
+/// Of its own rules, which serde's types know nothing of.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Code(String);
+
+impl TryFrom<String> for Code {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Code, &'static str> {
+        if text.len() == 3 { Ok(Code(text)) } else { Err("a code has three letters") }
+    }
+}
+
 fn site() -> Router {
     Router::new()
         .get("/one/{id}", |Path(id): Path<u64>| format!("{id}"))
         .get("/new/{id}", |Path(id): Path<Id>| format!("{}", id.0))
+        .get("/code/{code}", |Path(code): Path<Code>| code.0)
         .get("/text/{text}", |Path(text): Path<String>| text)
         .get("/order/{order}", |Path(order): Path<Order>| format!("{order:?}"))
         .get("/two/{a}/{b}", |Path((a, b)): Path<(String, i8)>| format!("{a} {b}"))
@@ -85,6 +99,7 @@ fn captures_are_taken_as_one_as_a_tuple_or_by_name() {
     for (target, wanted) in [
         ("/one/7", "7"),
         ("/new/7", "7"),
+        ("/code/eur", "eur"),
         ("/text/a%2Fb%20c+", "a/b c+"),
         ("/order/down", "Down"),
         ("/two/x/-3", "x -3"),
@@ -94,6 +109,8 @@ fn captures_are_taken_as_one_as_a_tuple_or_by_name() {
     }
     let number = "invalid digit found in string";
     refused(&get("/one/x"), 400, Some("id"), &format!("the path parameter `id` is \"x\": {number}"));
+    let rule = "the path parameter `code` is \"euro\": a code has three letters";
+    refused(&get("/code/euro"), 400, Some("code"), rule);
     refused(&get("/two/x/y"), 400, Some("b"), &format!("the path parameter `b` is \"y\": {number}"));
     refused(&get("/struct/x/y"), 400, Some("b"), &format!("the path parameter `b` is \"y\": {number}"));
     refused(&get("/text/%FF"), 400, None, "the path parameters: one of them is not UTF-8");
