@@ -12,6 +12,7 @@ pub mod multipart;
 mod proxy;
 pub(crate) mod router;
 pub(crate) mod routes;
+mod spelling;
 mod sse;
 #[cfg(feature = "websocket")]
 mod websocket;

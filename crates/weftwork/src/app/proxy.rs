@@ -44,10 +44,13 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 /// is. `X-Real-IP` and further `X-Forwarded-...` fields are passed on for trusted proxies only, and other spellings of
 /// all these (`X_Forwarded_For`) for nobody.
 ///
-/// The server is fixed: nothing in a request chooses where it goes. A path with a `..` in it, encoded or not, is
-/// refused with 400: it could leave what a route or a prefix opens to the world. Routes in front of it can open paths in this
-/// way, and not close single ones: they compare what was sent, and to the server behind `/%61dmin`, `//admin` and
-/// `/./admin` may be `/admin`. Mount it at what shall be open, or guard all of it.
+/// The server is fixed: nothing in a request chooses where it goes. Routes in front of it compare paths as they were sent,
+/// and to the server behind, another spelling may be the same path. So one that has another spelling gets 400: where a
+/// letter, a digit or one of `-._~` is encoded (`/%61dmin`); with a segment `.` or `..`, encoded or not; with an empty
+/// segment (`//admin`), but for the slashes of a URL in a path (`/web/https://a.example`). A route in front closes its path if
+/// that is of such characters alone, unless the server behind takes still other paths for it: in upper case, with a slash at
+/// the end, with `%2F` for `/`, with `;` and more behind. Where you do not know, guard all of it. (Of typed routes behind a
+/// proxy, links with a value that is also the literal of another route, `/users/%6Eew`, get that 400, too.)
 ///
 /// It answers 502 when that server cannot be reached or does not speak HTTP/1, and 504 when it is late.
 ///

@@ -3,10 +3,10 @@
 use std::io::{BufRead, Write};
 
 use http::{Method, StatusCode, header};
-use percent_encoding::percent_decode_str;
 
 use super::upstream::{Link, Upstream};
 use super::{Failure, Options};
+use crate::app::spelling::misspelling;
 use crate::error::Error;
 use crate::message::Request;
 
@@ -115,19 +115,13 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     if given == "*" && !upstream.base().is_empty() {
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     }
-    if leads_upwards(given) {
-        return Err(Failure::Request(StatusCode::BAD_REQUEST, "the path leads out of what is served here"));
+    // To the server behind it may be another path than to the routes in front.
+    if let Some(misspelling) = misspelling(given.as_bytes()) {
+        return Err(Failure::Request(StatusCode::BAD_REQUEST, misspelling.rule()));
     }
     let slash = if rest.is_empty() { "/" } else { "" };
     let (mark, query) = req.query().map_or(("", ""), |query| ("?", query));
     Ok(format!("{}{rest}{slash}{mark}{query}", upstream.base()))
-}
-
-/// It has a `..`, however that is written: some servers take `\` for `/`, and leave out what is behind a `;`.
-fn leads_upwards(path: &str) -> bool {
-    let plain: Vec<u8> = percent_decode_str(path).collect();
-    let mut segments = plain.split(|byte| matches!(byte, b'/' | b'\\'));
-    segments.any(|segment| segment == b".." || segment.starts_with(b"..;"))
 }
 
 /// How far the body of a request has got on its way to the server.

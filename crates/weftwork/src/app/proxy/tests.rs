@@ -15,7 +15,7 @@ use super::{Failure, Proxy};
 use crate::engine::{Ground, Work, enter};
 use crate::message::Request;
 use crate::message::testing::Canned;
-use crate::{Server, Settings, TestClient};
+use crate::{Router, Server, Settings, TestClient};
 
 #[track_caller]
 fn sees(proxy: &Proxy, request: &str) -> Result<String, u16> {
@@ -87,6 +87,28 @@ fn the_path_is_passed_on() {
     {
         assert_eq!(path(&plain, target), Err(400), "{target}");
         assert_eq!(path(&below, &format!("/api{target}")), Err(400), "{target}");
+    }
+}
+
+/// Routes in front compare what was sent; the server behind may take it for another path.
+#[test]
+fn a_path_that_is_another_one_to_the_server_behind_is_refused_by_its_rule() {
+    let below = Proxy::to("http://127.0.0.1:1/base").unwrap().strip_prefix("/api");
+    let mut client =
+        TestClient::new(Router::new().get("/api/admin", || "guarded").get("/api/{*rest}", below));
+    for (target, rule) in [
+        ("/api/%61dmin", "are not encoded in a path here (RFC 3986 section 6.2.2.2)"),
+        ("/api/./admin", "no segment . or .. here, encoded or not (RFC 3986 section 6.2.2.3)"),
+        ("/api/x/%2e%2E/admin", "no segment . or .."),
+        ("/api//admin", "no empty segment"),
+    ] {
+        let refused = client.get(target).send();
+        assert_eq!(refused.status.as_u16(), 400, "{target}");
+        assert!(refused.text().contains(rule), "{}", refused.text());
+    }
+    // Nobody is at its port: it went that far.
+    for target in ["/api/a%2Fb", "/api/a/", "/api/web/https://a.example/b?c=%61//../."] {
+        assert_eq!(client.get(target).send().status.as_u16(), 502, "{target}");
     }
 }
 

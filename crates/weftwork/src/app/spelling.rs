@@ -1,0 +1,116 @@
+//! Is a path written in the one way in which it is compared?
+//!
+//! Two paths that differ byte by byte may be one to the server that answers, so that a guard which compares bytes is passed
+//! by another spelling of what it guards.
+
+use percent_encoding::percent_decode;
+
+/// Why another spelling of the path means the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misspelling {
+    /// `/%61` is `/a`.
+    EncodedUnreserved,
+    /// `/a/../b` and `/./b` are `/b`, also where the dots are encoded.
+    DotSegment,
+    /// `//a` is `/a` to servers that merge slashes.
+    EmptySegment,
+}
+
+impl Misspelling {
+    /// The rule that is broken, and how to keep it, for whoever sent the path.
+    pub(crate) fn rule(self) -> &'static str {
+        match self {
+            Misspelling::EncodedUnreserved => {
+                "letters, digits and -._~ are not encoded in a path here (RFC 3986 section 6.2.2.2): send them as they are"
+            }
+            Misspelling::DotSegment => {
+                "a path has no segment . or .. here, encoded or not (RFC 3986 section 6.2.2.3): send the path that it leads to"
+            }
+            Misspelling::EmptySegment => "a path has no empty segment here: send / for //",
+        }
+    }
+}
+
+/// What is wrong with how this path is written. It is as it was sent: encoded, and without its query.
+pub(crate) fn misspelling(path: &[u8]) -> Option<Misspelling> {
+    if has_dot_segment(path) {
+        return Some(Misspelling::DotSegment);
+    }
+    if has_empty_segment(path) {
+        return Some(Misspelling::EmptySegment);
+    }
+    encodes_unreserved(path).then_some(Misspelling::EncodedUnreserved)
+}
+
+/// However it is written: some servers take `%2F` or `\` for `/`, and leave out what is behind a `;`.
+fn has_dot_segment(path: &[u8]) -> bool {
+    let plain: Vec<u8> = percent_decode(path).collect();
+    let mut segments = plain.split(|byte| matches!(byte, b'/' | b'\\'));
+    segments.any(|segment| {
+        matches!(segment, b"." | b"..") || segment.starts_with(b".;") || segment.starts_with(b"..;")
+    })
+}
+
+/// But for the slashes of a URL that stands in a path, such as `/web/https://a.example`: merged or not, they lead to no path
+/// that is shorter by a segment which a guard could look at.
+fn has_empty_segment(path: &[u8]) -> bool {
+    let is_url = |at: usize| path.get(at.wrapping_sub(1)) == Some(&b':');
+    path.windows(2).enumerate().any(|(at, pair)| pair == b"//" && !is_url(at))
+}
+
+fn encodes_unreserved(path: &[u8]) -> bool {
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    path.windows(3).any(|part| part[0] == b'%' && percent_decode(part).next().is_some_and(is_unreserved))
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is written in one way passes, and each other way has its rule.
+
+    use super::*;
+
+    #[track_caller]
+    fn check(want: Option<Misspelling>, paths: &[&str]) {
+        for path in paths {
+            assert_eq!(misspelling(path.as_bytes()), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_has_one_spelling_passes() {
+        check(None, &["*", "/", "/a", "/a/", "/a/b.c/-_~", "/.well-known/x", "/..a/b../...", "/a;b/c;d"]);
+        // Reserved, or no character of a path: `%2F` is not `/` (RFC 3986 section 2.2).
+        check(None, &["/a%2Fb", "/a%2fb", "/%C3%A9", "/%20", "/a%5Cb", "/100%25", "/%252e%252e/a", "/%2561"]);
+        check(None, &["/web/https://a.example/b", "/http://a", "/a/b:"]);
+    }
+
+    #[test]
+    fn what_stands_for_itself_is_not_encoded() {
+        let encoded =
+            ["/%61dmin", "/%41", "/a/%7A", "/%7a", "/%30", "/a%39", "/a%2Db", "/a%5fb", "/%7Ea", "/a%2eb"];
+        check(Some(Misspelling::EncodedUnreserved), &encoded);
+        check(Some(Misspelling::EncodedUnreserved), &["/%25%61", "/a%2F%62"]);
+        for byte in 0..=u8::MAX {
+            let path = format!("/a%{byte:02X}");
+            let stands_for_itself = byte.is_ascii_alphanumeric() || [b'-', b'.', b'_', b'~'].contains(&byte);
+            assert_eq!(misspelling(path.as_bytes()).is_some(), stands_for_itself, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_leads_nowhere_else() {
+        let dots =
+            ["/.", "/..", "/./a", "/../a", "/a/.", "/a/..", "/a/./b", "/%2e/a", "/%2E%2e/a", "/a/.%2e"];
+        check(Some(Misspelling::DotSegment), &dots);
+        let to_some =
+            ["/..%2fa", "/x%2F..%2Fa", "/x%5C..%5ca", "/x\\..\\a", "/..;/a", "/..%3Bx/a", "/.;x/a", "/.%2fa"];
+        check(Some(Misspelling::DotSegment), &to_some);
+        check(Some(Misspelling::DotSegment), &["//../a"]);
+    }
+
+    #[test]
+    fn no_segment_is_empty() {
+        check(Some(Misspelling::EmptySegment), &["//", "//a", "/a//", "/a//b", "///", "//%61"]);
+        check(Some(Misspelling::EmptySegment), &["/file:///a", "/web/https://a//b"]);
+    }
+}
