@@ -42,7 +42,8 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 /// `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked whom, and for what: by
 /// [`Request::client_addr`] and [`Request::scheme`], so a client's own word is not believed, and that of a trusted proxy
 /// is. `X-Real-IP` and further `X-Forwarded-...` fields are passed on for trusted proxies only, and other spellings of
-/// all these (`X_Forwarded_For`) for nobody.
+/// all these (`X_Forwarded_For`) for nobody. Where [`RequestIds`](crate::middleware::RequestIds) runs in front, the server gets
+/// its id and its trace, and not what the client said of them.
 ///
 /// The server is fixed: nothing in a request chooses where it goes. Routes in front of it compare paths as they were sent,
 /// and to the server behind, another spelling may be the same path. So one that has another spelling gets 400: where a

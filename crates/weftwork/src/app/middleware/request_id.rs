@@ -25,6 +25,9 @@ const TRACE_PARENT_BYTES: usize = 55;
 /// - [`TraceContext`]: the trace of a valid `traceparent`, else a new one (W3C Trace Context, section 3.2),
 ///   in either case with a new span of ours. The response bears it as `traceresponse`.
 ///
+/// A [`Proxy`](crate::Proxy) behind it passes both on, as `X-Request-Id`, `traceparent` and `tracestate`; requests of your own
+/// that a handler makes say [`TraceContext::traceparent`].
+///
 /// New ids come from a keyed hash of a counter: unique, and nobody guesses them from others; they are no
 /// secrets. Whoever can reach the server chooses the ids it sends; where that matters, have the proxy in front
 /// replace both fields.

@@ -6,6 +6,7 @@ use http::{Method, StatusCode, header};
 
 use super::upstream::{Link, Upstream};
 use super::{Failure, Options};
+use crate::app::middleware::{RequestId, TraceContext};
 use crate::app::spelling::misspelling;
 use crate::error::Error;
 use crate::message::Request;
@@ -37,7 +38,8 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     };
     let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
-    let is_believed = req.is_source_trusted();
+    let (is_believed, settled) = (req.is_source_trusted(), settled(req));
+    let is_ours = |plain: &str| OURS.contains(&plain) || settled.iter().any(|(name, _)| *name == plain);
     for (name, value) in req.end_to_end_headers() {
         let plain = plain(name);
         if plain == MAX_FORWARDS
@@ -48,8 +50,13 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
         }
         // Another spelling may be the client's also where its proxy has said its own word.
         let is_said = is_believed && !name.contains('_');
-        if !OURS.contains(&plain.as_str()) && (is_said || !speaks_of_client(&plain)) {
+        if !is_ours(&plain) && (is_said || !speaks_of_client(&plain)) {
             line(name, value);
+        }
+    }
+    for (name, value) in &settled {
+        if let Some(value) = value {
+            line(name, value.as_bytes());
         }
     }
     if let Some(client) = req.client_addr() {
@@ -89,6 +96,17 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Option<u64> {
 /// A name as servers see it that make variables of fields: to them `X_Forwarded_For` is another way to write it.
 fn plain(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
+}
+
+/// What [`RequestIds`](crate::middleware::RequestIds) has found out, where it runs. None: that there is none.
+fn settled(req: &Request<'_>) -> Vec<(&'static str, Option<String>)> {
+    let extensions = req.extensions();
+    let id = extensions.get::<RequestId>().map(|id| ("x-request-id", Some(id.to_string())));
+    let trace = extensions.get::<TraceContext>().map(|trace| {
+        let state = trace.tracestate().map(str::to_owned);
+        [("traceparent", Some(trace.traceparent())), ("tracestate", state)]
+    });
+    id.into_iter().chain(trace.into_iter().flatten()).collect()
 }
 
 /// Further fields by which proxies tell what they know of the client.

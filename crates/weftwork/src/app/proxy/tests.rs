@@ -15,7 +15,8 @@ use super::{Failure, Proxy};
 use crate::engine::{Ground, Work, enter};
 use crate::message::Request;
 use crate::message::testing::Canned;
-use crate::{Router, Server, Settings, TestClient};
+use crate::middleware::RequestIds;
+use crate::{HandlerExt, Router, Server, Settings, TestClient};
 
 #[track_caller]
 fn sees(proxy: &Proxy, request: &str) -> Result<String, u16> {
@@ -164,6 +165,38 @@ fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
     let expected = "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-Forwarded-For: 192.0.2.7\r\n\
                     X-Forwarded-Host: inner\r\nX-Forwarded-Proto: http\r\nVia: 1.1 weftwork\r\n";
     assert!(from_anybody.starts_with(expected), "{from_anybody}");
+}
+
+/// The client's own words, in whatever spelling, are for `RequestIds` to judge.
+#[test]
+fn what_request_ids_have_settled_is_passed_on() {
+    let shown = |req: &mut Request<'_>| {
+        let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+        let passed = head(req, &proxy.upstream, &proxy.options);
+        passed.map(|head| String::from_utf8(head).unwrap())
+    };
+    let of_trace = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(str::to_ascii_lowercase);
+        lines.filter(|line| line.contains("trace") || line.contains("request")).collect()
+    };
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut plain = TestClient::new(shown);
+    let alone = plain.get("/").header("traceparent", PARENT).header("x-request-id", "a b").send();
+    assert_eq!(of_trace(alone.text()), [format!("traceparent: {PARENT}"), "x-request-id: a b".to_owned()]);
+    let mut client = TestClient::new(shown.with(RequestIds::new()));
+    let kept = client.get("/").header("traceparent", PARENT).header("x-request-id", "7");
+    let kept = kept.header("tracestate", "a=1").header("tracestate", "b=2").send();
+    let trace = kept.header("traceresponse").unwrap();
+    assert!(trace.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && trace != PARENT, "{trace}");
+    let settled =
+        ["x-request-id: 7".to_owned(), format!("traceparent: {trace}"), "tracestate: a=1,b=2".to_owned()];
+    assert_eq!(of_trace(kept.text()), settled);
+    let made = client.get("/").header("traceparent", "none").header("tracestate", "a=1");
+    let made = made.header("x-request-id", "a b").header("x_request_id", "6").send();
+    let id = made.header("x-request-id").unwrap();
+    let trace = made.header("traceresponse").unwrap();
+    let settled = [format!("x-request-id: {id}"), format!("traceparent: {trace}")];
+    assert_eq!(of_trace(made.text()), settled);
 }
 
 #[test]
