@@ -46,6 +46,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///
 /// # What is answered
 /// - GET and HEAD; other methods of what is there are 405 (RFC 9110 section 15.5.6). Only regular files are sent.
+/// - A path in which a letter, a digit or one of `-._~` is encoded is 301 to the one where it is not, so that a route or
+///   a guard in front, which compares paths as they were sent, sees each that leads to a file.
 /// - A path is decoded once, and looked up beneath the directory. What is not there is 404, and so is all that
 ///   is not to be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel refuses to leave
 ///   the directory while it opens (`openat2` on Linux, elsewhere segment by segment), so that changing the tree at
@@ -277,7 +279,7 @@ impl Files {
         let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or(Miss::NotFound)?;
         // The place of a mount is seen as `/`, whether or not a slash was sent.
         if rest.is_empty() || req.is_at_mount() {
-            return with_slash(req);
+            return Ok(with_slash(req));
         }
         let target = Target::parse(rest, self.hidden)?;
         if target.slash {
@@ -285,7 +287,7 @@ impl Files {
         }
         match self.find(&target.path)? {
             Found::Content(content) => Ok(self.represent(req, content, &target.path)),
-            Found::Directory(_) => with_slash(req),
+            Found::Directory(_) => Ok(with_slash(req)),
             Found::Other => Err(Miss::NotFound),
         }
     }

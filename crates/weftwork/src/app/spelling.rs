@@ -58,9 +58,29 @@ fn has_empty_segment(path: &[u8]) -> bool {
     path.windows(2).enumerate().any(|(at, pair)| pair == b"//" && !is_url(at))
 }
 
-fn encodes_unreserved(path: &[u8]) -> bool {
-    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    path.windows(3).any(|part| part[0] == b'%' && percent_decode(part).next().is_some_and(is_unreserved))
+/// Whether a letter, a digit or one of `-._~` is encoded.
+pub(crate) fn encodes_unreserved(path: &[u8]) -> bool {
+    path.windows(3).any(|part| encoded_unreserved(part).is_some())
+}
+
+/// The same path, with letters, digits and `-._~` as they are.
+pub(crate) fn plainly_spelt(path: &str) -> String {
+    let (mut plain, mut rest) = (String::with_capacity(path.len()), path);
+    while let Some(at) = rest.find('%') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (shown, length) = encoded_unreserved(rest.as_bytes()).map_or(('%', 1), |byte| (byte, 3));
+        plain.push(shown);
+        rest = &rest[length..];
+    }
+    plain + rest
+}
+
+/// The character that the first three bytes stand for, if it needs no encoding.
+fn encoded_unreserved(bytes: &[u8]) -> Option<char> {
+    let encoded = bytes.get(..3).filter(|start| start[0] == b'%')?;
+    let byte = percent_decode(encoded).next()?;
+    (byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)).then_some(char::from(byte))
 }
 
 #[cfg(test)]
@@ -94,6 +114,19 @@ mod tests {
             let path = format!("/a%{byte:02X}");
             let stands_for_itself = byte.is_ascii_alphanumeric() || [b'-', b'.', b'_', b'~'].contains(&byte);
             assert_eq!(misspelling(path.as_bytes()).is_some(), stands_for_itself, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_spelt_plainly() {
+        for (path, plain) in [
+            ("/", "/"),
+            ("/%61", "/a"),
+            ("/%61%2F%7e%c3%A9", "/a%2F~%c3%A9"),
+            ("/%2541%", "/%2541%"),
+            ("/%4", "/%4"),
+        ] {
+            assert_eq!(plainly_spelt(path), plain, "{path}");
         }
     }
 

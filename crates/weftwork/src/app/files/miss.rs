@@ -4,6 +4,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use rustix::io::Errno;
 
 use super::target::Refused;
+use crate::app::spelling::plainly_spelt;
 use crate::error::Error;
 use crate::message::{IntoResponse, Problem, Request, Response};
 
@@ -12,6 +13,7 @@ use crate::message::{IntoResponse, Problem, Request, Response};
 pub(super) enum Miss {
     NotFound,
     Malformed,
+    Misspelt,
     Forbidden,
     Failed(Errno),
 }
@@ -21,6 +23,7 @@ impl From<Refused> for Miss {
         match refused {
             Refused::Malformed => Miss::Malformed,
             Refused::Unreachable => Miss::NotFound,
+            Refused::Misspelt => Miss::Misspelt,
         }
     }
 }
@@ -43,6 +46,7 @@ impl Miss {
         match self {
             Miss::NotFound => problem(StatusCode::NOT_FOUND, "there is no such file"),
             Miss::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not well encoded"),
+            Miss::Misspelt => moved(req, &plainly_spelt(req.whole_path())),
             Miss::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
             Miss::Failed(error) => {
                 Error::io(format!("{} could not be opened", req.whole_path()), error.into()).into_response()
@@ -51,13 +55,18 @@ impl Miss {
     }
 }
 
-/// 301 from `/docs` to `/docs/`, so that relative links in the page mean what they say. A path that got here has no
-/// empty segment, so it cannot name another host.
-pub(super) fn with_slash(req: &Request<'_>) -> Result<Response, Miss> {
+/// From `/docs` to `/docs/`, so that relative links in the page mean what they say.
+pub(super) fn with_slash(req: &Request<'_>) -> Response {
+    moved(req, &format!("{}/", req.whole_path()))
+}
+
+/// 301. A path that got here has no empty segment, so it cannot name another host.
+fn moved(req: &Request<'_>, path: &str) -> Response {
     let query = req.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let location = format!("{}/{query}", req.whole_path());
-    let location = HeaderValue::try_from(location).map_err(|_| Miss::NotFound)?;
-    Ok(Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location))
+    match HeaderValue::try_from(format!("{path}{query}")) {
+        Ok(location) => Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location),
+        Err(_) => Miss::NotFound.answer(req),
+    }
 }
 
 /// Whether the method is one that files have.

@@ -9,6 +9,7 @@ static ONE: &[(&str, &[u8])] = &[
     ("docs/index.html", b"docs"),
 ];
 static TWO: &[(&str, &[u8])] = &[("style.css", b"h2 {}"), ("only.txt", b"two")];
+const NOTHING: &str = r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#;
 
 fn one() -> Files {
     embedded(ONE)
@@ -27,6 +28,26 @@ fn check(router: Router, cases: &[(&str, u16, &str)]) {
         };
         assert_eq!((answer.status.as_u16(), told.as_str()), (*status, *wanted), "{request}");
     }
+}
+
+/// A router compares what was sent: whatever leads to a file has to be what a route in front can see.
+#[test]
+fn no_other_spelling_leads_around_a_route() {
+    let guarded = Router::new().get("/docs/{*rest}", || "guarded").mount("/sub", one()).mount("/", one());
+    check(
+        guarded,
+        &[
+            ("GET /docs/index.html", 200, "guarded"),
+            ("GET /%64ocs/index.html", 301, "/docs/index.html"),
+            ("GET /docs%2Findex.html", 404, NOTHING),
+            ("GET //docs/index.html", 404, NOTHING),
+            ("GET /./docs/index.html", 404, NOTHING),
+            ("GET /sub/%64ocs/?%61", 301, "/sub/docs/?%61"),
+            ("GET /sub/%64ocs/%2e%2e/index.html", 404, NOTHING),
+            ("HEAD /style%2Ecss", 301, "/style.css"),
+            ("POST /style%2Ecss", 405, "GET, HEAD"),
+        ],
+    );
 }
 
 #[test]
@@ -76,10 +97,7 @@ fn what_is_not_there_is_left_to_the_next() {
             ("OPTIONS /style.css", 405, "GET, HEAD"),
         ],
     );
-    check(
-        router(),
-        &[("GET /missing", 404, r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#)],
-    );
+    check(router(), &[("GET /missing", 404, NOTHING)]);
     let page_of = Router::new().mount("/", one().single_page("index.html")).fallback(page);
     check(
         page_of,

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::app::spelling::encodes_unreserved;
+
 /// A path beneath the root, safe to join: no way up, and nothing that means something to a system.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target<'a> {
@@ -18,6 +20,8 @@ pub(super) enum Refused {
     Malformed,
     /// No file that is served can have this name: 404.
     Unreachable,
+    /// It is not spelt plainly. A guard in front compares the path as it was sent, and has not seen this one.
+    Misspelt,
 }
 
 impl<'a> Target<'a> {
@@ -33,7 +37,13 @@ impl<'a> Target<'a> {
         }
         let path = match rest {
             b"" => rest.into(),
-            _ if rest.contains(&b'%') => decoded(rest, hidden)?.into(),
+            _ if rest.contains(&b'%') => {
+                let path = decoded(rest, hidden)?;
+                match encodes_unreserved(rest) {
+                    true => return Err(Refused::Misspelt),
+                    false => path.into(),
+                }
+            }
             _ => servable(rest, hidden)?.into(),
         };
         Ok(Target { path, slash })
