@@ -4,6 +4,7 @@
 
 mod feed;
 mod form;
+mod parameters;
 mod part;
 #[cfg(test)]
 mod tests;
@@ -11,10 +12,9 @@ mod tests;
 use std::fmt;
 use std::path::PathBuf;
 
-use http::header;
-
-use crate::message::{Body, BodyError, Request, split_unquoted};
+use crate::message::{Body, BodyError, Request};
 use feed::Feed;
+use parameters::{Disposition, boundary};
 
 pub use form::{Form, Upload};
 pub use part::Part;
@@ -57,6 +57,8 @@ pub struct Multipart<'r> {
     parser: multer::Multipart<'static>,
     /// The part that was given out last; what its reader left is skipped.
     current: Option<multer::Field<'static>>,
+    /// What that one says of itself.
+    disposition: Disposition,
     feed: Feed<'r>,
     limits: MultipartLimits,
     saved_in: Option<PathBuf>,
@@ -92,7 +94,7 @@ impl Request<'_> {
     /// [`BodyError::NotMultipart`], which is 415: the `Content-Type` is another one, or has no boundary.
     pub fn multipart(&mut self) -> Result<Multipart<'_>, BodyError> {
         let content_type = self.header("content-type").ok_or(BodyError::NotMultipart)?;
-        let boundary = multer::parse_boundary(content_type).map_err(|_| BodyError::NotMultipart)?;
+        let boundary = boundary(content_type).ok_or(BodyError::NotMultipart)?;
         if !(1..=BOUNDARY_BYTES_MAX).contains(&boundary.len()) {
             return Err(BodyError::NotMultipart);
         }
@@ -105,7 +107,16 @@ impl<'r> Multipart<'r> {
         let feed = Feed::new(body);
         let parser = multer::Multipart::new(feed.stream(), boundary);
         let limits = MultipartLimits::default();
-        Multipart { parser, current: None, feed, limits, saved_in: None, parts: 0, failed: None }
+        Multipart {
+            parser,
+            current: None,
+            disposition: Disposition::default(),
+            feed,
+            limits,
+            saved_in: None,
+            parts: 0,
+            failed: None,
+        }
     }
 
     /// The same with other limits.
@@ -142,7 +153,8 @@ impl<'r> Multipart<'r> {
     ///
     /// # Errors
     /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] (413); and [`BodyError::MultipartMalformed`] (400),
-    /// also for a form that ends before it is over, and for a file whose name cannot be read: it is not UTF-8, say.
+    /// also for a form that ends before it is over, and for a part whose name, or whose file's, cannot be read: it is not
+    /// UTF-8, or is there twice.
     /// After an error there are no more parts.
     pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {
         while self.chunk()?.is_some() {}
@@ -151,9 +163,6 @@ impl<'r> Multipart<'r> {
         let mut poll = |cx: &mut std::task::Context<'_>| self.parser.poll_next_field(cx);
         let field = self.feed.drive(&mut poll, Some(head_bytes_max)).and_then(|field| {
             let field = field.map_err(|error| malformed(&error))?;
-            if field.as_ref().is_some_and(has_unread_file_name) {
-                return Err(BodyError::MultipartMalformed("the name of a file cannot be read".into()));
-            }
             if field.as_ref().is_some_and(|field| head_bytes(field) > head_bytes_max) {
                 return Err(self.feed.past("part_head_bytes_max", head_bytes_max as u64));
             }
@@ -161,12 +170,16 @@ impl<'r> Multipart<'r> {
             if self.parts > self.limits.parts_max {
                 return Err(self.feed.past("parts_max", self.limits.parts_max as u64));
             }
-            Ok(field)
+            let described = |field: multer::Field<'static>| {
+                let disposition = Disposition::of(field.headers())?;
+                Ok((field, disposition))
+            };
+            field.map(described).transpose()
         });
         match field {
             Ok(None) => Ok(None),
-            Ok(Some(field)) => {
-                self.current = Some(field);
+            Ok(Some((field, disposition))) => {
+                (self.current, self.disposition) = (Some(field), disposition);
                 Ok(Some(Part::new(self)))
             }
             Err(error) => Err(self.fail(error)),
@@ -198,19 +211,6 @@ impl<'r> Multipart<'r> {
 /// What is known of its size here: some of it may have been read with the part before it.
 fn head_bytes(field: &multer::Field<'_>) -> usize {
     field.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
-}
-
-/// The parser takes a part for one without a file where the file's name is not UTF-8, or its parameter is spelt
-/// otherwise than `filename`: as text it would get past those who look for files.
-fn has_unread_file_name(field: &multer::Field<'_>) -> bool {
-    let Some(disposition) = field.headers().get(header::CONTENT_DISPOSITION) else { return false };
-    let text = String::from_utf8_lossy(disposition.as_bytes());
-    let is_file_name = |parameter: &str| {
-        let name = parameter.split_once('=').map_or(parameter, |(name, _)| name).trim();
-        // RFC 7578 section 4.2 forbids `filename*`.
-        name.trim_end_matches('*').eq_ignore_ascii_case("filename")
-    };
-    field.file_name().is_none() && split_unquoted(&text, b';').into_iter().any(is_file_name)
 }
 
 fn malformed(error: &multer::Error) -> BodyError {

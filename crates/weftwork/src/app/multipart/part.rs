@@ -24,18 +24,14 @@ impl<'m, 'r> Part<'m, 'r> {
         Part { form, rest: Bytes::new() }
     }
 
-    fn field(&self) -> Option<&multer::Field<'static>> {
-        self.form.current.as_ref()
-    }
-
     /// The name of the form's field.
     pub fn name(&self) -> Option<&str> {
-        self.field()?.name()
+        self.form.disposition.name.as_deref()
     }
 
     /// The name of the file as it was sent: **text from the client**, which may be `../../etc/passwd`.
     pub fn file_name(&self) -> Option<&str> {
-        self.field()?.file_name()
+        self.form.disposition.file_name.as_deref()
     }
 
     /// The last segment of the file's name, without control characters and leading dots, 255 bytes at most: it
@@ -46,7 +42,7 @@ impl<'m, 'r> Part<'m, 'r> {
 
     /// The part's `Content-Type`, as the client says.
     pub fn content_type(&self) -> Option<&str> {
-        self.field()?.content_type().map(AsRef::as_ref)
+        self.form.current.as_ref()?.content_type().map(AsRef::as_ref)
     }
 
     /// Its data.

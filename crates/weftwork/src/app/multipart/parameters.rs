@@ -1,0 +1,162 @@
+//! What do the parameters of a field say: the boundary of a form, the name of a part and of its file?
+
+use http::{HeaderMap, header};
+
+use crate::message::{BodyError, split_unquoted};
+
+/// A parameter is there twice, or its quotes are not in order: nobody can tell what was meant.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unreadable;
+
+impl From<Unreadable> for BodyError {
+    fn from(Unreadable: Unreadable) -> BodyError {
+        BodyError::MultipartMalformed("the name of a part, or of its file, cannot be read".into())
+    }
+}
+
+/// What the head of a part says it is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Disposition {
+    pub(super) name: Option<String>,
+    pub(super) file_name: Option<String>,
+}
+
+impl Disposition {
+    /// RFC 7578 section 4.2. A name that cannot be read is an error: without it a file would be taken for text.
+    pub(super) fn of(head: &HeaderMap) -> Result<Disposition, Unreadable> {
+        let mut values = head.get_all(header::CONTENT_DISPOSITION).iter();
+        let Some(value) = values.next() else { return Ok(Disposition::default()) };
+        let text = std::str::from_utf8(value.as_bytes()).map_err(|_| Unreadable)?;
+        // That section forbids `filename*`.
+        if values.next().is_some() || parameter(text, "filename*")?.is_some() {
+            return Err(Unreadable);
+        }
+        Ok(Disposition { name: parameter(text, "name")?, file_name: parameter(text, "filename")? })
+    }
+}
+
+/// What is between the parts of such a form; none where it is no form, or does not say.
+pub(super) fn boundary(content_type: &str) -> Option<String> {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("multipart/form-data") {
+        return None;
+    }
+    parameter(content_type, "boundary").ok()?
+}
+
+/// The parameter `wanted` behind the value of a field, without its quotes (RFC 9110 section 5.6.6).
+fn parameter(text: &str, wanted: &str) -> Result<Option<String>, Unreadable> {
+    let mut found = None;
+    for (index, part) in split_unquoted(text, b';').into_iter().enumerate() {
+        let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
+        if name.contains('"') {
+            return Err(Unreadable);
+        }
+        if index > 0 && name.trim().eq_ignore_ascii_case(wanted) {
+            let value = value.and_then(|value| unquoted(value.trim())).ok_or(Unreadable)?;
+            if found.replace(value).is_some() {
+                return Err(Unreadable);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A backslash stands for itself but before a quote and another one: some clients send names with a path of Windows.
+fn unquoted(value: &str) -> Option<String> {
+    let Some(opened) = value.strip_prefix('"') else {
+        return (!value.contains('"')).then(|| value.to_owned());
+    };
+    let (mut text, mut chars) = (String::new(), opened.strip_suffix('"')?.chars().peekable());
+    while let Some(char) = chars.next() {
+        text.push(match char {
+            '"' => return None,
+            '\\' => chars.next_if(|next| matches!(next, '"' | '\\')).unwrap_or('\\'),
+            char => char,
+        });
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Are parameters found where they are, and nowhere else?
+
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn read(values: &[&[u8]]) -> Result<Disposition, Unreadable> {
+        let mut head = HeaderMap::new();
+        for value in values {
+            head.append(header::CONTENT_DISPOSITION, HeaderValue::from_bytes(value).unwrap());
+        }
+        Disposition::of(&head)
+    }
+
+    #[track_caller]
+    fn check(value: &str, name: Option<&str>, file_name: Option<&str>) {
+        let wanted = Disposition { name: name.map(str::to_owned), file_name: file_name.map(str::to_owned) };
+        assert_eq!(read(&[value.as_bytes()]), Ok(wanted), "{value}");
+    }
+
+    #[test]
+    fn names_as_clients_write_them() {
+        assert_eq!(read(&[]), Ok(Disposition::default()));
+        check("form-data", None, None);
+        check("form-data; name=\"a\"", Some("a"), None);
+        check("form-data; name=\"\"; filename=\"\"", Some(""), Some(""));
+        check("form-data;NAME = a ;Filename= \"b c.txt\" ; x", Some("a"), Some("b c.txt"));
+        check("form-data; filename=\u{fc}.txt; name=\"\u{fc}\"", Some("\u{fc}"), Some("\u{fc}.txt"));
+        check("form-data; name=\"%22a%22\"", Some("%22a%22"), None);
+        check("form-data; name=f; filename=\"C:\\dir\\a.txt\"", Some("f"), Some("C:\\dir\\a.txt"));
+        check("form-data; name=\"a\\\"b\\\\\"; filename=\"\\\\\\\"\"", Some("a\"b\\"), Some("\\\""));
+    }
+
+    #[test]
+    fn what_stands_in_quotes_is_no_parameter() {
+        check("form-data; name=\"x; filename=evil.txt\"", Some("x; filename=evil.txt"), None);
+        check("form-data; name=\"x; \\\"; filename=evil\"", Some("x; \"; filename=evil"), None);
+        check("form-data; x=\"; name=b\"; name=a; filenames=c; y=filename", Some("a"), None);
+        check("name=a", None, None);
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_not_read() {
+        for parameters in [
+            "; name=a; name=b",
+            "; name=a; filename=b; FileName=b",
+            "; name",
+            "; filename",
+            "; filename=\"a.txt",
+            "; filename=a\".txt",
+            "; name=\"a\"b",
+            "; name=\"a\"\"b\"",
+            "; \"x\"; name=a",
+            "\"; name=a; filename=b\"",
+            "; filename*=UTF-8''a.txt",
+            "; filename*",
+        ] {
+            assert_eq!(read(&[format!("form-data{parameters}").as_bytes()]), Err(Unreadable), "{parameters}");
+        }
+        assert_eq!(read(&[b"form-data; name=\"\xff\""]), Err(Unreadable));
+        assert_eq!(read(&[b"form-data; name=a", b"form-data; name=b; filename=c"]), Err(Unreadable));
+    }
+
+    #[test]
+    fn boundaries() {
+        for (content_type, wanted) in [
+            ("multipart/form-data; boundary=x", Some("x")),
+            ("Multipart/Form-Data ; charset=utf-8 ;BOUNDARY=\"a b\"", Some("a b")),
+            ("multipart/form-data; x=\"; boundary=y\"; boundary=z", Some("z")),
+            ("multipart/form-data; boundary=", Some("")),
+            ("multipart/form-data; boundary=a; boundary=b", None),
+            ("multipart/form-data; boundary=\"a", None),
+            ("multipart/form-data", None),
+            ("multipart/form-data2; boundary=x", None),
+            ("boundary=x", None),
+        ] {
+            assert_eq!(boundary(content_type).as_deref(), wanted, "{content_type}");
+        }
+    }
+}
