@@ -50,7 +50,7 @@ impl<'m, 'r> Part<'m, 'r> {
     /// # Errors
     /// [`BodyError::PastLimit`] after [`field_bytes_max`](super::MultipartLimits::field_bytes_max) bytes, and
     /// as [`next_part`](Multipart::next_part).
-    pub fn bytes(&mut self) -> Result<Vec<u8>, BodyError> {
+    pub fn bytes(mut self) -> Result<Vec<u8>, BodyError> {
         let max = self.form.limits.field_bytes_max;
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk()? {
@@ -66,7 +66,7 @@ impl<'m, 'r> Part<'m, 'r> {
     ///
     /// # Errors
     /// As [`bytes`](Part::bytes), and [`BodyError::NotUtf8`].
-    pub fn text(&mut self) -> Result<String, BodyError> {
+    pub fn text(self) -> Result<String, BodyError> {
         String::from_utf8(self.bytes()?).map_err(|_| BodyError::NotUtf8)
     }
 
