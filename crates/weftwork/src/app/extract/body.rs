@@ -47,7 +47,8 @@ mod typed {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Json<T>(pub T);
 
-    /// A body as HTML forms send it (`application/x-www-form-urlencoded`), as a struct.
+    /// A body as HTML forms send it (`application/x-www-form-urlencoded`), as a struct, whose fields are those of a
+    /// [`Query`](crate::Query).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Form<T>(pub T);
 

@@ -16,9 +16,30 @@ use crate::message::Request;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
-/// The query, as a struct: a field that may be missing is an `Option`, one that comes any number of times a `Vec`.
+/// The query, as a struct: a field that may be missing is an `Option`, one that comes any number of times a `Vec`. An
+/// `Option` is `None` for `?page=`, too, as a form sends what was left empty. A checkbox is a `bool` with
+/// `#[serde(default)]`: browsers send `on`, or nothing.
+///
 /// Where serde does not say which type it wants, within `#[serde(flatten)]` and enums with a `tag`, values are text, and
-/// a number is refused; so it is with [`Form`](crate::Form), [`Header`] and [`Cookie`].
+/// a number is refused; so it is with [`Form`](crate::Form), [`Header`] and [`Cookie`]. In place of a flattened struct take two
+/// arguments, each of which reads what it knows:
+///
+/// ```
+/// use weftwork::prelude::*;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Page { page: Option<u32> }
+///
+/// #[derive(serde::Deserialize)]
+/// struct Search { q: String, #[serde(default)] exact: bool }
+///
+/// fn search(Query(page): Query<Page>, Query(search): Query<Search>) -> String {
+///     format!("{}, {}, page {}", search.q, search.exact, page.page.unwrap_or(1))
+/// }
+/// # let mut client = weftwork::TestClient::new(Router::new().get("/", search));
+/// # assert_eq!(client.get("/?q=tea&exact=on&page=").send().text(), "tea, true, page 1");
+/// # assert_eq!(client.get("/?q=tea&page=2").send().text(), "tea, false, page 2");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 

@@ -15,8 +15,8 @@ use crate::message::{Request, Response};
 /// or not. A request whose deadline has passed already (it waited for a thread, or a deadline around this one
 /// is over) does not reach it.
 ///
-/// Of several the soonest counts. The time is that until the response is known; what is streamed after that is
-/// bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
+/// Of several the soonest counts. The time begins here: a small body, up to `body_ahead_bytes_max`, was read before that. It ends
+/// when the response is known; what is streamed after that is bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
 ///
 /// ```
 /// use std::time::Duration;

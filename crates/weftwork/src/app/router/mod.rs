@@ -181,7 +181,11 @@ impl Router {
 
     /// Everything beneath `prefix` that no route takes: [`files`](crate::files), [`routes`](crate::routes), another
     /// router behind its own middleware. It sees what is behind the prefix as the path. Longer prefixes are asked
-    /// first, and among equal ones the earlier; one that declines leaves the request to the next.
+    /// first, and among equal ones the earlier; one that declines leaves the request to the next. A route with a capture in
+    /// that place takes what it matches before any mount: `/{page}` takes `/static`, and `/{page}/{part}` all that is one
+    /// segment beneath it.
+    ///
+    /// A router that is mounted sees the [states](Router::state) of this one, also from behind middleware of its own.
     ///
     /// Links that a mounted enum writes do not know of the prefix: mount it at `/`, or use `#[nest]`.
     #[must_use]
