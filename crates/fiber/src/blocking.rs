@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::context::on_thread_stack;
+use crate::large::on_large_stack;
 use crate::scheduler::{self, Place};
 use crate::task::contained;
 
@@ -208,8 +208,8 @@ impl Shared {
         state.idle -= 1;
         let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
         drop(state);
-        // What blocks may need more stack than a fiber has.
-        on_thread_stack(|| jobs.into_iter().for_each(contained));
+        // What blocks may need more stack than a fiber has. The caller's being cancelled is nothing to it.
+        on_large_stack(|| scheduler::outside_fibers(|| jobs.into_iter().for_each(contained)));
     }
 
     fn work(&self) {

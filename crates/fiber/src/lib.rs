@@ -47,7 +47,7 @@
 //!   call, `sleep` or [`blocking()`] blocks the thread, [`yield_now`] does nothing, and [`sync`] does not wait.
 //! - **Outside a fiber** sockets, `sleep` and [`blocking()`] block the thread as std does; [`sync`] works as long as
 //!   it does not have to wait, and else panics and says so; [`spawn`] and [`timeout`] need a runtime and a fiber.
-//! - **Stacks are small and guarded**: 64 KiB by default; [`on_thread_stack`] lends what needs more a larger one. One that overflows meets its guard page; the process says
+//! - **Stacks are small and guarded**: 64 KiB by default; [`on_large_stack`] lends what needs more a larger one. One that overflows meets its guard page; the process says
 //!   `fiber stack overflow: ... raise stack_bytes` and aborts.
 //!
 //! Unix only: epoll or kqueue through mio. On other systems the crate is empty.
@@ -58,6 +58,7 @@ mod blocking;
 mod config;
 mod context;
 mod fiber;
+mod large;
 pub mod net;
 mod overflow;
 mod poller;
@@ -74,8 +75,8 @@ mod wait;
 
 pub use blocking::{BlockingPool, PoolFull, blocking, set_blocking_threads_max};
 pub use config::Config;
-pub use context::on_thread_stack;
 pub use fiber::{JoinError, JoinHandle, in_fiber, spawn, yield_now};
+pub use large::on_large_stack;
 pub use poller::{Interest, Ready};
 pub use remote::{Remote, RuntimeGone};
 pub use runtime::{Runtime, run, run_with};

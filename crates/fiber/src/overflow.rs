@@ -12,23 +12,40 @@ use std::ops::Range;
 use std::sync::{Once, OnceLock};
 use std::{io, mem, ptr};
 
-/// The guard page of a stack, and the size that its overflow message names.
+use crate::stack::GuardedStack;
+
+/// The guard page of a stack, and what its overflow message names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guarded {
     low: usize,
     high: usize,
     usable_bytes: usize,
+    owner: Owner,
+}
+
+/// Who needs more than there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owner {
+    Fiber,
+    /// `on_large_stack`
+    Call,
 }
 
 impl Guarded {
-    pub(crate) fn new(guard: Range<usize>, usable_bytes: usize) -> Self {
-        Guarded { low: guard.start, high: guard.end, usable_bytes }
+    pub(crate) fn new(stack: &GuardedStack, owner: Owner) -> Self {
+        let Range { start: low, end: high } = stack.guard();
+        Guarded { low, high, usable_bytes: stack.usable_bytes(), owner }
     }
 }
 
 thread_local! {
     // Without a destructor and const: the signal handler may read it at any time.
     static RUNNING: Cell<Option<Guarded>> = const { Cell::new(None) };
+}
+
+/// Which stack this thread runs on, if it is not its own.
+pub(crate) fn guarded() -> Option<Guarded> {
+    RUNNING.get()
 }
 
 /// Notes which stack this thread runs on.
@@ -117,18 +134,19 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler of SIGSEGV and SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
     match RUNNING.get() {
-        Some(stack) if (stack.low..stack.high).contains(&address) => say_and_abort(stack.usable_bytes),
+        Some(stack) if (stack.low..stack.high).contains(&address) => say_and_abort(stack),
         _ => chain(signal, info, context),
     }
 }
 
-fn say_and_abort(usable_bytes: usize) -> ! {
+fn say_and_abort(stack: Guarded) -> ! {
+    let (who, remedy) = match stack.owner {
+        Owner::Fiber => (b"the fiber needs".as_slice(), b"raise stack_bytes".as_slice()),
+        Owner::Call => (b"a call in on_large_stack needs".as_slice(), b"have a thread run it".as_slice()),
+    };
     let mut digits = [0_u8; 20];
-    for text in [
-        b"\nfiber stack overflow: the fiber needs more than its ".as_slice(),
-        decimal(usable_bytes, &mut digits),
-        b" bytes: raise stack_bytes\n",
-    ] {
+    let bytes = decimal(stack.usable_bytes, &mut digits);
+    for text in [b"\nfiber stack overflow: ", who, b" more than its ", bytes, b" bytes: ", remedy, b"\n"] {
         // SAFETY: the pointer and length are of one live slice. A failed write changes nothing: we abort anyway.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     }

@@ -36,8 +36,7 @@ thread_local! {
 pub(crate) enum Place {
     /// In a fiber: it suspends.
     Fiber(Rc<Core>, Key),
-    /// In a fiber that unwinds: std counts panics by thread, so another fiber must not run now. Or in one that is
-    /// on the stack of its thread, which it cannot leave.
+    /// In a fiber that unwinds: std counts panics by thread, so another fiber must not run now.
     Unwinding,
     /// In no fiber: the thread waits.
     Thread,
@@ -67,9 +66,17 @@ pub(crate) fn place() -> Place {
     let Some(core) = current() else { return Place::Thread };
     match core.current.get() {
         None => Place::Thread,
-        Some(_) if std::thread::panicking() || context::is_lent() => Place::Unwinding,
+        Some(_) if std::thread::panicking() => Place::Unwinding,
         Some(fiber) => Place::Fiber(core, fiber),
     }
+}
+
+/// Runs `work`, which does not panic, as if no fiber ran: its waits block the thread, and nothing interrupts them.
+pub(crate) fn outside_fibers(work: impl FnOnce()) {
+    let Some(core) = current() else { return work() };
+    let fiber = core.current.take();
+    work();
+    core.current.set(fiber);
 }
 
 impl Core {

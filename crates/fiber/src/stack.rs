@@ -61,6 +61,10 @@ impl GuardedStack {
         self.0.base().get() - self.guard().end
     }
 
+    pub(crate) fn inner(&mut self) -> &mut DefaultStack {
+        &mut self.0
+    }
+
     pub(crate) fn into_inner(self) -> DefaultStack {
         self.0
     }

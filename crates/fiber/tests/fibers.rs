@@ -396,30 +396,108 @@ fn ten_thousand_fibers_wait_at_once() {
 }
 
 #[test]
-fn the_stack_of_the_thread_is_lent() {
+fn a_large_stack_is_lent() {
     let config = Config::new().stack_bytes(16 << 10);
     let sum = run_with(&config, || {
         let work = || [1_u8; 64 << 10].iter().map(|&one| u64::from(one)).sum::<u64>();
-        let sum = weftwork_fiber::on_thread_stack(work);
+        let sum = weftwork_fiber::on_large_stack(work);
         // It stays on its thread, and so may what it uses.
         let only_here = Rc::new(7);
-        assert_eq!(weftwork_fiber::on_thread_stack(|| *only_here), 7);
+        assert_eq!(weftwork_fiber::on_large_stack(|| *only_here), 7);
         yield_now();
-        sum + weftwork_fiber::on_thread_stack(work)
+        sum + weftwork_fiber::on_large_stack(work)
     });
     assert_eq!(sum.unwrap(), 128 << 10);
-    assert_eq!(weftwork_fiber::on_thread_stack(|| 7), 7, "outside a fiber");
+    assert_eq!(weftwork_fiber::on_large_stack(|| 7), 7, "outside a fiber");
 }
 
 #[test]
-fn a_panic_comes_back_from_the_lent_stack() {
+fn a_panic_comes_back_from_a_large_stack() {
     let done = run(|| {
-        let panics = || weftwork_fiber::on_thread_stack(|| -> () { panic!("there") });
+        let panics = || weftwork_fiber::on_large_stack(|| -> () { panic!("there") });
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-        weftwork_fiber::on_thread_stack(|| weftwork_fiber::sleep(Duration::from_millis(1)));
-        weftwork_fiber::on_thread_stack(yield_now);
-        yield_now();
         true
     });
     assert!(done.unwrap());
+}
+
+#[test]
+fn a_fiber_waits_on_a_large_stack_as_on_its_own() {
+    let order = run(|| {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let fibers: Vec<_> = (0..3)
+            .map(|fiber| {
+                let order = Rc::clone(&order);
+                spawn(move || {
+                    weftwork_fiber::on_large_stack(|| {
+                        for step in 0..3 {
+                            let kept = std::hint::black_box([fiber; 64 << 10]);
+                            order.borrow_mut().push((step, fiber));
+                            yield_now();
+                            assert!(kept.iter().all(|&byte| byte == fiber));
+                        }
+                    });
+                })
+            })
+            .collect();
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        order.take()
+    });
+    let expected: Vec<(u8, u8)> = (0..3).flat_map(|step| (0..3).map(move |fiber| (step, fiber))).collect();
+    assert_eq!(order.unwrap(), expected, "they took turns");
+}
+
+#[test]
+fn a_fiber_is_cancelled_on_a_large_stack() {
+    run(|| {
+        let dropped = Rc::new(());
+        let held = Rc::clone(&dropped);
+        let fiber = spawn(move || {
+            weftwork_fiber::on_large_stack(|| {
+                let _held = held;
+                sleep(Duration::from_secs(60));
+            });
+        });
+        yield_now();
+        fiber.cancel();
+        assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));
+        assert_eq!(Rc::strong_count(&dropped), 1, "its destructors ran");
+    })
+    .unwrap();
+}
+
+/// What it lays on the stack is there when the coroutine goes on, wherever that is and whatever ran meanwhile.
+#[test]
+fn a_coroutine_of_the_users_own_leaves_a_large_stack_and_comes_back() {
+    use corosensei::{Coroutine, CoroutineResult};
+    let coroutine = || {
+        Coroutine::new(|yielder, ()| {
+            let sum = weftwork_fiber::on_large_stack(|| {
+                let kept = std::hint::black_box([7_u8; 32 << 10]);
+                yielder.suspend(());
+                yield_now();
+                kept.iter().map(|&byte| u64::from(byte)).sum::<u64>()
+            });
+            yield_now();
+            sum
+        })
+    };
+    let overwrite = || weftwork_fiber::on_large_stack(|| std::hint::black_box([1_u8; 256 << 10])[7]);
+    let expected = 7 * (32 << 10);
+    let (here, there) = run(move || {
+        let mut here = coroutine();
+        assert!(matches!(here.resume(()), CoroutineResult::Yield(())));
+        sleep(Duration::from_millis(1));
+        spawn(move || overwrite()).join().unwrap();
+        let elsewhere = spawn(move || here.resume(()).as_return());
+        let dropped = spawn(move || assert!(coroutine().resume(()).as_yield().is_some()));
+        dropped.join().unwrap();
+        let mut there = coroutine();
+        assert!(matches!(there.resume(()), CoroutineResult::Yield(())));
+        (elsewhere.join().unwrap(), there)
+    })
+    .unwrap();
+    assert_eq!(here, Some(expected), "in another fiber");
+    let mut there = there;
+    assert_eq!(there.resume(()).as_return(), Some(expected), "on the thread");
 }

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
-use weftwork_fiber::{Config, blocking, run_with, yield_now};
+use weftwork_fiber::{Config, blocking, on_large_stack, run_with, yield_now};
 
 const ROLE: &str = "FIBER_OVERFLOW_TEST_ROLE";
 
@@ -28,7 +28,7 @@ fn recurse(depth: u64) -> u64 {
 
 #[inline(never)]
 fn large_frame() -> u8 {
-    std::hint::black_box([1_u8; 1 << 20])[4_097]
+    std::hint::black_box([1_u8; 512 << 10])[4_097]
 }
 
 #[test]
@@ -40,6 +40,11 @@ fn role_of_a_child() {
         match role.as_str() {
             "recursion" => drop(std::hint::black_box(recurse(1 << 40))),
             "no threads" => drop(std::hint::black_box(blocking(large_frame))),
+            "large stack" => drop(std::hint::black_box(on_large_stack(|| recurse(1 << 40)))),
+            "large stack left" => {
+                on_large_stack(yield_now);
+                recurse(1 << 40);
+            }
             "large frame" => drop(std::hint::black_box(large_frame())),
             "panic" => panic!("a panic with its backtrace fits the stack"),
             other => panic!("no such role: {other}"),
@@ -54,19 +59,33 @@ fn role_of_a_child() {
 }
 
 fn check_overflow(role: &str) {
-    let output = child(role);
-    let said = String::from_utf8_lossy(&output.stderr);
     // Whole pages: 100,000 bytes are rounded up.
     let bytes = 100_000_usize.next_multiple_of(rustix::param::page_size());
-    let message =
-        format!("fiber stack overflow: the fiber needs more than its {bytes} bytes: raise stack_bytes");
-    assert!(said.contains(&message), "{said}");
+    check_message(
+        role,
+        &format!("fiber stack overflow: the fiber needs more than its {bytes} bytes: raise stack_bytes"),
+    );
+}
+
+fn check_message(role: &str, message: &str) {
+    let output = child(role);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(message), "{said}");
     assert_eq!(output.status.signal(), Some(SIGABRT), "{:?}", output.status);
 }
 
 #[test]
 fn recursion_past_the_stack_says_what_to_raise() {
     check_overflow("recursion");
+}
+
+#[test]
+fn an_overflow_names_the_stack_that_it_was_of() {
+    check_message(
+        "large stack",
+        "a call in on_large_stack needs more than its 2097152 bytes: have a thread run it",
+    );
+    check_overflow("large stack left");
 }
 
 // Under AddressSanitizer rustc emits no stack probes, so that there a large frame may step over the guard page.

@@ -4,7 +4,7 @@
 /// fiber has, and so is what JSON does that is nested 127 deep; to overflow it ends the process.
 pub(crate) fn with_room<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(all(unix, feature = "fibers"))]
-    return weftwork_fiber::on_thread_stack(work);
+    return weftwork_fiber::on_large_stack(work);
     #[cfg(not(all(unix, feature = "fibers")))]
     work()
 }
