@@ -194,8 +194,9 @@ settings! {
     /// Longest PROXY header: 4 KiB, for many times what proxies send (536 bytes fit in any packet).
     proxy_header_bytes_max: ByteCount = ByteCount(4 * KIB), "longest PROXY header";
     /// The proxies that are believed, as networks: nobody. They may open connections with a PROXY header, and
-    /// what they say in `forwarded_header` counts for [`Request::client_addr`](crate::Request::client_addr), and of
-    /// the scheme for [`Request::scheme`](crate::Request::scheme). Who is none of them and asks for a target with
+    /// what they say in `forwarded_header` counts for [`Request::client_addr`](crate::Request::client_addr), of
+    /// the scheme for [`Request::scheme`](crate::Request::scheme), and of the host where an `Origin` is compared with it
+    /// ([`Csrf`](crate::middleware::Csrf), WebSockets). Who is none of them and asks for a target with
     /// `https://` gets 421 (RFC 9110 section 7.4).
     trusted_proxies: Networks = Networks::NONE, "networks whose proxies are believed (10.0.0.0/8,::1,unix)";
     /// The header in which trusted proxies name their client: `X-Forwarded-For`. The other one is never read.

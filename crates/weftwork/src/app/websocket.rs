@@ -58,7 +58,8 @@ impl From<Bytes> for Message {
 ///
 /// Browsers let any page open a WebSocket to any server, with its cookies; so a request whose `Origin` is not this
 /// host gets 403, unless it is [allowed](WebSockets::allow_origin). Clients that are no browsers send none, and are let
-/// in.
+/// in. Where one of the [`trusted_proxies`](crate::Settings::trusted_proxies) names the host in `X-Forwarded-Host` (or in
+/// the `host` of `Forwarded`, if that is the [`forwarded_header`](crate::Settings::forwarded_header)), this host is that one.
 #[derive(Clone, Debug)]
 pub struct WebSockets {
     message_bytes_max: usize,

@@ -234,6 +234,12 @@ impl<'c> Request<'c> {
         client::said(&self.exchange.source(), self.fields(), "host")
     }
 
+    /// The host (and port) that the client asked for, as far as that can be believed: by way of a trusted proxy it is what
+    /// that says, since such a one may ask for another, else [`host`](Request::host).
+    pub(crate) fn authority(&self) -> Option<Cow<'_, str>> {
+        self.forwarded_host().map(Cow::Owned).or_else(|| self.host().map(Cow::Borrowed))
+    }
+
     /// Who hands the request on is one of the trusted proxies.
     pub(crate) fn is_source_trusted(&self) -> bool {
         self.exchange.source().is_trusted()

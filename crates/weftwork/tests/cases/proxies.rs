@@ -3,8 +3,12 @@
 use std::time::{Duration, Instant};
 
 use weftwork::Settings;
+#[cfg(feature = "websocket")]
+use weftwork::{HandlerExt, Request, Router, middleware::Csrf, websocket};
 
 use super::ROOM;
+#[cfg(feature = "websocket")]
+use super::proxy::before;
 use crate::support::{Client, Site, eventually, is_logged, keep_log};
 
 const GET: &str = "GET /client HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -177,6 +181,28 @@ fn fields_of_trusted_proxies_count() {
         s.trusted_proxies("127.0.0.1".parse().unwrap()).forwarded_header(weftwork::ForwardedHeader::Forwarded)
     });
     assert_eq!(ask(&of_7239, "Forwarded: for=\"[2001:db8::7]:80\""), "2001:db8::7 via 127.0.0.1");
+}
+
+/// A page is compared with the host that its browser asked for, and a proxy asks by another one.
+#[cfg(feature = "websocket")]
+#[test]
+fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
+    for (trusted, statuses) in [("127.0.0.1", [200, 101]), ("none", [403, 403])] {
+        let site = Router::new().post("/", || "done").get("/", |req: &mut Request| websocket(req, |_| Ok(())));
+        let behind = ROOM.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
+        let behind = behind.start(site.with(Csrf::new())).unwrap();
+        let proxy = before(&behind, |proxy| proxy);
+        let ask = |request: &str, host: &str| {
+            let mut client = Client::connect(&proxy);
+            client.send(format!("{request}Host: {host}\r\nOrigin: https://a.example\r\n\r\n"));
+            client.answer_head().status
+        };
+        let post = "POST / HTTP/1.1\r\nContent-Length: 0\r\n";
+        let handshake = "GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        assert_eq!([post, handshake].map(|request| ask(request, "a.example")), statuses, "{trusted}");
+        assert_eq!([post, handshake].map(|request| ask(request, "b.example")), [403, 403], "{trusted}");
+    }
 }
 
 /// The one whom a PROXY header names may be a proxy as well, with a field of its own.

@@ -14,7 +14,9 @@ use crate::message::{Only, Request, Response};
 /// 1. GET, HEAD and OPTIONS pass. They must not change anything (RFC 9110 §9.2.1).
 /// 2. With `Sec-Fetch-Site` (browsers since 2023, over TLS and on localhost): `same-origin` and `none`, which is
 ///    what the user typed, pass; all else is refused, `same-site` too.
-/// 3. With `Origin` alone: it passes if its host is that of the request.
+/// 3. With `Origin` alone: it passes if its host is that of the request, which one of the
+///    [`trusted_proxies`](crate::Settings::trusted_proxies) may name in `X-Forwarded-Host` (or in the `host` of `Forwarded`,
+///    if that is the [`forwarded_header`](crate::Settings::forwarded_header)).
 /// 4. With neither: it passes. It comes from no browser of the last years, so nobody is being tricked.
 ///
 /// An origin that is [trusted](Csrf::trust) passes in 2 and 3. There is no list of paths that are left out:
@@ -64,10 +66,7 @@ impl Csrf {
         match (req.only("sec-fetch-site"), origin) {
             (Only::Value("same-origin" | "none"), _) => true,
             (Only::Absent, Only::Absent) => true,
-            (Only::Absent, Only::Value(origin)) => {
-                let ours = origin::authority(origin).zip(req.host());
-                ours.is_some_and(|(theirs, ours)| theirs.eq_ignore_ascii_case(ours))
-            }
+            (Only::Absent, Only::Value(origin)) => origin::is_own(origin, req),
             _ => false,
         }
     }
@@ -89,6 +88,7 @@ mod tests {
     use super::*;
     use crate::app::middleware::HandlerExt;
     use crate::message::testing::Canned;
+    use crate::{ForwardedHeader, Settings};
 
     #[track_caller]
     fn check(method: &str, fields: &[(&str, &str)], passes: bool) {
@@ -140,6 +140,38 @@ mod tests {
             check("POST", &[("Origin", origin)], false);
         }
         check("POST", &[("Origin", "https://here.example"), ("Origin", "https://here.example")], false);
+    }
+
+    /// 10.0.0.0/8 is trusted. The Host is `here.example`.
+    #[track_caller]
+    fn check_behind(peer: &str, forwarded: (&str, &str), origin: &str, passes: bool) {
+        let mut canned = Canned::asking("POST", "/", &[("Origin", origin), forwarded]);
+        canned.peer = peer.parse().ok();
+        let settings = Settings::default().trusted_proxies("10.0.0.0/8".parse().unwrap());
+        canned.settings = match forwarded.0 {
+            "Forwarded" => settings.forwarded_header(ForwardedHeader::Forwarded),
+            _ => settings,
+        };
+        let status = canned.call(&(|_: &mut Request<'_>| "x").with(Csrf::new())).status();
+        assert_eq!(status.as_u16(), if passes { 200 } else { 403 }, "{peer} {forwarded:?} {origin}");
+    }
+
+    /// The server is asked by another name then, which no page of the site knows.
+    #[test]
+    fn the_host_is_the_one_that_a_trusted_proxy_was_asked_for() {
+        let (trusted, stranger) = ("10.0.0.1:1", "192.0.2.7:1");
+        for forwarded in [
+            ("X-Forwarded-Host", "shop.example"),
+            ("X-Forwarded-Host", "evil.example, Shop.example"),
+            ("Forwarded", "for=192.0.2.7;host=shop.example"),
+        ] {
+            check_behind(trusted, forwarded, "https://shop.example", true);
+            check_behind(trusted, forwarded, "https://here.example", false);
+            check_behind(trusted, forwarded, "https://evil.example", false);
+            check_behind(stranger, forwarded, "https://shop.example", false);
+            check_behind(stranger, forwarded, "https://here.example", true);
+        }
+        check_behind(trusted, ("X-Forwarded-Host", ""), "https://here.example", true);
     }
 
     #[test]

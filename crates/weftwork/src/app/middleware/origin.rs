@@ -1,5 +1,7 @@
 //! What is an origin, and is this one written as browsers write it?
 
+use crate::message::Request;
+
 /// An origin as browsers send it: scheme, host, and a port where it is not the default one. `None` for
 /// anything else: with a path, a trailing slash, in upper case, `null`, `*`.
 pub(super) fn serialized(text: &str) -> Option<&str> {
@@ -24,8 +26,14 @@ pub(super) fn serialized(text: &str) -> Option<&str> {
     (is_scheme && is_host && is_port).then_some(text)
 }
 
+/// Whether pages of this origin, as a browser names it, are pages of the host that this request is for.
+pub(in crate::app) fn is_own(origin: &str, req: &Request<'_>) -> bool {
+    let theirs_and_ours = authority(origin).zip(req.authority());
+    theirs_and_ours.is_some_and(|(theirs, ours)| theirs.eq_ignore_ascii_case(&ours))
+}
+
 /// The host and port of a serialized origin.
-pub(in crate::app) fn authority(origin: &str) -> Option<&str> {
+fn authority(origin: &str) -> Option<&str> {
     serialized(origin)?.split_once("://").map(|(_, authority)| authority)
 }
 

@@ -62,8 +62,8 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     if let Some(client) = req.client_addr() {
         line("X-Forwarded-For", client.to_string().as_bytes());
     }
-    if let Some(host) = req.forwarded_host().as_deref().or(req.host()) {
-        line("X-Forwarded-Host", host.as_bytes());
+    if let Some(authority) = req.authority() {
+        line("X-Forwarded-Host", authority.as_bytes());
     }
     line("X-Forwarded-Proto", req.scheme().as_bytes());
     for value in req.header_values("via") {

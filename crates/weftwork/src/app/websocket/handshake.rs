@@ -65,9 +65,7 @@ fn is_let_in(req: &Request<'_>, origins: &Origins) -> bool {
         Only::Value(given) => given,
         Only::Unclear => return false,
     };
-    let host = req.host().unwrap_or_default();
-    let same = origin::authority(given).is_some_and(|authority| authority.eq_ignore_ascii_case(host));
-    same || others.iter().any(|other| other == given)
+    origin::is_own(given, req) || others.iter().any(|other| other == given)
 }
 
 fn is_key(key: &str) -> bool {
