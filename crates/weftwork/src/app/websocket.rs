@@ -25,6 +25,8 @@ use bytes::Bytes;
 pub use hub::{HubSocket, SocketEvent, SocketId, WebSocketHub};
 pub use socket::{WebSocket, WebSocketReader, WebSocketWriter};
 
+use crate::app::middleware::origin;
+use crate::error::Result;
 use crate::message::{FeedLimits, Request, Response};
 
 /// A whole message.
@@ -70,7 +72,7 @@ pub struct WebSockets {
 
 #[derive(Clone, Debug)]
 enum Origins {
-    Same(Vec<String>),
+    Same(Vec<Box<str>>),
     Any,
 }
 
@@ -106,12 +108,15 @@ impl WebSockets {
     }
 
     /// Also lets pages of this origin in, written as browsers do: `https://app.example`.
-    #[must_use]
-    pub fn allow_origin(mut self, origin: impl Into<String>) -> WebSockets {
+    ///
+    /// # Errors
+    /// It has a path, a slash at its end, upper case, the default port, or is `null` or `*`: no page would be let in by it.
+    pub fn allow_origin(mut self, origin: &str) -> Result<WebSockets> {
+        let origin = origin::checked(origin)?;
         if let Origins::Same(others) = &mut self.origins {
-            others.push(origin.into());
+            others.push(origin);
         }
-        self
+        Ok(self)
     }
 
     /// Lets pages of every origin in: for what needs no cookie and no address to be allowed.

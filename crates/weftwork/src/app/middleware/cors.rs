@@ -61,13 +61,8 @@ impl Cors {
     /// One has a path, a slash at its end, upper case, the default port, or is `null` or `*`: it would never
     /// match, or match too much.
     pub fn origins<'o>(origins: impl IntoIterator<Item = &'o str>) -> Result<Cors> {
-        let listed = origins.into_iter().map(|given| match origin::serialized(given) {
-            Some(origin) => Ok(origin.into()),
-            None => {
-                Err(Error::knob("origin", given, "written as browsers do: https://host or http://host:port"))
-            }
-        });
-        Ok(Cors::new(Allowed::Listed(listed.collect::<Result<_>>()?)))
+        let listed = origins.into_iter().map(origin::checked).collect::<Result<_>>()?;
+        Ok(Cors::new(Allowed::Listed(listed)))
     }
 
     /// The pages of those origins for which `allowed` is true. It sees only well-formed ones, never `null`.

@@ -3,7 +3,7 @@
 use http::{Method, StatusCode};
 
 use super::{Middleware, Next, origin, refusal};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message::{Only, Request, Response};
 
 /// Refuses requests that a page of another origin makes a browser send (cross-site request forgery), with 403.
@@ -46,10 +46,7 @@ impl Csrf {
     /// # Errors
     /// It is not written as browsers do (`https://host`, `http://host:port`).
     pub fn trust(mut self, origin: &str) -> Result<Csrf> {
-        let trusted = origin::serialized(origin).ok_or_else(|| {
-            Error::knob("origin", origin, "written as browsers do: https://host or http://host:port")
-        })?;
-        self.trusted.push(trusted.into());
+        self.trusted.push(origin::checked(origin)?);
         Ok(self)
     }
 

@@ -1,5 +1,6 @@
 //! What is an origin, and is this one written as browsers write it?
 
+use crate::error::{Error, Result};
 use crate::message::Request;
 
 /// An origin as browsers send it: scheme, host, and a port where it is not the default one. `None` for
@@ -24,6 +25,12 @@ pub(super) fn serialized(text: &str) -> Option<&str> {
         (_, None) => true,
     };
     (is_scheme && is_host && is_port).then_some(text)
+}
+
+/// An origin that somebody allows: one that is written otherwise than browsers do would never match.
+pub(in crate::app) fn checked(given: &str) -> Result<Box<str>> {
+    let wanted = "written as browsers do: https://host or http://host:port";
+    serialized(given).map(Box::from).ok_or_else(|| Error::knob("origin", given, wanted))
 }
 
 /// Whether pages of this origin, as a browser names it, are pages of the host that this request is for.

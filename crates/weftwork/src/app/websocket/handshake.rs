@@ -65,7 +65,7 @@ fn is_let_in(req: &Request<'_>, origins: &Origins) -> bool {
         Only::Value(given) => given,
         Only::Unclear => return false,
     };
-    origin::is_own(given, req) || others.iter().any(|other| other == given)
+    origin::is_own(given, req) || others.iter().any(|other| **other == *given)
 }
 
 fn is_key(key: &str) -> bool {

@@ -93,7 +93,7 @@ fn pages_of_other_origins_stay_outside() {
     let foreign = "Origin: https://evil.example\r\n";
     is_let_in(WebSockets::new(), "Origin: https://a.example\r\n");
     is_let_in(WebSockets::new().allow_any_origin(), foreign);
-    is_let_in(WebSockets::new().allow_origin("https://evil.example"), foreign);
+    is_let_in(WebSockets::new().allow_origin("https://evil.example").unwrap(), foreign);
     for origin in [
         foreign,
         "Origin: null\r\n",
@@ -103,6 +103,25 @@ fn pages_of_other_origins_stay_outside() {
         "Origin: \u{e9}\r\n",
     ] {
         is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{origin}"), 403, "origin");
+    }
+}
+
+/// It would let nobody in, and whoever wrote it would learn that from users.
+#[test]
+fn what_no_browser_writes_is_no_origin() {
+    for origin in [
+        "",
+        "*",
+        "null",
+        "app.example",
+        "https://app.example/",
+        "https://app.example/chat",
+        "https://App.example",
+        "https://app.example:443",
+    ] {
+        let error = WebSockets::new().allow_origin(origin).unwrap_err().to_string();
+        assert!(error.contains("https://host") && error.contains(origin), "{error}");
+        assert!(WebSockets::new().allow_any_origin().allow_origin(origin).is_err(), "{origin}");
     }
 }
 
