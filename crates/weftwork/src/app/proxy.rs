@@ -57,7 +57,8 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 ///
 /// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
 /// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
-/// request is listened to, but while the client pauses within its body, nobody hears what the server says. The setting
+/// request is listened to, but while the client pauses within its body, nobody hears what the server says. It gets the rest
+/// all the same, unless it refuses (4xx, 5xx), ends its side, or takes nothing for the `idle_timeout`. The setting
 /// `body_bytes_max` bounds what goes there: 413, or the end of the connection where the answer has begun.
 ///
 /// ```no_run

@@ -1,10 +1,12 @@
 //! Does a body reach the server behind a proxy, whatever that says meanwhile, and is it promised only where there is one?
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::proxy::{before_address, read_head};
-use crate::support::{Client, PATIENCE, chunks, noise};
+use crate::support::{Client, Gate, PATIENCE, chunks, eventually, noise};
 
 /// The server says that it is at it before it has the body, and waits for the rest.
 #[test]
@@ -69,6 +71,99 @@ fn half_a_line_does_not_end_an_upload() {
         client.answer().is(200, "onehello");
         aside.join().unwrap().unwrap();
         assert!(server.join().unwrap(), "{early}");
+    }
+}
+
+/// The server has said all that it says, and reads on; the client, which has the answer, sends on.
+#[test]
+fn a_whole_answer_does_not_end_an_upload() {
+    for (method, answer, body) in [
+        ("POST", "200 OK\r\nContent-Length: 0\r\n\r\n", ""),
+        ("PUT", "204 No Content\r\n\r\n", ""),
+        ("PUT", "205 Reset Content\r\nContent-Length: 0\r\n\r\n", ""),
+        ("POST", "200 OK\r\nContent-Length: 2\r\n\r\nok", "ok"),
+        ("POST", "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "2\r\nok\r\n"),
+    ] {
+        let sent = noise(3 << 20);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
+        let (expected, answered) = (sent.len(), Arc::<Gate>::default());
+        let has_answer = answered.clone();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            read_head(&mut stream);
+            stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
+            has_answer.pass();
+            let got = read_body(&mut stream, expected);
+            // The connection goes on with the next request.
+            assert!(read_head(&mut stream).starts_with("GET /next "));
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext").unwrap();
+            got
+        });
+        let mut client = Client::connect(&proxy);
+        client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: {expected}\r\n\r\n"));
+        let aside = client.send_aside(sent.clone());
+        assert_eq!(client.answer_head().status.to_string(), answer[..3], "{answer}");
+        assert_eq!(client.exactly(body.len()), body.as_bytes(), "{answer}");
+        answered.open();
+        aside.join().unwrap().unwrap();
+        if answer.contains("chunked") {
+            assert_eq!(client.chunk(), b"");
+        }
+        client.get("/next").is(200, "next");
+        assert!(server.join().unwrap() == sent, "{answer}");
+    }
+}
+
+/// What HEAD has for a body means nothing, and to lose it would mean something.
+#[test]
+fn an_answer_to_head_does_not_end_an_upload() {
+    let sent = noise(3 << 20);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
+    let expected = sent.len();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n").unwrap();
+        read_body(&mut stream, expected)
+    });
+    let mut client = Client::connect(&proxy);
+    client.send(format!("HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: {expected}\r\n\r\n"));
+    let aside = client.send_aside(sent.clone());
+    let answer = client.answer_to_head();
+    assert_eq!((answer.status, answer.field("content-length")), (200, Some("7")));
+    aside.join().unwrap().unwrap();
+    assert!(server.join().unwrap() == sent);
+}
+
+/// Who has answered and ends its side, refuses, or takes nothing any more, is not sent all that a client has to say.
+#[test]
+fn an_upload_that_nobody_takes_ends() {
+    for (status, ends) in [("200 OK", true), ("200 OK", false), ("413 Content Too Large", false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let patience = if ends { PATIENCE } else { Duration::from_millis(100) };
+        let proxy = before_address(&address, |proxy| proxy.idle_timeout(patience));
+        let over = Arc::<Gate>::default();
+        let is_over = over.clone();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            read_head(&mut stream);
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
+            if ends {
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            is_over.pass();
+        });
+        let mut client = Client::connect(&proxy);
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000000\r\n\r\n");
+        let aside = client.send_aside(noise(30_000_000));
+        assert_eq!(client.answer_head().status.to_string(), status[..3]);
+        eventually("the connection ends", || proxy.counts().connections == 0);
+        over.open();
+        let _ = aside.join().unwrap();
+        server.join().unwrap();
     }
 }
 

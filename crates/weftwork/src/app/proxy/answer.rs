@@ -51,27 +51,32 @@ impl Turn {
         let required = required_upgrade(status, &fields, &self.options);
         let response = Response::new(status);
         let is_head = *req.method() == Method::HEAD;
-        if is_head || length == Some(0) {
+        // An early refusal is no reason to take the rest of the body.
+        let wants_rest = !self.is_sent() && status.as_u16() < 400;
+        if is_head && wants_rest {
+            self.send_rest(req)?;
+        }
+        if is_head || length == Some(0) && !wants_rest {
             let response = if is_head { of_length(response, &fields) } else { response };
             if keep_alive && self.is_sent() {
                 self.keep.keep(self.link);
             }
             return Ok(with_fields(response, fields, required));
         }
-        // An early refusal is no reason to take the rest of the body.
-        let wants_rest = !self.is_sent() && status.as_u16() < 400;
         let (limit, left) = (req.body_bytes_max(), req.quota_left());
         let mut streamed = Response::stream(move |out| {
             if wants_rest {
-                self.exchange(out, limit, left)?;
+                self.exchange(out, limit, left, length == Some(0))?;
             }
             self.stream(out, keep_alive)
         })
         .with_status(status);
         streamed.remove_header(header::CONTENT_TYPE);
         let streamed = match length {
-            Some(length) => streamed.with_header(header::CONTENT_LENGTH, HeaderValue::from(length)),
-            None => streamed,
+            Some(length) if status != StatusCode::NO_CONTENT => {
+                streamed.with_header(header::CONTENT_LENGTH, HeaderValue::from(length))
+            }
+            _ => streamed,
         };
         Ok(with_fields(streamed, fields, required))
     }
@@ -111,21 +116,46 @@ impl Turn {
         }
     }
 
+    /// The server has answered to HEAD, and may go on to read. No client waits for that answer before it sends the rest.
+    fn send_rest(&mut self, req: &mut Request<'_>) -> Result<(), Failure> {
+        match forward::send(req, &mut self.upload, &mut self.link, &self.options) {
+            Err(failure @ Failure::Client(_)) => Err(failure),
+            // The answer stands, whatever the server does behind it.
+            _ => Ok(()),
+        }
+    }
+
     /// The server answers while the client still sends: each is given what the other says. Of the request's `limit` bytes
-    /// `left` may still come; who sends more is cut off, as it is too late for a status.
-    fn exchange(&mut self, out: &mut BodyWriter<'_>, limit: u64, mut left: u64) -> io::Result<()> {
+    /// `left` may still come; who sends more is cut off, as it is too late for a status. Once the answer `is_whole`, the server
+    /// gets the rest until it ends its side, or takes nothing more: neither is a fault of the answer.
+    fn exchange(
+        &mut self,
+        out: &mut BodyWriter<'_>,
+        limit: u64,
+        mut left: u64,
+        mut is_whole: bool,
+    ) -> io::Result<()> {
         let mut part = [0; PART_BYTES];
+        // The client may wait for the head, also where nothing follows it.
+        out.flush()?;
         while !self.is_sent() {
-            if self.pass_what_is_there(out)? {
-                return Ok(());
-            }
-            if self.link.push(self.options.idle_timeout)? && !self.upload.is_whole() {
-                let count = out.read_request(&mut part)?;
-                left = left.checked_sub(count as u64).ok_or(BodyError::TooLarge { limit })?;
-                self.upload.put(&mut self.link, &part[..count]);
+            is_whole = is_whole || self.pass_what_is_there(out)?;
+            match self.takes_more(is_whole) {
+                Ok(false) | Err(_) if is_whole => return Ok(()),
+                Ok(true) if !self.upload.is_whole() => {
+                    let count = out.read_request(&mut part)?;
+                    left = left.checked_sub(count as u64).ok_or(BodyError::TooLarge { limit })?;
+                    self.upload.put(&mut self.link, &part[..count]);
+                }
+                pushed => drop(pushed?),
             }
         }
         Ok(())
+    }
+
+    /// Sends what is to be sent. False: the server rather says something, and behind a whole answer that is its end.
+    fn takes_more(&mut self, is_whole: bool) -> io::Result<bool> {
+        Ok(self.link.push(self.options.idle_timeout)? && !(is_whole && self.link.has_more()?))
     }
 
     /// Passes on what has come already. True: the body is over.
