@@ -21,6 +21,29 @@ use crate::message::{Request, Response};
 ///   [`credentials`](Cors::credentials) refuses it.
 /// - A preflight from another origin gets 403, for people who look why; browsers only miss the fields.
 ///
+/// **It goes around a router**, and not around one of its handlers: a preflight is an OPTIONS request, which a router answers
+/// itself, so that the handler never sees it, and pages may use it only where browsers ask for none (GET, and simple POSTs).
+/// For some of the routes it goes around a router of them, which is mounted:
+///
+/// ```
+/// use weftwork::middleware::Cors;
+/// use weftwork::prelude::*;
+///
+/// let cors = || Cors::any_origin().methods([Method::PUT]);
+/// let around_handler = (|_: &mut Request| "poured").with(cors());
+/// let around_router = Router::new().put("/tea", || "poured").with(cors());
+/// let site = Router::new().put("/tea", around_handler).mount("/api", around_router);
+/// let mut client = weftwork::TestClient::new(site);
+/// let mut is_granted = |path: &str| {
+///     let preflight = client.options(path).header("origin", "https://app.example");
+///     let answer = preflight.header("access-control-request-method", "PUT").send();
+///     answer.header("access-control-allow-methods") == Some("PUT")
+/// };
+/// assert!(is_granted("/api/tea") && !is_granted("/tea"));
+/// ```
+///
+/// What there is to set:
+///
 /// ```
 /// use weftwork::middleware::Cors;
 /// use weftwork::prelude::*;
