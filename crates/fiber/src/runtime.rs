@@ -51,8 +51,9 @@ use crate::scheduler::Core;
 /// Dropping the runtime cancels every fiber and unwinds it, so that destructors run, before `drop` returns. A fiber
 /// that catches the unwinding and waits again is unwound again: one that does so for ever hangs the drop. Where the
 /// thread itself unwinds meanwhile, such a wait blocks it, since no fiber can be suspended then. Do not
-/// keep a runtime in a `thread_local!`: at thread exit its fibers would be unwound after the thread-locals that
-/// they may have borrowed.
+/// keep a runtime in a `thread_local!`: when the thread ends, its fibers may have borrowed thread-locals that are gone, so
+/// they are leaked. That is noticed if the runtime was in its place when its first fiber ran; else they are unwound, which is
+/// a use of what is gone.
 ///
 /// # Threads
 ///

@@ -30,6 +30,15 @@ const CALLS_A_SLICE_MAX: u32 = 128;
 
 thread_local! {
     static CURRENT: RefCell<Weak<Core>> = const { RefCell::new(Weak::new()) };
+    /// Made before the first fiber runs, and so dropped behind the thread-locals that fibers have made.
+    static SENTINEL: Sentinel = const { Sentinel };
+}
+
+struct Sentinel;
+
+impl Drop for Sentinel {
+    // What has none is never gone.
+    fn drop(&mut self) {}
 }
 
 /// Where the caller stands, which decides how it can wait.
@@ -317,6 +326,7 @@ impl Core {
     /// False if there was nothing to run. Ends behind a fiber that used up its slice: that took much longer than a look
     /// at the sockets.
     fn run_ready(&self) -> bool {
+        let _ = SENTINEL.try_with(|_| {});
         for ran in 0..RESUMES_A_POLL_MAX {
             let Some(fiber) = self.queue.borrow_mut().pop_front() else { return ran > 0 };
             self.calls_left.set(CALLS_A_SLICE_MAX);
@@ -365,9 +375,14 @@ impl Core {
         }
     }
 
-    /// Cancels and unwinds every fiber; refuses new ones from now on.
-    pub(crate) fn close(&self) {
+    /// Cancels and unwinds every fiber; refuses new ones from now on. Where the thread drops its thread-locals already, the
+    /// fibers are left as they are, with all that they hold: they may have borrowed one that is gone.
+    pub(crate) fn close(self: &Rc<Self>) {
         self.closing.set(true);
+        if SENTINEL.try_with(|_| {}).is_err() {
+            std::mem::forget(Rc::clone(self));
+            return;
+        }
         // What panics as it is dropped keeps no other fiber from being unwound.
         let unseen = self.remote.close();
         contained(|| drop(unseen));

@@ -501,3 +501,41 @@ fn a_coroutine_of_the_users_own_leaves_a_large_stack_and_comes_back() {
     let mut there = there;
     assert_eq!(there.resume(()).as_return(), Some(expected), "on the thread");
 }
+
+/// A value of the thread that notes when it is gone.
+struct Mark(Cell<bool>);
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
+}
+
+/// A thread drops its thread-locals in the order that std likes: a fiber may hold one that is gone by then.
+#[test]
+fn a_runtime_in_a_thread_local_unwinds_no_fiber_when_its_thread_ends() {
+    thread_local! {
+        static RUNTIME: RefCell<Option<Runtime>> = const { RefCell::new(None) };
+        static MARK: Mark = const { Mark(Cell::new(false)) };
+    }
+    let (sender, unwound) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = Runtime::new().unwrap();
+        RUNTIME.set(Some(runtime));
+        RUNTIME.with_borrow(|runtime| {
+            let runtime = runtime.as_ref().unwrap();
+            runtime.spawn(move || {
+                MARK.with(|mark| {
+                    let sent = AssertUnwindSafe(|| sleep(LONG));
+                    let payload = catch_unwind(sent).unwrap_err();
+                    sender.send(mark.0.get()).unwrap();
+                    std::panic::resume_unwind(payload);
+                });
+            });
+            runtime.turn(Some(Duration::ZERO), &mut Vec::new()).unwrap();
+        });
+    })
+    .join()
+    .unwrap();
+    assert_ne!(unwound.try_recv(), Ok(true), "it saw a value that was dropped");
+}
