@@ -38,6 +38,23 @@ pub enum Message {
     Binary(Bytes),
 }
 
+impl Message {
+    /// Its text, if it is one: the same bytes as [`Binary`](Message::Binary) are none.
+    ///
+    /// ```
+    /// use weftwork::Message;
+    ///
+    /// assert_eq!(Message::from("hello").as_text(), Some("hello"));
+    /// assert_eq!(Message::from(weftwork::Bytes::from("hello")).as_text(), None);
+    /// ```
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Message::Text(text) => Some(text),
+            Message::Binary(_) => None,
+        }
+    }
+}
+
 impl From<String> for Message {
     fn from(text: String) -> Message {
         Message::Text(text)

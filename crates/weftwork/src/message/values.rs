@@ -31,6 +31,35 @@ impl Request<'_> {
         }
     }
 
+    /// What `Authorization` has behind this scheme (RFC 9110 section 11.6.2), if it comes once and has anything.
+    pub(crate) fn credentials(&self, scheme: &str) -> Option<&str> {
+        let (given, credentials) = self.only("authorization").value()?.split_once(' ')?;
+        let credentials = credentials.trim_matches(' ');
+        (given.eq_ignore_ascii_case(scheme) && !credentials.is_empty()).then_some(credentials)
+    }
+
+    /// The token of `Authorization: Bearer` (RFC 6750 section 2.1). Whoever has it is let in: look it up by its hash, or
+    /// compare it in a time that does not depend on how much of it is right. None: there is none, or the field comes twice.
+    ///
+    /// ```
+    /// use weftwork::{TestClient, prelude::*};
+    ///
+    /// # fn user_of(token: &str) -> Option<&'static str> { (token == "t0ken").then_some("Ada") }
+    /// fn me(req: &mut Request) -> Response {
+    ///     match req.bearer_token().and_then(user_of) {
+    ///         Some(user) => text(format!("you are {user}\n")),
+    ///         None => Response::new(StatusCode::UNAUTHORIZED)
+    ///             .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+    ///     }
+    /// }
+    /// let mut client = TestClient::new(me);
+    /// assert_eq!(client.get("/").header("authorization", "Bearer t0ken").send().text(), "you are Ada\n");
+    /// assert_eq!(client.get("/").send().status, 401);
+    /// ```
+    pub fn bearer_token(&self) -> Option<&str> {
+        self.credentials("bearer")
+    }
+
     /// The elements of the field `name`, which is a list: those of all its lines (RFC 9110 section 5.6.1).
     pub(crate) fn elements(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
         let elements = self.header_values(name).flat_map(|value| value.split(|&byte| byte == b','));

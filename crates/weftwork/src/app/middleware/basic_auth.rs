@@ -82,11 +82,8 @@ impl BasicAuth {
     }
 
     fn user_of(&self, req: &Request<'_>) -> Option<User> {
-        let (scheme, encoded) = req.only("authorization").value()?.split_once(' ')?;
-        if !scheme.eq_ignore_ascii_case("basic") {
-            return None;
-        }
-        let decoded = String::from_utf8(BASE64.decode(encoded.trim_start_matches(' ')).ok()?).ok()?;
+        let encoded = req.credentials("basic")?;
+        let decoded = String::from_utf8(BASE64.decode(encoded).ok()?).ok()?;
         let (name, password) = decoded.split_once(':')?;
         self.knows(name, password).then(|| User::new(name))
     }

@@ -69,6 +69,27 @@ fn the_lines_of_a_field_are_one_value_or_a_list() {
 }
 
 #[test]
+fn a_bearer_token_is_that_of_the_one_authorization() {
+    let token = |values: &[&str]| {
+        let fields: Vec<_> = values.iter().map(|value| ("Authorization", *value)).collect();
+        let mut canned = Canned::asking("GET", "/", &fields);
+        Request::new(&mut canned, 0).bearer_token().map(str::to_owned)
+    };
+    for (values, wanted) in [
+        (&["Bearer a.b-c_~+/="][..], Some("a.b-c_~+/=")),
+        (&["bEARER   x "], Some("x")),
+        (&["Bearer"], None),
+        (&["Bearer "], None),
+        (&["Basic eA=="], None),
+        (&["Bearerx y"], None),
+        (&["Bearer x", "Bearer x"], None),
+        (&[], None),
+    ] {
+        assert_eq!(token(values).as_deref(), wanted, "{values:?}");
+    }
+}
+
+#[test]
 fn the_host_of_a_whole_target_wins() {
     let mut canned = Canned::new("GET http://one.example/x HTTP/1.1\r\nHost: two.example\r\n\r\n");
     let request = Request::new(&mut canned, 0);
