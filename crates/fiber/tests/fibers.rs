@@ -488,7 +488,7 @@ fn a_coroutine_of_the_users_own_leaves_a_large_stack_and_comes_back() {
         let mut here = coroutine();
         assert!(matches!(here.resume(()), CoroutineResult::Yield(())));
         sleep(Duration::from_millis(1));
-        spawn(move || overwrite()).join().unwrap();
+        spawn(overwrite).join().unwrap();
         let elsewhere = spawn(move || here.resume(()).as_return());
         let dropped = spawn(move || assert!(coroutine().resume(()).as_yield().is_some()));
         dropped.join().unwrap();
