@@ -254,6 +254,7 @@ fn dropping_the_runtime_unwinds_every_fiber() {
 
 /// What panics as it is dropped never ran: a closure that was spawned, and one that another thread sent.
 #[test]
+#[cfg_attr(feature = "sanitizer", ignore = "what such a panic carries is leaked on purpose")]
 fn a_panic_in_a_destructor_keeps_no_other_fiber_from_being_unwound() {
     struct Panics;
     impl Drop for Panics {
