@@ -411,3 +411,31 @@ fn hundreds_of_clients_are_served_without_an_error() {
     })
     .unwrap();
 }
+
+#[test]
+fn the_time_limits_of_a_socket_of_std_come_along() {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    let (read, write) = (Some(Duration::from_secs(2)), Some(Duration::from_secs(3)));
+    macro_rules! check {
+        ($socket:expr, $ours:ty) => {{
+            let socket = $socket;
+            set_socket_timeout(&socket, Timeout::Recv, read).unwrap();
+            set_socket_timeout(&socket, Timeout::Send, write).unwrap();
+            let socket = <$ours>::from_std(socket).unwrap();
+            assert_eq!((socket.read_timeout(), socket.write_timeout()), (read, write), "{socket:?}");
+        }};
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    check!(std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap(), TcpStream);
+    check!(listener, TcpListener);
+    check!(std::net::UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket);
+    check!(std::os::unix::net::UnixStream::pair().unwrap().0, UnixStream);
+    check!(std::os::unix::net::UnixDatagram::unbound().unwrap(), UnixDatagram);
+    let none = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    assert_eq!((none.read_timeout(), none.write_timeout()), (None, None));
+
+    let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let read = run(|| UnixStream::from_std(socket).unwrap().read(&mut [0])).unwrap();
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::TimedOut);
+}

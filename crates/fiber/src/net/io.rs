@@ -251,7 +251,7 @@ macro_rules! listener_io {
             fn listening(listener: $std) -> io::Result<Self> {
                 // A second listen(2) only sets the backlog, of which std takes no account.
                 rustix::net::listen(&listener, BACKLOG)?;
-                Self::from_std(listener)
+                Self::fresh(listener)
             }
 
             /// The next connection; suspends until there is one. An error such as too many open files is the
@@ -262,7 +262,7 @@ macro_rules! listener_io {
             /// `TimedOut` after the read time limit, or what accept(2) says.
             pub fn accept(&self) -> io::Result<($stream, SocketAddr)> {
                 let (stream, peer) = self.0.retry(Direction::Read, <$std>::accept)?;
-                Ok(($stream::from_std(stream)?, peer))
+                Ok(($stream::fresh(stream)?, peer))
             }
         }
     };
@@ -315,18 +315,28 @@ macro_rules! datagram_io {
 macro_rules! socket_basics {
     ($socket:ident, $std:ty) => {
         impl $socket {
-            /// Takes over a socket of std, and makes it non-blocking.
+            /// Takes over a socket of std with its time limits, and makes it non-blocking.
             ///
             /// # Errors
             ///
             /// The kernel refuses the mode.
             pub fn from_std(socket: $std) -> io::Result<Self> {
+                use rustix::net::sockopt::{Timeout, socket_timeout};
+                let ours = Self::fresh(socket)?;
+                ours.0.timeout(Direction::Read).set(socket_timeout(&ours, Timeout::Recv)?);
+                ours.0.timeout(Direction::Write).set(socket_timeout(&ours, Timeout::Send)?);
+                Ok(ours)
+            }
+
+            /// One that has no time limits yet: to ask for them costs two system calls.
+            fn fresh(socket: $std) -> io::Result<Self> {
                 socket.set_nonblocking(true)?;
                 Ok($socket(Io::new(socket)))
             }
 
             /// Lets go of the socket, which then blocks again and may go to another thread. While there are clones of
-            /// it, which share its mode, it stays non-blocking; they go on as before.
+            /// it, which share its mode, it stays non-blocking; they go on as before. The time limits that it has then are
+            /// those with which it came from std.
             ///
             /// # Errors
             ///

@@ -23,7 +23,7 @@ impl UdpSocket {
     ///
     /// As the name look-up, or the last address's error.
     pub fn bind(addresses: impl Resolve) -> io::Result<Self> {
-        Self::from_std(try_each(addresses, net::UdpSocket::bind)?)
+        Self::fresh(try_each(addresses, net::UdpSocket::bind)?)
     }
 
     /// Sets the peer of [`send`](UdpSocket::send) and [`recv`](UdpSocket::recv), from whom alone datagrams then come.

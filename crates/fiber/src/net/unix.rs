@@ -61,7 +61,7 @@ impl UnixStream {
     /// No descriptor is left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = net::UnixStream::pair()?;
-        Ok((Self::from_std(one)?, Self::from_std(two)?))
+        Ok((Self::fresh(one)?, Self::fresh(two)?))
     }
 }
 
@@ -83,7 +83,7 @@ impl UnixDatagram {
     ///
     /// `AddrInUse` if the path exists, or what bind(2) says.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::from_std(net::UnixDatagram::bind(path)?)
+        Self::fresh(net::UnixDatagram::bind(path)?)
     }
 
     /// A socket without a path, to send from.
@@ -92,7 +92,7 @@ impl UnixDatagram {
     ///
     /// No descriptor is left.
     pub fn unbound() -> io::Result<Self> {
-        Self::from_std(net::UnixDatagram::unbound()?)
+        Self::fresh(net::UnixDatagram::unbound()?)
     }
 
     /// Two connected ends.
@@ -102,7 +102,7 @@ impl UnixDatagram {
     /// No descriptor is left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = net::UnixDatagram::pair()?;
-        Ok((Self::from_std(one)?, Self::from_std(two)?))
+        Ok((Self::fresh(one)?, Self::fresh(two)?))
     }
 
     /// Sets the peer of [`send`](UnixDatagram::send).
