@@ -51,7 +51,9 @@ impl Remote {
         Remote(Arc::new(Shared { inbox, notified: AtomicBool::new(false), waker }))
     }
 
-    /// Runs `f` in a new fiber on the runtime's thread. A panic in `f` ends that fiber only.
+    /// Runs `f` in a new fiber on the runtime's thread. A panic in `f` ends that fiber only. If the kernel has no memory
+    /// for its stack by then ([`NoStack`](crate::JoinError::NoStack)), `f` is dropped without having run, and so it is if the
+    /// runtime goes first: who has to know sends something along whose drop tells, such as a channel's sender.
     ///
     /// # Errors
     ///

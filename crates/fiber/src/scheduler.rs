@@ -369,7 +369,8 @@ impl Core {
             Ok(stack) => Some(Context::new(stack, move || body.run())),
             Err(error) => {
                 self.tasks.borrow_mut().remove(fiber);
-                body.refuse(error);
+                // What it took along is dropped there.
+                contained(|| body.refuse(error));
                 None
             }
         }

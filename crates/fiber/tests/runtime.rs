@@ -381,6 +381,27 @@ fn a_fiber_that_gets_no_stack_says_so() {
     }
 }
 
+/// Nobody joins it, so what it took along has to tell.
+#[test]
+fn what_another_thread_sent_is_dropped_where_there_is_no_stack() {
+    let runtime = Runtime::with_config(&Config::new().stack_bytes(1 << 50)).unwrap();
+    let (sender, receiver) = mpsc::channel::<()>();
+    runtime.remote().spawn(move || sender.send(()).unwrap()).unwrap();
+    finish(&runtime);
+    assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+}
+
+#[test]
+fn a_panic_in_a_destructor_of_what_got_no_stack_ends_no_turn() {
+    let runtime = Runtime::with_config(&Config::new().stack_bytes(1 << 50)).unwrap();
+    let panics = || scopeguard(|| panic!("as it is dropped"));
+    let (sent, spawned) = (panics(), panics());
+    runtime.remote().spawn(move || drop(sent)).unwrap();
+    let fiber = runtime.spawn(move || drop(spawned));
+    finish(&runtime);
+    assert!(matches!(fiber.join(), Err(JoinError::NoStack(_))));
+}
+
 /// A program with a poller of its own: no fiber may wait longer than that poller does.
 #[test]
 fn a_poller_that_watches_the_runtimes_misses_nothing() {
