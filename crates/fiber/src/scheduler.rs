@@ -279,9 +279,7 @@ impl Core {
         let mut woken = Vec::new();
         self.poller.borrow_mut().poll(timeout, &mut woken, ready)?;
         woken.into_iter().for_each(|fiber| self.wake(fiber));
-        self.read_messages();
-        self.fire_timers();
-        self.run_ready();
+        self.run_due();
         Ok(())
     }
 
