@@ -10,7 +10,6 @@ use super::gate::Gate;
 
 struct Slot<T> {
     value: Cell<Option<T>>,
-    receiver_gone: Cell<bool>,
     filled: Gate,
 }
 
@@ -34,8 +33,7 @@ pub struct OneshotReceiver<T>(Rc<Slot<T>>);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn oneshot<T>() -> (OneshotSender<T>, OneshotReceiver<T>) {
-    let slot = Slot { value: Cell::new(None), receiver_gone: Cell::new(false), filled: Gate::new(0) };
-    let slot = Rc::new(slot);
+    let slot = Rc::new(Slot { value: Cell::new(None), filled: Gate::new(0) });
     (OneshotSender(Rc::clone(&slot)), OneshotReceiver(slot))
 }
 
@@ -46,7 +44,7 @@ impl<T> OneshotSender<T> {
     ///
     /// The receiver is gone; the value comes back.
     pub fn send(self, value: T) -> Result<(), SendError<T>> {
-        if self.0.receiver_gone.get() {
+        if self.is_closed() {
             return Err(SendError(value));
         }
         self.0.value.set(Some(value));
@@ -55,7 +53,7 @@ impl<T> OneshotSender<T> {
 
     /// Whether the receiver is gone, so that the value need not be made.
     pub fn is_closed(&self) -> bool {
-        self.0.receiver_gone.get()
+        Rc::strong_count(&self.0) == 1
     }
 }
 
@@ -89,13 +87,6 @@ impl<T> OneshotReceiver<T> {
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let closed = if self.0.filled.is_closed() { TryRecvError::Closed } else { TryRecvError::Empty };
         self.0.value.take().ok_or(closed)
-    }
-}
-
-impl<T> Drop for OneshotReceiver<T> {
-    fn drop(&mut self) {
-        self.0.receiver_gone.set(true);
-        drop(self.0.value.take());
     }
 }
 
