@@ -206,6 +206,37 @@ fn unix_streams_and_datagrams() {
 }
 
 #[test]
+fn connecting_waits_while_the_backlog_is_full() {
+    let path = SocketPath::new();
+    let listener = std::os::unix::net::UnixListener::bind(&path.0).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    run(move || {
+        let listener = UnixListener::from_std(listener).unwrap();
+        let connecting: Vec<_> = (0..3_u8)
+            .map(|number| {
+                let path = path.0.clone();
+                spawn(move || UnixStream::connect(path).unwrap().write_all(&[number]).unwrap())
+            })
+            .collect();
+        yield_now();
+        #[cfg(target_os = "linux")]
+        assert!(connecting.iter().any(|one| !one.is_finished()));
+        let mut heard: Vec<_> = connecting
+            .iter()
+            .map(|_| {
+                let mut byte = [0];
+                listener.accept().unwrap().0.read_exact(&mut byte).unwrap();
+                byte[0]
+            })
+            .collect();
+        heard.sort_unstable();
+        assert_eq!(heard, [0, 1, 2]);
+        drop(path);
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_send_to_a_full_datagram_queue_keeps_its_time_limit() {
     both(|| {
         let inbox = SocketPath::new();
