@@ -52,8 +52,8 @@ use crate::scheduler::Core;
 /// that catches the unwinding and waits again is unwound again: one that does so for ever hangs the drop. Where the
 /// thread itself unwinds meanwhile, such a wait blocks it, since no fiber can be suspended then. Do not
 /// keep a runtime in a `thread_local!`: when the thread ends, its fibers may have borrowed thread-locals that are gone, so
-/// they are leaked. That is noticed if the runtime was in its place when its first fiber ran; else they are unwound, which is
-/// a use of what is gone.
+/// they are leaked. That is noticed if the thread ran no fiber before the runtime was in its place; else they are unwound, which
+/// is a use of what is gone.
 ///
 /// # Threads
 ///
