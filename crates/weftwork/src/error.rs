@@ -91,10 +91,10 @@ impl Error {
     /// ```
     pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let boxed = error.into();
-        if let Some(body) = chain(Some(&*boxed)).find_map(body_error) {
+        if let Some(body) = chain(Some(&*boxed)).find_map(as_type::<BodyError>) {
             return Error { blame: body.blame(), message: body.to_string(), source: None };
         }
-        let blame = match chain(Some(&*boxed)).find_map(|error| error.downcast_ref::<Problem>()) {
+        let blame = match chain(Some(&*boxed)).find_map(as_type::<Problem>) {
             Some(problem) => Blame::Peer(problem.status()),
             None => Blame::Ours,
         };
@@ -148,7 +148,7 @@ impl Error {
 
     /// The problem that it was made of, also beneath other errors.
     pub(crate) fn problem(&self) -> Option<&Problem> {
-        self.causes().find_map(|cause| cause.downcast_ref())
+        self.causes().find_map(as_type)
     }
 
     fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
@@ -170,11 +170,9 @@ fn chain<'e>(
     std::iter::successors(first, |&error| error.source())
 }
 
-fn body_error<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e BodyError> {
-    error.downcast_ref::<BodyError>().or_else(|| {
-        let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
-        inner.downcast_ref::<BodyError>()
-    })
+/// The error as this type, also where it is within one of I/O, whose own cause is what is beneath that.
+fn as_type<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+    error.downcast_ref().or_else(|| error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref())
 }
 
 impl From<Error> for Box<dyn StdError + Send + Sync> {

@@ -251,13 +251,22 @@ impl Failure {
 }
 
 impl IntoResponse for Failure {
-    /// What a client learns is that it was the other server, and no more of it.
     fn into_response(self) -> Response {
+        match self {
+            Failure::Client(error) => error.into_response(),
+            failure => failure.problem().into_response(),
+        }
+    }
+}
+
+impl Failure {
+    /// What a client learns is that it was the other server, and no more of it.
+    fn problem(&self) -> Problem {
         let bad =
             (StatusCode::BAD_GATEWAY, "the server behind this one gave no answer that can be passed on");
         let (status, detail) = match self {
-            Failure::Client(error) => return error.into_response(),
-            Failure::Request(status, why) => (status, why),
+            Failure::Client(error) => return Problem::new(error.status()),
+            Failure::Request(status, why) => (*status, *why),
             Failure::Late(_) => {
                 (StatusCode::GATEWAY_TIMEOUT, "the server behind this one did not answer in time")
             }
@@ -269,7 +278,7 @@ impl IntoResponse for Failure {
             }
             Failure::Ended { .. } | Failure::Socket(_) | Failure::Malformed(_) | Failure::Switched => bad,
         };
-        Problem::new(status).detail(detail).into_response()
+        Problem::new(status).detail(detail)
     }
 }
 

@@ -158,7 +158,7 @@ impl Response {
     /// Clients of 1.1 get it in chunks; clients of 1.0 until the connection closes. With a `Content-Length`
     /// field the length is declared, and writing another one ends the connection. An error from `write`
     /// ends the connection too, so that the client can tell the body is not whole; before the first piece it is answered
-    /// with 500. Errors of other types become one by `.map_err(io::Error::other)?`.
+    /// as an error of a handler is, with 500 or the [`Problem`](crate::Problem) in it. Errors of other types become one by `.map_err(io::Error::other)?`.
     ///
     /// ```
     /// use std::io::Write;

@@ -206,6 +206,7 @@ fn a_server_that_cannot_answer_is_a_bad_gateway() {
         "no HTTP at all\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n",
     ] {
         let (address, thread) = says(answer);
         let proxy = before_address(&address, |proxy| proxy);
@@ -263,6 +264,29 @@ fn a_kept_connection_that_was_closed_costs_nothing() {
     }
     drop(proxy);
     assert_eq!(stop(&address, thread), 5);
+}
+
+/// On a kept connection: what it has said shows that it has the request.
+#[test]
+fn a_server_that_ends_behind_an_interim_response_is_not_asked_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
+    let thread = std::thread::spawn(move || {
+        let (mut kept, _) = listener.accept().unwrap();
+        for said in ["HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "HTTP/1.1 103 Early Hints\r\n\r\n"] {
+            read_head(&mut kept);
+            kept.write_all(said.as_bytes()).unwrap();
+        }
+        drop(kept);
+        listener.set_nonblocking(true).unwrap();
+        listener
+    });
+    let mut client = Client::connect(&proxy);
+    client.get("/").is(200, "ok");
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let got = String::from_utf8(client.rest()).unwrap();
+    assert!(got.starts_with("HTTP/1.1 103 ") && got.contains("\r\n\r\nHTTP/1.1 502 "), "{got}");
+    assert!(thread.join().unwrap().accept().is_err(), "it was asked again");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) struct Turn {
 impl Turn {
     /// Sends the request, reads the head of the answer, and gives the response that passes on what follows it.
     pub(super) fn answer(mut self, req: &mut Request<'_>) -> Result<Response, Failure> {
-        let mut late = None;
+        let (mut late, mut has_spoken) = (None, false);
         let received = loop {
             // Also behind an interim response: the server waits for the rest before it says more.
             if !self.is_sent() {
@@ -35,7 +35,13 @@ impl Turn {
                 late = None;
             }
             let until = *late.get_or_insert_with(|| from_now(self.options.response_timeout));
-            let Some(received) = self.head(req, until)? else { continue };
+            let received = match self.head(req, until) {
+                // It has the request, and may not get it once more.
+                Err(Failure::Ended { .. }) if has_spoken => return Err(Failure::Ended { untouched: false }),
+                head => head?,
+            };
+            let Some(received) = received else { continue };
+            has_spoken = true;
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return self.switch(req, received),
                 // Ours is sent when the body is read.
@@ -201,8 +207,7 @@ impl Turn {
     fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
         let (link, limits) = (&mut self.link, &self.options.limits);
         loop {
-            let (used, event) =
-                link.reader.read_body(&link.input[link.at..], limits).map_err(io::Error::other)?;
+            let (used, event) = link.reader.read_body(&link.input[link.at..], limits).map_err(broken)?;
             if let BodyEvent::Data { start, len } = event {
                 out.write_all(&link.input[link.at + start..][..len])?;
             }
@@ -239,6 +244,12 @@ impl Turn {
         let response = Response::upgrade(protocol, move |line| tunnel::run(line, self.link, patience));
         Ok(with_fields(response, received.fields, None))
     }
+}
+
+/// What is not framed as it should be; where nothing of the answer was sent yet, the client is told whose fault that is.
+fn broken(fault: ResponseFault) -> io::Error {
+    log::warn!("the server behind a proxy: {fault}");
+    io::Error::other(Failure::Malformed(fault).problem())
 }
 
 fn with_fields(

@@ -9,8 +9,9 @@ use weftwork_wire::{After, BodyLength};
 
 use super::{Live, Streamed, tell};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase};
+use crate::error::{Blame, Error};
 use crate::message::exchange::Exchange;
-use crate::message::{BodyWriter, Response, Stream};
+use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
 use crate::transport::counters::Counters;
 use crate::transport::{Post, Tick};
 
@@ -27,10 +28,23 @@ impl<'a> Live<'a> {
         match written.and_then(|()| self.start()) {
             Ok(()) => self.finish(),
             Err(error) if self.conn.phase != Phase::Done && self.take_pending().is_some() => {
-                self.fail(&error)
+                self.answer_failure(error)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The writer failed before anything was sent, so that its error is answered as one of a handler is.
+    #[cold]
+    fn answer_failure(&mut self, error: io::Error) -> io::Result<After> {
+        let error = Error::from(error);
+        if !matches!(error.blame(), Blame::Peer(_)) {
+            return self.fail(&error);
+        }
+        let mut response = error.into_response().with_close();
+        let payload = std::mem::replace(&mut response.payload, Payload::Empty);
+        let now = self.wait.now();
+        self.whole(&response, payload, now)
     }
 
     fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::io;
 use http::StatusCode;
 
 use crate::message::BodyError;
-use crate::{Blame, Error, Problem, Result};
+use crate::{Blame, Error, Problem, Request, Response, Result, TestClient};
 
 #[derive(Debug)]
 struct Foreign;
@@ -92,6 +92,25 @@ fn a_status_is_kept_beneath_other_errors() {
     assert_eq!(error.problem(), Some(&problem));
     let error = Error::from(Above("cannot read", io::Error::from(BodyError::Timeout)));
     assert_eq!(error.blame(), Blame::Peer(StatusCode::REQUEST_TIMEOUT));
+}
+
+/// A writer has no other error to give than one of I/O.
+#[test]
+fn a_problem_within_an_error_of_io_is_the_answer_until_something_was_sent() {
+    let problem = || io::Error::other(Problem::new(StatusCode::BAD_GATEWAY).detail("down"));
+    assert_eq!(Error::from(problem()).status(), StatusCode::BAD_GATEWAY);
+    let site = move |req: &mut Request<'_>| {
+        let piece = req.query_value("piece").unwrap_or_default().into_owned();
+        Response::stream(move |out| {
+            io::Write::write_all(out, piece.as_bytes())?;
+            Err(problem())
+        })
+    };
+    let mut client = TestClient::new(site);
+    let answer = client.get("/").send();
+    let told = r#"{"title":"Bad Gateway","status":502,"detail":"down"}"#;
+    assert_eq!((answer.status, answer.text()), (StatusCode::BAD_GATEWAY, told));
+    assert!(client.get("/?piece=x").try_send().is_err(), "the head was sent");
 }
 
 #[test]
