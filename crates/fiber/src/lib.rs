@@ -47,8 +47,8 @@
 //!   call, `sleep` or [`blocking()`] blocks the thread, [`yield_now`] does nothing, and [`sync`] does not wait.
 //! - **Outside a fiber** sockets, `sleep` and [`blocking()`] block the thread as std does; [`sync`] works as long as
 //!   it does not have to wait, and else panics and says so; [`spawn`] and [`timeout`] need a runtime and a fiber.
-//! - **Stacks are small and guarded**: 64 KiB by default; [`on_large_stack`] lends what needs more a larger one. One that overflows meets its guard page; the process says
-//!   `fiber stack overflow: ... raise stack_bytes` and aborts.
+//! - **Stacks are small and guarded**: 64 KiB by default; [`on_large_stack`] lends what needs more a larger
+//!   one. One that overflows meets its guard page; the process says `fiber stack overflow: ... raise stack_bytes` and aborts.
 //!
 //! Unix only: epoll or kqueue through mio. On other systems the crate is empty.
 

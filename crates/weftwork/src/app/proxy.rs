@@ -250,23 +250,15 @@ impl Failure {
     }
 }
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        match self {
-            Failure::Client(error) => error.into_response(),
-            failure => failure.problem().into_response(),
-        }
-    }
-}
+/// The detail of a 502 where the server has answered, and not as it should.
+const NO_ANSWER: &str = "the server behind this one gave no answer that can be passed on";
 
-impl Failure {
+impl IntoResponse for Failure {
     /// What a client learns is that it was the other server, and no more of it.
-    fn problem(&self) -> Problem {
-        let bad =
-            (StatusCode::BAD_GATEWAY, "the server behind this one gave no answer that can be passed on");
+    fn into_response(self) -> Response {
         let (status, detail) = match self {
-            Failure::Client(error) => return Problem::new(error.status()),
-            Failure::Request(status, why) => (*status, *why),
+            Failure::Client(error) => return error.into_response(),
+            Failure::Request(status, why) => (status, why),
             Failure::Late(_) => {
                 (StatusCode::GATEWAY_TIMEOUT, "the server behind this one did not answer in time")
             }
@@ -276,9 +268,11 @@ impl Failure {
             Failure::Unreachable(_) => {
                 (StatusCode::BAD_GATEWAY, "the server behind this one could not be reached")
             }
-            Failure::Ended { .. } | Failure::Socket(_) | Failure::Malformed(_) | Failure::Switched => bad,
+            Failure::Ended { .. } | Failure::Socket(_) | Failure::Malformed(_) | Failure::Switched => {
+                (StatusCode::BAD_GATEWAY, NO_ANSWER)
+            }
         };
-        Problem::new(status).detail(detail)
+        Problem::new(status).detail(detail).into_response()
     }
 }
 

@@ -64,7 +64,8 @@ pub struct Query<T>(pub T);
 pub struct Header<T>(pub T);
 
 /// Cookies, as a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`. Values are
-/// percent-decoded, quotes around them left out. A name that comes twice with different values counts as missing: one may be a neighbour's.
+/// percent-decoded, quotes around them left out. A name that comes twice with different values counts as missing: one may
+/// be a neighbour's.
 ///
 /// A value may be forged by whoever holds the browser: `Request::cookies` (feature `cookies`) reads those that are
 /// encrypted.

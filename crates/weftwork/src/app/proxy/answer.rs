@@ -8,8 +8,8 @@ use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
 use super::forward::{self, Upload};
 use super::upstream::{Keeper, Link, from_now};
-use super::{Failure, Options, tunnel};
-use crate::message::{BodyError, BodyWriter, Request, Response};
+use super::{Failure, NO_ANSWER, Options, tunnel};
+use crate::message::{BodyError, BodyWriter, Problem, Request, Response};
 
 /// While the server is silent, this often somebody looks whether the client is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -249,7 +249,7 @@ impl Turn {
 /// What is not framed as it should be; where nothing of the answer was sent yet, the client is told whose fault that is.
 fn broken(fault: ResponseFault) -> io::Error {
     log::warn!("the server behind a proxy: {fault}");
-    io::Error::other(Failure::Malformed(fault).problem())
+    io::Error::other(Problem::new(StatusCode::BAD_GATEWAY).detail(NO_ANSWER))
 }
 
 fn with_fields(
