@@ -5,7 +5,6 @@ use weftwork_wire::{After, BodyEvent};
 use super::{Conn, Phase, Step};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
 
 impl Conn {
@@ -94,16 +93,24 @@ impl Conn {
             Timeout::Head if started => self.refuse_timeout(cx),
             Timeout::Body => self.refuse_timeout(cx),
             Timeout::Drain => {
-                Counters::count(&cx.counters.timeouts);
+                self.note_timeout(cx);
                 self.phase = Phase::Send(After::Linger);
                 self.pace = self.pace.then(Timeout::Linger, now);
             }
             Timeout::Idle | Timeout::Linger => self.phase = Phase::Done,
             Timeout::Silence => self.beat(now, cx),
-            Timeout::Head | Timeout::Write | Timeout::ProxyHeader => {
-                Counters::count(&cx.counters.timeouts);
-                self.phase = Phase::Done;
-            }
+            Timeout::Write => match self.gets_on(now, cx) {
+                Ok(true) => {}
+                Ok(false) => self.leave(cx),
+                // Its peer has gone, and that is not late.
+                Err(_) => self.phase = Phase::Done,
+            },
+            Timeout::Head | Timeout::ProxyHeader => self.leave(cx),
         }
+    }
+
+    fn leave(&mut self, cx: &Context) {
+        self.note_timeout(cx);
+        self.phase = Phase::Done;
     }
 }

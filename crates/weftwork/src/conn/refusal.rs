@@ -9,6 +9,7 @@ use super::{Conn, Phase};
 use crate::message::{PROBLEM_JSON, Problem};
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
+use crate::transport::deadlines::Timeout;
 use crate::transport::{Pool, Tick};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -73,6 +74,20 @@ impl Conn {
         Counters::count(&cx.counters.timeouts);
         let knobs = cx.settings.show(self.pace.what.knobs());
         self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not come in time", &knobs, cx);
+    }
+
+    /// Its time is up, and there is nothing to tell it.
+    #[cold]
+    pub(super) fn note_timeout(&self, cx: &Context) {
+        Counters::count(&cx.counters.timeouts);
+        let what = match self.pace.what {
+            Timeout::Write => "its response was not taken",
+            Timeout::Drain => "the rest of a body that nobody reads did not come",
+            Timeout::ProxyHeader => "its PROXY header did not come",
+            _ => "no request came",
+        };
+        let knobs = cx.settings.show(self.pace.what.knobs());
+        tell(cx, format_args!("{} is left: {what} in time ({knobs})", Peer(self)));
     }
 
     /// Instead of a call of the handler: every thread is in use and the queue is full.

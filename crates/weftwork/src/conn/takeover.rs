@@ -17,7 +17,7 @@ use crate::message::exchange::Line;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
-use crate::transport::stream::is_would_block;
+use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::{Stream, Tick};
 
 /// What is left of a connection: both halves of an [`Upgraded`] share it, and the last one to go closes it.
@@ -110,14 +110,22 @@ impl Line for Socket {
         if pace.what == Timeout::Write {
             pace.resume(self.wait.now());
         }
+        // What the last wait ended with: then a send tells whether the peer has taken some all the same, as in `Conn::gets_on`.
+        let mut late = None;
         loop {
             match self.stream.send(data) {
                 Err(error) if is_would_block(&error) => {
+                    if let Some(late) = late {
+                        return Err(late);
+                    }
                     if pace.what != Timeout::Write {
                         *pace = pace.then(Timeout::Write, self.wait.now());
                     }
                     let until = timeout.map(|pause| pace.write_deadline(&self.cx.settings, pause));
-                    self.wait.writable(self.stream.as_fd(), until.unwrap_or(Tick(u64::MAX)))?;
+                    match self.wait.writable(self.stream.as_fd(), until.unwrap_or(Tick(u64::MAX))) {
+                        Err(error) if is_timed_out(&error) => late = Some(error),
+                        waited => waited?,
+                    }
                 }
                 Ok(count) if pace.what == Timeout::Write => {
                     let now = self.wait.now();

@@ -159,6 +159,11 @@ impl Bed {
         String::from_utf8(all).unwrap()
     }
 
+    /// The peer takes so much of what has come to it.
+    fn take(&mut self, bytes: usize) {
+        self.peer.read_exact(&mut vec![0; bytes]).unwrap();
+    }
+
     /// The deadline, in milliseconds from now.
     fn due(&self) -> u64 {
         self.conn.deadline(&self.cx).0 - self.now.0

@@ -70,6 +70,11 @@ pub(crate) fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
+/// Whether an I/O error says: not until then.
+pub(crate) fn is_timed_out(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut
+}
+
 impl Stream {
     pub(crate) fn new(fd: OwnedFd) -> Stream {
         Stream::Socket(Socket { fd, patience: Patience::Endless, hurried: false, resets: false })

@@ -126,6 +126,26 @@ fn takes(least: u64, most: Duration) -> Duration {
     begun.elapsed()
 }
 
+/// It takes some all the time. Its socket is told to have room only when there is much, and until then more than `PAUSE`
+/// passes.
+#[test]
+fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
+    const BYTES: usize = 16 << 20;
+    let site = ROOM.start_with(|s| s.write_timeout(PAUSE));
+    for path in ["bytes", "stream"] {
+        let mut client = site.client();
+        client.read_hand_to_mouth();
+        client.send(format!("GET /{path}/{BYTES} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        client.answer_head();
+        for _ in 0..20 {
+            client.exactly(32 << 10);
+            std::thread::sleep(PAUSE / 10);
+        }
+        let rest = client.rest().len() + (20 * 32 << 10);
+        assert!(rest >= BYTES, "{rest} bytes of {path}");
+    }
+}
+
 /// A response that gets on, but at less than the least rate, is given up when a pause of that length would be.
 #[test]
 fn a_response_that_is_taken_too_slowly_is_given_up() {
@@ -179,13 +199,16 @@ fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
 #[test]
 fn a_dribbled_rest_of_a_body_is_not_waited_for() {
     for pause in PAUSES {
+        keep_log();
         let ahead = weftwork::ByteCount(10);
         let site = ROOM.start_with(|s| s.unread_timeout(SHORT).linger_timeout(SHORT).body_ahead_bytes_max(ahead));
         let mut client = site.client();
+        let client_name = client.name();
         let begun = Instant::now();
         client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789");
         client.answer().is(200, "not read");
         dribble(&mut client, pause, begun, || site.running.counts().connections == 0);
+        is_logged(&[&client_name, "a body that nobody reads", &site.setting("unread_timeout")]);
         site.is_well();
     }
 }
@@ -205,10 +228,14 @@ fn what_is_dribbled_behind_a_refusal_is_not_listened_to_for_long() {
 
 #[test]
 fn a_silent_connection_ends_without_an_answer() {
+    keep_log();
     let site = ROOM.start_with(|s| s.head_timeout(SHORT));
     let begun = Instant::now();
-    site.client().ends();
+    let client = site.client();
+    let client_name = client.name();
+    client.ends();
     was_in_time(begun);
+    is_logged(&[&client_name, "no request came", &site.setting("head_timeout")]);
     eventually("it is counted", || site.running.counts().timeouts == 1);
 }
 
@@ -252,13 +279,17 @@ fn the_time_of_the_handler_is_not_the_clients() {
 
 #[track_caller]
 fn ends_unread(path: &str) {
+    keep_log();
     let site = ROOM.start_with(|s| s.write_timeout(SHORT));
     let begun = Instant::now();
     let mut client = site.client();
+    let client_name = client.name();
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
     client.wait_for_bytes();
     eventually("the connection ends", || site.running.counts().connections == 0);
     was_in_time(begun);
+    is_logged(&[&client_name, "its response was not taken", &site.setting("write_timeout")]);
+    assert_eq!(site.running.counts().timeouts, 1);
     assert!(client.rest().len() < 50_000_000);
     site.is_well();
 }

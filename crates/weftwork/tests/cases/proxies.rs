@@ -137,12 +137,15 @@ fn one_listener_expects_it_and_another_does_not() {
 #[test]
 fn it_has_a_deadline_of_its_own() {
     const SHORT: Duration = Duration::from_millis(250);
+    keep_log();
     let site = start(|s| s.proxy_header_timeout(SHORT));
     for start in ["", "PROXY TC"] {
         let begun = Instant::now();
         let mut client = site.client();
+        let client_name = client.name();
         client.send(start);
         client.ends();
+        is_logged(&[&client_name, "its PROXY header", &site.setting("proxy_header_timeout")]);
         let took = begun.elapsed();
         assert!(took + Duration::from_millis(2) >= SHORT && took < Duration::from_secs(5), "{took:?}");
     }

@@ -51,6 +51,12 @@ impl Client {
         Ok(Client { socket, got: Vec::new() })
     }
 
+    /// From now on the kernel takes no more for it than it reads, by and large.
+    pub(crate) fn read_hand_to_mouth(&self) {
+        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
+        rustix::net::sockopt::set_socket_recv_buffer_size(stream, 64 << 10).unwrap();
+    }
+
     /// How the server's log names this client.
     pub(crate) fn name(&self) -> String {
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };

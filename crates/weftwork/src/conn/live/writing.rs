@@ -13,6 +13,7 @@ use crate::error::{Blame, Error};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
 use crate::transport::counters::Counters;
+use crate::transport::stream::is_timed_out;
 use crate::transport::{Post, Tick};
 
 /// A streamed response is sent when this much of it is there. At 16 KiB an echo of 64 KiB or 1 MiB took a third more
@@ -146,17 +147,21 @@ impl<'a> Live<'a> {
             }
             if flushed == Flushed::Blocked {
                 let until = self.conn.deadline(self.cx);
-                self.wait_unseen(until, |live| live.wait.writable(live.conn.stream.as_fd(), until))
-                    .inspect_err(|error| self.count_failure(error))?;
+                let waited =
+                    self.wait_unseen(until, |live| live.wait.writable(live.conn.stream.as_fd(), until));
+                match waited {
+                    Err(error) if is_timed_out(&error) && self.conn.gets_on(self.wait.now(), self.cx)? => {}
+                    waited => waited.inspect_err(|error| self.note_failure(error))?,
+                }
             }
             now = self.wait.now();
         }
     }
 
     #[cold]
-    fn count_failure(&self, why: &io::Error) {
+    fn note_failure(&self, why: &io::Error) {
         match why.kind() {
-            io::ErrorKind::TimedOut => Counters::count(&self.cx.counters.timeouts),
+            io::ErrorKind::TimedOut => self.conn.note_timeout(self.cx),
             io::ErrorKind::ResourceBusy => self.note_overload("to wait for the client of a streamed body"),
             _ => {}
         }

@@ -104,6 +104,47 @@ fn a_response_has_its_own_time() {
     assert_eq!(bed.expire(), Step::Close);
 }
 
+/// A poller tells of room when much of the socket's buffer is free, and that may take a slow peer long.
+#[test]
+fn a_peer_that_takes_little_of_a_response_gets_on() {
+    let mut bed = Bed::new();
+    bed.send(get("/large"));
+    assert_eq!(bed.drive(), Step::Write);
+    for _ in 0..3 {
+        bed.take(50_000);
+        assert_eq!(bed.expire(), Step::Write);
+        assert_eq!(bed.due(), WRITE);
+    }
+    assert_eq!(bed.cx.counts().timeouts, 0);
+    assert_eq!(bed.expire(), Step::Close);
+    assert_eq!(bed.cx.counts().timeouts, 1);
+}
+
+/// Its next request has the time that every request has.
+#[test]
+fn a_peer_that_takes_the_rest_of_a_response_at_the_last_moment_is_in_time() {
+    let mut bed = Bed::new();
+    bed.send(get("/medium").repeat(40));
+    assert_eq!(bed.drive(), Step::Write);
+    let mut steps = std::iter::repeat_with(|| {
+        bed.got();
+        bed.expire()
+    });
+    assert_eq!(steps.find(|step| *step != Step::Write), Some(Step::Read));
+    drop(steps);
+    assert_eq!(bed.due(), IDLE);
+}
+
+/// But not if that is less than the least rate.
+#[test]
+fn a_peer_that_takes_less_than_the_least_rate_is_left() {
+    let mut bed = Bed::with(Settings::default().rate_bytes_min(crate::ByteCount(1 << 40)));
+    bed.send(get("/large"));
+    assert_eq!(bed.drive(), Step::Write);
+    bed.take(50_000);
+    assert_eq!(bed.expire(), Step::Close);
+}
+
 /// The answers to all of one read leave together: once they are taken, the peer's time is that of its next request.
 #[test]
 fn the_time_of_a_response_ends_when_all_is_taken() {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::waits::until_call;
 use super::*;
 use crate::message::Upgraded;
 
@@ -30,11 +31,52 @@ impl Wait for Noted {
     }
 }
 
+/// A wait that ends at its time, and the peer has taken a little by then, so many times.
+struct TakesLate {
+    now: AtomicU64,
+    peer: UnixStream,
+    left: AtomicU64,
+}
+
+impl Wait for TakesLate {
+    fn now(&self) -> Tick {
+        Tick(self.now.load(Ordering::Relaxed))
+    }
+
+    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std_io::Result<()> {
+        Err(ErrorKind::TimedOut.into())
+    }
+
+    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+        self.now.store(until.0, Ordering::Relaxed);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            assert!((&self.peer).read(&mut [0; 8 << 10]).is_ok());
+        }
+        Err(ErrorKind::TimedOut.into())
+    }
+}
+
+/// Has the connection of `bed` taken over by `take`, to its end.
+fn tunnel(
+    mut bed: Bed,
+    take: impl FnOnce(Upgraded) -> std_io::Result<()> + Send + 'static,
+    wait: Arc<dyn Wait + Send + Sync>,
+) {
+    let take = Mutex::new(Some(take));
+    let handler = move |_: &mut Request| Response::tunnel(take.lock().unwrap().take().unwrap());
+    bed.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+    until_call(&mut bed);
+    let now = bed.now;
+    bed.call_with(&handler, &InVain { now });
+    assert_eq!(bed.go_on(), Step::Takeover);
+    bed.conn.take_over(&Arc::new(bed.cx), wait);
+}
+
 /// Neither that before its first byte, nor that between two.
 #[test]
 fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
     const LATER: [u64; 2] = [1_000_000, 2_000_000];
-    let (mut bed, wait) = (Bed::new(), Arc::new(Noted::default()));
+    let (bed, wait) = (Bed::new(), Arc::new(Noted::default()));
     let clock = wait.clone();
     let flood = move |mut line: Upgraded| {
         for now in LATER {
@@ -43,14 +85,21 @@ fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
         }
         Ok(())
     };
-    let flood = Mutex::new(Some(flood));
-    let handler = move |_: &mut Request| Response::tunnel(flood.lock().unwrap().take().unwrap());
-    bed.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
-    bed.conn.fill(bed.now, &mut bed.pool).unwrap();
-    assert_eq!(bed.conn.step(bed.now, &bed.cx), Step::Call);
-    let now = bed.now;
-    bed.call_with(&handler, &InVain { now });
-    assert_eq!(bed.go_on(), Step::Takeover);
-    bed.conn.take_over(&Arc::new(bed.cx), wait.clone());
+    tunnel(bed, flood, wait.clone());
     assert_eq!(*wait.untils.lock().unwrap(), LATER.map(|now| now + WRITE));
+}
+
+/// A wait for room ends when there is much of it, and that may take a slow peer long.
+#[test]
+fn a_peer_that_takes_little_gets_on() {
+    const TIMES: u64 = 3;
+    let bed = Bed::narrow();
+    let peer = bed.peer.try_clone().unwrap();
+    let wait = Arc::new(TakesLate { now: AtomicU64::new(0), peer, left: AtomicU64::new(TIMES) });
+    let flood = |mut line: Upgraded| {
+        while line.write(&[b'x'; 1 << 10]).is_ok() {}
+        Ok(())
+    };
+    tunnel(bed, flood, wait.clone());
+    assert_eq!(wait.now().0, (TIMES + 1) * WRITE);
 }

@@ -37,11 +37,12 @@ impl Peer {
         };
         let then = self.now().0 + after;
         self.now.fetch_max(then.min(until.0), Ordering::Relaxed);
-        if then >= until.0 {
+        if then > until.0 {
             return Err(ErrorKind::TimedOut.into());
         }
         act(&mut self.stream.borrow_mut());
-        Ok(())
+        // So late that it is not heard of any more.
+        if then == until.0 { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 }
 

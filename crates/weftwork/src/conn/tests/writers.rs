@@ -58,6 +58,21 @@ fn a_client_whose_time_is_up_does_not_have_it_again() {
     }
 }
 
+/// A wait for room ends when there is much of it, and that may take a slow client long.
+#[test]
+fn a_client_that_takes_little_gets_on() {
+    let mut bed = asked(GET);
+    bed.cx.settings.rate_bytes_min = crate::ByteCount(0);
+    let takes = || -> (u64, Acts) {
+        (WRITE, Box::new(|stream: &mut UnixStream| assert!(stream.read(&mut [0; 8 << 10]).is_ok())))
+    };
+    let peer = Peer::new(&bed, std::iter::repeat_with(takes).take(5));
+    let kind = stream(&mut bed, &peer, |out, _| {
+        std::iter::repeat_with(|| out.write_all(&PART)).find_map(io::Result::err).unwrap().kind()
+    });
+    assert_eq!((kind, bed.now.0, bed.cx.counts().timeouts), (ErrorKind::TimedOut, 6 * WRITE, 1));
+}
+
 /// Nobody is going to take what it writes.
 #[test]
 fn a_writer_that_heeds_no_errors_fills_no_memory() {
