@@ -5,7 +5,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
+use rustix::fs::{self, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix};
 
@@ -27,10 +30,11 @@ impl SocketFile {
     pub(super) fn bind(path: &Path) -> rustix::io::Result<(OwnedFd, SocketFile)> {
         let address = SocketAddrUnix::new(path)?;
         let fd = socket(AddressFamily::UNIX)?;
+        let _turn = turn_in(path);
         match net::bind(&fd, &address) {
             Err(Errno::ADDRINUSE) if is_socket(path) && is_stale(&address) => {
                 // Left behind by a server that was killed: nobody answers there.
-                rustix::fs::unlink(path)?;
+                fs::unlink(path)?;
                 net::bind(&fd, &address)?;
             }
             done => done?,
@@ -56,6 +60,25 @@ pub(super) fn is_socket(path: &Path) -> bool {
     symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
+/// Held while a file is looked at and taken: of two servers that start at once, both would find out that nobody answers there,
+/// and the second would remove the socket of the first. It is the directory that is locked, so no further file is left behind.
+///
+/// It is done without where that cannot be locked, and where somebody else holds it for long (`flock /run/app weft ..`).
+fn turn_in(path: &Path) -> Option<OwnedFd> {
+    const TRIES: u32 = 50;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = fs::open(parent, flags, Mode::empty()).ok()?;
+    for _ in 0..TRIES {
+        match fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(dir),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => sleep(Duration::from_millis(5)),
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
@@ -63,4 +86,41 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 fn is_stale(address: &SocketAddrUnix) -> bool {
     let probe = socket(AddressFamily::UNIX);
     probe.is_ok_and(|probe| net::connect(&probe, address) == Err(Errno::CONNREFUSED))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread::scope;
+
+    use super::*;
+
+    /// Each of them finds out that nobody answers there, and one of them is the first to.
+    #[test]
+    fn of_many_servers_one_takes_the_place_of_a_dead_one() {
+        const SERVERS: usize = 6;
+        let name = format!("weftwork-servers-{}", std::process::id());
+        let path = &std::env::temp_dir().join(name);
+        for round in 0..100 {
+            let dead = socket(AddressFamily::UNIX).unwrap();
+            net::bind(&dead, &SocketAddrUnix::new(path).unwrap()).unwrap();
+            drop(dead);
+            let begin = &Barrier::new(SERVERS);
+            let files: Vec<_> = scope(|scope| {
+                let bind = |_| {
+                    scope.spawn(|| {
+                        begin.wait();
+                        SocketFile::bind(path)
+                    })
+                };
+                let threads: Vec<_> = (0..SERVERS).map(bind).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let bound = files.iter().filter(|file| file.is_ok()).count();
+            assert_eq!(bound, 1, "in round {round}: {files:?}");
+            assert!(
+                files.iter().flatten().all(|(_, file)| identity(path).is_ok_and(|it| it == file.identity))
+            );
+        }
+    }
 }
