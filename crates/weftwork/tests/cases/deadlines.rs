@@ -141,7 +141,7 @@ fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
             client.exactly(32 << 10);
             std::thread::sleep(PAUSE / 10);
         }
-        let rest = client.rest().len() + (20 * 32 << 10);
+        let rest = client.rest().len() + 20 * (32 << 10);
         assert!(rest >= BYTES, "{rest} bytes of {path}");
     }
 }
