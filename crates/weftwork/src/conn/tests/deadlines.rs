@@ -126,12 +126,12 @@ fn a_peer_that_takes_the_rest_of_a_response_at_the_last_moment_is_in_time() {
     let mut bed = Bed::new();
     bed.send(get("/medium").repeat(40));
     assert_eq!(bed.drive(), Step::Write);
-    let mut steps = std::iter::repeat_with(|| {
+    let mut turn = || {
         bed.got();
         bed.expire()
-    });
-    assert_eq!(steps.find(|step| *step != Step::Write), Some(Step::Read));
-    drop(steps);
+    };
+    let after = std::iter::repeat_with(&mut turn).find(|step| *step != Step::Write);
+    assert_eq!(after, Some(Step::Read));
     assert_eq!(bed.due(), IDLE);
 }
 
