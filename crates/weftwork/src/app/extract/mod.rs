@@ -33,6 +33,7 @@ use crate::message::{Need, Request};
 /// | [`Form<T>`](crate::Form) | a body as HTML forms send it | 415, 413, 408, 400, 422 |
 /// | [`Bytes`](crate::Bytes), `String` | the body as it came | 413, 408, 400 |
 /// | [`State<T>`](crate::State) | what [`Router::state`](crate::Router::state) was given | the server does not start |
+/// | [`Result<T>`](crate::Result) | any of them, where the handler says what happens if it cannot be taken | |
 ///
 /// A handler takes up to six of them; `&mut Request` may come last, and `&S` first, where `S` is a state: so methods
 /// of a struct are handlers. What cannot be taken is answered with a [`Problem`](crate::Problem) whose
@@ -64,10 +65,44 @@ use crate::message::{Need, Request};
 /// # assert_eq!(client.post("/7/notes/monday").json(&serde_json::json!({"text": "x"})).send().text(), "7 on monday: x\n");
 /// # assert_eq!(client.get("/x/notes?tag=a").send().status, 400);
 /// ```
+///
+/// A type of your own is an argument, too, and as `Result<T>` it is one that may be missing:
+///
+/// ```
+/// use weftwork::{Extract, prelude::*};
+///
+/// struct User(String);
+///
+/// impl Extract for User {
+///     fn extract(req: &mut Request) -> Result<User> {
+///         match req.bearer_token() {
+///             Some("secret") => Ok(User("ada".into())),
+///             _ => Err(Problem::new(StatusCode::UNAUTHORIZED).detail("log in first"))?,
+///         }
+///     }
+/// }
+///
+/// fn account(User(name): User) -> String {
+///     format!("hello {name}\n")
+/// }
+///
+/// fn home(user: Result<User>) -> Result<Response> {
+///     match user {
+///         Ok(User(name)) => Ok(Response::text(format!("hello {name}\n"))),
+///         Err(_) => Response::redirect("/login"),
+///     }
+/// }
+///
+/// let site = Router::new().get("/account", account).get("/", home);
+/// # let mut client = weftwork::TestClient::new(site);
+/// # assert_eq!(client.get("/account").send().status, 401);
+/// # assert_eq!(client.get("/").send().header("location"), Some("/login"));
+/// # assert_eq!(client.get("/").header("authorization", "Bearer secret").send().text(), "hello ada\n");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from a request",
     label = "no argument of a handler",
-    note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`"
+    note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`, or a `Result` of one"
 )]
 pub trait Extract: Sized {
     /// Whether it is made of the body. A body is read once, so a handler that takes two of those does not compile:
@@ -93,5 +128,17 @@ pub trait Extract: Sized {
     #[doc(hidden)]
     fn need() -> Option<Need> {
         None
+    }
+}
+
+impl<T: Extract> Extract for Result<T> {
+    const IS_BODY: bool = T::IS_BODY;
+
+    fn extract(req: &mut Request<'_>) -> Result<Self> {
+        Ok(T::extract(req))
+    }
+
+    fn need() -> Option<Need> {
+        T::need()
     }
 }

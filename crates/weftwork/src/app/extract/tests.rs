@@ -356,3 +356,32 @@ fn a_function_of_arguments_is_a_handler_without_a_router_too() {
     let mut client = TestClient::new(handler(|app: State<App>| app.name.clone()));
     assert_eq!(client.get("/").send().status, 500);
 }
+
+#[test]
+fn a_handler_may_decide_what_happens_without_an_argument() {
+    fn read(note: Result<Json<Search>>, id: Result<Path<u64>>) -> String {
+        match (note, id) {
+            (Ok(Json(note)), Ok(Path(id))) => format!("{} of {id}", note.q),
+            (note, id) => format!("{:?} {:?}", note.err().map(|e| e.status()), id.err().map(|e| e.status())),
+        }
+    }
+    fn pass_on(id: Result<Path<u64>>) -> Result<String> {
+        Ok(id?.0.to_string())
+    }
+    let mut client = TestClient::new(Router::new().post("/{id}", read).get("/{id}", pass_on));
+    let json = serde_json::json!({"q": "x"});
+    assert_eq!(client.post("/7").json(&json).send().text(), "x of 7");
+    assert_eq!(client.post("/x").json(&json).send().text(), "None Some(400)");
+    assert_eq!(client.post("/x").body("{}").send().text(), "Some(415) Some(400)");
+    assert_eq!(client.get("/7").send().text(), "7");
+    let refused = client.get("/x").send();
+    assert!(refused.status == 400 && refused.text().contains("path parameter"), "{}", refused.text());
+}
+
+#[test]
+fn what_it_is_a_result_of_says_the_rest() {
+    const { assert!(<Result<Json<Search>> as Extract>::IS_BODY) };
+    const { assert!(!<Result<Path<u64>> as Extract>::IS_BODY) };
+    assert!(<Result<State<u64>> as Extract>::need().is_some());
+    assert!(<Result<Path<u64>> as Extract>::need().is_none());
+}
