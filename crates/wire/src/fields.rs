@@ -12,7 +12,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use codings::{names_media_type, quality};
+pub use codings::{media_type_quality, names_media_type, quality};
 pub use conditions::{Conditions, Precondition, Validators};
 pub use dates::date;
 pub use ranges::{ByteRange, RANGES_MAX, Ranges, ranges};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use weftwork_wire::Field;
+use weftwork_wire::fields::media_type_quality;
 
 use super::body::{Body, Quota};
 use super::client;
@@ -119,6 +120,34 @@ impl<'c> Request<'c> {
         let name = name.as_ref().as_bytes();
         let value = self.fields().find(|(field, _)| field.eq_ignore_ascii_case(name))?.1;
         std::str::from_utf8(value).ok()
+    }
+
+    /// Of these media types, the one that the client wants most, by its `Accept` (RFC 9110 section 12.5.1); the first of
+    /// equals, so the one to prefer comes first. None: it takes none of them, which is a 406. Without the field it takes all.
+    ///
+    /// The response says in `Vary` that it depends on this, for caches.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn weather(req: &mut Request) -> Result<Response> {
+    ///     let response = match req.accepts(&["text/html", "text/csv"]) {
+    ///         Some("text/csv") => Response::bytes("rain,7\n").try_with_header("content-type", "text/csv")?,
+    ///         Some(_) => Response::html("<p>Rain, 7 mm"),
+    ///         None => Err(Problem::new(StatusCode::NOT_ACCEPTABLE).detail("there is HTML and CSV"))?,
+    ///     };
+    ///     response.try_with_header("vary", "accept")
+    /// }
+    /// # let mut client = weftwork::TestClient::new(weather);
+    /// # assert_eq!(client.get("/").send().text(), "<p>Rain, 7 mm");
+    /// # assert_eq!(client.get("/").header("accept", "text/csv").send().text(), "rain,7\n");
+    /// # assert_eq!(client.get("/").header("accept", "image/png").send().status, 406);
+    /// ```
+    pub fn accepts<'t>(&self, media_types: &[&'t str]) -> Option<&'t str> {
+        let lines: Vec<&[u8]> = self.header_values("accept").collect();
+        let wanted = media_types.iter().map(|&offered| (media_type_quality(&lines, offered), offered));
+        let best = wanted.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        best.filter(|(quality, _)| *quality > 0).map(|(_, offered)| offered)
     }
 
     /// Every value of the header `name` (case does not matter), in order, as it came.

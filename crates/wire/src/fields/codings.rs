@@ -1,4 +1,4 @@
-//! Which content codings does a client take, and how gladly? And which media types does it name?
+//! Which content codings and media types does a client take, and how gladly?
 
 use crate::grammar::{elements, trim};
 
@@ -51,6 +51,51 @@ pub fn names_media_type(lines: &[&[u8]], media_type: &str) -> bool {
         let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(media_type.as_bytes()));
         is_named && parts.find_map(permille) != Some(0)
     })
+}
+
+/// How much a client that sent these Accept lines wants `media_type`, in thousandths: 0 is not at all. Of the ranges that it
+/// is in, the most precise one counts (RFC 9110 §12.5.1); one with parameters is taken for one without them, where there is
+/// none. Without a range everything is wanted.
+///
+/// ```
+/// use weftwork_wire::fields::media_type_quality;
+/// let lines: [&[u8]; 1] = [b"text/html, application/json;q=0.9, image/*;q=0.5, */*;q=0.1"];
+/// assert_eq!(media_type_quality(&lines, "text/html"), 1000);
+/// assert_eq!(media_type_quality(&lines, "application/json"), 900);
+/// assert_eq!(media_type_quality(&lines, "image/png"), 500);
+/// assert_eq!(media_type_quality(&lines, "text/plain"), 100);
+/// ```
+pub fn media_type_quality(lines: &[&[u8]], media_type: &str) -> u16 {
+    let mut ranges =
+        lines.iter().flat_map(|line| elements(line)).filter(|range| !range.is_empty()).peekable();
+    if ranges.peek().is_none() {
+        return 1000;
+    }
+    let fitting = ranges.filter_map(|element| {
+        let mut parts = element.split(|&byte| byte == b';').map(trim);
+        let precision = precision(parts.next()?, media_type.as_bytes())?;
+        let (mut weight, mut is_plain) = (1000, true);
+        for parameter in parts {
+            match parameter {
+                // As above: a weight that nobody can read is nothing to rely on.
+                [b'q' | b'Q', b'=', ..] => weight = permille(parameter).unwrap_or(0),
+                _ => is_plain = false,
+            }
+        }
+        Some(((precision, is_plain), weight))
+    });
+    // Of equals the first one: `max_by_key` takes the last.
+    fitting.reduce(|best, next| if next.0 > best.0 { next } else { best }).map_or(0, |(_, weight)| weight)
+}
+
+/// How much of it a range says; nothing where it is not in it.
+fn precision(range: &[u8], media_type: &[u8]) -> Option<u8> {
+    let kind = media_type.split(|&byte| byte == b'/').next().unwrap_or_default();
+    match range {
+        b"*/*" => Some(0),
+        [wide @ .., b'/', b'*'] => wide.eq_ignore_ascii_case(kind).then_some(1),
+        _ => range.eq_ignore_ascii_case(media_type).then_some(2),
+    }
 }
 
 fn is_named(name: &[u8], coding: &str) -> bool {

@@ -128,6 +128,41 @@ fn rfc9110_12_5_3_accept_encoding() {
     assert_eq!(quality(&[], "identity"), 1);
 }
 
+#[test]
+fn rfc9110_12_5_1_accept() {
+    // The table of the RFC, as far as it is about types without parameters; and what clients really send.
+    let ranges =
+        "text/*;q=0.3, text/plain;q=0.7, text/plain;format=flowed, text/plain;format=fixed;q=0.4, */*;q=0.5";
+    let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+    for (line, media_type, want) in [
+        (ranges, "text/plain", 700),
+        (ranges, "text/html", 300),
+        (ranges, "image/jpeg", 500),
+        (browser, "text/html", 1000),
+        (browser, "application/xml", 900),
+        (browser, "application/json", 800),
+        ("application/json; charset=utf-8", "application/json", 1000),
+        ("application/json; charset=utf-8; Q=0.2", "application/json", 200),
+        ("a/b;x=y;q=0.9, a/b;q=0", "a/b", 0),
+        ("a/b;q=0.1, a/b", "a/b", 100),
+        ("TEXT/HTML", "text/html", 1000),
+        ("Text/*", "text/html", 1000),
+        ("text/*, text/html;q=0", "text/html", 0),
+        ("*/*;q=0", "text/html", 0),
+        ("*", "text/html", 0),
+        ("texts/*, tex/*, /*, text/htm, text", "text/html", 0),
+        ("text/html;q=2", "text/html", 0),
+        ("text/html;q=", "text/html", 0),
+        ("", "text/html", 1000),
+        (" , ", "text/html", 1000),
+        (";", "text/html", 0),
+    ] {
+        assert_eq!(media_type_quality(&[line.as_bytes()], media_type), want, "{media_type} in {line:?}");
+    }
+    assert_eq!(media_type_quality(&[b"a/*;q=0.5", b"a/b"], "a/b"), 1000);
+    assert_eq!(media_type_quality(&[], "a/b"), 1000);
+}
+
 #[track_caller]
 fn asks(value: &str, length: u64, want: &[(u64, u64)]) {
     let want = want.iter().map(|&(first, last)| ByteRange { first, last }).collect();
