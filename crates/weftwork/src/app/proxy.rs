@@ -162,21 +162,24 @@ impl Proxy {
             return Ok(last_stop(req));
         }
         let head = forward::head(req, &self.upstream, &self.options)?;
-        let may_repeat = may_repeat(req);
-        loop {
-            let (link, is_kept) = self.upstream.link()?;
-            match self.pass_by(req, &head, link) {
-                // The server has closed the kept connection before it saw the request.
-                Err(Failure::Ended { untouched: true }) if is_kept && may_repeat => {}
-                passed => return passed,
+        let (link, is_kept) = self.upstream.link()?;
+        let may_repeat = is_kept && may_repeat(req);
+        let mut turn = self.turn(req, &head, link);
+        let received = match turn.ask(req) {
+            // It may have closed the kept connection before it saw the request, or may have died of it: RFC 9110 section
+            // 9.2.2 lets it have the request once more. Another kept connection could be as dead.
+            Err(Failure::Ended) if may_repeat && turn.link.is_untouched => {
+                turn = self.turn(req, &head, self.upstream.fresh_link()?);
+                turn.ask(req)
             }
-        }
+            received => received,
+        };
+        turn.pass_back(req, received?)
     }
 
-    fn pass_by(&self, req: &mut Request<'_>, head: &[u8], mut link: Link) -> Result<Response, Failure> {
+    fn turn(&self, req: &Request<'_>, head: &[u8], mut link: Link) -> Turn {
         link.put(head);
-        let (options, upload) = (self.options.clone(), Upload::of(req));
-        Turn { link, options, upload, keep: self.upstream.keeper() }.answer(req)
+        Turn { link, options: self.options.clone(), upload: Upload::of(req), keep: self.upstream.keeper() }
     }
 }
 
@@ -215,10 +218,8 @@ enum Failure {
     /// The client's body could not be read.
     Client(Error),
     Unreachable(io::Error),
-    /// The server ended the connection; `untouched`: before it said anything.
-    Ended {
-        untouched: bool,
-    },
+    /// The server ended the connection before its answer was there.
+    Ended,
     /// For longer than this option allows.
     Late(&'static str),
     Socket(io::Error),
@@ -232,7 +233,7 @@ impl Failure {
     fn of(error: io::Error, bound: &'static str) -> Failure {
         match error.kind() {
             io::ErrorKind::TimedOut => Failure::Late(bound),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Ended { untouched: true },
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Ended,
             _ => Failure::Socket(error),
         }
     }
@@ -241,7 +242,7 @@ impl Failure {
         match self {
             Failure::Request(..) | Failure::Client(_) => None,
             Failure::Unreachable(error) => Some(format!("it cannot be reached: {error}")),
-            Failure::Ended { .. } => Some("it ended the connection without an answer".to_owned()),
+            Failure::Ended => Some("it ended the connection without an answer".to_owned()),
             Failure::Late(bound) => Some(format!("it was late ({bound})")),
             Failure::Socket(error) => Some(error.to_string()),
             Failure::Malformed(fault) => Some(fault.to_string()),
@@ -268,7 +269,7 @@ impl IntoResponse for Failure {
             Failure::Unreachable(_) => {
                 (StatusCode::BAD_GATEWAY, "the server behind this one could not be reached")
             }
-            Failure::Ended { .. } | Failure::Socket(_) | Failure::Malformed(_) | Failure::Switched => {
+            Failure::Ended | Failure::Socket(_) | Failure::Malformed(_) | Failure::Switched => {
                 (StatusCode::BAD_GATEWAY, NO_ANSWER)
             }
         };

@@ -25,34 +25,39 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Sends the request, reads the head of the answer, and gives the response that passes on what follows it.
-    pub(super) fn answer(mut self, req: &mut Request<'_>) -> Result<Response, Failure> {
-        let (mut late, mut has_spoken) = (None, false);
-        let received = loop {
+    /// Sends the request, and reads the head of the answer.
+    pub(super) fn ask(&mut self, req: &mut Request<'_>) -> Result<Received, Failure> {
+        let mut late = None;
+        loop {
             // Also behind an interim response: the server waits for the rest before it says more.
             if !self.is_sent() {
                 forward::send(req, &mut self.upload, &mut self.link, &self.options)?;
                 late = None;
             }
             let until = *late.get_or_insert_with(|| from_now(self.options.response_timeout));
-            let received = match self.head(req, until) {
-                // It has the request, and may not get it once more.
-                Err(Failure::Ended { .. }) if has_spoken => return Err(Failure::Ended { untouched: false }),
-                head => head?,
-            };
-            let Some(received) = received else { continue };
-            has_spoken = true;
+            let Some(received) = self.head(req, until)? else { continue };
             match received.status {
-                StatusCode::SWITCHING_PROTOCOLS => return self.switch(req, received),
+                StatusCode::SWITCHING_PROTOCOLS => return Ok(received),
                 // Ours is sent when the body is read.
                 StatusCode::CONTINUE => {}
                 status if status.is_informational() => {
                     // A client that has gone is noticed soon enough.
                     let _ = req.interim(status, &passed_on(received.fields));
                 }
-                _ => break received,
+                _ => return Ok(received),
             }
-        };
+        }
+    }
+
+    /// The response that passes on the answer, with what follows its head.
+    pub(super) fn pass_back(
+        mut self,
+        req: &mut Request<'_>,
+        received: Received,
+    ) -> Result<Response, Failure> {
+        if received.status == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switch(req, received);
+        }
         let Received { status, fields, length, keep_alive } = received;
         let required = required_upgrade(status, &fields, &self.options);
         let response = Response::new(status);
@@ -104,13 +109,13 @@ impl Turn {
                 link.at += used;
                 return Ok(Some(received));
             }
-            let (bound, untouched) = ("response_timeout", given.is_empty());
+            let bound = "response_timeout";
             link.looked = given.len();
             if !self.is_sent() && !self.link.has_more().map_err(|error| Failure::of(error, bound))? {
                 return Ok(None);
             }
             match self.link.fill(until.min(Instant::now() + LOOK)) {
-                Ok(0) => return Err(Failure::Ended { untouched }),
+                Ok(0) => return Err(Failure::Ended),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
                     if req.client_gone() {

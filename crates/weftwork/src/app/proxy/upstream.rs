@@ -1,5 +1,8 @@
 //! Connections to the one server of a proxy: made, kept, and used again.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
@@ -87,7 +90,11 @@ impl Upstream {
                 return Ok((Link::new(stream), true));
             }
         }
-        Ok((Link::new(self.connect().map_err(Failure::Unreachable)?), false))
+        Ok((self.fresh_link()?, false))
+    }
+
+    pub(super) fn fresh_link(&self) -> Result<Link, Failure> {
+        Ok(Link::new(self.connect().map_err(Failure::Unreachable)?))
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
@@ -214,6 +221,8 @@ pub(super) struct Link {
     /// So much of that was looked at, and is a part of something.
     pub(super) looked: usize,
     pub(super) reader: ResponseReader,
+    /// Nothing has come since it was taken.
+    pub(super) is_untouched: bool,
     /// To be sent, from `sent` on.
     output: Vec<u8>,
     sent: usize,
@@ -222,7 +231,8 @@ pub(super) struct Link {
 impl Link {
     fn new(stream: TcpStream) -> Link {
         let (input, output) = (Vec::new(), Vec::new());
-        Link { stream, input, at: 0, looked: 0, reader: ResponseReader::new(), output, sent: 0 }
+        let reader = ResponseReader::new();
+        Link { stream, input, at: 0, looked: 0, reader, is_untouched: true, output, sent: 0 }
     }
 
     /// What has come and is not used.
@@ -306,6 +316,7 @@ impl Link {
             }
         };
         self.input.truncate(held + *read.as_ref().unwrap_or(&0));
+        self.is_untouched &= self.input.len() == held;
         read
     }
 

@@ -1,0 +1,69 @@
+//! What happens to connections that are kept, and to requests that are sent on them.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use super::super::Proxy;
+use crate::TestClient;
+
+/// A proxy that keeps `count` connections, and their other ends.
+fn keeping(count: usize) -> (Proxy, TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let links: Vec<_> = (0..count).map(|_| proxy.upstream.link().ok().unwrap().0).collect();
+    let ends = links.iter().map(|_| listener.accept().unwrap().0).collect();
+    for link in links {
+        proxy.upstream.keeper().keep(link);
+    }
+    (proxy, listener, ends)
+}
+
+/// Reads a head, says `answer`, and ends the connection; with `resets`, by a reset: a byte is left unread.
+fn end_behind(mut stream: TcpStream, answer: &str, resets: bool) -> usize {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    let end = if resets { &b"\r\n\r"[..] } else { b"\r\n\r\n" };
+    while !head.ends_with(end) && matches!(stream.read(&mut byte), Ok(1)) {
+        head.push(byte[0]);
+    }
+    // Where nobody has asked, the connection has ended already.
+    let asked = usize::from(head.starts_with(b"GET /"));
+    if asked > 0 {
+        stream.write_all(answer.as_bytes()).unwrap();
+    }
+    asked
+}
+
+/// RFC 9110 section 9.2.2: what was repeated without being asked for is not repeated again.
+#[test]
+fn a_request_is_sent_twice_at_most() {
+    for resets in [false, true] {
+        let (proxy, listener, kept) = keeping(5);
+        let kept: Vec<_> =
+            kept.into_iter().map(|end| thread::spawn(move || end_behind(end, "", resets))).collect();
+        let fresh = thread::spawn(move || end_behind(listener.accept().unwrap().0, "", resets));
+        let mut client = TestClient::new(proxy);
+        assert_eq!(client.get("/").send().status.as_u16(), 502);
+        // The kept ones that were not asked end with it.
+        drop(client);
+        let asked: usize = kept.into_iter().map(|end| end.join().unwrap()).sum();
+        assert_eq!((asked, fresh.join().unwrap()), (1, 1), "resets: {resets}");
+    }
+}
+
+/// Who has begun to answer has the request.
+#[test]
+fn a_request_of_which_something_was_said_is_not_sent_again() {
+    for resets in [false, true] {
+        let (proxy, listener, mut kept) = keeping(1);
+        let end = kept.remove(0);
+        let behind = thread::spawn(move || end_behind(end, "HTTP/1.1 20", resets));
+        // Whoever is asked again says nothing.
+        let proxy = proxy.response_timeout(Duration::from_secs(3));
+        let answer = TestClient::new(proxy).get("/").send();
+        assert_eq!((answer.status.as_u16(), behind.join().unwrap()), (502, 1), "resets: {resets}");
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "resets: {resets}");
+    }
+}
