@@ -84,13 +84,22 @@ impl Upstream {
 
     /// A connection, and whether it was used before.
     pub(super) fn link(&self) -> Result<(Link, bool), Failure> {
-        while let Some((stream, since)) = lock(&self.kept).pop() {
+        while let Some(stream) = self.take_kept() {
             // What comes without being asked for, the end included, makes it useless.
-            if since.elapsed() < KEPT && is_silent(&stream) {
+            if is_silent(&stream) {
                 return Ok((Link::new(stream), true));
             }
         }
         Ok((self.fresh_link()?, false))
+    }
+
+    fn take_kept(&self) -> Option<TcpStream> {
+        let mut kept = lock(&self.kept);
+        let old = take_old(&mut kept);
+        let taken = kept.pop();
+        drop(kept);
+        drop(old);
+        taken.map(|(stream, _)| stream)
     }
 
     pub(super) fn fresh_link(&self) -> Result<Link, Failure> {
@@ -172,14 +181,24 @@ impl Keeper {
     /// Keeps a connection whose last response was read to its end.
     pub(super) fn keep(self, link: Link) {
         let mut kept = lock(&self.kept);
+        let old = take_old(&mut kept);
         if link.at == link.input.len() && link.is_sent() && kept.len() < self.kept_max {
             kept.push((link.stream, Instant::now()));
         }
+        drop(kept);
+        drop(old);
     }
 }
 
 fn lock(kept: &Kept) -> MutexGuard<'_, Vec<(TcpStream, Instant)>> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Those that are not to be used any more: below fresh ones nobody would come upon them, and their server may have
+/// closed them long ago. To be dropped when the lock is given back: closing takes its time.
+fn take_old(kept: &mut Vec<(TcpStream, Instant)>) -> Vec<(TcpStream, Instant)> {
+    let old = kept.partition_point(|(_, since)| since.elapsed() >= KEPT);
+    kept.drain(..old).collect()
 }
 
 /// The end of a time that a user of the proxy chooses.

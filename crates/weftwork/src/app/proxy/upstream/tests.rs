@@ -1,11 +1,12 @@
 //! What happens to connections that are kept, and to requests that are sent on them.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use super::super::Proxy;
+use super::{KEPT, lock};
 use crate::TestClient;
 
 /// A proxy that keeps `count` connections, and their other ends.
@@ -66,4 +67,36 @@ fn a_request_of_which_something_was_said_is_not_sent_again() {
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err(), "resets: {resets}");
     }
+}
+
+/// Fresh ones lie above them, and may be all that is ever used.
+#[test]
+fn connections_that_are_too_old_are_closed() {
+    let closes = |end: &mut TcpStream| {
+        end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        matches!(end.read(&mut [0]), Ok(0))
+    };
+    let is_open = |end: &TcpStream| {
+        end.set_nonblocking(true).unwrap();
+        end.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    };
+    let age = |proxy: &Proxy, ages: &[bool]| {
+        let mut kept = lock(&proxy.upstream.kept);
+        assert_eq!(kept.len(), ages.len());
+        for ((_, since), _) in kept.iter_mut().zip(ages).filter(|(_, is_old)| **is_old) {
+            *since = since.checked_sub(KEPT).unwrap();
+        }
+    };
+    // By one that is taken.
+    let (proxy, _listener, mut ends) = keeping(3);
+    age(&proxy, &[true, true, false]);
+    let (link, is_kept) = proxy.upstream.link().ok().unwrap();
+    assert!(is_kept && ends[..2].iter_mut().all(closes) && is_open(&ends[2]));
+    // By one that is kept, which finds room where they were.
+    let (mut proxy, _listener, mut ends) = keeping(2);
+    proxy.upstream.kept_max = 2;
+    age(&proxy, &[true, true]);
+    proxy.upstream.keeper().keep(link);
+    assert!(ends.iter_mut().all(closes));
+    assert_eq!(lock(&proxy.upstream.kept).len(), 1);
 }
