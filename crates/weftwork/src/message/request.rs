@@ -164,13 +164,14 @@ impl<'c> Request<'c> {
     }
 
     /// The headers that are for whoever answers in the end: what a proxy passes on. Left out are those for
-    /// this connection alone, by their nature or because `Connection` names them (RFC 9110 section 7.6.1).
+    /// this connection alone, by their nature or because `Connection` names them (RFC 9110 section 7.6.1), also where
+    /// their names are written with `_` for `-`: many a server takes that for the same.
     ///
     /// `Content-Length` is among them; a proxy frames its own request.
     pub fn end_to_end_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let options: Vec<&[u8]> = self.elements("connection").collect();
         self.header_lines().filter(move |(name, _)| {
-            let is = |option: &[u8]| name.as_bytes().eq_ignore_ascii_case(option);
+            let is = |option: &[u8]| plainly(name.as_bytes()).eq(plainly(option));
             !CONNECTION_FIELDS.iter().any(|field| is(field.as_bytes()))
                 && !options.iter().any(|option| is(option))
         })
@@ -373,6 +374,11 @@ impl<'c> Request<'c> {
 /// What a proxy removes or replaces, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).
 const CONNECTION_FIELDS: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
+
+/// A name as servers see it that make variables of fields (RFC 3875 section 4.1.18).
+fn plainly(name: &[u8]) -> impl Iterator<Item = u8> {
+    name.iter().map(|&byte| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() })
+}
 
 /// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
 fn ascii(bytes: &[u8]) -> &str {

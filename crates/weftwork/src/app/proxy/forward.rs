@@ -11,10 +11,11 @@ use crate::app::spelling::misspelling;
 use crate::error::Error;
 use crate::message::Request;
 
-/// Fields that are ours to say, and what nobody before us has a say in.
-const OURS: [&str; 8] = [
+/// Fields that are ours to say, and what nobody before us has a say in. Trailers are not passed on.
+const OURS: [&str; 9] = [
     "host",
     "content-length",
+    "trailer",
     "expect",
     "forwarded",
     "x-forwarded-for",

@@ -135,6 +135,19 @@ fn fields_for_one_connection_stay_and_ours_are_said() {
     assert!(kept.contains("\r\nHost: a.example\r\n"), "{kept}");
 }
 
+/// RFC 3875 section 4.1.18: servers that make variables of fields see no difference.
+#[test]
+fn fields_for_one_connection_stay_in_any_spelling() {
+    let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+    let request = "POST / HTTP/1.1\r\nHost: a\r\nConnection: X-Hop\r\nTransfer-Encoding: chunked\r\nX_Hop: 1\r\n\
+                   Transfer_Encoding: gzip\r\nkeep_alive: 5\r\nProxy_Connection: x\r\nContent_Length: 1\r\n\
+                   Trailer: X-Sum\r\nX-Stays: 1\r\n\r\n";
+    let head = sees(&proxy, request).unwrap();
+    let names: Vec<&str> = head.lines().skip(1).filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    let expected = ["Host", "X-Stays", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Via"];
+    assert_eq!(names, [&expected[..], &["Transfer-Encoding"]].concat());
+}
+
 #[test]
 fn forwards_are_counted_where_they_count() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();

@@ -128,7 +128,7 @@ fn fields_for_this_connection_are_not_passed_on() {
     let mut canned = Canned::new(
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, X-One,\r\nX-One: 1\r\nX-Two: 2\r\nTE: trailers\r\n\
          connection: x-three\r\nX-THREE: 3\r\nKeep-Alive: 5\r\nUpgrade: x\r\nProxy-Connection: close\r\n\
-         X-Two: 4\r\n\r\n",
+         Keep_Alive: 5\r\nX_One: 1\r\nX-Two: 4\r\n\r\n",
     );
     let request = Request::new(&mut canned, 0);
     let passed: Vec<_> = request.end_to_end_headers().collect();
