@@ -30,9 +30,9 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, R
 ///
 /// Bodies are streamed in both directions and nothing is gathered: tokens of a language model, or events, come through
 /// as they are sent. Connections to the server are kept and used again. Fields that are for one connection alone stay
-/// behind (RFC 9110 section 7.6.1), and `Max-Forwards` is counted (section 7.6.2). A WebSocket goes through as a tunnel
-/// (others: [`Proxy::allow_upgrade`]). A client that leaves ends its request there too, and so does one that only ends
-/// its sending side: it is looked for each second.
+/// behind (RFC 9110 section 7.6.1), and `Max-Forwards` is counted (section 7.6.2; 400 where it is not one number). A
+/// WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A client that leaves ends its request there too,
+/// and so does one that only ends its sending side: it is looked for each second.
 ///
 /// A tunnel ends with either of its ends, or when nothing has gone through for the time of the setting
 /// `upgrade_idle_timeout`. When the server drains, tunnels go on until the drain deadline: those at their ends know how
@@ -158,7 +158,7 @@ impl Proxy {
     }
 
     fn pass(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
-        if forward::forwards_left(req) == Some(0) {
+        if forward::forwards_left(req)? == Some(0) {
             return Ok(last_stop(req));
         }
         let head = forward::head(req, &self.upstream, &self.options)?;

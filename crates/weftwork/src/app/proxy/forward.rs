@@ -39,14 +39,12 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     };
     let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
+    let forwards = forwards_left(req)?;
     let (is_believed, settled) = (req.is_source_trusted(), settled(req));
     let is_ours = |plain: &str| OURS.contains(&plain) || settled.iter().any(|(name, _)| *name == plain);
     for (name, value) in req.end_to_end_headers() {
         let plain = plain(name);
-        if plain == MAX_FORWARDS
-            && let Some(more) = forwards_left(req)
-        {
-            line(name, more.saturating_sub(1).to_string().as_bytes());
+        if plain == MAX_FORWARDS && (forwards.is_some() || name.contains('_')) {
             continue;
         }
         // Another spelling may be the client's also where its proxy has said its own word.
@@ -54,6 +52,9 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
         if !is_ours(&plain) && (is_said || !speaks_of_client(&plain)) {
             line(name, value);
         }
+    }
+    if let Some(more) = forwards {
+        line("Max-Forwards", more.saturating_sub(1).to_string().as_bytes());
     }
     for (name, value) in &settled {
         if let Some(value) = value {
@@ -89,9 +90,24 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
 const MAX_FORWARDS: &str = "max-forwards";
 
 /// How many proxies such a request may pass on its way (RFC 9110 section 7.6.2); none: as many as there are.
-pub(super) fn forwards_left(req: &Request<'_>) -> Option<u64> {
-    let is_counted = matches!(*req.method(), Method::OPTIONS | Method::TRACE);
-    req.header(MAX_FORWARDS).filter(|_| is_counted)?.parse().ok()
+pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
+    if !matches!(*req.method(), Method::OPTIONS | Method::TRACE) {
+        return Ok(None);
+    }
+    let lines: Vec<&[u8]> = req.header_values(MAX_FORWARDS).collect();
+    match lines[..] {
+        [] => Ok(None),
+        [number] if !number.is_empty() && number.iter().all(u8::is_ascii_digit) => {
+            // The lesser of what was said and of what can be counted.
+            let more = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+            Ok(Some(number.iter().fold(0, more)))
+        }
+        // Two servers that read it each in its way could send it in circles.
+        _ => Err(Failure::Request(
+            StatusCode::BAD_REQUEST,
+            "Max-Forwards is one number (RFC 9110 section 7.6.2)",
+        )),
+    }
 }
 
 /// A name as servers see it that make variables of fields: to them `X_Forwarded_For` is another way to write it.
