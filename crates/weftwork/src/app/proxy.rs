@@ -179,7 +179,8 @@ impl Proxy {
 
     fn turn(&self, req: &Request<'_>, head: &[u8], mut link: Link) -> Turn {
         link.put(head);
-        Turn { link, options: self.options.clone(), upload: Upload::of(req), keep: self.upstream.keeper() }
+        let (server, options) = (self.upstream.authority().clone(), self.options.clone());
+        Turn { link, server, options, upload: Upload::of(req), keep: self.upstream.keeper() }
     }
 }
 
@@ -200,7 +201,7 @@ impl Handler for Proxy {
     fn call(&self, req: &mut Request<'_>) -> Response {
         self.pass(req).unwrap_or_else(|failure| {
             if let Some(why) = failure.for_log() {
-                log::warn!("the proxy to {}: {why}", self.upstream.authority());
+                warn(self.upstream.authority(), why);
             }
             failure.into_response()
         })
@@ -209,6 +210,10 @@ impl Handler for Proxy {
     fn blocking(&self, _: &Asked<'_>) -> Blocking {
         Blocking::Always
     }
+}
+
+fn warn(server: &str, why: impl fmt::Display) {
+    log::warn!("the proxy to {server}: {why}");
 }
 
 /// Why a request was not passed on, or came to nothing.

@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weftwork::http::{HeaderValue, StatusCode};
-use weftwork::{Event, EventHub, Proxy, Request, Response, Running};
+use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Site, chunks, eventually, noise};
+use crate::support::{Client, PATIENCE, Site, chunks, eventually, is_logged, keep_log, noise};
 
 /// A server behind a proxy, both on the engine that is tested.
 struct Pair {
@@ -197,6 +197,7 @@ fn a_client_that_is_gone_is_not_answered() {
 
 #[test]
 fn a_server_that_cannot_answer_is_a_bad_gateway() {
+    keep_log();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let proxy = before_address(&free, |proxy| proxy);
     assert_eq!(Client::connect(&proxy).get("/").status, 502);
@@ -211,9 +212,25 @@ fn a_server_that_cannot_answer_is_a_bad_gateway() {
         let (address, thread) = says(answer);
         let proxy = before_address(&address, |proxy| proxy);
         assert_eq!(Client::connect(&proxy).get("/").status, 502, "{answer:?}");
+        is_logged(&["WARN", &format!("the proxy to {address}: ")]);
         drop(proxy);
         stop(&address, thread);
     }
+}
+
+/// The client is told of it also while it still sends.
+#[test]
+fn an_early_answer_whose_body_is_malformed_is_a_bad_gateway() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
+    let mut client = Client::connect(&proxy);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
+    let (mut behind, _) = listener.accept().unwrap();
+    read_head(&mut behind);
+    behind.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n").unwrap();
+    client.send("b");
+    assert_eq!(client.answer().status, 502);
 }
 
 #[test]

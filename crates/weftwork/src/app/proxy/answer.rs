@@ -1,6 +1,7 @@
 //! The way back: the server's head becomes a response, and its body is passed on as it comes.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -8,7 +9,7 @@ use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
 use super::forward::{self, Upload};
 use super::upstream::{Keeper, Link, from_now};
-use super::{Failure, NO_ANSWER, Options, tunnel};
+use super::{Failure, NO_ANSWER, Options, tunnel, warn};
 use crate::message::{BodyError, BodyWriter, Problem, Request, Response};
 
 /// While the server is silent, this often somebody looks whether the client is still there.
@@ -19,6 +20,8 @@ const PART_BYTES: usize = 8 << 10;
 /// A request that is on its way, and its answer.
 pub(super) struct Turn {
     pub(super) link: Link,
+    /// The authority of the one behind, for the log.
+    pub(super) server: Arc<str>,
     pub(super) options: Options,
     pub(super) upload: Upload,
     pub(super) keep: Keeper,
@@ -147,6 +150,8 @@ impl Turn {
         mut is_whole: bool,
     ) -> io::Result<()> {
         let mut part = [0; PART_BYTES];
+        // While nothing is sent, what is broken can still be told.
+        is_whole = is_whole || self.pass_what_is_there(out)?;
         // The client may wait for the head, also where nothing follows it.
         out.flush()?;
         while !self.is_sent() {
@@ -212,7 +217,8 @@ impl Turn {
     fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
         let (link, limits) = (&mut self.link, &self.options.limits);
         loop {
-            let (used, event) = link.reader.read_body(&link.input[link.at..], limits).map_err(broken)?;
+            let read = link.reader.read_body(&link.input[link.at..], limits);
+            let (used, event) = read.map_err(|fault| broken(&self.server, fault))?;
             if let BodyEvent::Data { start, len } = event {
                 out.write_all(&link.input[link.at + start..][..len])?;
             }
@@ -252,8 +258,8 @@ impl Turn {
 }
 
 /// What is not framed as it should be; where nothing of the answer was sent yet, the client is told whose fault that is.
-fn broken(fault: ResponseFault) -> io::Error {
-    log::warn!("the server behind a proxy: {fault}");
+fn broken(server: &str, fault: ResponseFault) -> io::Error {
+    warn(server, fault);
     io::Error::other(Problem::new(StatusCode::BAD_GATEWAY).detail(NO_ANSWER))
 }
 

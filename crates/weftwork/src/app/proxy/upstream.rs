@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
 
 /// The server, and the connections to it that nobody uses now.
 pub(super) struct Upstream {
-    authority: String,
+    authority: Arc<str>,
     /// The same with its port.
     pub(super) named: String,
     base: String,
@@ -61,7 +61,7 @@ impl Upstream {
         let addresses = look_up(&named)
             .map_err(|error| Error::usage(format!("the server {named} is not known: {error}")))?;
         Ok(Upstream {
-            authority: host.to_owned(),
+            authority: host.into(),
             named,
             base: base.trim_end_matches('/').to_owned(),
             addresses: Mutex::new(addresses),
@@ -73,7 +73,7 @@ impl Upstream {
         })
     }
 
-    pub(super) fn authority(&self) -> &str {
+    pub(super) fn authority(&self) -> &Arc<str> {
         &self.authority
     }
 
