@@ -389,3 +389,41 @@ fn what_may_go_no_further_is_answered_here() {
     drop(client);
     pair.ends_well();
 }
+
+/// RFC 9110 section 10.1.1: who has the last word says whether the body is to come, unless it says nothing at all.
+#[test]
+fn who_expects_to_be_told_to_go_on_is_told_by_the_server_behind() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
+    let expects = |client: &mut Client| {
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+        let (mut behind, _) = listener.accept().unwrap();
+        assert!(read_head(&mut behind).contains("\r\nExpect: 100-continue\r\n"));
+        behind
+    };
+    for (status, name) in [(401, "Unauthorized"), (417, "Expectation Failed"), (200, "OK")] {
+        let mut client = Client::connect(&proxy);
+        let mut behind = expects(&mut client);
+        write!(behind, "HTTP/1.1 {status} {name}\r\nContent-Length: 2\r\n\r\nno").unwrap();
+        let answer = client.answer();
+        assert!(answer.closes(), "{answer:?}");
+        answer.is(status, "no");
+        assert_eq!(behind.read(&mut [0]).unwrap(), 0, "nobody has asked for the body");
+    }
+    // It is asked for in the same breath as something else is said, or never.
+    for said in ["HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n", ""] {
+        let mut client = Client::connect(&proxy);
+        let mut behind = expects(&mut client);
+        behind.write_all(said.as_bytes()).unwrap();
+        if !said.is_empty() {
+            assert_eq!(client.answer_head().status, 103);
+        }
+        assert_eq!(client.answer_head().status, 100);
+        client.send("body");
+        let mut body = [0; 4];
+        behind.read_exact(&mut body).unwrap();
+        assert_eq!(&body, b"body");
+        behind.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
+        assert_eq!(client.answer_head().status, 204);
+    }
+}

@@ -23,6 +23,8 @@ pub(super) struct Turn {
     /// The authority of the one behind, for the log.
     pub(super) server: Arc<str>,
     pub(super) options: Options,
+    /// Until then the client is not asked for its body: the server may not want it.
+    pub(super) leave_by: Option<Instant>,
     pub(super) upload: Upload,
     pub(super) keep: Keeper,
 }
@@ -32,8 +34,13 @@ impl Turn {
     pub(super) fn ask(&mut self, req: &mut Request<'_>) -> Result<Received, Failure> {
         let mut late = None;
         loop {
+            if let Some(until) = self.leave_by
+                && !self.is_heard(until)?
+            {
+                self.leave_by = None;
+            }
             // Also behind an interim response: the server waits for the rest before it says more.
-            if !self.is_sent() {
+            if self.leave_by.is_none() && !self.is_sent() {
                 forward::send(req, &mut self.upload, &mut self.link, &self.options)?;
                 late = None;
             }
@@ -42,7 +49,7 @@ impl Turn {
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return Ok(received),
                 // Ours is sent when the body is read.
-                StatusCode::CONTINUE => {}
+                StatusCode::CONTINUE => self.leave_by = None,
                 status if status.is_informational() => {
                     // A client that has gone is noticed soon enough.
                     let _ = req.interim(status, &passed_on(received.fields));
@@ -65,8 +72,8 @@ impl Turn {
         let required = required_upgrade(status, &fields, &self.options);
         let response = Response::new(status);
         let is_head = *req.method() == Method::HEAD;
-        // An early refusal is no reason to take the rest of the body.
-        let wants_rest = !self.is_sent() && status.as_u16() < 400;
+        // An early refusal is no reason to take the rest of the body, nor is an answer without leave to send it.
+        let wants_rest = !self.is_sent() && status.as_u16() < 400 && self.leave_by.is_none();
         if is_head && wants_rest {
             self.send_rest(req)?;
         }
@@ -93,6 +100,12 @@ impl Turn {
             _ => streamed,
         };
         Ok(with_fields(streamed, fields, required))
+    }
+
+    /// Sends the head. True: the server has something to say to it by then.
+    fn is_heard(&mut self, until: Instant) -> Result<bool, Failure> {
+        let pushed = self.link.push(self.options.idle_timeout);
+        pushed.and_then(|_| self.link.hears(until)).map_err(|error| Failure::of(error, "idle_timeout"))
     }
 
     /// The whole request is sent.

@@ -81,6 +81,9 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
         Some(length) => line("Content-Length", length.to_string().as_bytes()),
         None => line("Transfer-Encoding", b"chunked"),
     }
+    if expects_leave(req) {
+        line("Expect", b"100-continue");
+    }
     head.extend_from_slice(b"\r\n");
     let mut request = format!("{} {path} HTTP/1.1\r\n", req.method()).into_bytes();
     request.append(&mut head);
@@ -136,6 +139,12 @@ pub(super) fn asks_for<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'
     let asks = req.version() == http::Version::HTTP_11 && req.has_token(header::CONNECTION, "upgrade");
     let mut asked = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
     asked.next().filter(|_| asks).map(String::as_str)
+}
+
+/// The client sends its body when it is told to (RFC 9110 section 10.1.1).
+pub(super) fn expects_leave(req: &Request<'_>) -> bool {
+    let has_body = req.body_left() != Some(0);
+    has_body && req.version() == http::Version::HTTP_11 && req.has_token(header::EXPECT, "100-continue")
 }
 
 fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<String, Failure> {

@@ -315,6 +315,17 @@ impl Link {
         }
     }
 
+    /// Waits until then for something to read. False: there is nothing.
+    pub(super) fn hears(&self, until: Instant) -> io::Result<bool> {
+        if self.has_more()? {
+            return Ok(true);
+        }
+        match wait_readable(&self.stream, until) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+            waited => waited.map(|()| true),
+        }
+    }
+
     /// Reads once more, after a wait if need be. 0: the server has ended its side.
     pub(super) fn fill(&mut self, until: Instant) -> io::Result<usize> {
         if self.at > 0 {
