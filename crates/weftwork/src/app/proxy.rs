@@ -255,7 +255,7 @@ impl Failure {
         match self {
             Failure::Request(..) | Failure::Client(_) => None,
             Failure::Unreachable(error) => Some(format!("it cannot be reached: {error}")),
-            Failure::Ended => Some("it ended the connection without an answer".to_owned()),
+            Failure::Ended => Some("it ended the connection before its answer was there".to_owned()),
             Failure::Late(bound) => Some(format!("it was late ({bound})")),
             Failure::Socket(error) => Some(error.to_string()),
             Failure::Malformed(fault) => Some(fault.to_string()),
