@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use weftwork_wire::Field;
@@ -305,6 +305,30 @@ impl<'c> Request<'c> {
     /// [`TestClient`](crate::TestClient), which the test moves.
     pub fn now(&self) -> Instant {
         self.exchange.now()
+    }
+
+    /// The date and time, by the same clock as [`now`](Request::now): what expires by it can be tested.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use weftwork::{TestClient, prelude::*};
+    ///
+    /// let until = SystemTime::now() + Duration::from_secs(3600);
+    /// let offer = move |req: &mut Request| {
+    ///     if req.system_time() < until { Ok("half the price") } else { Err(StatusCode::GONE) }
+    /// };
+    /// let mut client = TestClient::new(offer);
+    /// assert_eq!(client.get("/").send().status, 200);
+    /// client.advance(Duration::from_secs(3601));
+    /// assert_eq!(client.get("/").send().status, 410);
+    /// ```
+    pub fn system_time(&self) -> SystemTime {
+        let (ours, system, time) = (self.now(), Instant::now(), SystemTime::now());
+        let moved = match ours.checked_duration_since(system) {
+            Some(ahead) => time.checked_add(ahead),
+            None => time.checked_sub(system.saturating_duration_since(ours)),
+        };
+        moved.unwrap_or(time)
     }
 
     /// Sets a deadline for the handlers behind this one. A later one than there is changes nothing.
