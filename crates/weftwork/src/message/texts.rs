@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
-use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
@@ -45,14 +44,10 @@ pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()))
 }
 
-/// A decoded value of a query or form as a `T`. `on` is what a checkbox sends: true, where the type has no other
-/// meaning for it.
+/// The text of a `bool` in a query or form: `on` is what a checkbox sends.
 #[inline]
-pub(crate) fn form_parsed<T: FromStr>(text: &str) -> Result<T, T::Err> {
-    text.parse().or_else(|why| match text {
-        "on" => "true".parse().map_err(|_| why),
-        _ => Err(why),
-    })
+pub(crate) fn checkbox(text: &str) -> &str {
+    if text == "on" { "true" } else { text }
 }
 
 /// As [`form_decoded`], with U+FFFD for what is not UTF-8.

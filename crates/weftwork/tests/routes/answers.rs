@@ -166,6 +166,38 @@ fn forms_are_read_as_by_the_extractor() {
     assert_eq!(both("text=x&checked=on&number=on"), 400);
 }
 
+/// What a checkbox sends is a text as any other to other types, and in a path.
+#[test]
+fn on_is_true_for_a_bool_alone() {
+    #[derive(Debug, PartialEq)]
+    struct Long(String);
+    impl std::str::FromStr for Long {
+        type Err = &'static str;
+        fn from_str(text: &str) -> Result<Long, &'static str> {
+            if text.len() < 3 { Err("too short") } else { Ok(Long(text.into())) }
+        }
+    }
+    impl std::fmt::Display for Long {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(&self.0)
+        }
+    }
+    #[derive(Routes, Debug, PartialEq)]
+    enum Users {
+        #[get("/users/{name}")]
+        User { name: Long },
+        #[get("/is/{it}")]
+        Is { it: bool },
+        #[get("/find?{name}&{all}")]
+        Find { name: Option<Long>, all: bool },
+    }
+    for path in ["/users/on", "/is/on", "/find?name=on&all=on"] {
+        assert!(Users::from_path(&Method::GET, path).is_err(), "{path}");
+    }
+    let found = Users::from_path(&Method::GET, "/find?name=Ada&all=on");
+    assert_eq!(found, Ok(Users::Find { name: Some(Long("Ada".into())), all: true }));
+}
+
 /// As the documentation of `Routes` has it.
 #[test]
 fn a_nest_answers_what_a_route_beside_it_does_not_take() {

@@ -12,7 +12,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use crate::error::{Error, Result};
-use crate::message::{Problem, form_decoded, form_parsed};
+use crate::message::{Problem, checkbox, form_decoded};
 
 /// More are refused: nobody fills in so many, and each costs time.
 const PAIRS_MAX: usize = 1000;
@@ -215,7 +215,12 @@ impl<'de> Deserializer<'de> for &Pairs<'_> {
         deserialize_bytes deserialize_byte_buf
     }
 
-    forward_to_deserialize_any! { option unit unit_struct map struct identifier ignored_any }
+    /// It is there whatever it holds: what may be missing is a part of it.
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_some(self)
+    }
+
+    forward_to_deserialize_any! { unit unit_struct map struct identifier ignored_any }
 }
 
 type Pair<'t> = (Cow<'t, str>, Cow<'t, str>);
@@ -324,7 +329,11 @@ impl Texts<'_, '_> {
     }
 
     fn parsed<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, Fault> {
-        form_parsed(self.first()).map_err(|why| self.blamed(Fault::new(why)))
+        self.parsed_as(self.first())
+    }
+
+    fn parsed_as<T: std::str::FromStr<Err: Display>>(&self, text: &str) -> Result<T, Fault> {
+        text.parse().map_err(|why| self.blamed(Fault::new(why)))
     }
 }
 
@@ -344,8 +353,11 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
         visitor.visit_str(self.first()).map_err(|fault: Fault| self.blamed(fault))
     }
 
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_bool(self.parsed_as(checkbox(self.first()))?)
+    }
+
     parse! {
-        deserialize_bool visit_bool
         deserialize_i8 visit_i8 deserialize_i16 visit_i16 deserialize_i32 visit_i32 deserialize_i64 visit_i64
         deserialize_i128 visit_i128 deserialize_u8 visit_u8 deserialize_u16 visit_u16 deserialize_u32 visit_u32
         deserialize_u64 visit_u64 deserialize_u128 visit_u128 deserialize_f32 visit_f32
@@ -354,7 +366,11 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
 
     /// An input that was left empty is none.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if self.first().is_empty() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.0.len() == 1 && self.first().is_empty() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {

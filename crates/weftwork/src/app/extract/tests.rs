@@ -385,3 +385,29 @@ fn what_it_is_a_result_of_says_the_rest() {
     assert!(<Result<State<u64>> as Extract>::need().is_some());
     assert!(<Result<Path<u64>> as Extract>::need().is_none());
 }
+
+#[test]
+fn only_one_empty_text_is_none() {
+    #[derive(Debug, Deserialize)]
+    struct Tags {
+        tag: Option<Vec<String>>,
+    }
+    let mut client = TestClient::new(Router::new().get("/", |Query(q): Query<Tags>| format!("{:?}", q.tag)));
+    for (query, want) in [
+        ("", "None"),
+        ("tag=", "None"),
+        ("tag=a", r#"Some(["a"])"#),
+        ("tag=a&tag=", r#"Some(["a", ""])"#),
+        ("tag=&tag=a", r#"Some(["", "a"])"#),
+    ] {
+        assert_eq!(client.get(&format!("/?{query}")).send().text(), want, "{query}");
+    }
+}
+
+#[test]
+fn a_capture_that_a_route_has_is_there() {
+    let site = Router::new().get("/{id}", |Path(id): Path<Option<u8>>| format!("{id:?}"));
+    let mut client = TestClient::new(site);
+    assert_eq!(client.get("/7").send().text(), "Some(7)");
+    assert_eq!(client.get("/x").send().status, 400);
+}

@@ -99,6 +99,9 @@ impl Middleware for Compression {
             response.payload = Payload::Stream(Box::new(|_| Ok(())));
         }
         if !eligible::is_eligible(&response, self.bytes_min) {
+            if eligible::is_part(&response) {
+                vary(&mut response, header::ACCEPT_ENCODING);
+            }
             return response;
         }
         vary(&mut response, header::ACCEPT_ENCODING);

@@ -154,11 +154,14 @@ impl ResponseCache {
 
     /// For a request that may change what its target is.
     fn changed_by(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+        // Dropped also where the handler panics: it may have changed something before that.
+        let mut changed = Changed { store: self.store.clone(), key: Key::of(req), is_refused: false };
         let response = next.run(req);
-        if !response.status().is_success() && !response.status().is_redirection() {
+        changed.is_refused = response.status().is_client_error();
+        if changed.is_refused {
             return response;
         }
-        let changed = Changed { store: self.store.clone(), key: Key::of(req) };
+        // With 5xx, too: a middleware behind this one may have made that of a success, as `Deadline` does.
         changed.forget();
         // What is streamed is not made yet, and perhaps the change is not either.
         response.filter_stream(changed)
@@ -169,6 +172,8 @@ impl ResponseCache {
 struct Changed {
     store: Arc<Mutex<Store>>,
     key: Key,
+    /// Nothing was done.
+    is_refused: bool,
 }
 
 impl Changed {
@@ -185,7 +190,9 @@ impl StreamFilter for Changed {
 
 impl Drop for Changed {
     fn drop(&mut self) {
-        self.forget();
+        if !self.is_refused {
+            self.forget();
+        }
     }
 }
 

@@ -125,6 +125,8 @@ impl Router {
         };
         let mounts: Vec<(usize, usize)> =
             built.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
+        // With what the middleware around a mount has added to it.
+        let mut declined = None;
         for (prefix, number) in mounts {
             let mount = &self.mounts[number];
             // The fallback of what was nested answers in place of 404, not of 405.
@@ -137,6 +139,7 @@ impl Router {
                     response.status() == StatusCode::METHOD_NOT_ALLOWED || *req.method() == Method::OPTIONS;
                 return if tells { allowed(req).join(response, req) } else { response };
             }
+            declined.get_or_insert(response);
         }
         let allowed = allowed(req);
         if !allowed.is_none() {
@@ -144,7 +147,7 @@ impl Router {
         }
         match &self.fallback {
             Some(handler) => self.with_states(&[], req, |req| handler.call(req)),
-            None => Response::decline(),
+            None => declined.unwrap_or_else(Response::decline),
         }
     }
 

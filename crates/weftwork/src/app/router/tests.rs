@@ -411,3 +411,25 @@ fn each_route_says_whether_its_body_is_read_ahead() {
         assert!(!ahead(path), "{path}");
     }
 }
+
+#[test]
+fn a_404_within_a_mount_has_what_its_middleware_adds() {
+    let marked = |name: &'static str| {
+        Router::new().get("/a", show("a")).with(move |req: &mut Request<'_>, next: Next<'_>| {
+            next.run(req).try_with_header("x-by", name).unwrap()
+        })
+    };
+    let site = || Router::new().mount("/api", marked("api")).mount("/api/deep", marked("deep"));
+    let mut client = TestClient::new(site());
+    for (path, status, by) in [
+        ("/api/a", 200, Some("api")),
+        ("/api/b", 404, Some("api")),
+        ("/api/deep/b", 404, Some("deep")),
+        ("/b", 404, None),
+    ] {
+        let answer = client.get(path).send();
+        assert_eq!((answer.status.as_u16(), answer.header("x-by")), (status, by), "{path}");
+    }
+    let answer = TestClient::new(site().fallback(show("else"))).get("/api/b").send();
+    assert_eq!((answer.status.as_u16(), answer.header("x-by")), (200, None));
+}

@@ -127,7 +127,7 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// No route: 404. Another method: 405 with `Allow`. OPTIONS: 204 with `Allow`. HEAD is answered by GET's route. A
 /// capture or parameter that does not parse, or is missing: 400, as a [`Problem`](crate::Problem) whose member
 /// `field` names it. As with [`Query`](crate::Query), an `Option` whose parameter is empty is `None`, and what a checkbox sends,
-/// `on`, is true for a `bool`.
+/// `on`, is true for a `bool` in a query.
 ///
 /// # Round trips
 ///

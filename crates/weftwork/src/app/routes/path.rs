@@ -8,7 +8,6 @@ use std::str::FromStr;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
 use super::miss::Miss;
-use crate::message::form_parsed;
 
 /// RFC 3986 section 2.3, and three that are common in paths and mean nothing there.
 const PLAIN_IN_SEGMENT: AsciiSet = NON_ALPHANUMERIC
@@ -27,9 +26,9 @@ const PLAIN_IN_REST: AsciiSet = PLAIN_IN_SEGMENT.remove(b'/');
     label = "this type is read with `FromStr` and written with `Display`",
     note = "give it both, as numbers and `String` have them; one has to undo the other"
 )]
-pub trait Captured: FromStr<Err: Display> + Display {}
+pub trait Captured: FromStr<Err: Display> + Display + 'static {}
 
-impl<T: FromStr<Err: Display> + Display> Captured for T {}
+impl<T: FromStr<Err: Display> + Display + 'static> Captured for T {}
 
 /// The first segment, and what is behind its slash.
 #[inline]
@@ -63,8 +62,7 @@ pub fn capture<T: Captured>(name: &'static str, part: &[u8]) -> Result<T, Miss> 
 
 #[inline]
 fn parse<T: Captured>(name: &'static str, what: &str, text: &str) -> Result<T, Miss> {
-    form_parsed(text)
-        .map_err(|why| Miss::malformed(name, what, format_args!("is {:?}: {why}", Shortened(text))))
+    text.parse().map_err(|why| Miss::malformed(name, what, format_args!("is {:?}: {why}", Shortened(text))))
 }
 
 /// The value of a part whose encoding was undone, if it could be.

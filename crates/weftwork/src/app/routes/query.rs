@@ -1,8 +1,10 @@
 //! How are a route's query parameters read?
 
+use std::any::TypeId;
+
 use super::miss::Miss;
 use super::path::{Captured, decoded};
-use crate::message::form_decoded;
+use crate::message::{checkbox, form_decoded};
 
 /// A parameter that has to be there; the first one of that name counts.
 pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, Miss> {
@@ -26,6 +28,8 @@ pub fn repeated<T: Captured>(query: &str, name: &'static str) -> Result<Vec<T>, 
 }
 
 fn parsed<T: Captured>(name: &'static str, value: &str) -> Result<T, Miss> {
+    let is_bool = TypeId::of::<T>() == TypeId::of::<bool>();
+    let value = if is_bool { checkbox(value) } else { value };
     decoded(name, "query parameter", form_decoded(value))
 }
 

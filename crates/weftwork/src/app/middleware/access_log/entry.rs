@@ -88,6 +88,8 @@ impl Entry {
             None => line.push_str("- - "),
         }
         match &self.user {
+            // As Apache's: a field that is empty would be none.
+            Some(user) if user.name().is_empty() => line.push_str("\"\""),
             Some(user) => escape(line, user.name().as_bytes(), b" "),
             None => line.push('-'),
         }

@@ -108,6 +108,11 @@ fn user_id_and_trace_are_in_the_line() {
         StatusCode::CREATED
     };
     assert_eq!(common(plain("/"), named), r#"192.0.2.7 - a\x20lice "GET / HTTP/1.1" 201 0"#);
+    let nameless = |req: &mut Request<'_>| {
+        req.extensions_mut().insert(User::new(""));
+        "x"
+    };
+    assert_eq!(common(plain("/"), nameless), r#"192.0.2.7 - "" "GET / HTTP/1.1" 200 1"#);
     let canned = Canned::asking("GET", "/", &[("X-Request-Id", "id-7")]);
     let json: serde_json::Value =
         serde_json::from_str(&line(LogFormat::Json, canned, named.with(RequestIds::new()))).unwrap();

@@ -25,7 +25,25 @@ pub(super) fn is_eligible(response: &Response, bytes_min: u64) -> bool {
         && bytes(response).is_none_or(|bytes| bytes > 0 && bytes >= bytes_min)
         && response.content_type().is_some_and(is_compressible)
         && !FORBIDS.iter().any(|name| response.header_values(name).next().is_some())
+        && !response.header_values(header::TRAILER).any(names_digest)
         && !response.header_values(header::CACHE_CONTROL).any(is_no_transform)
+}
+
+/// A part of what may be compressed as a whole: RFC 9110 section 15.3.7 wants the `Vary` of that.
+pub(super) fn is_part(response: &Response) -> bool {
+    response.status() == StatusCode::PARTIAL_CONTENT
+        && response.content_type().is_some_and(|kind| is_compressible(kind) || is_byteranges(kind))
+}
+
+/// What is in the parts is not known.
+fn is_byteranges(content_type: &HeaderValue) -> bool {
+    content_type.as_bytes().get(..20).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/byteranges"))
+}
+
+/// Of a body that is not made yet.
+fn names_digest(trailer: &HeaderValue) -> bool {
+    let names = trailer.to_str().unwrap_or_default().split(',').map(str::trim);
+    names.into_iter().any(|name| FORBIDS.iter().any(|field| name.eq_ignore_ascii_case(field.as_str())))
 }
 
 fn bytes(response: &Response) -> Option<u64> {

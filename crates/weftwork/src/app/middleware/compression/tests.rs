@@ -284,3 +284,34 @@ fn what_is_declined_stays_so() {
     let response = canned.call(&site);
     assert_eq!(response.body().unwrap(), "found");
 }
+
+/// RFC 9110 section 15.3.7: what a 200 would have.
+#[test]
+fn a_part_varies_as_the_whole_does() {
+    for (content_type, varies) in [
+        ("text/plain", true),
+        ("multipart/byteranges; boundary=x", true),
+        ("image/png", false),
+        ("multipart/mixed", false),
+    ] {
+        let part = move |_: &mut Request<'_>| {
+            let part = Response::bytes("part").with_status(StatusCode::PARTIAL_CONTENT);
+            part.with_content_type(HeaderValue::from_static(content_type))
+        };
+        let (coding, fields, _) = ask("GET", ALL, part);
+        assert_eq!((coding, fields.header(header::VARY).is_some()), (None, varies), "{content_type}");
+    }
+}
+
+/// It would be that of other bytes.
+#[test]
+fn a_digest_that_is_to_come_is_left_true() {
+    for (trailer, touched) in [("x-sum", true), ("x-sum, Content-Digest", false), ("repr-digest", false)] {
+        let stream = move |_: &mut Request<'_>| {
+            let stream = Response::stream(|out| io::Write::write_all(out, words().as_bytes()));
+            let stream = stream.with_content_type(HeaderValue::from_static("text/plain"));
+            stream.with_header(header::TRAILER, HeaderValue::from_static(trailer))
+        };
+        assert_eq!(ask("GET", ALL, stream).0.is_some(), touched, "{trailer}");
+    }
+}

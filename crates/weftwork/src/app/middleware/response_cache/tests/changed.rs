@@ -14,7 +14,7 @@ fn what_is_changed_is_forgotten() {
         ("/a", "200", true),
         ("/a", "303", true),
         ("/a", "400", false),
-        ("/a", "500", false),
+        ("/a", "500", true),
         ("/a?x", "200", false),
         ("http://LOCALHOST/a", "200", true),
     ] {
@@ -95,4 +95,17 @@ fn changes_of_other_targets_hinder_little() {
     };
     let kept = (0..20).filter(is_kept).count();
     assert!(kept >= 12, "{kept} of 20");
+}
+
+/// It may have changed something before.
+#[test]
+fn what_a_handler_that_panics_may_have_changed_is_forgotten() {
+    let handler = counting(|req, response| {
+        assert!(req.method().is_safe(), "as asked");
+        response.with_header(header::CACHE_CONTROL, MINUTE)
+    });
+    let mut client = TestClient::new(handler.with(ResponseCache::new()));
+    let before = run(&mut client, "/", &[]);
+    assert_eq!(client.put("/").send().status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_ne!(run(&mut client, "/", &[]), before);
 }
