@@ -31,7 +31,7 @@ const fn class(byte: u8) -> u8 {
     {
         class |= TOKEN;
     }
-    // RFC 3986 §3.2.2, §3.3, §3.4. The percent sign is no member: it needs a look at the two bytes after it.
+    // RFC 3986 §3.2.2, §3.3, §3.4. The percent sign is no member but of QUERY: it needs a look at the two bytes after it.
     if unreserved || sub_delim {
         class |= REG_NAME | PATH | QUERY;
     }
@@ -39,6 +39,13 @@ const fn class(byte: u8) -> u8 {
         class |= PATH | QUERY;
     }
     if byte == b'?' {
+        class |= QUERY;
+    }
+    // What browsers leave as it is in links: https://url.spec.whatwg.org/#query-percent-encode-set and the one for paths.
+    if matches!(byte, b'[' | b']' | b'|' | b'^') {
+        class |= PATH | QUERY;
+    }
+    if matches!(byte, b'{' | b'}' | b'\\' | b'`' | b'%') {
         class |= QUERY;
     }
     // RFC 9110 §5.5: VCHAR, obs-text, SP and HTAB
@@ -82,7 +89,7 @@ pub(crate) fn path_len(bytes: &[u8]) -> usize {
     run_len(bytes, PATH)
 }
 
-/// How many bytes at the start of `bytes` a query may hold, but for the percent sign.
+/// How many bytes at the start of `bytes` a query may hold.
 #[inline]
 pub(crate) fn query_len(bytes: &[u8]) -> usize {
     run_len(bytes, QUERY)

@@ -83,7 +83,7 @@ fn path_and_query(bytes: &[u8], at: usize, head: &mut Head) -> Result<usize, Fau
     head.query = None;
     if bytes.get(end) == Some(&b'?') {
         let at = end + 1;
-        end = at + encoded_len(&bytes[at..], query_len)?;
+        end = at + query_len(&bytes[at..]);
         head.query = Some(span(at..end));
     }
     Ok(end)

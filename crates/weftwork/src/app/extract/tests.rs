@@ -400,8 +400,24 @@ fn only_one_empty_text_is_none() {
         ("tag=a&tag=", r#"Some(["a", ""])"#),
         ("tag=&tag=a", r#"Some(["", "a"])"#),
     ] {
-        assert_eq!(client.get(&format!("/?{query}")).send().text(), want, "{query}");
+        assert_eq!(client.get(format!("/?{query}")).send().text(), want, "{query}");
     }
+}
+
+/// As browsers send them where a link has them.
+#[test]
+fn names_with_brackets_and_lone_percent_signs_are_read() {
+    #[derive(Debug, Deserialize)]
+    struct Tags {
+        #[serde(rename = "tag[]")]
+        tags: Vec<String>,
+    }
+    let site = Router::new().get("/", |Query(q): Query<Tags>| format!("{:?}", q.tags));
+    let mut client = TestClient::new(
+        site.get("/one", |req: &mut Request| req.query_value("tag[]").unwrap_or_default().into_owned()),
+    );
+    assert_eq!(client.get("/?tag[]=100%&tag%5B%5D=a|b").send().text(), r#"["100%", "a|b"]"#);
+    assert_eq!(client.get("/one?tag[]={x}").send().text(), "{x}");
 }
 
 #[test]

@@ -48,9 +48,9 @@ use store::{Key, Store, Stored};
 /// [`ETags`](super::ETags). What is not kept gets no tag here: `ETags` outside serves that. What is kept has `Age` and the
 /// first `Date` as well.
 ///
-/// **What is not fresh** is asked for anew, and never sent. A request that is not safe (POST, PUT, DELETE ...) and succeeds,
-/// or redirects, has all forgotten that is kept for its target (RFC 9111 section 4.4), and once more where a writer of its
-/// body ends; an answer that was being made meanwhile is not kept. That takes the same cache around both handlers: put it
+/// **What is not fresh** is asked for anew, and never sent. A request that is not safe (POST, PUT, DELETE ...) has
+/// all forgotten that is kept for its target (RFC 9111 section 4.4), unless it is refused (4xx), and once more where a writer
+/// of its body ends; an answer that was being made meanwhile is not kept. That takes the same cache around both handlers: put it
 /// around the router, or one `Arc` of it around each. Another spelling of a path (`/%62` for `/b`) is another target.
 /// [`clear`](ResponseCache::clear) forgets everything.
 ///

@@ -65,7 +65,8 @@ impl SecurityHeaders {
     }
 
     /// Browsers ask this host by TLS only, for this long, in whole seconds (RFC 6797): 31,536,000 are a year, and what preload
-    /// lists ask for. Only where every page of this host is to be had by TLS, and will be for that long.
+    /// lists ask for. Only where every page of this host is to be had by TLS, and will be for that long. It is sent over
+    /// plain HTTP, too, as TLS is often that of a proxy of which the server knows nothing; browsers ignore it there (section 8.1).
     #[must_use]
     pub fn hsts(self, time: Duration) -> SecurityHeaders {
         self.hsts_with(&format!("max-age={}", time.as_secs()))

@@ -99,6 +99,15 @@ impl Handler for Router {
     }
 }
 
+/// With the fields that the middleware around a mount has added to its 404: `Cors`, say, lets a page read it.
+fn decline_as(mounted: Option<&Response>) -> Response {
+    let mut response = Response::decline();
+    for (name, value) in mounted.map_or(&[][..], Response::header_lines) {
+        response.append_header(name.clone(), value.clone());
+    }
+    response
+}
+
 /// What is `inner` to a handler that is mounted at `prefix`; one without routes takes all that is there.
 pub(crate) fn whole_pattern(prefix: &str, inner: &str) -> String {
     join(prefix, if inner.is_empty() { "/{*rest}" } else { inner })
@@ -125,7 +134,6 @@ impl Router {
         };
         let mounts: Vec<(usize, usize)> =
             built.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
-        // With what the middleware around a mount has added to it.
         let mut declined = None;
         for (prefix, number) in mounts {
             let mount = &self.mounts[number];
@@ -147,7 +155,7 @@ impl Router {
         }
         match &self.fallback {
             Some(handler) => self.with_states(&[], req, |req| handler.call(req)),
-            None => declined.unwrap_or_else(Response::decline),
+            None => decline_as(declined.as_ref()),
         }
     }
 
