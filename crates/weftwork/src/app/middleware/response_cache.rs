@@ -8,7 +8,7 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::{HeaderValue, Method, header};
 use weftwork_wire::Date;
@@ -221,7 +221,7 @@ impl Middleware for ResponseCache {
         if *req.method() != Method::GET || !is_small {
             return response;
         }
-        let wall = SystemTime::now();
+        let wall = req.system_time();
         let Some(terms) = rules::terms(req, &response, self.fresh_for, wall) else { return response };
         etags::name(&mut response);
         if response.header_values(header::DATE).next().is_none()
