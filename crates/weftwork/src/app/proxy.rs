@@ -27,16 +27,19 @@ use crate::error::{Error, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
 
 /// A server that knows nothing of `Expect` does not say a word about it: after this the body is sent all the same.
-const LEAVE: Duration = Duration::from_secs(1);
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
 /// A handler that passes requests on to one server, and its answers back.
 ///
-/// Bodies are streamed in both directions: tokens of a language model, or events, come through as they are sent. Only a
-/// body of at most `body_ahead_bytes_max` is gathered before it is passed on, so that a client that sends it slowly holds no
-/// thread; [`unbuffered`](crate::unbuffered) passes on that, too, as it comes. Connections to the server are kept and used again. Fields that are for one connection alone stay
-/// behind (RFC 9110 section 7.6.1), and `Max-Forwards` is counted (section 7.6.2; 400 where it is not one number). A
-/// WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A client that leaves ends its request there too,
-/// and so does one that only ends its sending side: it is looked for each second.
+/// Bodies are streamed in both directions: tokens of a language model, or events, come through as they are sent. Only the
+/// first `body_ahead_bytes_max` of a request's body are gathered before anything is passed on, so that a client that sends
+/// them slowly holds no thread; [`unbuffered`](crate::unbuffered) passes on those, too, as they come, which a conversation
+/// over one request needs. Connections to the server are kept and used again.
+///
+/// Fields that are for one connection alone stay behind (RFC 9110 section 7.6.1), and `Max-Forwards` is counted (section
+/// 7.6.2; 400 where it is not one number). A WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A
+/// client that leaves ends its request there too, and so does one that only ends its sending side: it is looked for each
+/// second.
 ///
 /// A tunnel ends with either of its ends, or when nothing has gone through for the time of the setting
 /// `upgrade_idle_timeout`. When the server drains, tunnels go on until the drain deadline: those at their ends know how
@@ -57,8 +60,9 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// the end, with `%2F` for `/`, with `;` and more behind. Where you do not know, guard all of it. (Of typed routes behind a
 /// proxy, links with a value that is also the literal of another route, `/users/%6Eew`, get that 400, too.)
 ///
-/// A client that expects `100 (Continue)` gets it when the server behind has said so, or has said nothing for a second. An
-/// answer that comes before that is passed on, and the server gets nothing of the body.
+/// A client that expects `100 (Continue)` gets it when the server behind has said so, or has said nothing for a second,
+/// also where the body is there already. An answer that comes before that is passed on, and the server gets nothing of
+/// the body.
 ///
 /// It answers 502 when that server cannot be reached or does not speak HTTP/1, and 504 when it is late.
 ///
@@ -187,8 +191,8 @@ impl Proxy {
     fn turn(&self, req: &Request<'_>, head: &[u8], mut link: Link) -> Turn {
         link.put(head);
         let (server, options) = (self.upstream.authority().clone(), self.options.clone());
-        let leave_by = forward::expects_leave(req).then(|| upstream::from_now(LEAVE));
-        Turn { link, server, options, leave_by, upload: Upload::of(req), keep: self.upstream.keeper() }
+        let continue_by = forward::expects_continue(req).then(|| upstream::from_now(CONTINUE_WAIT));
+        Turn { link, server, options, continue_by, upload: Upload::of(req), keep: self.upstream.keeper() }
     }
 }
 

@@ -124,6 +124,7 @@ impl<'c> Request<'c> {
 
     /// Of these media types, the one that the client wants most, by its `Accept` (RFC 9110 section 12.5.1); the first of
     /// equals, so the one to prefer comes first. None: it takes none of them, which is a 406. Without the field it takes all.
+    /// Parameters of a media type (`text/html; charset=utf-8`) are not compared.
     ///
     /// The response says in `Vary` that it depends on this, for caches.
     ///
@@ -146,7 +147,8 @@ impl<'c> Request<'c> {
     pub fn accepts<'t>(&self, media_types: &[&'t str]) -> Option<&'t str> {
         let lines: Vec<&[u8]> = self.header_values("accept").collect();
         let wanted = media_types.iter().map(|&offered| (media_type_quality(&lines, offered), offered));
-        let best = wanted.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        // Of equals the first one: `max_by_key` takes the last.
+        let best = wanted.rev().max_by_key(|(quality, _)| *quality);
         best.filter(|(quality, _)| *quality > 0).map(|(_, offered)| offered)
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()))
 }
 
-/// The text of a `bool` in a query or form: `on` is what a checkbox sends.
+/// The text of a `bool`: `on` is what a checkbox sends.
 #[inline]
 pub(crate) fn checkbox(text: &str) -> &str {
     if text == "on" { "true" } else { text }

@@ -161,6 +161,9 @@ fn forms_are_read_as_by_the_extractor() {
     assert_eq!(both("text=&number=&checked=on&maybe=&list=on&list=false"), 200);
     assert_eq!(both("text=on&number=7&checked=true&maybe=on"), 200);
     assert_eq!(both("text=x&checked=false&maybe=+"), 200);
+    assert_eq!(both("text=&text=x&checked=on&number=&number=&maybe=&maybe="), 200);
+    assert_eq!(both("text=x&checked=on&number=&number=5&maybe=&maybe=a"), 200);
+    assert_eq!(both("text=x&checked=on&number=&number=x"), 400);
     assert_eq!(both("text=x&checked=off"), 400);
     assert_eq!(both("text=x&checked="), 400);
     assert_eq!(both("text=x&checked=on&number=on"), 400);

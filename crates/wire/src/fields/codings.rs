@@ -55,7 +55,7 @@ pub fn names_media_type(lines: &[&[u8]], media_type: &str) -> bool {
 
 /// How much a client that sent these Accept lines wants `media_type`, in thousandths: 0 is not at all. Of the ranges that it
 /// is in, the most precise one counts (RFC 9110 §12.5.1); one with parameters is taken for one without them, where there is
-/// none. Without a range everything is wanted.
+/// none, and those of `media_type` are not looked at. Without a range everything is wanted.
 ///
 /// ```
 /// use weftwork_wire::fields::media_type_quality;
@@ -66,6 +66,7 @@ pub fn names_media_type(lines: &[&[u8]], media_type: &str) -> bool {
 /// assert_eq!(media_type_quality(&lines, "text/plain"), 100);
 /// ```
 pub fn media_type_quality(lines: &[&[u8]], media_type: &str) -> u16 {
+    let media_type = media_type.split_once(';').map_or(media_type, |(essence, _)| essence.trim_ascii());
     let mut ranges =
         lines.iter().flat_map(|line| elements(line)).filter(|range| !range.is_empty()).peekable();
     if ranges.peek().is_none() {

@@ -156,6 +156,9 @@ fn rfc9110_12_5_1_accept() {
         ("", "text/html", 1000),
         (" , ", "text/html", 1000),
         (";", "text/html", 0),
+        ("text/html;q=0.5", "text/html; charset=utf-8", 500),
+        ("text/*", "text/html ;charset=utf-8", 1000),
+        ("text/html;level=1", "text/html;level=2", 1000),
     ] {
         assert_eq!(media_type_quality(&[line.as_bytes()], media_type), want, "{media_type} in {line:?}");
     }

@@ -158,7 +158,7 @@ impl<'t> Pairs<'t> {
     /// For a value that is no struct: the only text there is.
     fn only(&self) -> Result<Texts<'_, 't>, Fault> {
         match &self.pairs[..] {
-            [only] => Ok(Texts(std::slice::from_ref(only))),
+            [only] => Ok(Texts::of(std::slice::from_ref(only))),
             pairs => Err(Fault::of_number(pairs.len(), "one is")),
         }
     }
@@ -245,7 +245,7 @@ impl<'de> MapAccess<'de> for Groups<'_, '_> {
             (Some((name, _)), _) => {
                 let count = self.left.iter().take_while(|(other, _)| other == name).count();
                 let (texts, left) = self.left.split_at(count);
-                (self.left, self.next) = (left, Some(Group::Texts(Texts(texts))));
+                (self.left, self.next) = (left, Some(Group::Texts(Texts::of(texts))));
                 name
             }
             (None, Some((name, left))) => {
@@ -304,18 +304,23 @@ impl<'de> SeqAccess<'de> for InOrder<'_, '_> {
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
         let Some((first, left)) = self.0.split_first() else { return Ok(None) };
         self.0 = left;
-        let text = Texts(std::slice::from_ref(first));
+        let text = Texts::of(std::slice::from_ref(first));
         seed.deserialize(text).map(Some).map_err(|fault| text.blamed(fault))
     }
 }
 
 /// The texts of one name, of which there is one at least.
 #[derive(Clone, Copy)]
-struct Texts<'p, 't>(&'p [Pair<'t>]);
+struct Texts<'p, 't> {
+    all: &'p [Pair<'t>],
+    /// What a value of one text is made of.
+    chosen: &'p str,
+}
 
-impl Texts<'_, '_> {
-    fn first(&self) -> &str {
-        self.0.first().map(|(_, text)| &**text).unwrap_or_default()
+impl<'p, 't> Texts<'p, 't> {
+    /// Of several the first one is chosen.
+    fn of(all: &'p [Pair<'t>]) -> Texts<'p, 't> {
+        Texts { all, chosen: all.first().map(|(_, text)| &**text).unwrap_or_default() }
     }
 
     fn blamed(&self, fault: Fault) -> Fault {
@@ -323,13 +328,13 @@ impl Texts<'_, '_> {
         if fault.name.is_some() {
             return fault;
         }
-        let name = self.0.first().map(|(name, _)| name.to_string());
-        let text = fault.text.or_else(|| Some(self.first().to_owned()));
+        let name = self.all.first().map(|(name, _)| name.to_string());
+        let text = fault.text.or_else(|| Some(self.chosen.to_owned()));
         Fault { name, text, ..fault }
     }
 
     fn parsed<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, Fault> {
-        self.parsed_as(self.first())
+        self.parsed_as(self.chosen)
     }
 
     fn parsed_as<T: std::str::FromStr<Err: Display>>(&self, text: &str) -> Result<T, Fault> {
@@ -350,11 +355,11 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_str(self.first()).map_err(|fault: Fault| self.blamed(fault))
+        visitor.visit_str(self.chosen).map_err(|fault: Fault| self.blamed(fault))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_bool(self.parsed_as(checkbox(self.first()))?)
+        visitor.visit_bool(self.parsed_as(checkbox(self.chosen))?)
     }
 
     parse! {
@@ -364,17 +369,16 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
         deserialize_f64 visit_f64 deserialize_char visit_char
     }
 
-    /// An input that was left empty is none.
+    /// Inputs that were left empty are none; of several the first that is filled in is chosen.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if self.0.len() == 1 && self.first().is_empty() {
-            visitor.visit_none()
-        } else {
-            visitor.visit_some(self)
+        match self.all.iter().find(|(_, text)| !text.is_empty()) {
+            Some((_, chosen)) => visitor.visit_some(Texts { chosen, ..self }),
+            None => visitor.visit_none(),
         }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_seq(InOrder(self.0))
+        visitor.visit_seq(InOrder(self.all))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
@@ -395,7 +399,7 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        let variant: StrDeserializer<'_, Fault> = self.first().into_deserializer();
+        let variant: StrDeserializer<'_, Fault> = self.chosen.into_deserializer();
         visitor.visit_enum(variant).map_err(|fault| self.blamed(fault))
     }
 

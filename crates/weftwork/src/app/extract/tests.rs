@@ -387,21 +387,30 @@ fn what_it_is_a_result_of_says_the_rest() {
 }
 
 #[test]
-fn only_one_empty_text_is_none() {
+fn inputs_that_were_left_empty_are_none() {
     #[derive(Debug, Deserialize)]
     struct Tags {
         tag: Option<Vec<String>>,
+        n: Option<u8>,
+        s: Option<String>,
     }
-    let mut client = TestClient::new(Router::new().get("/", |Query(q): Query<Tags>| format!("{:?}", q.tag)));
+    let told = |Query(q): Query<Tags>| format!("{:?} {:?} {:?}", q.tag, q.n, q.s);
+    let mut client = TestClient::new(Router::new().get("/", told));
     for (query, want) in [
-        ("", "None"),
-        ("tag=", "None"),
-        ("tag=a", r#"Some(["a"])"#),
-        ("tag=a&tag=", r#"Some(["a", ""])"#),
-        ("tag=&tag=a", r#"Some(["", "a"])"#),
+        ("", "None None None"),
+        ("tag=", "None None None"),
+        ("tag=&tag=", "None None None"),
+        ("tag=a", r#"Some(["a"]) None None"#),
+        ("tag=a&tag=", r#"Some(["a", ""]) None None"#),
+        ("tag=&tag=a", r#"Some(["", "a"]) None None"#),
+        ("n=&n=&s=&s=", "None None None"),
+        ("n=&n=5&n=6&s=&s=a", r#"None Some(5) Some("a")"#),
+        ("n=5&n=&s=a&s=", r#"None Some(5) Some("a")"#),
     ] {
         assert_eq!(client.get(format!("/?{query}")).send().text(), want, "{query}");
     }
+    let refused = client.get("/?n=&n=x").send();
+    assert!(refused.text().contains(r#"the query parameter `n` is \"x\""#), "{}", refused.text());
 }
 
 /// As browsers send them where a link has them.

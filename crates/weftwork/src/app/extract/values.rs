@@ -17,8 +17,8 @@ use crate::message::Request;
 pub struct Path<T>(pub T);
 
 /// The query, as a struct: a field that may be missing is an `Option`, one that comes any number of times a `Vec`. An
-/// `Option` is `None` for `?page=`, too, as a form sends what was left empty. A checkbox is a `bool` with
-/// `#[serde(default)]`: browsers send `on`, or nothing.
+/// `Option` is `None` for `?page=`, too, as a form sends what was left empty; of several it is the first that was filled
+/// in. A checkbox is a `bool` with `#[serde(default)]`: browsers send `on`, or nothing.
 ///
 /// Where serde does not say which type it wants, within `#[serde(flatten)]` and enums with a `tag`, values are text, and
 /// a number is refused; so it is with [`Form`](crate::Form), [`Header`] and [`Cookie`]. In place of a flattened struct take two

@@ -24,7 +24,7 @@ pub(super) struct Turn {
     pub(super) server: Arc<str>,
     pub(super) options: Options,
     /// Until then the client is not asked for its body: the server may not want it.
-    pub(super) leave_by: Option<Instant>,
+    pub(super) continue_by: Option<Instant>,
     pub(super) upload: Upload,
     pub(super) keep: Keeper,
 }
@@ -34,13 +34,13 @@ impl Turn {
     pub(super) fn ask(&mut self, req: &mut Request<'_>) -> Result<Received, Failure> {
         let mut late = None;
         loop {
-            if let Some(until) = self.leave_by
+            if let Some(until) = self.continue_by
                 && !self.is_heard(until)?
             {
-                self.leave_by = None;
+                self.continue_by = None;
             }
             // Also behind an interim response: the server waits for the rest before it says more.
-            if self.leave_by.is_none() && !self.is_sent() {
+            if self.continue_by.is_none() && !self.is_sent() {
                 forward::send(req, &mut self.upload, &mut self.link, &self.options)?;
                 late = None;
             }
@@ -49,7 +49,7 @@ impl Turn {
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return Ok(received),
                 // Ours is sent when the body is read.
-                StatusCode::CONTINUE => self.leave_by = None,
+                StatusCode::CONTINUE => self.continue_by = None,
                 status if status.is_informational() => {
                     // A client that has gone is noticed soon enough.
                     let _ = req.interim(status, &passed_on(received.fields));
@@ -73,7 +73,7 @@ impl Turn {
         let response = Response::new(status);
         let is_head = *req.method() == Method::HEAD;
         // An early refusal is no reason to take the rest of the body, nor is an answer without leave to send it.
-        let wants_rest = !self.is_sent() && status.as_u16() < 400 && self.leave_by.is_none();
+        let wants_rest = !self.is_sent() && status.as_u16() < 400 && self.continue_by.is_none();
         if is_head && wants_rest {
             self.send_rest(req)?;
         }

@@ -81,7 +81,7 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
         Some(length) => line("Content-Length", length.to_string().as_bytes()),
         None => line("Transfer-Encoding", b"chunked"),
     }
-    if expects_leave(req) {
+    if expects_continue(req) {
         line("Expect", b"100-continue");
     }
     head.extend_from_slice(b"\r\n");
@@ -142,7 +142,7 @@ pub(super) fn asks_for<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'
 }
 
 /// The client sends its body when it is told to (RFC 9110 section 10.1.1).
-pub(super) fn expects_leave(req: &Request<'_>) -> bool {
+pub(super) fn expects_continue(req: &Request<'_>) -> bool {
     let has_body = req.body_left() != Some(0);
     has_body && req.version() == http::Version::HTTP_11 && req.has_token(header::EXPECT, "100-continue")
 }

@@ -14,12 +14,10 @@ pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, Miss>
     }
 }
 
-/// A parameter that may be missing. One without a value counts as missing: an input of a form that was left empty.
+/// A parameter that may be missing. One without a value counts as missing: an input of a form that was left empty. Of
+/// several the first with a value counts.
 pub fn optional<T: Captured>(query: &str, name: &'static str) -> Result<Option<T>, Miss> {
-    match values(query, name).next() {
-        None | Some("") => Ok(None),
-        Some(value) => parsed(name, value).map(Some),
-    }
+    values(query, name).find(|value| !value.is_empty()).map(|value| parsed(name, value)).transpose()
 }
 
 /// A parameter that may come any number of times.
