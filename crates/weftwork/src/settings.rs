@@ -136,7 +136,7 @@ settings! {
     body_idle_timeout: Duration = Duration::from_secs(30), "longest pause within a body (408)";
     /// The slowest that a peer may send a head or a body, or take a response, on average: 500 B/s, as Apache's
     /// `mod_reqtimeout`. Slower: 408, or the connection ends. 0: as slow as the other deadlines
-    /// allow.
+    /// allow. Of a client that always takes a little it is this alone that bounds how long a response takes.
     rate_bytes_min: ByteCount = ByteCount(500), "slowest peer, bytes a second (408; 0: no limit)";
     /// How long a peer that sends is left alone before `rate_bytes_min` counts: 10 s, in which a short message
     /// comes through on a bad link. A peer that takes a response has `write_timeout` instead.

@@ -25,6 +25,7 @@ use self::forward::Upload;
 use self::upstream::{Link, Upstream};
 use crate::error::{Error, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
+use crate::transport::stream::is_timed_out;
 
 /// A server that knows nothing of `Expect` does not say a word about it: after this the body is sent all the same.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
@@ -169,10 +170,11 @@ impl Proxy {
     }
 
     fn pass(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
-        if forward::forwards_left(req)? == Some(0) {
+        let forwards = forward::forwards_left(req)?;
+        if forwards == Some(0) {
             return Ok(last_stop(req));
         }
-        let head = forward::head(req, &self.upstream, &self.options)?;
+        let head = forward::head(req, forwards, &self.upstream, &self.options)?;
         let (link, is_kept) = self.upstream.link()?;
         let may_repeat = is_kept && may_repeat(req);
         let mut turn = self.turn(req, &head, link);
@@ -280,7 +282,7 @@ impl IntoResponse for Failure {
             Failure::Late(_) => {
                 (StatusCode::GATEWAY_TIMEOUT, "the server behind this one did not answer in time")
             }
-            Failure::Unreachable(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Failure::Unreachable(error) if is_timed_out(&error) => {
                 (StatusCode::GATEWAY_TIMEOUT, "the server behind this one could not be reached in time")
             }
             Failure::Unreachable(_) => {

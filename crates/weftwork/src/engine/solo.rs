@@ -13,7 +13,7 @@ use super::patience::{self, OnThisThread};
 use crate::conn::{Call, Conn, Flushed, Step};
 use crate::message::{Handler, Wakes};
 use crate::transport::context::{Context, Stage};
-use crate::transport::stream::is_would_block;
+use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::system::{self, GONE};
 use crate::transport::{DateCache, Pool, Post, Tick};
 
@@ -157,7 +157,7 @@ impl<'a> Solo<'a> {
             Ok(()) => conn.note_ready(false),
             // A request may have come together with the stop.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => conn.note_ready(false),
-            Err(error) if error.kind() != io::ErrorKind::TimedOut => return Some(Fate::Over),
+            Err(error) if !is_timed_out(&error) => return Some(Fate::Over),
             Err(_) if self.now >= deadline => conn.expire(self.now, cx),
             Err(_) => return Some(Fate::Park),
         }

@@ -40,7 +40,7 @@ pub use request::Request;
 pub use response::{Response, html, text};
 pub(crate) use routed::Shared;
 pub use texts::escaped;
-pub(crate) use texts::{checkbox, form_decoded, split_unquoted};
+pub(crate) use texts::{checkbox, form_decoded, plain_field_name, split_unquoted};
 pub use upgrade::{Receive, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 

@@ -15,7 +15,7 @@ use super::body::{Body, Quota};
 use super::client;
 use super::exchange::Exchange;
 use super::routed::Routed;
-use super::texts::form_decoded_lossy;
+use super::texts::{form_decoded_lossy, plain_field_name};
 
 /// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
 pub struct Request<'c> {
@@ -171,11 +171,10 @@ impl<'c> Request<'c> {
     ///
     /// `Content-Length` is among them; a proxy frames its own request.
     pub fn end_to_end_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let options: Vec<&[u8]> = self.elements("connection").collect();
+        let options: Vec<String> = self.elements("connection").map(plain_field_name).collect();
         self.header_lines().filter(move |(name, _)| {
-            let is = |option: &[u8]| plainly(name.as_bytes()).eq(plainly(option));
-            !CONNECTION_FIELDS.iter().any(|field| is(field.as_bytes()))
-                && !options.iter().any(|option| is(option))
+            let name = plain_field_name(name.as_bytes());
+            !CONNECTION_FIELDS.contains(&name.as_str()) && !options.contains(&name)
         })
     }
 
@@ -400,11 +399,6 @@ impl<'c> Request<'c> {
 /// What a proxy removes or replaces, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).
 const CONNECTION_FIELDS: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
-
-/// A name as servers see it that make variables of fields (RFC 3875 section 4.1.18).
-fn plainly(name: &[u8]) -> impl Iterator<Item = u8> {
-    name.iter().map(|&byte| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() })
-}
 
 /// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
 fn ascii(bytes: &[u8]) -> &str {

@@ -34,6 +34,12 @@ pub fn escaped(text: &str) -> impl Display {
     Escaped(text)
 }
 
+/// A field's name as servers see it that make variables of fields (RFC 3875 section 4.1.18): to them `X_Forwarded_For` is
+/// another way to write it.
+pub(crate) fn plain_field_name(name: &[u8]) -> String {
+    name.iter().map(|&byte| if byte == b'_' { '-' } else { char::from(byte.to_ascii_lowercase()) }).collect()
+}
+
 /// A name or a value of a query or form, decoded: a space for each `+`, then percent-encoding undone. What is malformed
 /// stays as it is. None: it is not UTF-8.
 pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {

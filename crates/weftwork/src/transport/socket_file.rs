@@ -30,7 +30,7 @@ impl SocketFile {
     pub(super) fn bind(path: &Path) -> rustix::io::Result<(OwnedFd, SocketFile)> {
         let address = SocketAddrUnix::new(path)?;
         let fd = socket(AddressFamily::UNIX)?;
-        let _turn = turn_in(path);
+        let _lock = lock_directory_of(path);
         match net::bind(&fd, &address) {
             Err(Errno::ADDRINUSE) if is_socket(path) && is_stale(&address) => {
                 // Left behind by a server that was killed: nobody answers there.
@@ -64,7 +64,7 @@ pub(super) fn is_socket(path: &Path) -> bool {
 /// and the second would remove the socket of the first. It is the directory that is locked, so no further file is left behind.
 ///
 /// It is done without where that cannot be locked, and where somebody else holds it for long (`flock /run/app weft ..`).
-fn turn_in(path: &Path) -> Option<OwnedFd> {
+fn lock_directory_of(path: &Path) -> Option<OwnedFd> {
     const TRIES: u32 = 50;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

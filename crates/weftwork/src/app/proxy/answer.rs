@@ -11,6 +11,7 @@ use super::forward::{self, Upload};
 use super::upstream::{Keeper, Link, from_now};
 use super::{Failure, NO_ANSWER, Options, tunnel, warn};
 use crate::message::{BodyError, BodyWriter, Problem, Request, Response};
+use crate::transport::stream::is_timed_out;
 
 /// While the server is silent, this often somebody looks whether the client is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -133,7 +134,7 @@ impl Turn {
             match self.link.fill(until.min(Instant::now() + LOOK)) {
                 Ok(0) => return Err(Failure::Ended),
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
+                Err(error) if is_timed_out(&error) && Instant::now() < until => {
                     if req.client_gone() {
                         return Err(Failure::Request(StatusCode::BAD_REQUEST, "the client has gone"));
                     }
@@ -192,7 +193,7 @@ impl Turn {
         while self.link.has_more()? {
             match self.step(out, Instant::now()) {
                 Ok(false) => {}
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(false),
+                Err(error) if is_timed_out(&error) => return Ok(false),
                 over => return over,
             }
         }
@@ -207,7 +208,7 @@ impl Turn {
             match self.step(out, soon.min(until)) {
                 Ok(true) => break,
                 Ok(false) => until = from_now(self.options.idle_timeout),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {
+                Err(error) if is_timed_out(&error) && Instant::now() < until => {
                     if out.client_gone() {
                         return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone"));
                     }

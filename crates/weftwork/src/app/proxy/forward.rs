@@ -9,7 +9,7 @@ use super::{Failure, Options};
 use crate::app::middleware::{RequestId, TraceContext};
 use crate::app::spelling::misspelling;
 use crate::error::Error;
-use crate::message::Request;
+use crate::message::{Request, plain_field_name};
 
 /// Fields that are ours to say, and what nobody before us has a say in. Trailers are not passed on.
 const OURS: [&str; 9] = [
@@ -24,8 +24,13 @@ const OURS: [&str; 9] = [
     "via",
 ];
 
-/// The head of the request, as the server gets it.
-pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Vec<u8>, Failure> {
+/// The head of the request, as the server gets it, with one less of the [`forwards_left`].
+pub(super) fn head(
+    req: &Request<'_>,
+    forwards: Option<u64>,
+    upstream: &Upstream,
+    options: &Options,
+) -> Result<Vec<u8>, Failure> {
     if *req.method() == Method::CONNECT {
         return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, "this server is no way to others"));
     }
@@ -39,11 +44,10 @@ pub(super) fn head(req: &Request<'_>, upstream: &Upstream, options: &Options) ->
     };
     let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
-    let forwards = forwards_left(req)?;
     let (is_believed, settled) = (req.is_source_trusted(), settled(req));
     let is_ours = |plain: &str| OURS.contains(&plain) || settled.iter().any(|(name, _)| *name == plain);
     for (name, value) in req.end_to_end_headers() {
-        let plain = plain(name);
+        let plain = plain_field_name(name.as_bytes());
         if plain == MAX_FORWARDS && (forwards.is_some() || name.contains('_')) {
             continue;
         }
@@ -111,11 +115,6 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
             "Max-Forwards is one number (RFC 9110 section 7.6.2)",
         )),
     }
-}
-
-/// A name as servers see it that make variables of fields: to them `X_Forwarded_For` is another way to write it.
-fn plain(name: &str) -> String {
-    name.to_ascii_lowercase().replace('_', "-")
 }
 
 /// What [`RequestIds`](crate::middleware::RequestIds) has found out, where it runs. None: that there is none.

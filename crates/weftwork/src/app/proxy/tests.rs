@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-use super::forward::head;
+use super::forward::{forwards_left, head};
 use super::{Failure, Proxy};
 use crate::engine::{Ground, Work, enter};
 use crate::message::Request;
@@ -31,9 +31,12 @@ fn sees_from(peer: &str, proxy: &Proxy, request: &str) -> Result<String, u16> {
     canned.peer = peer.parse().ok();
     canned.settings = Settings::default().trusted_proxies("10.0.0.0/8".parse().unwrap());
     let request = Request::new(&mut canned, 1 << 20);
-    head(&request, &proxy.upstream, &proxy.options)
-        .map(|head| String::from_utf8(head).unwrap())
-        .map_err(|failure| failure.into_response().status().as_u16())
+    head_of(proxy, &request).map_err(|failure| failure.into_response().status().as_u16())
+}
+
+fn head_of(proxy: &Proxy, req: &Request<'_>) -> Result<String, Failure> {
+    let head = head(req, forwards_left(req)?, &proxy.upstream, &proxy.options)?;
+    Ok(String::from_utf8(head).unwrap())
 }
 
 #[track_caller]
@@ -192,11 +195,7 @@ fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
 /// The client's own words, in whatever spelling, are for `RequestIds` to judge.
 #[test]
 fn what_request_ids_have_settled_is_passed_on() {
-    let shown = |req: &mut Request<'_>| {
-        let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
-        let passed = head(req, &proxy.upstream, &proxy.options);
-        passed.map(|head| String::from_utf8(head).unwrap())
-    };
+    let shown = |req: &mut Request<'_>| head_of(&Proxy::to("http://127.0.0.1:1").unwrap(), req);
     let of_trace = |text: &str| -> Vec<String> {
         let lines = text.lines().map(str::to_ascii_lowercase);
         lines.filter(|line| line.contains("trace") || line.contains("request")).collect()

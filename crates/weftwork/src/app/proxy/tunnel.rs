@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::upstream::{Link, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
+use crate::transport::stream::is_timed_out;
 
 const COPIED_BYTES: usize = 16 << 10;
 /// While one direction cannot go on, this often somebody looks whether the server is cutting all. Then it gives everybody
@@ -89,7 +90,7 @@ impl Tunnel {
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
                     match wait_writable(&self.far, until.min(from_now(LOOK))) {
-                        Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => {}
+                        Err(error) if is_timed_out(&error) && Instant::now() < until => {}
                         waited => waited?,
                     }
                 }
@@ -157,7 +158,7 @@ impl Read for Far<'_> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let left = tunnel.silence_left().unwrap_or(Duration::MAX);
                     match wait_readable(&tunnel.far, from_now(left)) {
-                        Err(error) if error.kind() == io::ErrorKind::TimedOut && !tunnel.is_silent() => {}
+                        Err(error) if is_timed_out(&error) && !tunnel.is_silent() => {}
                         waited => waited?,
                     }
                 }

@@ -14,6 +14,7 @@ use weftwork_wire::ResponseReader;
 
 use super::Failure;
 use crate::error::{Error, Result};
+use crate::transport::stream::is_timed_out;
 use crate::transport::system;
 
 /// A kept connection is not used after this: many servers close theirs after five seconds.
@@ -94,11 +95,11 @@ impl Upstream {
     }
 
     fn take_kept(&self) -> Option<TcpStream> {
-        let mut kept = lock(&self.kept);
-        let old = take_old(&mut kept);
-        let taken = kept.pop();
-        drop(kept);
-        drop(old);
+        let (taken, _old) = {
+            let mut kept = lock(&self.kept);
+            let old = take_old(&mut kept);
+            (kept.pop(), old)
+        };
         taken.map(|(stream, _)| stream)
     }
 
@@ -180,13 +181,14 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Keeps a connection whose last response was read to its end.
     pub(super) fn keep(self, link: Link) {
-        let mut kept = lock(&self.kept);
-        let old = take_old(&mut kept);
-        if link.at == link.input.len() && link.is_sent() && kept.len() < self.kept_max {
-            kept.push((link.stream, Instant::now()));
-        }
-        drop(kept);
-        drop(old);
+        let _old = {
+            let mut kept = lock(&self.kept);
+            let old = take_old(&mut kept);
+            if link.at == link.input.len() && link.is_sent() && kept.len() < self.kept_max {
+                kept.push((link.stream, Instant::now()));
+            }
+            old
+        };
     }
 }
 
@@ -298,7 +300,7 @@ impl Link {
         const MOMENT: Duration = Duration::from_millis(20);
         let soon = Instant::now() + MOMENT;
         match wait_writable(&self.stream, soon.min(until)) {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < until => Ok(()),
+            Err(error) if is_timed_out(&error) && Instant::now() < until => Ok(()),
             waited => waited,
         }
     }
@@ -321,7 +323,7 @@ impl Link {
             return Ok(true);
         }
         match wait_readable(&self.stream, until) {
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+            Err(error) if is_timed_out(&error) => Ok(false),
             waited => waited.map(|()| true),
         }
     }

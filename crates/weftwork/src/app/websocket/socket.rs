@@ -9,6 +9,7 @@ use super::Message;
 use super::frames::{self, Failed, Got, Incoming};
 use super::outgoing::Outgoing;
 use crate::message::{Upgraded, UpgradedReader};
+use crate::transport::stream::is_timed_out;
 
 /// Read at once: most messages fit, and a thread or a fiber costs more than this anyway.
 const READ_BYTES: usize = 4 << 10;
@@ -147,7 +148,7 @@ impl WebSocketReader {
 
     fn bear(&mut self, failed: Failed) -> io::Result<()> {
         let error = match failed {
-            Failed::Io(error) if error.kind() == io::ErrorKind::TimedOut && !self.asked => {
+            Failed::Io(error) if is_timed_out(&error) && !self.asked => {
                 self.asked = true;
                 if self.outgoing.is_open() {
                     self.outgoing.send(frames::ping())?;

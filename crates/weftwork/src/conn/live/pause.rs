@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Live;
 use crate::message::exchange::Exchange;
 use crate::transport::context::Stage;
-use crate::transport::stream::is_would_block;
+use crate::transport::stream::{is_timed_out, is_would_block};
 
 /// What a client may send behind the request whose answer it is reading. Who sends more does not read.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
@@ -26,7 +26,7 @@ impl Live<'_> {
             });
             match waited {
                 Ok(()) => self.look_for_end()?,
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(true),
+                Err(error) if is_timed_out(&error) => return Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return Ok(false),
                 Err(error) => return Err(error),
             }

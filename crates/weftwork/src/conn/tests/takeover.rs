@@ -9,36 +9,22 @@ use crate::message::Upgraded;
 
 const WRITE: u64 = 30_000;
 
-/// A wait that ends at once, and notes until when it might have lasted.
-#[derive(Default)]
-struct Noted {
+/// A wait that ends at its time, which is noted. The peer has taken a little by then, so many times.
+struct InTime {
     now: AtomicU64,
     untils: Mutex<Vec<u64>>,
-}
-
-impl Wait for Noted {
-    fn now(&self) -> Tick {
-        Tick(self.now.load(Ordering::Relaxed))
-    }
-
-    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std_io::Result<()> {
-        Err(ErrorKind::TimedOut.into())
-    }
-
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
-        self.untils.lock().unwrap().push(until.0);
-        Err(ErrorKind::TimedOut.into())
-    }
-}
-
-/// A wait that ends at its time, and the peer has taken a little by then, so many times.
-struct TakesLate {
-    now: AtomicU64,
     peer: UnixStream,
-    left: AtomicU64,
+    takes: AtomicU64,
 }
 
-impl Wait for TakesLate {
+impl InTime {
+    fn of(bed: &Bed, takes: u64) -> Arc<InTime> {
+        let (peer, takes) = (bed.peer.try_clone().unwrap(), takes.into());
+        Arc::new(InTime { now: AtomicU64::new(0), untils: Mutex::default(), peer, takes })
+    }
+}
+
+impl Wait for InTime {
     fn now(&self) -> Tick {
         Tick(self.now.load(Ordering::Relaxed))
     }
@@ -49,7 +35,8 @@ impl Wait for TakesLate {
 
     fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
         self.now.store(until.0, Ordering::Relaxed);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        self.untils.lock().unwrap().push(until.0);
+        if self.takes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
             assert!((&self.peer).read(&mut [0; 8 << 10]).is_ok());
         }
         Err(ErrorKind::TimedOut.into())
@@ -76,7 +63,8 @@ fn tunnel(
 #[test]
 fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
     const LATER: [u64; 2] = [1_000_000, 2_000_000];
-    let (bed, wait) = (Bed::new(), Arc::new(Noted::default()));
+    let bed = Bed::new();
+    let wait = InTime::of(&bed, 0);
     let clock = wait.clone();
     let flood = move |mut line: Upgraded| {
         for now in LATER {
@@ -94,8 +82,7 @@ fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
 fn a_peer_that_takes_little_gets_on() {
     const TIMES: u64 = 3;
     let bed = Bed::narrow();
-    let peer = bed.peer.try_clone().unwrap();
-    let wait = Arc::new(TakesLate { now: AtomicU64::new(0), peer, left: AtomicU64::new(TIMES) });
+    let wait = InTime::of(&bed, TIMES);
     let flood = |mut line: Upgraded| {
         while line.write(&[b'x'; 1 << 10]).is_ok() {}
         Ok(())

@@ -37,13 +37,12 @@ pub(super) fn is_part(response: &Response) -> bool {
 
 /// What is in the parts is not known.
 fn is_byteranges(content_type: &HeaderValue) -> bool {
-    content_type.as_bytes().get(..20).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/byteranges"))
+    essence(content_type) == "multipart/byteranges"
 }
 
 /// Of a body that is not made yet.
 fn names_digest(trailer: &HeaderValue) -> bool {
-    let names = trailer.to_str().unwrap_or_default().split(',').map(str::trim);
-    names.into_iter().any(|name| FORBIDS.iter().any(|field| name.eq_ignore_ascii_case(field.as_str())))
+    FORBIDS.iter().any(|field| lists(trailer, field.as_str()))
 }
 
 fn bytes(response: &Response) -> Option<u64> {
@@ -53,14 +52,22 @@ fn bytes(response: &Response) -> Option<u64> {
 
 /// RFC 9111 section 5.2.2.6
 pub(super) fn is_no_transform(value: &HeaderValue) -> bool {
-    let directives = value.to_str().unwrap_or_default().split(',');
-    directives.into_iter().any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
+    lists(value, "no-transform")
+}
+
+fn lists(value: &HeaderValue, wanted: &str) -> bool {
+    let elements = value.to_str().unwrap_or_default().split(',');
+    elements.into_iter().any(|element| element.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// A media type without its parameters, in lower case.
+fn essence(content_type: &HeaderValue) -> String {
+    let text = content_type.to_str().unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 fn is_compressible(content_type: &HeaderValue) -> bool {
-    let text = content_type.to_str().unwrap_or_default();
-    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match essence.split_once('/') {
+    match essence(content_type).split_once('/') {
         Some(("text", "event-stream")) => false,
         Some(("text", _)) => true,
         Some(("application", kind)) => {
