@@ -91,14 +91,15 @@ impl Error {
     /// ```
     pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let boxed = error.into();
-        if let Some(body) = chain(Some(&*boxed)).find_map(as_type::<BodyError>) {
+        if let Some(body) = beneath::<BodyError>(&*boxed) {
             return Error { blame: body.blame(), message: body.to_string(), source: None };
         }
-        let blame = match chain(Some(&*boxed)).find_map(as_type::<Problem>) {
-            Some(problem) => Blame::Peer(problem.status()),
-            None => Blame::Ours,
-        };
-        Error { blame, message: boxed.to_string(), source: Some(boxed) }
+        Error { blame: blame_for(&*boxed), message: boxed.to_string(), source: Some(boxed) }
+    }
+
+    /// The status of what would be made of it.
+    pub(crate) fn status_of(error: &(dyn StdError + 'static)) -> StatusCode {
+        blame_for(error).status()
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Error {
@@ -130,10 +131,7 @@ impl Error {
 
     /// The status that a handler which returns this error answers with.
     pub fn status(&self) -> StatusCode {
-        match self.blame {
-            Blame::Peer(status) => status,
-            Blame::User | Blame::Ours => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        self.blame.status()
     }
 
     /// What was wrong, without its cause.
@@ -161,6 +159,25 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Error {
         Error::boxed(error)
     }
+}
+
+impl Blame {
+    fn status(self) -> StatusCode {
+        match self {
+            Blame::Peer(status) => status,
+            Blame::User | Blame::Ours => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+/// A [`Problem`] and a [`BodyError`] know whose fault they are.
+fn blame_for(error: &(dyn StdError + 'static)) -> Blame {
+    let of_problem = || beneath(error).map(|problem: &Problem| Blame::Peer(problem.status()));
+    beneath(error).map(BodyError::blame).or_else(of_problem).unwrap_or(Blame::Ours)
+}
+
+fn beneath<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
+    chain(Some(error)).find_map(as_type)
 }
 
 /// An error and all that is beneath it.

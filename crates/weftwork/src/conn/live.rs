@@ -183,7 +183,7 @@ impl<'a> Live<'a> {
         let conn = &mut *self.conn;
         let output = &mut conn.buffers.get_or_insert_default().output;
         let written = conn.http.write_response(&head, bytes, self.dates.at(now), output);
-        written.or_else(|misuse| self.fail(&misuse))
+        written.or_else(|misuse| self.fail(&misuse, Response::default()))
     }
 
     /// What the handler left unread of the request is more than is dropped to keep the connection.
@@ -204,7 +204,7 @@ impl<'a> Live<'a> {
             _ => 0,
         };
         if let Err(misuse) = self.write_head(response, BodyLength::Exact(length), now) {
-            return self.fail(&misuse);
+            return self.fail(&misuse, Response::default());
         }
         if length > 0 && self.conn.http.sends_body() {
             match payload {
@@ -225,11 +225,11 @@ impl<'a> Live<'a> {
         self.finish()
     }
 
-    /// Nothing of the response has been written, and it cannot be.
-    fn fail(&mut self, why: &dyn std::fmt::Display) -> io::Result<After> {
+    /// Nothing of the response has been written, and it cannot be. Some fields of what was meant may be sent.
+    fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
         let (asked, id) = (self.conn.asked(), self.id_for_log());
         log::error!("a response could not be made at {asked}, 500 is sent instead: {why}{id}");
-        let response = Response::server_error().with_close();
+        let response = Response::server_error().with_close().in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
         let date = self.dates.at(self.wait.now());
         let output = &mut self.conn.buffers.get_or_insert_default().output;
@@ -361,6 +361,11 @@ impl Exchange for Live<'_> {
 
     fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
         self.take_trailers(fields)
+    }
+
+    fn has_begun(&self) -> bool {
+        let is_pending = self.streamed.as_ref().is_some_and(|streamed| streamed.pending.is_some());
+        self.conn.phase == Phase::Done || !is_pending
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use http::header;
 use weftwork_wire::{Field, Head};
 
 use super::body::BodyError;
@@ -137,15 +136,16 @@ impl Decoding {
     }
 }
 
+/// What is of the coded bytes. Digests are, also that of the representation, which is coded (RFC 9530 section 3).
+const STALE: [&str; 5] = ["content-encoding", "content-length", "content-digest", "repr-digest", "digest"];
+
 /// The head without the fields that are no longer true of the body.
 fn decoded_head(req: &Request<'_>) -> Head {
     let (head, bytes) = req.exchange.head();
     let mut decoded = head.clone();
     let stale = |field: &Field| {
         let name = field.name.of(bytes);
-        [header::CONTENT_ENCODING, header::CONTENT_LENGTH]
-            .iter()
-            .any(|stale| name.eq_ignore_ascii_case(stale.as_str().as_bytes()))
+        STALE.iter().any(|stale| name.eq_ignore_ascii_case(stale.as_bytes()))
     };
     decoded.fields.retain(|field| !stale(field));
     decoded

@@ -43,6 +43,8 @@ pub(crate) trait Exchange {
     fn write(&mut self, data: &[u8]) -> io::Result<()>;
     /// Takes fields to be sent behind a streamed body. False: they cannot be sent to this client.
     fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool>;
+    /// Something of the response is written, or it will not be: it is too late for another one.
+    fn has_begun(&self) -> bool;
     /// Sends all that was written, and waits until the kernel has it.
     fn flush(&mut self) -> io::Result<()>;
     /// Lets time pass, after a flush. False: the server has begun to stop. An error: the client has gone.
@@ -107,6 +109,10 @@ macro_rules! forward_the_rest {
             fields: &[(http::HeaderName, http::HeaderValue)],
         ) -> std::io::Result<bool> {
             self.below.send_trailers(fields)
+        }
+
+        fn has_begun(&self) -> bool {
+            self.below.has_begun()
         }
 
         fn heartbeat(&self) -> std::time::Duration {

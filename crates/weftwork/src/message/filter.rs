@@ -1,14 +1,17 @@
 //! What stands between the writer of a streamed body and the client: it may count, change or end what passes.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
+use http::StatusCode;
 use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::exchange::{Exchange, forward_the_rest};
 use super::response::{Payload, Response};
 use super::writer::BodyWriter;
+use crate::error::Error;
 
 /// Sees every byte of a streamed body on its way out; see [`Response::filter_stream`].
 pub trait StreamFilter: Send + 'static {
@@ -34,6 +37,12 @@ pub trait StreamFilter: Send + 'static {
     fn finish(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
         let _ = out;
         Ok(())
+    }
+
+    /// The writer, or a filter, has failed or panicked. If nothing was sent by then, the client gets an error with the
+    /// status `instead`; else the connection ends.
+    fn failed(&mut self, instead: Option<StatusCode>) {
+        let _ = instead;
     }
 }
 
@@ -65,8 +74,21 @@ impl Response {
     pub fn filter_stream(mut self, mut filter: impl StreamFilter) -> Response {
         if let Payload::Stream(write) = self.payload {
             self.payload = Payload::Stream(Box::new(move |out| {
-                write(&mut BodyWriter::new(&mut Filtered { filter: &mut filter, below: out.exchange() }))?;
-                filter.finish(out)
+                let written = catch_unwind(AssertUnwindSafe(|| {
+                    write(&mut BodyWriter::new(&mut Filtered {
+                        filter: &mut filter,
+                        below: out.exchange(),
+                    }))?;
+                    filter.finish(out)
+                }));
+                if !matches!(written, Ok(Ok(()))) {
+                    let status = || match &written {
+                        Ok(Err(error)) => Error::status_of(error),
+                        _ => StatusCode::INTERNAL_SERVER_ERROR,
+                    };
+                    filter.failed((!out.exchange().has_begun()).then(status));
+                }
+                written.unwrap_or_else(|panic| resume_unwind(panic))
             }));
         }
         self

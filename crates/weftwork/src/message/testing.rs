@@ -190,6 +190,10 @@ impl Exchange for Canned {
         Ok(false)
     }
 
+    fn has_begun(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

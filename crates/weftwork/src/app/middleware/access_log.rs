@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use entry::Entry;
+use http::StatusCode;
 use sink::Sink;
 
 use super::{Middleware, Next};
@@ -144,6 +145,12 @@ impl StreamFilter for Line {
     fn finish(&mut self, _: &mut BodyWriter<'_>) -> io::Result<()> {
         self.entry.whole = true;
         Ok(())
+    }
+
+    fn failed(&mut self, instead: Option<StatusCode>) {
+        if let Some(status) = instead {
+            self.entry.status = status;
+        }
     }
 }
 

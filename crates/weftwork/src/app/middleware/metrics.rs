@@ -33,8 +33,8 @@ const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.7
 /// Names, labels and buckets are those of OpenTelemetry's semantic conventions. The route is its
 /// [pattern](Next::pattern), and empty where no route took the request; a method that RFC 9110 does not know is `_OTHER`.
 /// So a client cannot make up labels. The duration goes from the call of this middleware to the response; when that
-/// streams, to its end. A handler that panics counts with its 500. A stream counts with the status that it began with: one
-/// that fails is in the log. What is refused before any handler runs is in the server's counts alone.
+/// streams, to its end. A handler that panics counts with its 500. A stream that fails
+/// counts with the status that it began with; if it had not begun, with that of the error. What is refused before any handler runs is in the server's counts alone.
 ///
 /// Add it last, or just inside of [`AccessLog`](super::AccessLog), around the router: around the handler of one route it
 /// does not see which route that is. Whoever can ask for the page learns your routes and how
@@ -167,6 +167,12 @@ struct Measured {
 impl StreamFilter for Measured {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         out.write_all(data)
+    }
+
+    fn failed(&mut self, instead: Option<StatusCode>) {
+        if let Some(status) = instead {
+            self.labels.http_response_status_code = status.as_u16();
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::*;
 use crate::message::testing::{Canned, get};
-use crate::message::{BodyWriter, StreamFilter, blocks};
+use crate::message::{BodyWriter, Problem, StreamFilter, blocks};
 
 /// Adds its letter to the field `x-way`, on the way in and on the way out.
 fn mark(letter: &'static str) -> impl Middleware {
@@ -44,6 +44,39 @@ fn what_the_handler_says_of_blocking_passes_through() {
     assert_eq!(blocks(|_: &mut Request<'_>| ()).with(pass).blocking(&asked), Blocking::Always);
     let plain = |_: &mut Request<'_>| ();
     assert_eq!(plain.with(pass).blocking(&asked), plain.blocking(&asked));
+}
+
+/// Who may read it and which request it was is true of the error, too; how the content was coded and kept is not.
+#[test]
+fn what_was_added_to_a_stream_that_does_not_begin_is_on_its_error() {
+    fn busy(_: &mut Request<'_>) -> crate::Result<Response> {
+        let why = Problem::new(StatusCode::SERVICE_UNAVAILABLE);
+        let fields =
+            [("etag", "\"1\""), ("cache-control", "max-age=9"), ("set-cookie", "a=1"), ("set-cookie", "b=2")];
+        let mut meant = Response::stream(move |_| Err(std::io::Error::other(why)));
+        for (name, value) in fields {
+            meant.append_header(name.try_into()?, HeaderValue::from_static(value));
+        }
+        Ok(meant)
+    }
+    let panics = || Response::stream(|_| panic!("as asked")).try_with_header("content-length", "5");
+    let site = crate::Router::new().get("/busy", busy).get("/panics", panics).with(RequestIds::new());
+    let mut client = crate::TestClient::new(site);
+    let busy = client.get("/busy").header("x-request-id", "id-7").send();
+    assert_eq!((busy.status.as_u16(), busy.header("x-request-id")), (503, Some("id-7")));
+    assert_eq!(busy.headers.get_all("set-cookie").iter().count(), 2);
+    assert_eq!((busy.header("etag"), busy.header("cache-control")), (None, None));
+    assert_eq!(busy.header("content-type"), Some("application/problem+json"));
+    let panicked = client.get("/panics").header("x-request-id", "id-8").send();
+    assert_eq!((panicked.status.as_u16(), panicked.header("x-request-id")), (500, Some("id-8")));
+}
+
+/// Else the error would fail for the same reason.
+#[test]
+fn an_error_has_no_fields_of_a_head_that_cannot_be_written() {
+    let wrong = || Response::stream(|_| Ok(())).try_with_header("transfer-encoding", "chunked");
+    let answer = crate::TestClient::new(crate::Router::new().get("/", wrong).with(RequestIds::new()));
+    assert_eq!({ answer }.get("/").send().status, 500);
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Live<'_> {
             Lasting::Take(_) | Lasting::Fed(..) => self.switch(response, now),
         };
         if let Err(misuse) = begun {
-            let after = self.fail(&misuse).unwrap_or(After::Close);
+            let after = self.fail(&misuse, Response::default()).unwrap_or(After::Close);
             self.conn.phase = Phase::Send(after);
             return;
         }

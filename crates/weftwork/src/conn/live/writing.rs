@@ -28,21 +28,19 @@ impl<'a> Live<'a> {
             if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
         match written.and_then(|()| self.start()) {
             Ok(()) => self.finish(),
-            Err(error) if self.conn.phase != Phase::Done && self.take_pending().is_some() => {
-                self.answer_failure(error)
-            }
-            Err(error) => Err(error),
+            Err(error) if self.has_begun() => Err(error),
+            Err(error) => self.answer_failure(error),
         }
     }
 
     /// The writer failed before anything was sent, so that its error is answered as one of a handler is.
     #[cold]
     fn answer_failure(&mut self, error: io::Error) -> io::Result<After> {
-        let error = Error::from(error);
+        let (error, meant) = (Error::from(error), self.take_pending().unwrap_or_default());
         if !matches!(error.blame(), Blame::Peer(_)) {
-            return self.fail(&error);
+            return self.fail(&error, meant);
         }
-        let mut response = error.into_response().with_close();
+        let mut response = error.into_response().with_close().in_place_of(meant);
         let payload = std::mem::replace(&mut response.payload, Payload::Empty);
         let now = self.wait.now();
         self.whole(&response, payload, now)
@@ -90,7 +88,8 @@ impl<'a> Live<'a> {
         if written.is_err()
             && let Some(streamed) = &mut self.streamed
         {
-            streamed.pending = Some(response);
+            // Its fields may be why.
+            streamed.pending = Some(Response::default());
         }
         self.conn.guard_end();
         written

@@ -25,7 +25,7 @@ pub(super) struct Entry {
     user: Option<User>,
     id: Option<RequestId>,
     trace: Option<TraceContext>,
-    status: StatusCode,
+    pub(super) status: StatusCode,
     pub(super) bytes: u64,
     pub(super) whole: bool,
 }

@@ -9,8 +9,8 @@ use http::StatusCode;
 
 use super::*;
 use crate::app::middleware::{HandlerExt, RequestIds, User};
-use crate::message::Handler;
 use crate::message::testing::Canned;
+use crate::message::{BodyError, Handler, Problem};
 
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -99,6 +99,23 @@ fn a_stream_is_logged_when_it_is_over() {
 fn a_panic_is_logged_as_the_500_that_it_becomes() {
     let handler = |_: &mut Request<'_>| -> Response { panic!("as asked") };
     assert_eq!(common(plain("/"), handler), r#"192.0.2.7 - - "GET / HTTP/1.1" 500 0"#);
+}
+
+#[test]
+fn a_stream_that_does_not_begin_is_logged_with_the_status_of_its_error() {
+    let status = |write: fn(&mut BodyWriter<'_>) -> io::Result<()>| {
+        let line = common(plain("/"), move |_: &mut Request<'_>| Response::stream(write));
+        line.rsplit_once('"').unwrap().1.to_owned()
+    };
+    assert_eq!(status(|_| Err(io::Error::other("as asked"))), " 500 0");
+    assert_eq!(status(|_| panic!("as asked")), " 500 0");
+    assert_eq!(status(|_| Err(io::Error::other(Problem::new(StatusCode::GONE)))), " 410 0");
+    assert_eq!(status(|_| Err(BodyError::TooLarge { limit: 1 }.into())), " 413 0");
+    let late = |out: &mut BodyWriter<'_>| {
+        out.write_all(b"thre")?;
+        panic!("as asked")
+    };
+    assert_eq!(status(late), " 200 4");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::*;
 use crate::app::middleware::HandlerExt;
 use crate::message::testing::Canned;
-use crate::{Router, Server, TestClient};
+use crate::{Problem, Router, Server, TestClient};
 
 /// The lines of a page that begin with `name`.
 fn lines(page: &str, name: &str) -> Vec<String> {
@@ -66,6 +66,16 @@ fn a_panic_is_a_500() {
     let counts = lines(&metrics.text(), "http_server_request_duration_seconds_count{");
     assert!(counts.len() == 1 && counts[0].contains("=\"500\"} 1"), "{counts:?}");
     assert_eq!(lines(&metrics.text(), "http_server_active_requests "), ["http_server_active_requests 0"]);
+}
+
+#[test]
+fn a_stream_that_does_not_begin_counts_with_the_status_that_it_gets() {
+    let metrics = Metrics::new();
+    let busy = || Response::stream(|_| Err(io::Error::other(Problem::new(StatusCode::SERVICE_UNAVAILABLE))));
+    let site = Router::new().get("/busy", busy).with(metrics.clone());
+    assert_eq!(TestClient::new(site).get("/busy").send().status, 503);
+    let counts = lines(&metrics.text(), "http_server_request_duration_seconds_count{");
+    assert!(counts.len() == 1 && counts[0].contains("=\"503\"} 1"), "{counts:?}");
 }
 
 #[test]
