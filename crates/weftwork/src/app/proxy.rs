@@ -205,10 +205,9 @@ fn last_stop(req: &Request<'_>) -> Response {
     Response::new(if is_known { StatusCode::NO_CONTENT } else { StatusCode::NOT_IMPLEMENTED })
 }
 
-/// It can be sent again: it changes nothing, and there is no body that would be used up.
+/// It can be sent again: twice is as once, and there is no body that would be used up.
 fn may_repeat(req: &Request<'_>) -> bool {
-    let idempotent = matches!(*req.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    idempotent && req.body_left() == Some(0)
+    req.method().is_idempotent() && req.body_left() == Some(0)
 }
 
 impl Handler for Proxy {

@@ -5,25 +5,30 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::response::{Part, Payload, Response};
 
-/// What is true of one content alone, or of the success that it was to be: how it is coded, named, kept.
-const OF_CONTENT: [HeaderName; 17] = [
+/// What describes content, and says nothing where that is not sent.
+pub(crate) const OF_CONTENT: [HeaderName; 11] = [
     header::ACCEPT_RANGES,
-    header::AGE,
-    header::CACHE_CONTROL,
     header::CONTENT_DISPOSITION,
     header::CONTENT_ENCODING,
     header::CONTENT_LANGUAGE,
     header::CONTENT_LENGTH,
-    header::CONTENT_LOCATION,
     header::CONTENT_RANGE,
-    header::ETAG,
-    header::EXPIRES,
-    header::LAST_MODIFIED,
-    header::LOCATION,
+    header::CONTENT_TYPE,
     header::TRAILER,
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("digest"),
     HeaderName::from_static("repr-digest"),
+];
+
+/// Where a success is found, how it is known again, and for how long.
+const OF_SUCCESS: [HeaderName; 7] = [
+    header::AGE,
+    header::CACHE_CONTROL,
+    header::CONTENT_LOCATION,
+    header::ETAG,
+    header::EXPIRES,
+    header::LAST_MODIFIED,
+    header::LOCATION,
 ];
 
 /// For middleware, which gets a response that somebody else made.
@@ -125,7 +130,8 @@ impl Response {
     /// The same, an error in place of a response that was `meant`, with the headers of that but for those of its content:
     /// middleware has said there who may read it, and which request it is.
     pub(crate) fn in_place_of(mut self, meant: Response) -> Response {
-        self.fields.extend(meant.fields.into_iter().filter(|(name, _)| !OF_CONTENT.contains(name)));
+        let stays = |name: &HeaderName| !OF_CONTENT.contains(name) && !OF_SUCCESS.contains(name);
+        self.fields.extend(meant.fields.into_iter().filter(|(name, _)| stays(name)));
         self
     }
 
