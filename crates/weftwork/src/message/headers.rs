@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::into_response::IntoResponse;
+use super::problem::{PROBLEM_JSON, Problem};
 use super::response::{Part, Payload, Response};
 
 /// What describes content, and says nothing where that is not sent.
@@ -36,7 +38,11 @@ impl Response {
     /// Replaces the status.
     pub fn set_status(&mut self, status: StatusCode) {
         self.status = status;
-        self.declined = false;
+        // Whoever chooses a status has an answer. The problem that was there speaks of 404.
+        let is_error = status.is_client_error() || status.is_server_error();
+        if std::mem::take(&mut self.declined) && is_error && self.content_type == Some(PROBLEM_JSON) {
+            self.payload = Problem::new(status).into_response().payload;
+        }
     }
 
     /// The first value of the header `name` (case does not matter), when it is text; `Content-Type` counts too.

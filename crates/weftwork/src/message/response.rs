@@ -188,9 +188,9 @@ impl Response {
 
     /// The same with another status.
     #[must_use]
-    pub fn with_status(self, status: StatusCode) -> Response {
-        // Whoever chooses a status has an answer.
-        Response { status, declined: false, ..self }
+    pub fn with_status(mut self, status: StatusCode) -> Response {
+        self.set_status(status);
+        self
     }
 
     /// The same with another `Content-Type`.

@@ -251,7 +251,7 @@ fn what_middleware_makes_of_a_decline_is_heard() {
     let (problem, json) = ("application/problem+json", "application/json");
     let nothing = r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#;
     assert_eq!(ask(body), told(404, problem, "a page"));
-    assert_eq!(ask(status), told(410, problem, nothing));
+    assert_eq!(ask(status), told(410, problem, r#"{"title":"Gone","status":410}"#));
     assert_eq!(ask(content_type), told(404, json, nothing));
     assert_eq!(ask(header), told(404, json, nothing));
     assert_eq!(ask(other), told(200, "text/plain; charset=utf-8", "the fallback"));

@@ -154,6 +154,15 @@ fn the_content_type_is_a_header_like_others() {
 }
 
 #[test]
+fn the_problem_of_who_declines_has_the_status_that_is_set() {
+    let gone = Response::decline().with_status(StatusCode::GONE);
+    assert_eq!(gone.body().unwrap(), r#"{"title":"Gone","status":410}"#);
+    assert!(!gone.is_declined());
+    let page = Response::decline().with_body("nothing here").with_status(StatusCode::GONE);
+    assert_eq!(page.body().unwrap(), "nothing here");
+}
+
+#[test]
 fn a_body_is_looked_at_and_replaced() {
     assert_eq!(Response::new(StatusCode::OK).body_bytes(), Some(0));
     let made = text("text").with_header(header::CONTENT_LENGTH, HeaderValue::from(4));
