@@ -152,7 +152,8 @@ impl<T> JoinHandle<T> {
     /// is next run, so that its destructors run; one that runs (the caller itself) unwinds when it next has to
     /// wait. Until it has ended every further wait unwinds again, so a fiber may catch the unwinding with
     /// [`catch_unwind`](std::panic::catch_unwind) but not live on it: it can only return, and then its value stands.
-    /// What it waited for is not lost: a mutex, a permit or a message that was on its way to it goes to the next.
+    /// What it waited for is not lost: a mutex, a permit, a message of a channel or an event that was on its way to it goes
+    /// to the next. (The value of a [`oneshot`](crate::sync::oneshot) has no next.)
     ///
     /// The panic hook is not called. Cancelling needs `panic = "unwind"`.
     pub fn cancel(&self) {

@@ -39,12 +39,15 @@
 //!   [`sync::Mutex`].
 //! - **Thread-locals belong to the thread**, so all its fibers share them, and another fiber may change one across
 //!   a wait. Pinning does not make them fiber-local. **Never wait in the initialiser of a `thread_local!`**: another fiber
-//!   may initialise it meanwhile, and std replaces that value under whoever borrows it, which is undefined behaviour.
+//!   may initialise it meanwhile, and std replaces that value under whoever borrows it, which is undefined behaviour. Nor
+//!   in that of a `LazyLock` or `OnceLock`: another fiber that asks for it deadlocks the thread.
 //! - **Cancelling unwinds.** [`JoinHandle::cancel`], [`timeout`] and dropping the [`Runtime`] throw through the
-//!   fiber from its suspension point, so that destructors run. This needs `panic = "unwind"`.
+//!   fiber from its suspension point, so that destructors run. This needs `panic = "unwind"`. A wait within a callback from C
+//!   (`extern "C"`) cannot be unwound: the process aborts.
 //! - **A fiber that unwinds is not suspended.** std counts panics by thread: if another fiber ran while one unwinds,
-//!   it would see [`std::thread::panicking`] and poison its locks. So in destructors during unwinding a socket
-//!   call, `sleep` or [`blocking()`] blocks the thread, [`yield_now`] does nothing, and [`sync`] does not wait.
+//!   it would see [`std::thread::panicking`] and poison its locks. So in destructors during unwinding `sleep` and
+//!   [`blocking()`] block the thread, [`yield_now`] does nothing, [`sync`] does not wait, and a socket call that would have
+//!   to fails with `WouldBlock`: a peer that does not read would hold up all fibers.
 //! - **Outside a fiber** sockets, `sleep` and [`blocking()`] block the thread as std does; [`sync`] works as long as
 //!   it does not have to wait, and else panics and says so; [`spawn`] and [`timeout`] need a runtime and a fiber.
 //! - **Stacks are small and guarded**: 64 KiB by default; [`on_large_stack`] lends what needs more a larger

@@ -240,9 +240,22 @@ impl Poller {
         self.sources.get_mut(key).is_some_and(|source| source.waiters(direction).contains(&fiber))
     }
 
-    pub(crate) fn remove_waiter(&mut self, key: Key, direction: Direction, fiber: Key) {
-        if let Some(source) = self.sources.get_mut(key) {
-            source.waiters(direction).retain(|waiter| *waiter != fiber);
+    /// False if it was not there: its event has come.
+    pub(crate) fn remove_waiter(&mut self, key: Key, direction: Direction, fiber: Key) -> bool {
+        let Some(source) = self.sources.get_mut(key) else { return false };
+        let waiters = source.waiters(direction);
+        let before = waiters.len();
+        waiters.retain(|waiter| *waiter != fiber);
+        waiters.len() < before
+    }
+
+    /// Has what is watched reported once more, if it is ready.
+    pub(crate) fn report_again(&mut self, key: Key) {
+        if let Some(source) = self.sources.get(key)
+            && source.watch.is_some()
+        {
+            // It fails where the descriptor is closed, and then there is nothing to report.
+            let _ = self.rearm(source.fd);
         }
     }
 
@@ -259,7 +272,14 @@ impl Poller {
         if known.is_some() { self.rearm(fd) } else { Ok(()) }
     }
 
-    pub(crate) fn rearm(&mut self, fd: RawFd) -> io::Result<()> {
+    /// Of one that somebody watches.
+    pub(crate) fn rearm_watched(&mut self, fd: RawFd) -> io::Result<()> {
+        let source = self.find(fd).and_then(|key| self.sources.get(key));
+        source.filter(|source| source.watch.is_some()).ok_or_else(unwatched)?;
+        self.rearm(fd)
+    }
+
+    fn rearm(&mut self, fd: RawFd) -> io::Result<()> {
         let (key, source) =
             self.find(fd).and_then(|key| Some((key, self.sources.get(key)?))).ok_or_else(unwatched)?;
         self.poll.registry().reregister(&mut SourceFd(&fd), Token(key.index()), source.registered)

@@ -152,6 +152,7 @@ impl Runtime {
     }
 
     fn outcome_of<T: 'static>(&self, f: impl FnOnce() -> T + 'static) -> io::Result<Result<T, JoinError>> {
+        self.check_turn();
         let main = self.spawn(f);
         let mut ready = Vec::new();
         while !main.is_finished() {
@@ -188,7 +189,8 @@ impl Runtime {
     /// same direction, through [`wait_readable`](crate::wait_readable) or `wait_writable`, the event wakes the
     /// fiber instead. Such a wait costs no registration of its own.
     ///
-    /// [`unwatch`](Runtime::unwatch) before the descriptor is closed: the number will be reused.
+    /// [`unwatch`](Runtime::unwatch) before the descriptor is closed: the number will be reused, and a wait for its next
+    /// bearer would never end.
     ///
     /// # Errors
     ///
@@ -204,7 +206,7 @@ impl Runtime {
     ///
     /// `NotFound` if it is not watched.
     pub fn rearm(&self, fd: impl AsFd) -> io::Result<()> {
-        self.0.poller.borrow_mut().rearm(fd.as_fd().as_raw_fd())
+        self.0.poller.borrow_mut().rearm_watched(fd.as_fd().as_raw_fd())
     }
 
     /// Stops watching a descriptor. Reports already in the caller's list stay there.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: no `RefCell` here stays borrowed while a fiber or a destructor of a user's value runs.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -170,16 +171,28 @@ impl Core {
     /// Suspends the running fiber until someone wakes it, perhaps for another reason than the one it waits for.
     /// Unwinds if the fiber was cancelled or a `timeout` around it has elapsed.
     pub(crate) fn park(&self, fiber: Key) {
-        self.unwind_if_interrupted(fiber);
-        context::suspend();
+        self.suspend(fiber);
         self.unwind_if_interrupted(fiber);
     }
 
-    fn unwind_if_interrupted(&self, fiber: Key) {
-        let payload = self.tasks.borrow().get(fiber).and_then(Task::interruption);
-        if let Some(payload) = payload {
+    /// As [`park`](Core::park), but that a `timeout` has elapsed meanwhile is left to the caller: what came in time counts,
+    /// also where the fiber gets to run later.
+    pub(crate) fn suspend(&self, fiber: Key) {
+        self.unwind_if_interrupted(fiber);
+        context::suspend();
+        if self.tasks.borrow().get(fiber).is_some_and(|task| task.cancelled) {
+            self.unwind_if_interrupted(fiber);
+        }
+    }
+
+    pub(crate) fn unwind_if_interrupted(&self, fiber: Key) {
+        if let Some(payload) = self.interruption(fiber) {
             resume_unwind(payload);
         }
+    }
+
+    fn interruption(&self, fiber: Key) -> Option<Box<dyn Any + Send>> {
+        self.tasks.borrow().get(fiber).and_then(Task::interruption)
     }
 
     /// Lets others run.
@@ -223,15 +236,21 @@ impl Core {
         let timer = deadline.map(|at| self.timers.borrow_mut().insert(at, Alarm { fiber, scope: None }));
         let _timer = TimerGuard { core: self, timer };
         loop {
-            self.park(fiber);
+            self.suspend(fiber);
             if !self.poller.borrow_mut().is_waiting(source, direction, fiber) {
                 return Ok(());
             }
+            // Nobody may have looked at the sockets for longer than a `timeout`, nor than the deadline: what came in time
+            // counts.
+            if self.interruption(fiber).is_some() && block_thread(fd, direction, Some(Instant::now())).is_ok()
+            {
+                return Ok(());
+            }
+            self.unwind_if_interrupted(fiber);
             if signal.is_some_and(Signal::is_given) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             if timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer)) {
-                // Nobody may have looked at the sockets for longer than this: what came in time counts.
                 return block_thread(fd, direction, deadline);
             }
         }
@@ -383,8 +402,7 @@ impl Core {
             return;
         }
         // What panics as it is dropped keeps no other fiber from being unwound.
-        let unseen = self.remote.close();
-        contained(|| drop(unseen));
+        self.remote.close().into_iter().for_each(|message| contained(|| drop(message)));
         while self.fibers() > 0 {
             let fibers = self.tasks.borrow().keys();
             fibers.into_iter().for_each(|fiber| contained(|| self.cancel(fiber)));
@@ -415,6 +433,11 @@ struct WaiterGuard<'a> {
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.core.poller.borrow_mut().remove_waiter(self.source, self.direction, self.fiber);
+        let mut poller = self.core.poller.borrow_mut();
+        let has_taken = !poller.remove_waiter(self.source, self.direction, self.fiber);
+        if has_taken && std::thread::panicking() {
+            // The fiber is cancelled, and whoever watches the descriptor does not know of the event.
+            poller.report_again(self.source);
+        }
     }
 }

@@ -17,13 +17,13 @@ use crate::slab::Key;
 
 /// Waits until reading `fd` would not block: bytes, a connection, the end of the stream, or an error.
 ///
-/// In a fiber it suspends the fiber; outside, and in a fiber that unwinds, it blocks the thread. For a descriptor
-/// that the runtime [watches](crate::Runtime::watch) it costs one poll(2) if that shows readiness, and no
+/// In a fiber it suspends the fiber; outside it blocks the thread. For a descriptor that the runtime [watches](crate::Runtime::watch) it costs one poll(2) if that shows readiness, and no
 /// registration in any case; for others the descriptor is registered for the length of the wait.
 ///
 /// # Errors
 ///
-/// `TimedOut` when the deadline has passed, or what the kernel says about the descriptor.
+/// `TimedOut` when the deadline has passed, or what the kernel says about the descriptor. `WouldBlock` in a fiber that
+/// unwinds, if it would have to wait.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
     wait(fd, Direction::Read, deadline, None)
 }
@@ -129,13 +129,24 @@ fn wait(
     deadline: Option<Instant>,
     signal: Option<&Signal>,
 ) -> io::Result<()> {
-    let Place::Fiber(core, fiber) = scheduler::place() else { return block_thread(fd, direction, deadline) };
+    let (core, fiber) = match scheduler::place() {
+        Place::Fiber(core, fiber) => (core, fiber),
+        Place::Unwinding if retry_on_intr(|| is_ready(fd, direction, Some(Duration::ZERO)))? => return Ok(()),
+        Place::Unwinding => return Err(cannot_wait()),
+        Place::Thread => return block_thread(fd, direction, deadline),
+    };
     let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
     // Registering tells of readiness that is there already; a registration that lasts may have told it before.
     if lasting && retry_on_intr(|| is_ready(fd, direction, Some(Duration::ZERO)))? {
         return Ok(());
     }
-    let source = Acquired::new(&core, fd, direction)?;
+    let source = match Acquired::new(&core, fd, direction) {
+        // A regular file, of which poll(2) says that it is always ready.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return block_thread(fd, direction, deadline);
+        }
+        source => source?,
+    };
     let _listening = signal.map(|signal| Listening::new(signal, fiber));
     core.wait_source(fiber, fd, source.key, direction, deadline, signal)
 }
@@ -156,6 +167,12 @@ impl Drop for Acquired<'_> {
     fn drop(&mut self) {
         self.core.poller.borrow_mut().release(self.key);
     }
+}
+
+/// What a wait is answered with in a fiber that unwinds: all other fibers would stand still, for as long as its peer likes.
+#[cold]
+pub(crate) fn cannot_wait() -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, "a fiber that unwinds cannot wait for a socket")
 }
 
 /// Waits with poll(2).

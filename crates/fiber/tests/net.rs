@@ -1,5 +1,6 @@
 //! Do the sockets behave as those of std, in a fiber and outside?
 
+use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
 use std::path::PathBuf;
@@ -11,8 +12,9 @@ use std::time::Duration;
 use weftwork_fiber::net::{
     Resolve, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, lookup,
 };
-use weftwork_fiber::{JoinHandle, run, sleep, spawn, yield_now};
+use weftwork_fiber::{JoinHandle, run, sleep, spawn, timeout, yield_now};
 
+const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(5);
 /// For what takes no time at all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -469,4 +471,73 @@ fn the_time_limits_of_a_socket_of_std_come_along() {
     socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     let read = run(|| UnixStream::from_std(socket).unwrap().read(&mut [0])).unwrap();
     assert_eq!(read.unwrap_err().kind(), ErrorKind::TimedOut);
+}
+
+/// A peer that does not read, and one on the same thread, would hold up all fibers, for ever.
+#[test]
+fn in_a_fiber_that_unwinds_a_socket_does_not_wait() {
+    struct Says<S: Write>(S, Rc<Cell<Option<ErrorKind>>>);
+    impl<S: Write> Drop for Says<S> {
+        fn drop(&mut self) {
+            self.1.set(self.0.write_all(b"bye").err().map(|error| error.kind()));
+        }
+    }
+    let said = Rc::new(Cell::new(None));
+    let of_full = said.clone();
+    let of_free = said.clone();
+    run(move || {
+        let (full, _silent) = UnixStream::pair().unwrap();
+        let fills = move || {
+            let mut says = Says(full, of_full);
+            says.0.write_all(&[0; 8 << 20])
+        };
+        assert!(timeout(Duration::from_millis(20), fills).is_err());
+        assert_eq!(said.take(), Some(ErrorKind::WouldBlock));
+
+        let (free, mut peer) = UnixStream::pair().unwrap();
+        let sleeps = move || {
+            let _says = Says(free, of_free);
+            sleep(LONG);
+        };
+        assert!(timeout(Duration::from_millis(1), sleeps).is_err());
+        assert_eq!(said.take(), None);
+        let mut bytes = String::new();
+        peer.read_to_string(&mut bytes).unwrap();
+        assert_eq!(bytes, "bye");
+    })
+    .unwrap();
+}
+
+#[test]
+fn in_a_fiber_that_unwinds_a_send_to_a_full_queue_fails() {
+    struct Sends(UnixDatagram, PathBuf, Rc<Cell<Option<ErrorKind>>>);
+    impl Drop for Sends {
+        fn drop(&mut self) {
+            let sent = (0..10_000).try_for_each(|_| self.0.send_to(b"x", &self.1).map(drop));
+            self.2.set(sent.err().map(|error| error.kind()));
+        }
+    }
+    let said = Rc::new(Cell::new(None));
+    let shared = said.clone();
+    let path = SocketPath::new();
+    let theirs = path.0.clone();
+    run(move || {
+        let _receiver = UnixDatagram::bind(&theirs).unwrap();
+        let sends = Sends(UnixDatagram::unbound().unwrap(), theirs, shared);
+        let sleeps = move || {
+            let _sends = sends;
+            sleep(LONG);
+        };
+        assert!(timeout(Duration::from_millis(1), sleeps).is_err());
+    })
+    .unwrap();
+    assert_eq!(said.take(), Some(ErrorKind::WouldBlock));
+}
+
+/// As std has it: one that is refused changes nothing.
+#[test]
+fn a_keepalive_of_no_time_is_refused_and_not_set() {
+    let (client, _server) = tcp_pair();
+    assert_eq!(client.set_keepalive(Some(Duration::ZERO)).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert!(!client.keepalive().unwrap());
 }

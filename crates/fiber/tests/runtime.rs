@@ -1,7 +1,7 @@
 //! Does a runtime that someone else drives turn, watch, wake and end as documented?
 
-use std::cell::RefCell;
-use std::io::{Read, Write};
+use std::cell::{Cell, RefCell};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,9 +10,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
+use weftwork_fiber::sync::channel;
 use weftwork_fiber::{
-    Config, Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, wait_readable, wait_writable,
-    yield_now,
+    Config, Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, timeout, wait_readable,
+    wait_writable, yield_now,
 };
 
 const LONG: Duration = Duration::from_secs(3_600);
@@ -271,12 +272,13 @@ fn a_panic_in_a_destructor_keeps_no_other_fiber_from_being_unwound() {
             sleep(LONG);
         });
         runtime.run_ready();
-        let panics = Panics;
-        let never_runs = move || drop(panics);
-        if is_sent {
-            runtime.remote().spawn(never_runs).unwrap();
-        } else {
-            drop(runtime.spawn(never_runs));
+        for panics in [Panics, Panics] {
+            let never_runs = move || drop(panics);
+            if is_sent {
+                runtime.remote().spawn(never_runs).unwrap();
+            } else {
+                drop(runtime.spawn(never_runs));
+            }
         }
         drop(runtime);
         assert_eq!(Rc::strong_count(&ended), 1, "sent: {is_sent}");
@@ -370,6 +372,19 @@ fn runtimes_do_not_nest() {
     assert_eq!(nested.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
 }
 
+/// Refused before it is spawned.
+#[test]
+fn what_was_to_be_run_within_a_fiber_does_not_run_later() {
+    let (runtime, ran) = (Rc::new(Runtime::new().unwrap()), Rc::new(Cell::new(false)));
+    let (inner, shared) = (Rc::clone(&runtime), Rc::clone(&ran));
+    runtime.spawn(move || {
+        let nested = AssertUnwindSafe(|| inner.block_on(move || shared.set(true)));
+        assert!(catch_unwind(nested).is_err());
+    });
+    finish(&runtime);
+    assert!(!ran.get());
+}
+
 #[test]
 fn a_fiber_that_gets_no_stack_says_so() {
     for bytes in [1 << 50, usize::MAX] {
@@ -444,4 +459,78 @@ fn the_patience_of_a_runtime_ends_with_its_next_timer() {
         runtime.run_ready();
     }
     assert_eq!(runtime.patience(), None);
+}
+
+/// Another fiber held the thread for longer than the time given.
+#[test]
+fn what_came_before_a_timeout_is_there() {
+    for looks in [true, false] {
+        let runtime = Runtime::new().unwrap();
+        let (ours, mut theirs) = pair();
+        let time = Duration::from_millis(20);
+        let waiter = runtime.spawn(move || timeout(time, || wait_readable(ours.as_fd(), None)).is_ok());
+        let (sender, receiver) = channel(1);
+        let receives = runtime.spawn(move || timeout(time, || receiver.recv()).is_ok());
+        turn(&runtime);
+        theirs.write_all(b"x").unwrap();
+        sender.try_send(()).unwrap();
+        std::thread::sleep(time);
+        if looks {
+            turn(&runtime);
+        } else {
+            runtime.run_ready();
+        }
+        let ended = (waiter.is_finished(), receives.is_finished());
+        assert_eq!(ended, (true, true), "looks: {looks}");
+        let came = runtime.block_on(|| (waiter.join().unwrap(), receives.join().unwrap())).unwrap();
+        assert_eq!(came, (true, true), "looks: {looks}");
+    }
+}
+
+/// A fiber has taken the event, and is cancelled before it runs.
+#[test]
+fn an_event_on_its_way_to_a_cancelled_fiber_goes_to_the_watcher() {
+    let runtime = Rc::new(Runtime::new().unwrap());
+    let (ours, mut theirs) = pair();
+    let ours = Rc::new(ours);
+    runtime.watch(&*ours, Interest::Readable, 7).unwrap();
+    let waits = Rc::clone(&ours);
+    let waiter = Rc::new(runtime.spawn(move || wait_readable(waits.as_fd(), None)));
+    turn(&runtime);
+    // Woken by the same look at the poller, and before it.
+    let (bell, mut rings) = pair();
+    let cancels = Rc::clone(&waiter);
+    runtime.spawn(move || {
+        wait_readable(bell.as_fd(), None).unwrap();
+        cancels.cancel();
+    });
+    turn(&runtime);
+    rings.write_all(b"x").unwrap();
+    theirs.write_all(b"x").unwrap();
+    let reports: Vec<Ready> = (0..4).flat_map(|_| turn(&runtime)).collect();
+    assert!(waiter.is_finished());
+    assert_eq!(reports.iter().map(|ready| ready.token).collect::<Vec<_>>(), [7]);
+    runtime.unwatch(&*ours).unwrap();
+}
+
+#[test]
+fn what_is_not_watched_cannot_be_rearmed() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, _theirs) = pair();
+    let ours = Rc::new(ours);
+    let waits = Rc::clone(&ours);
+    let waiter = runtime.spawn(move || wait_readable(waits.as_fd(), None));
+    turn(&runtime);
+    assert_eq!(runtime.rearm(&*ours).unwrap_err().kind(), ErrorKind::NotFound);
+    waiter.cancel();
+    finish(&runtime);
+}
+
+/// As poll(2) has it.
+#[test]
+fn a_regular_file_is_always_ready() {
+    let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    wait_readable(file.as_fd(), None).unwrap();
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(move || wait_readable(file.as_fd(), None)).unwrap().unwrap();
 }

@@ -178,6 +178,9 @@ fn waiting_outside_a_fiber_panics_and_names_the_call() {
     check_refused("OneshotReceiver::recv", || receiver.recv().unwrap());
     let none = Semaphore::new(0);
     check_refused("Semaphore::acquire", || drop(none.acquire()));
+    let mutex = Mutex::new(());
+    let _locked = mutex.lock();
+    check_refused("Mutex::lock", || drop(mutex.lock()));
     let runtime = weftwork_fiber::Runtime::new().unwrap();
     check_refused("JoinHandle::join", || runtime.spawn(|| ()).join().unwrap());
 }

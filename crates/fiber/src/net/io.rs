@@ -12,7 +12,7 @@ use rustix::io::ioctl_fionbio;
 use crate::poller::Direction;
 use crate::scheduler::{self, Core, Place};
 use crate::slab::Key;
-use crate::wait::block_thread;
+use crate::wait::{block_thread, cannot_wait};
 
 /// Accepted connections wait in a queue of so many, which the kernel caps at its own limit (`somaxconn`). The 128 of
 /// std make clients of a burst wait a second for their next try.
@@ -141,7 +141,8 @@ impl<S: AsFd> Io<S> {
                 let source = self.register(&core, direction)?;
                 core.wait_source(fiber, self.socket.as_fd(), source, direction, deadline, None)
             }
-            Place::Unwinding | Place::Thread => block_thread(self.socket.as_fd(), direction, deadline),
+            Place::Unwinding => Err(cannot_wait()),
+            Place::Thread => block_thread(self.socket.as_fd(), direction, deadline),
         }
     }
 

@@ -4,7 +4,8 @@
 //! registered with its thread's poller at its first wait and deregistered when it is dropped. After 128 calls
 //! in a row that did not have to wait a fiber yields, so that a busy peer cannot keep a thread to itself.
 //!
-//! Outside a fiber, and in one that unwinds, the same calls block the thread, as those of std do.
+//! Outside a fiber the same calls block the thread, as those of std do. In a fiber that unwinds, in its destructors, a call
+//! that would have to wait fails with `WouldBlock`.
 //!
 //! A socket that has waited belongs to that runtime, so sockets are not `Send`. `into_std` and `from_std` take one
 //! to another thread:

@@ -89,12 +89,11 @@ impl TcpStream {
     ///
     /// What the kernel says.
     pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
-        sockopt::set_socket_keepalive(self, idle.is_some())?;
         #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
         if let Some(idle) = idle {
             sockopt::set_tcp_keepidle(self, idle)?;
         }
-        Ok(())
+        Ok(sockopt::set_socket_keepalive(self, idle.is_some())?)
     }
 
     /// Whether the kernel asks after a silent peer.

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::io::{BACKLOG, Io, datagram_io, listener_io, socket_basics, stream_io};
 use crate::poller::Direction;
+use crate::scheduler::{self, Place};
 use crate::time::sleep;
+use crate::wait::cannot_wait;
 
 /// A connection; [`std::os::unix::net::UnixStream`] that suspends the fiber.
 #[derive(Debug)]
@@ -33,6 +35,14 @@ datagram_io!(UnixDatagram);
 /// Between two tries to connect to a listener whose backlog is full: the kernel offers nothing to wait for.
 const FULL_BACKLOG_PAUSE: Duration = Duration::from_millis(1);
 
+fn pause() -> io::Result<()> {
+    if let Place::Unwinding = scheduler::place() {
+        return Err(cannot_wait());
+    }
+    sleep(FULL_BACKLOG_PAUSE);
+    Ok(())
+}
+
 impl UnixStream {
     /// Connects to the socket at `path`; while its backlog is full, tries again every millisecond.
     ///
@@ -43,7 +53,7 @@ impl UnixStream {
         let path = path.as_ref();
         loop {
             match mio::net::UnixStream::connect(path) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(FULL_BACKLOG_PAUSE),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => pause()?,
                 // It stands: between two sockets of one kernel there is nobody else to ask.
                 result => return Ok(UnixStream(Io::new(result?.into()))),
             }
@@ -126,8 +136,7 @@ impl UnixDatagram {
                 if deadline.is_some_and(|at| at <= Instant::now()) {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
-                sleep(FULL_BACKLOG_PAUSE);
-                Ok(())
+                pause()
             },
         )
     }

@@ -214,7 +214,7 @@ impl<T> fmt::Debug for TrySendError<T> {
 
 impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the receiver is gone")
+        f.write_str("the receiver is gone, or the fiber unwinds and cannot wait")
     }
 }
 
@@ -229,7 +229,7 @@ impl<T> fmt::Display for TrySendError<T> {
 
 impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the senders are gone")
+        f.write_str("the senders are gone, or the fiber unwinds and cannot wait")
     }
 }
 

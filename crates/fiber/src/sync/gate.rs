@@ -68,7 +68,7 @@ impl Gate {
         self.waiters.borrow_mut().push_back(fiber);
         let waiter = Waiter { gate: self, core: &core, fiber };
         loop {
-            core.park(fiber);
+            core.suspend(fiber);
             if core.take_grant(fiber) {
                 std::mem::forget(waiter);
                 return Ok(());
@@ -76,6 +76,7 @@ impl Gate {
             if self.closed.get() {
                 return Err(Shut);
             }
+            core.unwind_if_interrupted(fiber);
         }
     }
 

@@ -53,7 +53,7 @@ impl<T> Mutex<T> {
     ///
     /// If it has to wait outside a fiber, or in one that unwinds.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.guard(self.turn.acquire())
+        self.guard(self.turn.acquire_by("Mutex::lock"))
     }
 
     /// Locks if nobody else has.

@@ -33,11 +33,14 @@ impl Semaphore {
     ///
     /// If it has to wait outside a fiber, or in one that unwinds.
     pub fn acquire(&self) -> Permit<'_> {
-        match self.0.enter("Semaphore::acquire") {
+        self.acquire_by("Semaphore::acquire")
+    }
+
+    /// For the call of that name.
+    pub(super) fn acquire_by(&self, what: &str) -> Permit<'_> {
+        match self.0.enter(what) {
             Ok(()) => Permit(&self.0),
-            Err(Shut) => {
-                panic!("Semaphore::acquire has to wait in a fiber that unwinds: use try_acquire there")
-            }
+            Err(Shut) => panic!("{what} has to wait in a fiber that unwinds: use the try_ form there"),
         }
     }
 
