@@ -129,6 +129,8 @@ pub(crate) struct Conn {
     ended: bool,
     /// The last request did not ask for the end of the connection. Its head may be gone before its answer is sent.
     peer_persists: bool,
+    /// A handler or a client has taken its time: what came meanwhile may not have been told of.
+    has_dwelt: bool,
     /// The owner's notes: which loop it belongs to, its place there, what it had of this turn, and
     /// whether the poller knows it.
     pub(crate) home: u32,
@@ -172,6 +174,7 @@ impl Conn {
             readable: true,
             ended: false,
             peer_persists: false,
+            has_dwelt: false,
             home: 0,
             calls: 0,
             has_read: false,

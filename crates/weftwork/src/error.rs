@@ -1,5 +1,6 @@
 //! What went wrong, who is to blame for it, and what to do.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
@@ -178,6 +179,12 @@ fn blame_for(error: &(dyn StdError + 'static)) -> Blame {
 
 fn beneath<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
     chain(Some(error)).find_map(as_type)
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// An error and all that is beneath it.

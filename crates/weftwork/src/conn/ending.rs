@@ -31,10 +31,20 @@ impl Conn {
         self.phase = Phase::Linger;
     }
 
-    /// Bytes behind the last request would turn our close into a reset, and a peer that did not ask for the
-    /// close may have some on their way.
-    fn may_send_more(&self) -> bool {
-        self.peer_persists || self.buffers.as_deref().is_some_and(|b| b.raw < b.input.len())
+    /// Bytes behind the last request would turn our close into a reset, which takes along what of the answer has not
+    /// arrived. A peer that did not ask for the close may have some on their way.
+    fn may_send_more(&mut self) -> bool {
+        self.peer_persists
+            || self.buffers.as_deref().is_some_and(|b| b.raw < b.input.len())
+            || (self.readable || self.has_dwelt) && self.has_sent_more()
+    }
+
+    /// One system call, which a short answer to a quick request is spared.
+    #[cold]
+    fn has_sent_more(&mut self) -> bool {
+        let input = &mut self.buffers.get_or_insert_default().input;
+        input.reserve(1);
+        matches!(self.stream.recv(input), Ok(1..))
     }
 
     /// The answer is out and the body is not in: dropped up to a budget, to keep the connection.

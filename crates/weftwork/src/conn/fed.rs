@@ -10,9 +10,11 @@ use weftwork_wire::After;
 
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Step};
-use crate::message::{Feed, Pulled, Receive, Wakes};
+use crate::error::panic_message;
+use crate::message::{Feed, Pulled, Receive, ReceiverPanic, Wakes};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
+use crate::transport::counters::Counters;
 use crate::transport::deadlines::Timeout;
 
 /// Messages are copied into the write buffer up to this much at a time: a slow client holds no more than that beside
@@ -61,6 +63,10 @@ impl Fed {
         Pulled::Message(self.begun.split_to(most.min(self.begun.len())))
     }
 
+    fn refuse_if_cut(&self) -> io::Result<()> {
+        self.feed.why_cut().map_or(Ok(()), |why| Err(io::Error::other(why)))
+    }
+
     /// Passes on what came. Returns how many bytes are done with.
     fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.receive {
@@ -96,8 +102,10 @@ impl Fed {
 
 /// What is told of a connection's bytes runs on the thread of its loop, which must not go down with it.
 fn caught<T>(told: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    catch_unwind(AssertUnwindSafe(told))
-        .unwrap_or_else(|_| Err(io::Error::other("the receiver of a connection panicked")))
+    catch_unwind(AssertUnwindSafe(told)).unwrap_or_else(|panic| {
+        let farewell = Bytes::new();
+        Err(io::Error::other(ReceiverPanic { said: panic_message(&*panic).to_owned(), farewell }))
+    })
 }
 
 impl Drop for Fed {
@@ -154,14 +162,13 @@ impl Conn {
             return None;
         };
         if let Rest::Fed(fed) = &mut *rest {
-            let stepped = self.feed_with(fed, now, cx);
-            match stepped {
+            match self.feed_with(fed, now, cx) {
                 Ok(Some(step)) => {
                     self.rest = Some(rest);
                     return Some(step);
                 }
                 Ok(None) => {}
-                Err(error) => self.cut(&error, cx),
+                Err(error) => self.cut(fed, &error, cx),
             }
         }
         None
@@ -175,9 +182,7 @@ impl Conn {
         self.pass_on(fed)?;
         if self.unsent() > 0 {
             // A client that is cut off for being slow would be slow to notice.
-            let is_cut = fed.feed.is_cut();
-            self.phase = if is_cut { Phase::Done } else { self.phase };
-            return Ok((!is_cut).then_some(Step::Write));
+            return fed.refuse_if_cut().map(|()| Some(Step::Write));
         }
         let mut left = PULLED_BYTES;
         while left > 0 {
@@ -189,10 +194,7 @@ impl Conn {
                 Pulled::Nothing => break,
                 Pulled::End if self.unsent() > 0 => break,
                 Pulled::End => return self.end_feed(fed.receive.is_some(), cx).map(|()| None),
-                Pulled::Cut => {
-                    self.phase = Phase::Done;
-                    return Ok(None);
-                }
+                Pulled::Cut => return fed.refuse_if_cut().map(|()| None),
             }
         }
         // Who never says anything has to be asked, however much is sent to it: a kernel takes that for many minutes
@@ -257,14 +259,31 @@ impl Conn {
     /// Nothing was sent for the time of the setting `heartbeat`; where another protocol is spoken, nothing came.
     pub(super) fn beat(&mut self, now: Tick, cx: &Context) {
         self.pace = self.pace.then(Timeout::Silence, now);
-        let Some(Rest::Fed(fed)) = self.rest.as_deref_mut() else { return };
-        if let Err(error) = fed.beat() {
-            self.cut(&error, cx);
+        let Some(mut rest) = self.rest.take() else { return };
+        if let Rest::Fed(fed) = &mut *rest
+            && let Err(error) = fed.beat()
+        {
+            return self.cut(fed, &error, cx);
         }
+        self.rest = Some(rest);
     }
 
-    fn cut(&mut self, why: &io::Error, cx: &Context) {
-        tell(cx, format_args!("a connection was cut: {why}"));
-        self.phase = Phase::Done;
+    #[cold]
+    fn cut(&mut self, fed: &Fed, why: &io::Error, cx: &Context) {
+        let panic = why.get_ref().and_then(|why| why.downcast_ref::<ReceiverPanic>());
+        let Some(ReceiverPanic { said, farewell }) = panic else {
+            tell(cx, format_args!("a connection was cut: {why}"));
+            self.phase = Phase::Done;
+            return;
+        };
+        Counters::count(&cx.counters.panics);
+        log::error!("what receives the bytes of a connection panicked: {said}");
+        // Behind a part of a message it would be taken for the rest of that.
+        if !fed.begun.is_empty() || farewell.is_empty() {
+            self.phase = Phase::Done;
+            return;
+        }
+        self.buffers.get_or_insert_default().output.extend_from_slice(farewell);
+        self.phase = Phase::Send(After::Linger);
     }
 }

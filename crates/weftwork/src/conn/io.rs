@@ -84,6 +84,7 @@ impl Conn {
                     if self.pace.what != Timeout::Write {
                         self.pace = self.pace.then(Timeout::Write, now);
                     }
+                    self.has_dwelt = true;
                     return Ok(Flushed::Blocked);
                 }
                 Err(error) => return Err(error),
@@ -116,6 +117,13 @@ impl Conn {
         Flushed::All
     }
 
+    #[cold]
+    fn note_short_file(&self) -> io::Error {
+        let why = "a file got shorter while it was sent";
+        log::error!("a response ended early at {}, and its connection with it: {why}", self.asked());
+        io::Error::new(io::ErrorKind::UnexpectedEof, why)
+    }
+
     /// One system call. 0: nothing was left to send.
     #[inline(always)]
     fn send_once(&mut self) -> io::Result<usize> {
@@ -135,10 +143,7 @@ impl Conn {
                 let sent = self.stream.send_file(file, offset, *count)?;
                 *count -= sent as u64;
                 if sent == 0 {
-                    return Err(io::Error::new(
-                        io::ErrorKind::UnexpectedEof,
-                        "the file got shorter while it was sent",
-                    ));
+                    return Err(self.note_short_file());
                 }
                 if *count == 0 {
                     next_part(&mut self.rest);

@@ -1,7 +1,7 @@
 //! What happens between a request's head and its response: the handler's view of the connection.
 
 mod lasting;
-pub(super) mod panics;
+mod panics;
 mod pause;
 mod reading;
 mod trailers;
@@ -20,6 +20,7 @@ use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Wait};
+use crate::error::{Blame, Error};
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
 use crate::message::{BodyError, Handler, Part, Payload, Request, Response, SERVER_ERROR};
@@ -96,6 +97,7 @@ impl Conn {
         live.respond(handler, &mut response);
         post.leave();
         let now = live.wait.now();
+        live.conn.has_dwelt |= now > begun;
         if begun.until(now) >= cx.warn_after {
             live.warn_of_slowness("a handler", begun.until(now));
         }
@@ -134,6 +136,18 @@ impl<'a> Live<'a> {
         self.id.as_ref().map(|id| format!(", request {id}")).unwrap_or_default()
     }
 
+    /// What a client does by leaving, or by what it sends, is no error of the handler's.
+    #[cold]
+    fn note_early_end(&self, error: Error) {
+        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let line = format!("a response ended early at {asked}, and its connection with it: {error}{id}");
+        if self.client_gone() || matches!(error.blame(), Blame::Peer(_)) {
+            tell(self.cx, format_args!("{line}"));
+        } else {
+            log::error!("{line}");
+        }
+    }
+
     /// Writes the response as far as this thread has to; the rest is sent by the engine. Says when it had ended,
     /// but for what never waits.
     fn answer(&mut self, response: &mut Response, mut now: Tick, post: &'a Post) -> Tick {
@@ -164,10 +178,7 @@ impl<'a> Live<'a> {
             },
         };
         let after = answered.unwrap_or_else(|error| {
-            let (asked, id) = (self.conn.asked(), self.id_for_log());
-            let line =
-                format_args!("a response ended early at {asked}, and its connection with it: {error}{id}");
-            tell(self.cx, line);
+            self.note_early_end(error.into());
             After::Close
         });
         if self.conn.phase != Phase::Done {

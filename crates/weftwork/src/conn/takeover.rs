@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::live::panics::said;
 use super::refusal::tell;
 use super::{Conn, Open, Phase, Rest, Wait};
+use crate::error::panic_message;
 use crate::message::Upgraded;
 use crate::message::exchange::Line;
 use crate::transport::context::{Context, Stage};
@@ -54,7 +54,7 @@ impl Conn {
             }
             Err(panic) => {
                 Counters::count(&cx.counters.panics);
-                log::error!("what took a connection over panicked: {}", said(&*panic));
+                log::error!("what took a connection over panicked: {}", panic_message(&*panic));
             }
         }
     }

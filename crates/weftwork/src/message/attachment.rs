@@ -22,7 +22,7 @@ const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
 
 impl Response {
     /// The same, which a browser saves as a file of this name instead of showing it: `Content-Disposition: attachment`
-    /// (RFC 6266). It works for any kind of body: text, a file, a stream.
+    /// (RFC 6266). It works for any kind of body: text, a file, a stream. An error stays as it is, and is shown.
     ///
     /// Every name makes a valid field. One that is not plain ASCII is sent in UTF-8 as well (`filename*`, RFC 8187), which
     /// all browsers prefer; control characters and path separators become `_`. Without a name (`""`) the browser makes
@@ -39,6 +39,9 @@ impl Response {
     /// ```
     #[must_use]
     pub fn with_attachment(mut self, file_name: &str) -> Response {
+        if self.status().is_client_error() || self.status().is_server_error() {
+            return self;
+        }
         match HeaderValue::try_from(disposition(file_name)) {
             Ok(value) => self.set_header(header::CONTENT_DISPOSITION, value),
             Err(_) => unreachable!("only visible ASCII and spaces are written"),
@@ -88,6 +91,12 @@ mod tests {
         for (name, told) in table {
             assert_eq!(disposition(name), told, "{name:?}");
         }
+    }
+
+    #[test]
+    fn an_error_is_shown() {
+        let missing = Response::decline().with_attachment("a.pdf");
+        assert_eq!(missing.header(header::CONTENT_DISPOSITION), None);
     }
 
     proptest! {

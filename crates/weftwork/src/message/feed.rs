@@ -85,6 +85,8 @@ struct State {
     waiter: Option<(Arc<dyn Wakes>, usize)>,
     /// It has still to send what it has: only that it is cut off is news.
     waits_for_cut: bool,
+    /// It was cut off because more waited for its client than may.
+    overflowed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -123,6 +125,7 @@ impl Feed {
             end: End::Open,
             waiter: None,
             waits_for_cut: false,
+            overflowed: false,
         };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
         let feed = Feed { core: core.clone(), backlog: VecDeque::new(), heartbeat: None, farewell: None };
@@ -193,8 +196,12 @@ impl Feed {
         !is_cut
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
-        self.core.lock().end == End::Cut
+    /// None: it is not cut.
+    pub(crate) fn why_cut(&self) -> Option<&'static str> {
+        let state = self.core.lock();
+        let why =
+            if state.overflowed { "its client takes too slowly what it is fed" } else { "its feed was cut" };
+        (state.end == End::Cut).then_some(why)
     }
 
     pub(crate) fn heartbeat(&self) -> Option<Bytes> {
@@ -283,6 +290,7 @@ impl Core {
         while state.queue.len() >= messages_max.max(1) || (state.bytes > room && !state.queue.is_empty()) {
             if overflow == Overflow::Disconnect {
                 state.cut();
+                state.overflowed = true;
                 sent = Err(FeedClosed);
                 break;
             }

@@ -134,10 +134,13 @@ impl Response {
     }
 
     /// The same, an error in place of a response that was `meant`, with the headers of that but for those of its content:
-    /// middleware has said there who may read it, and which request it is.
+    /// middleware has said there who may read it, and which request it is. Its own count more.
     pub(crate) fn in_place_of(mut self, meant: Response) -> Response {
-        let stays = |name: &HeaderName| !OF_CONTENT.contains(name) && !OF_SUCCESS.contains(name);
-        self.fields.extend(meant.fields.into_iter().filter(|(name, _)| stays(name)));
+        let is_own = |name: &HeaderName| self.fields.iter().any(|(own, _)| own == name);
+        let stays =
+            |name: &HeaderName| !OF_CONTENT.contains(name) && !OF_SUCCESS.contains(name) && !is_own(name);
+        let kept: Vec<_> = meant.fields.into_iter().filter(|(name, _)| stays(name)).collect();
+        self.fields.extend(kept);
         self
     }
 

@@ -47,7 +47,7 @@ pub use writer::BodyWriter;
 
 pub(crate) use feed::{Pulled, Wakes};
 pub(crate) use response::{Lasting, Part, Payload, Stream};
-pub(crate) use upgrade::Take;
+pub(crate) use upgrade::{ReceiverPanic, Take};
 pub(crate) use values::Only;
 
 #[cfg(test)]

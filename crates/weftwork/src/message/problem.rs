@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::into_response::IntoResponse;
 use super::response::Response;
@@ -46,6 +46,7 @@ struct Parts {
     title: Option<String>,
     detail: Option<String>,
     members: Vec<(String, Member)>,
+    fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// The value of a member of the user's.
@@ -58,7 +59,8 @@ struct Member {
 impl Problem {
     /// A problem with `status`, whose reason phrase is its title.
     pub fn new(status: StatusCode) -> Problem {
-        Problem(Box::new(Parts { status, kind: None, title: None, detail: None, members: Vec::new() }))
+        let (members, fields) = (Vec::new(), Vec::new());
+        Problem(Box::new(Parts { status, kind: None, title: None, detail: None, members, fields }))
     }
 
     /// Sets the member `type`: a URI that names this kind of problem. The default, `about:blank`, is not sent.
@@ -116,6 +118,27 @@ impl Problem {
         }
     }
 
+    /// A header of the response: which credentials a 401 asks for (RFC 9110 section 11.6.1 wants that said), or when a 503 or
+    /// 429 may be tried again.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn inbox(req: &mut Request) -> Result<String> {
+    ///     let bearer = HeaderValue::from_static("Bearer");
+    ///     let refused = || Problem::new(StatusCode::UNAUTHORIZED).with_header(header::WWW_AUTHENTICATE, bearer);
+    ///     let token = req.header("authorization").ok_or_else(refused)?;
+    ///     Ok(format!("for {token}"))
+    /// }
+    /// # let answer = weftwork::TestClient::new(inbox).get("/").send();
+    /// # assert_eq!((answer.status.as_u16(), answer.header("www-authenticate")), (401, Some("Bearer")));
+    /// ```
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Problem {
+        self.0.fields.push((name, value));
+        self
+    }
+
     fn set(mut self, name: String, value: Member) -> Problem {
         let parts = &mut *self.0;
         match name.as_str() {
@@ -170,7 +193,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        Response::bytes(self.to_json()).with_status(self.0.status).with_content_type(PROBLEM_JSON)
+        let said = Response::with_bytes(self.to_json().into(), PROBLEM_JSON).with_status(self.0.status);
+        self.0.fields.into_iter().fold(said, |said, (name, value)| said.with_header(name, value))
     }
 }
 

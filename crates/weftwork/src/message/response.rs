@@ -7,12 +7,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use super::failed::Failed;
 use super::feed::Feed;
 use super::upgrade::{Receive, Take};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
+
+/// Printable, and in no URL (RFC 3986 section 2); nor are letters beyond ASCII.
+const NOT_IN_URLS: &AsciiSet = &AsciiSet::EMPTY
+    .add(b'\t')
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -178,12 +193,14 @@ impl Response {
         }
     }
 
-    /// 303 to `location`: the client gets it with GET.
+    /// 303 to `location`: the client gets it with GET. What a URL has only percent-encoded is so encoded: spaces, letters that
+    /// are not ASCII.
     ///
     /// # Errors
     /// `location` has a character that no field value may have.
     pub fn redirect(location: &str) -> Result<Response> {
-        Response::new(StatusCode::SEE_OTHER).try_with_header(header::LOCATION, location)
+        let encoded = utf8_percent_encode(location, NOT_IN_URLS).to_string();
+        Response::new(StatusCode::SEE_OTHER).try_with_header(header::LOCATION, encoded)
     }
 
     /// The same with another status.

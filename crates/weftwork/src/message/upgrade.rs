@@ -215,6 +215,21 @@ pub trait Receive: Send {
     }
 }
 
+/// What a [`Receive`] has panicked with, and what its peer is to be told.
+#[derive(Debug)]
+pub(crate) struct ReceiverPanic {
+    pub(crate) said: String,
+    pub(crate) farewell: Bytes,
+}
+
+impl fmt::Display for ReceiverPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said)
+    }
+}
+
+impl std::error::Error for ReceiverPanic {}
+
 impl Response {
     /// 101: the connection speaks `protocol` from now on, and `take` runs with it once the answer is sent.
     ///

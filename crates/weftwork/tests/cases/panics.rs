@@ -1,7 +1,7 @@
 //! Does a panic cost one request, and nothing else?
 
 use super::ROOM;
-use crate::support::{Client, eventually, panic_at};
+use crate::support::{Client, eventually, is_logged, keep_log, panic_at};
 
 #[test]
 fn the_client_gets_500_and_an_end() {
@@ -25,6 +25,7 @@ fn the_client_gets_500_and_an_end() {
 /// The client can tell that the body is not whole: the last chunk is missing.
 #[test]
 fn a_stream_that_panics_or_fails_has_no_last_chunk() {
+    keep_log();
     let site = ROOM.start();
     for path in ["/panic-stream", "/fail-stream"] {
         let mut client = site.client();
@@ -33,6 +34,8 @@ fn a_stream_that_panics_or_fails_has_no_last_chunk() {
         assert!(text.contains("chunked") && text.ends_with("\r\nd\r\nthe beginning\r\n"), "{text:?}");
     }
     eventually("the panic is counted", || site.running.counts().panics == 1);
+    // It is the handler's error, and no news of a client.
+    is_logged(&["ERROR", "a response ended early at GET /fail-stream", "as asked"]);
     site.is_well();
 }
 

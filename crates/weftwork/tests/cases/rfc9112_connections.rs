@@ -116,6 +116,33 @@ fn s9_6_the_end_is_in_stages() {
     client.ends();
 }
 
+/// An empty line behind the request, as old clients send one, does not cost it the answer.
+#[test]
+fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
+    const BYTES: usize = 8_000_000;
+    let site = ROOM.start();
+    for (version, field) in [("1.1", "Connection: close\r\n"), ("1.0", "")] {
+        site.inside.gate.shut();
+        let mut client = site.client();
+        client.send(format!("GET /gate-bytes/{BYTES} HTTP/{version}\r\nHost: a\r\n{field}\r\n"));
+        site.inside.gate.wait_for(1);
+        client.send("\r\n");
+        site.inside.gate.open();
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.body.len()), (200, BYTES), "{version}");
+        client.ends();
+
+        // While it is sent.
+        let mut client = site.client();
+        client.send(format!("GET /bytes/{BYTES} HTTP/{version}\r\nHost: a\r\n{field}\r\n"));
+        client.wait_for_bytes();
+        client.send("\r\n");
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.body.len()), (200, BYTES), "{version}");
+        client.ends();
+    }
+}
+
 /// And it does not stay half open for ever.
 #[test]
 fn s9_6_the_stages_have_an_end() {

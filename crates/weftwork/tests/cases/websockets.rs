@@ -337,8 +337,9 @@ fn a_hub_tells_everybody() {
     clients.iter_mut().for_each(|client| says(client, "one has left"));
     // A function that panics costs the socket that it was told of.
     clients[0].send(Sent::text("panic")).unwrap();
-    assert!(clients.remove(0).read().is_err());
+    closes(&mut clients.remove(0), 1011);
     clients.iter_mut().for_each(|client| says(client, "one has left"));
+    assert_eq!(chat.server.counts().panics, 1);
     drop(clients);
     chat.is_well();
 }

@@ -122,6 +122,10 @@ impl Inside {
             "early" => early(req)?,
             "sleep" => self.sleep(number),
             "gate" => self.wait(),
+            "gate-bytes" => {
+                self.gate.pass();
+                Response::bytes(super::noise(number))
+            }
             "gate-blocking" => self.wait_in_blocking(),
             "gate-close" => self.wait().with_close(),
             "gate-stream" => self.gate_stream(),

@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use super::frames::{self, Failed, Got, Incoming};
 use super::{Message, WebSockets, handshake};
-use crate::error::Error;
-use crate::message::{Feed, FeedSender, IntoResponse, Receive, Request, Response};
+use crate::error::panic_message;
+use crate::message::{Feed, FeedSender, Receive, ReceiverPanic, Request, Response};
 
 /// An idle socket holds this much to read into; messages that are larger take what they need.
 const READ_BYTES: usize = 128;
@@ -131,13 +131,51 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     }
 
     /// As [`accept`](WebSocketHub::accept), and the socket has this [value](HubSocket::value).
+    ///
+    /// It is in the hub before the function is told that it has [joined](SocketEvent::Joined), so what others send
+    /// meanwhile may come to it first.
     pub fn accept_as(&self, req: &Request<'_>, value: T) -> Response {
+        self.accept_with(req, value, [])
+    }
+
+    /// As [`accept_as`](WebSocketHub::accept_as), and the socket gets these messages before all others: what has been said
+    /// so far, say. Whoever keeps that under a lock, and sends under it, holds it here as well: then none is missed and none
+    /// comes twice.
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use weftwork::{Message, Request, SocketEvent, WebSocketHub, WebSockets};
+    ///
+    /// static SAID: Mutex<Vec<Message>> = Mutex::new(Vec::new());
+    /// let chat = WebSocketHub::new(WebSockets::new(), |hub, _, event| {
+    ///     if let SocketEvent::Message(message) = event {
+    ///         let mut said = SAID.lock().unwrap();
+    ///         hub.send(&message);
+    ///         said.push(message);
+    ///     }
+    /// });
+    /// let handler = move |req: &mut Request| {
+    ///     let said = SAID.lock().unwrap();
+    ///     chat.accept_with(req, (), said.iter().cloned())
+    /// };
+    /// # let mut client = weftwork::TestClient::new(handler);
+    /// # client.websocket("/").send("hello");
+    /// # assert_eq!(client.websocket("/").read(), Some(Message::from("hello")));
+    /// ```
+    pub fn accept_with(
+        &self,
+        req: &Request<'_>,
+        value: T,
+        first_messages: impl IntoIterator<Item = Message>,
+    ) -> Response {
         let shared = &self.shared;
         let hands = match handshake::shake(req, &shared.options) {
             Ok(hands) => hands,
             Err(refused) => return *refused,
         };
         let (sender, feed) = Feed::new(shared.options.waiting);
+        let first = first_messages.into_iter().map(|message| frames::message(&message).into());
+        let feed = feed.with_backlog(first);
         let id = SocketId(shared.next.fetch_add(1, Ordering::Relaxed));
         let socket = Arc::new(HubSocket { id, protocol: hands.protocol, value });
         self.lock().insert(id, (sender.clone(), socket.clone()));
@@ -149,9 +187,8 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
             asked: false,
             closed: false,
         };
-        if let Err(error) = self.tell(&socket, SocketEvent::Joined) {
-            return Error::from(error).into_response();
-        }
+        // A panic is the handler's, whose thread this is.
+        (shared.on)(self, &socket, SocketEvent::Joined);
         hands.seal(Response::upgrade_fed(handshake::WEBSOCKET, feed, member))
     }
 
@@ -197,8 +234,10 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
 
     /// Says what has happened. Its loop must not go down with the function that is told.
     fn tell(&self, socket: &HubSocket<T>, event: SocketEvent) -> io::Result<()> {
-        catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event)))
-            .map_err(|_| io::Error::other("the function of a WebSocket hub panicked"))
+        catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event))).map_err(|panic| {
+            let farewell = frames::close(frames::CLOSE_ERROR, "something went wrong on the server").into();
+            io::Error::other(ReceiverPanic { said: panic_message(&*panic).to_owned(), farewell })
+        })
     }
 }
 
@@ -291,7 +330,7 @@ impl<T: Send + Sync + 'static> Drop for Member<T> {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.socket.id);
         if let Err(error) = self.hub.tell(&self.socket, SocketEvent::Left) {
-            log::error!("{error}");
+            log::error!("the function of a WebSocket hub panicked: {error}");
         }
     }
 }

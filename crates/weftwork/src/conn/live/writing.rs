@@ -51,7 +51,7 @@ impl<'a> Live<'a> {
         self.watch_writer(Some(post));
         let mut writer = BodyWriter::new(self);
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
-            .unwrap_or_else(|panic| Err(io::Error::other(self.note_panic(panic))));
+            .unwrap_or_else(|panic| Err(self.error_of_panic(panic)));
         let now = self.wait.now();
         self.note_writer(now);
         self.watch_writer(None);

@@ -113,6 +113,21 @@ fn a_redirect_is_303() {
 }
 
 #[test]
+fn a_redirect_leads_to_a_url() {
+    for (location, sent) in [
+        ("/ü x", "/%C3%BC%20x"),
+        ("/a%20b?c=%C3%BC#d", "/a%20b?c=%C3%BC#d"),
+        ("https://a.example:8443/[x]?a=b&c='d'", "https://a.example:8443/[x]?a=b&c='d'"),
+        ("/<a>\"|\\", "/%3Ca%3E%22%7C%5C"),
+    ] {
+        assert_eq!(Response::redirect(location).unwrap().header("location"), Some(sent));
+    }
+    for location in ["/a\r\nset-cookie: b", "/a\0", "/a\x7f"] {
+        assert!(Response::redirect(location).is_err(), "{location:?}");
+    }
+}
+
+#[test]
 fn only_a_regular_file_can_be_sent() {
     let folder = std::fs::File::open(std::env::temp_dir()).unwrap();
     assert!(Response::file(folder).is_err());
