@@ -57,7 +57,8 @@ fn bind(places: &[Place]) -> Result<Server, Usage> {
             Some(server) => server.and_bind(address),
         };
         server = Some(bound.map_err(|error| match from.as_slice() {
-            [] => error.into(),
+            // A setting says itself where it is from.
+            names if names.is_empty() || error.message().starts_with("WEFT_") => error.into(),
             names => Usage(format!("{error} (from {})", names.join(" and "))),
         })?);
     }

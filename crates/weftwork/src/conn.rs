@@ -139,8 +139,8 @@ pub(crate) struct Conn {
     pub(crate) has_read: bool,
     pub(crate) token: usize,
     pub(crate) registered: bool,
-    /// It has waited for a thread: see [`Conn::forsake_if_vain`].
-    pub(crate) queued: bool,
+    /// Since when it has waited for a thread: see [`Conn::forsake_if_vain`].
+    pub(crate) queued_since: Option<Tick>,
 }
 
 /// Counts an open connection, for as long as it lives.
@@ -180,7 +180,7 @@ impl Conn {
             has_read: false,
             token: 0,
             registered: false,
-            queued: false,
+            queued_since: None,
         })
     }
 
@@ -235,6 +235,11 @@ impl Conn {
         self.phase == Phase::Head && self.is_idle()
     }
 
+    /// Its last answer is out, and what its peer still sends is dropped.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.phase == Phase::Linger
+    }
+
     /// What took it over has to be run, away from any loop: [`Conn::take_over`].
     pub(crate) fn is_taken_over(&self) -> bool {
         self.phase == Phase::Takeover
@@ -274,7 +279,10 @@ impl Conn {
     /// and closed looks like a client that has only ended its side; the latter is rare, and is told to try again.
     pub(crate) fn forsake_if_vain(&mut self, now: Tick, cx: &Context) {
         let timeout = cx.settings.request_timeout;
-        let is_late = !timeout.is_zero() && now >= self.pace.progress().after(timeout);
+        // Where a thread reads the request, that has come when the thread has.
+        let came = self.pace.progress();
+        let since = self.queued_since.take().map_or(came, |queued| queued.min(came));
+        let is_late = !timeout.is_zero() && now >= since.after(timeout);
         if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
             self.refuse_abandoned(is_late, cx);
         }

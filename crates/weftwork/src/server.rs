@@ -28,6 +28,8 @@ use view::{Plan, Slot};
 const DRAIN_TICK: Duration = Duration::from_millis(5);
 /// How long threads get to end once every connection is cut. Only those in a handler take longer.
 const JOIN_PATIENCE: Duration = Duration::from_secs(1);
+/// Signals that come within this are one: `timeout` and some supervisors send it to the process, and to its group.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// A server that is bound to its addresses, and not started.
 ///
@@ -203,7 +205,7 @@ impl Server {
     }
 
     /// Starts the server, and serves until SIGTERM or SIGINT; then finishes the requests in flight, for
-    /// `drain_timeout` at most. A second signal ends that at once. Once this has returned, the signals end the
+    /// `drain_timeout` at most. A second signal, half a second after the first or later, ends that at once. Once this has returned, the signals end the
     /// process again.
     ///
     /// # Errors
@@ -275,8 +277,11 @@ impl Running {
         let refused = |error| Error::io("signals cannot be waited for", error);
         while !signals.wait(None).map_err(refused)? {}
         log::info!("stopping: requests in flight may finish; a second signal cuts them");
-        let drain_timeout = self.cx.settings.drain_timeout;
-        Ok(self.stop(drain_timeout, move || signals.wait(Some(Duration::from_millis(1))).unwrap_or(false)))
+        let (drain_timeout, told) = (self.cx.settings.drain_timeout, Instant::now());
+        Ok(self.stop(drain_timeout, move || {
+            let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
+            comes && told.elapsed() >= ONE_SIGNAL
+        }))
     }
 
     /// A way to look at the server from elsewhere, while it is waited for; [`Server::view`] is one from before the start.

@@ -3,6 +3,8 @@
 #[allow(dead_code)]
 mod support;
 
+use std::time::Duration;
+
 use support::{Client, Room, Site, eventually};
 use weftwork::{Engine, Request, Response, Server};
 
@@ -71,6 +73,43 @@ fn at_the_most_threads_connections_wait() {
     site.inside.gate.open();
     blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
     waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
+}
+
+/// The request is read when there is a thread for its connection.
+#[test]
+fn a_request_that_has_waited_too_long_is_not_started() {
+    let time = Duration::from_millis(50);
+    let site =
+        workers(2).start_with(|settings| settings.standby_kept(1).threads_max(2).request_timeout(time));
+    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
+    blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(2);
+    let mut late = site.client();
+    late.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is queued", || site.running.counts().queued == 1);
+    std::thread::sleep(time);
+    site.inside.gate.open();
+    drop(blocked);
+    let answer = late.answer();
+    assert!(answer.status == 503 && answer.text().contains("too busy"), "{answer:?}");
+    assert_eq!(site.calls(), 2);
+}
+
+#[test]
+fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
+    let site = workers(2).start_with(|settings| {
+        settings.standby_kept(1).threads_max(2).linger_timeout(Duration::from_secs(3600))
+    });
+    let stay: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = site.client();
+            client.send("nonsense\r\n\r\n");
+            assert_eq!(client.answer().status, 400);
+            client
+        })
+        .collect();
+    site.client().get("/").is(200, "hello");
+    drop(stay);
 }
 
 #[test]

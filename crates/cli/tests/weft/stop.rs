@@ -52,10 +52,30 @@ fn a_second_signal_ends_at_once() {
     let mut client = weft.connect();
     client.send(UPLOAD);
     assert_eq!(client.head().0, 200);
+    assert_eq!(client.chunk().unwrap(), b"one");
     weft.signal("-TERM");
     weft.wait_for("stopping");
-    weft.signal("-TERM");
+    // What comes within half a second is the same signal twice.
+    while client.is_silent() {
+        weft.signal("-TERM");
+    }
     let (code, out, _) = weft.end();
     assert_eq!(code, Some(0));
     assert!(out.contains("0 connections drained, 1 cut"), "{out}");
+}
+
+/// As `timeout` sends it: to its child, and to the group that this is in.
+#[test]
+fn a_signal_that_comes_twice_is_one() {
+    let mut weft = Weft::start("--port 0 --body-ahead-bytes-max 0 --log info");
+    let mut client = weft.connect();
+    client.send(UPLOAD);
+    assert_eq!((client.head().0, client.chunk().unwrap()), (200, b"one".to_vec()));
+    weft.signal("-TERM");
+    weft.signal("-TERM");
+    weft.wait_for("stopping");
+    client.send(b"0\r\n\r\n");
+    assert_eq!(client.chunk(), None);
+    let (_, out, _) = weft.end();
+    assert!(out.contains("1 connections drained, 0 cut"), "{out}");
 }

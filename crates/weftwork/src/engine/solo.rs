@@ -44,7 +44,7 @@ pub(super) struct Solo<'a> {
     cx: &'a Context,
     handler: &'a dyn Handler,
     hand: &'a mut Hand,
-    patience: &'a dyn Fn() -> Option<Duration>,
+    patience: &'a dyn Fn(&Conn, Stage) -> Option<Duration>,
     gate: &'a Gate,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
@@ -59,13 +59,13 @@ impl Hand {
 }
 
 impl<'a> Solo<'a> {
-    /// `patience` says how long the thread may be kept waiting just now, beyond [`READ_PATIENCE`]; none: until
-    /// the client's deadline.
+    /// `patience` says how long the thread may be kept waiting just now by this connection, beyond [`READ_PATIENCE`];
+    /// none: until the client's deadline.
     pub(super) fn new(
         cx: &'a Context,
         handler: &'a dyn Handler,
         hand: &'a mut Hand,
-        patience: &'a dyn Fn() -> Option<Duration>,
+        patience: &'a dyn Fn(&Conn, Stage) -> Option<Duration>,
         gate: &'a Gate,
     ) -> Solo<'a> {
         Solo { cx, handler, hand, patience, gate, bell: None, now: cx.clock.now() }
@@ -94,7 +94,7 @@ impl<'a> Solo<'a> {
     }
 
     fn call(&mut self, conn: &mut Conn) -> Option<Fate> {
-        if std::mem::take(&mut conn.queued) {
+        if conn.queued_since.is_some() {
             conn.forsake_if_vain(self.now, self.cx);
             return None;
         }
@@ -148,8 +148,7 @@ impl<'a> Solo<'a> {
         conn.rest(&mut self.hand.pool);
         let cx = self.cx;
         let deadline = conn.deadline(cx);
-        // A server that drains has nobody to spare the thread for.
-        let patience = if stage == Stage::Running { (self.patience)() } else { None };
+        let patience = (self.patience)(conn, stage);
         let until = patience.map_or(deadline, |patience| deadline.min(self.now.after(patience)));
         let waited = patience::wait_unless(cx, conn.as_fd(), event, until, cx.moved_on_from(stage));
         self.refresh();
@@ -166,7 +165,7 @@ impl<'a> Solo<'a> {
 
     /// Waits for the peer or for the feed: with the poller where there is one, else on this thread.
     fn wait_for_feed(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
-        if (self.patience)().is_some() {
+        if (self.patience)(conn, stage).is_some() {
             return Some(Fate::Park);
         }
         conn.rest(&mut self.hand.pool);

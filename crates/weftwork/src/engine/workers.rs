@@ -45,6 +45,9 @@ const FULL_PAUSE: Duration = Duration::from_millis(5);
 /// A worker looks up this often even if nothing happens: no wait is without an end.
 const WORKER_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often the thread of a connection that is over, but for what its client still sends, looks whether others wait.
+const LINGER_LOOK: Duration = Duration::from_millis(50);
+
 /// What a thread is given to do.
 enum Job {
     /// A connection, and the worker that took it in.
@@ -94,7 +97,7 @@ impl Workers {
             threads_max: settings.threads_max,
             queue_max: settings.queue_max,
         };
-        let mut doors = Vec::with_capacity(workers);
+        let mut doors = Vec::new();
         for _ in 1..workers {
             let siblings = listeners.iter().map(|listener| listener.sibling(settings.backlog));
             doors.push(siblings.collect::<io::Result<Vec<_>>>()?);
@@ -195,7 +198,7 @@ impl Workers {
         let Err(mut refused) = given else { return };
         Counters::count(&self.cx.counters.queued);
         if let Job::Serve { conn, .. } = &mut refused {
-            conn.queued = true;
+            conn.queued_since = Some(self.cx.clock.now());
         }
         if let Err(job) = self.standby.queue(refused) {
             // Several workers saw the last place in the queue: one too many is none too many.
@@ -251,8 +254,15 @@ impl Workers {
     }
 
     fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
-        let stays = || None;
-        match Solo::new(&self.cx, &*self.handler, hand, &stays, &self.gate).serve(&mut conn) {
+        let patience = |conn: &Conn, _| conn.is_lingering().then_some(LINGER_LOOK);
+        let mut solo = Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
+        let fate = loop {
+            match solo.serve(&mut conn) {
+                Fate::Park if !self.standby.has_queue() => {}
+                fate => break fate,
+            }
+        };
+        match fate {
             Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
             Fate::Over | Fate::Park => conn.reclaim(&mut hand.pool),
         }

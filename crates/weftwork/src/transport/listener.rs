@@ -246,6 +246,9 @@ fn explain(address: &Address, error: io::Error) -> Error {
         (io::ErrorKind::AddrInUse, Address::Unix(path)) if !is_socket(path) => {
             ": a file that is no socket is there; remove it or choose another path"
         }
+        (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
+            ": a program listens there; stop it or choose another path"
+        }
         (io::ErrorKind::AddrInUse, _) => ": another program listens there; stop it or choose another port",
         (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
             ": ports below 1024 need a privilege; choose a higher one"

@@ -221,8 +221,12 @@ impl Shared {
     }
 
     fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
-        // A thread that nobody waits for may wait for its client, for a while.
-        let patience = || Some(if self.roster.is_pressed() { Duration::ZERO } else { IDLE_KEPT });
+        // A thread that nobody waits for may wait for its client, for a while; a server that drains has nobody to spare it
+        // for.
+        let patience = |_: &Conn, stage| {
+            let kept = if self.roster.is_pressed() { Duration::ZERO } else { IDLE_KEPT };
+            (stage == Stage::Running).then_some(kept)
+        };
         match Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate).serve(&mut conn) {
             Fate::Park => self.park(conn),
             Fate::Over => conn.reclaim(&mut hand.pool),

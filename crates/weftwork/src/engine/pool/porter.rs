@@ -31,7 +31,7 @@ impl Shared {
                 Next::Call(errand) if self.is_full() => lp.shed(errand, &self.cx),
                 Next::Call(errand) => {
                     let mut conn = lp.detach(errand);
-                    conn.queued = self.roster.is_pressed();
+                    conn.queued_since = self.roster.is_pressed().then(|| self.cx.clock.now());
                     self.enqueue(conn);
                 }
             }
