@@ -12,10 +12,11 @@
 pub struct Config {
     /// Usable bytes of each stack, rounded up to whole pages; a guard page comes on top. The default is 64 KiB:
     /// formatting, a panic with its backtrace and typical handlers fit in it, and only touched pages take memory.
-    /// Deep recursion and large local arrays need more.
+    /// Deep recursion and large local arrays need more, and so do large values that a fiber's closure captures or gives
+    /// back: builds without optimisation have several copies of them on the stack, and abort from some 8 KiB on.
     pub stack_bytes: usize,
-    /// So many unused stacks are kept for reuse; further ones go back to the kernel. The default is 1,024: at one
-    /// or two touched pages each that is 4 to 8 MiB a thread after a burst.
+    /// So many unused stacks are kept for reuse, with all pages that were touched; further ones go back to the kernel. The
+    /// default is 1,024: at one or two touched pages each that is 4 to 8 MiB a thread after a burst.
     pub stacks_kept_max: usize,
     /// Events taken from the kernel at once. The default is 1,024 (12 KiB on Linux).
     pub events_max: usize,
