@@ -141,7 +141,9 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
 
 fn say_and_abort(stack: Guarded) -> ! {
     let (who, remedy) = match stack.owner {
-        Owner::Fiber => (b"the fiber needs".as_slice(), b"raise stack_bytes (fiber_stack_bytes of weftwork)".as_slice()),
+        Owner::Fiber => {
+            (b"the fiber needs".as_slice(), b"raise stack_bytes (fiber_stack_bytes of weftwork)".as_slice())
+        }
         Owner::Call => (b"a call in on_large_stack needs".as_slice(), b"have a thread run it".as_slice()),
     };
     let mut digits = [0_u8; 20];

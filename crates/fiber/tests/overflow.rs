@@ -63,7 +63,9 @@ fn check_overflow(role: &str) {
     let bytes = 100_000_usize.next_multiple_of(rustix::param::page_size());
     check_message(
         role,
-        &format!("fiber stack overflow: the fiber needs more than its {bytes} bytes: raise stack_bytes (fiber_stack_bytes of weftwork)"),
+        &format!(
+            "fiber stack overflow: the fiber needs more than its {bytes} bytes: raise stack_bytes (fiber_stack_bytes of weftwork)"
+        ),
     );
 }
 

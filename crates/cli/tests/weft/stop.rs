@@ -1,5 +1,7 @@
 //! How the command ends: requests in flight finish, the report is printed, the exit code is 0.
 
+use std::time::Duration;
+
 use crate::process::Weft;
 
 const UPLOAD: &[u8] = b"POST /echo HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n";
@@ -44,6 +46,26 @@ fn the_drain_has_a_deadline() {
     let (code, out, _) = weft.end();
     assert_eq!(code, Some(0));
     assert!(out.contains("0 connections drained, 1 cut"), "{out}");
+}
+
+/// It waits in its socket for longer than its client had time.
+#[test]
+fn what_comes_to_a_process_that_is_stopped_is_answered() {
+    let check = |engine| {
+        let weft = Weft::start(&format!("--port 0 --engine {engine} --idle-timeout 1s --head-timeout 1s"));
+        let mut clients = [weft.connect(), weft.connect()];
+        assert_eq!(clients[0].ask("GET /health").status, 200);
+        weft.signal("-STOP");
+        clients.iter_mut().for_each(|client| client.send(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"));
+        std::thread::sleep(Duration::from_millis(1100));
+        weft.signal("-CONT");
+        clients.iter_mut().for_each(|client| assert_eq!(client.answer(false).status, 200, "{engine}"));
+    };
+    std::thread::scope(|scope| {
+        for engine in ["adaptive", "reactor", "workers", "pool", "fibers"] {
+            scope.spawn(move || check(engine));
+        }
+    });
 }
 
 #[test]

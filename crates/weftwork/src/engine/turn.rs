@@ -460,13 +460,15 @@ impl Loop {
             patience::until_readable(self.poll.registry().as_fd(), left);
             patience = Some(Duration::ZERO);
         }
-        match self.poll.poll(&mut self.events, patience) {
-            Ok(()) => {}
-            Err(error) => {
-                self.events.clear();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    log::error!("the poller failed: {error}");
-                }
+        let mut polled = self.poll.poll(&mut self.events, patience);
+        if polled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+            // The process may have been stopped, for longer than any deadline: what came meanwhile came in time.
+            polled = self.poll.poll(&mut self.events, Some(Duration::ZERO));
+        }
+        if let Err(error) = polled {
+            self.events.clear();
+            if error.kind() != io::ErrorKind::Interrupted {
+                log::error!("the poller failed: {error}");
             }
         }
     }
