@@ -84,13 +84,12 @@ pub(super) fn wait_unless(
 ) -> io::Result<()> {
     loop {
         let left = cx.clock.now().until(until);
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
         let mut fds = [PollFd::from_borrowed_fd(fd, event), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         // A deadline that no clock can reach is no deadline.
         let timeout = Timespec::try_from(left).ok();
+        // At least once: what came before the time was up counts, also where nobody could look, as the process was stopped.
         match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) if !fds[1].revents().is_empty() => return Err(io::ErrorKind::ConnectionAborted.into()),
             Ok(_) => return Ok(()),
