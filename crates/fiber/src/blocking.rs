@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::large::on_large_stack;
+use crate::large::{on_large_stack, on_large_stack_or_here};
 use crate::scheduler::{self, Place};
 use crate::task::contained;
 
@@ -98,7 +98,12 @@ impl BlockingPool {
     ///
     /// As `f` does.
     pub fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, PoolFull> {
-        let Place::Fiber(core, fiber) = scheduler::place() else { return Ok(f()) };
+        let (core, fiber) = match scheduler::place() {
+            Place::Fiber(core, fiber) => (core, fiber),
+            // What blocks may need more stack than a fiber has.
+            Place::Unwinding => return Ok(on_large_stack_or_here(f)),
+            Place::Thread => return Ok(f()),
+        };
         let slot = Arc::new(Mutex::new(None));
         let (theirs, remote) = (Arc::clone(&slot), core.remote());
         Shared::submit(

@@ -37,13 +37,20 @@ pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
         return work();
     }
-    let mut large = match Large::take() {
-        Ok(large) => large,
+    match Large::take() {
+        Ok(large) => large.run(work),
         Err(error) => panic!("there was no memory for a large stack: {error}"),
-    };
-    match &mut large.stack {
-        Some(stack) => on_stack(stack.inner(), work),
-        None => unreachable!("it goes back when the call is over"),
+    }
+}
+
+/// As [`on_large_stack`]; on the stack that the caller stands on where the kernel has no memory for another.
+pub(crate) fn on_large_stack_or_here<R>(work: impl FnOnce() -> R) -> R {
+    if !crate::in_fiber() {
+        return work();
+    }
+    match Large::take() {
+        Ok(large) => large.run(work),
+        Err(_) => work(),
     }
 }
 
@@ -63,6 +70,13 @@ impl Large {
         let around = overflow::guarded();
         overflow::set_guarded(Some(Guarded::new(&stack, Owner::Call)));
         Ok(Large { stack: Some(stack), around })
+    }
+
+    fn run<R>(mut self, work: impl FnOnce() -> R) -> R {
+        match &mut self.stack {
+            Some(stack) => on_stack(stack.inner(), work),
+            None => unreachable!("it goes back when the call is over"),
+        }
     }
 }
 

@@ -3,11 +3,15 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
-use weftwork_fiber::{Config, blocking, on_large_stack, run_with, yield_now};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weftwork_fiber::{Config, blocking, on_large_stack, run_with, spawn, yield_now};
 
 const ROLE: &str = "FIBER_OVERFLOW_TEST_ROLE";
 
 const SIGABRT: i32 = 6;
+
+/// Said by a role that came to its end.
+const DONE: &str = "all of it ran";
 
 /// Runs this test program again, in a role in which it is to die.
 fn child(role: &str) -> Output {
@@ -31,6 +35,35 @@ fn large_frame() -> u8 {
     std::hint::black_box([1_u8; 512 << 10])[4_097]
 }
 
+/// Runs `work` in a destructor of a fiber that is cancelled.
+fn in_a_fiber_that_unwinds(work: fn()) {
+    struct Last(fn());
+    impl Drop for Last {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking());
+            (self.0)();
+            println!("{DONE}");
+        }
+    }
+    let fiber = spawn(move || {
+        let _last = Last(work);
+        loop {
+            yield_now();
+        }
+    });
+    yield_now();
+    fiber.cancel();
+    assert!(fiber.join().is_err());
+}
+
+/// Leaves the process enough for what it allocates, and neither a large stack nor one of a thread.
+fn take_all_memory() {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let bytes = pages * rustix::param::page_size() as u64 + (512 << 10);
+    setrlimit(Resource::As, Rlimit { current: Some(bytes), ..getrlimit(Resource::As) }).unwrap();
+}
+
 #[test]
 fn role_of_a_child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -40,6 +73,11 @@ fn role_of_a_child() {
         match role.as_str() {
             "recursion" => drop(std::hint::black_box(recurse(1 << 40))),
             "no threads" => drop(std::hint::black_box(blocking(large_frame))),
+            "unwinding" => in_a_fiber_that_unwinds(|| assert_eq!(blocking(large_frame), 1)),
+            "unwinding without memory" => {
+                take_all_memory();
+                in_a_fiber_that_unwinds(|| assert_eq!(blocking(|| 7), 7));
+            }
             "large stack" => drop(std::hint::black_box(on_large_stack(|| recurse(1 << 40)))),
             "large stack left" => {
                 on_large_stack(yield_now);
@@ -121,4 +159,22 @@ fn a_panic_with_a_full_backtrace_fits_the_default_stack() {
 fn what_blocks_has_a_large_stack_where_no_thread_can_be_had() {
     let output = command("no threads").env("RUST_MIN_STACK", (1_u64 << 60).to_string()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+fn check_done(role: &str) {
+    let output = child(role);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains(DONE), "{output:?}");
+}
+
+#[test]
+fn what_blocks_has_a_large_stack_in_a_fiber_that_unwinds() {
+    check_done("unwinding");
+}
+
+// AddressSanitizer takes memory of its own. The other systems do not tell how much a process has.
+#[cfg(all(target_os = "linux", not(feature = "sanitizer")))]
+#[test]
+fn what_blocks_in_a_fiber_that_unwinds_runs_where_no_large_stack_can_be_had() {
+    check_done("unwinding without memory");
 }
