@@ -104,6 +104,8 @@ impl BlockingPool {
             Place::Unwinding => return Ok(on_large_stack_or_here(f)),
             Place::Thread => return Ok(f()),
         };
+        // Later `f` would be with a thread already, and nobody there for what it gives.
+        core.unwind_if_interrupted(fiber);
         let slot = Arc::new(Mutex::new(None));
         let (theirs, remote) = (Arc::clone(&slot), core.remote());
         Shared::submit(

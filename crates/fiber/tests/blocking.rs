@@ -1,12 +1,14 @@
 //! Does the pool for blocking calls keep to its cap? In a process of its own, since the cap is the process's.
 
+use std::panic::catch_unwind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use weftwork_fiber::{
-    BlockingPool, PoolFull, blocking, run, set_blocking_threads_max, spawn, timeout, yield_now,
+    BlockingPool, Elapsed, JoinError, PoolFull, blocking, is_interruption, run, set_blocking_threads_max,
+    sleep, spawn, timeout, yield_now,
 };
 
 /// Held by a test that sets the cap.
@@ -154,4 +156,30 @@ fn a_value_that_panics_when_it_is_dropped_costs_the_pool_no_thread() {
         sender.send(value.unwrap()).unwrap();
     });
     assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok(Ok(7)));
+}
+
+#[test]
+fn a_call_begun_by_a_fiber_that_was_interrupted_already_is_not_made() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&made);
+    run(move || {
+        let pool = Rc::new(BlockingPool::new(1, 10));
+        let caught_twice = {
+            let pool = Rc::clone(&pool);
+            move || {
+                let interrupted = catch_unwind(|| sleep(Duration::from_secs(60))).unwrap_err();
+                assert!(is_interruption(&*interrupted));
+                let _ = pool.blocking(move || theirs.fetch_add(1, Ordering::SeqCst));
+            }
+        };
+        let (cancelled, late) = (spawn(caught_twice.clone()), caught_twice);
+        yield_now();
+        cancelled.cancel();
+        assert!(matches!(cancelled.join(), Err(JoinError::Cancelled)));
+        assert_eq!(timeout(Duration::from_millis(1), late), Err(Elapsed));
+        // Whatever was asked of the one thread before this has been done by now.
+        pool.blocking(|| ()).unwrap();
+    })
+    .unwrap();
+    assert_eq!(made.load(Ordering::SeqCst), 0);
 }
