@@ -1,41 +1,16 @@
 //! Where does code run that blocks and cannot be told otherwise?
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::large::{on_large_stack, on_large_stack_or_here};
+use crate::large::on_large_stack_or_here;
+use crate::pool::{Pool, PoolFull};
 use crate::scheduler::{self, Place};
-use crate::task::contained;
 
 /// The default of [`set_blocking_threads_max`]: as many blocking calls at once as a busy server's database pool and
 /// file reads need, and few enough that their stacks do not matter.
 const THREADS_MAX: usize = 512;
-
-/// An unused thread stays so long for the next call.
-const IDLE: Duration = Duration::from_secs(10);
-
-type Job = Box<dyn FnOnce() + Send>;
-
-struct State {
-    jobs: VecDeque<Job>,
-    /// Threads that are about to look at the jobs: without one, just started, or notified and not awake yet.
-    idle: usize,
-    threads: usize,
-    threads_max: usize,
-    /// Calls that may wait for a thread.
-    waiting_max: usize,
-    /// Nobody calls any more: threads without work end at once.
-    closed: bool,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    wake: Condvar,
-}
 
 /// The pool of the process, for [`blocking`].
 static POOL: LazyLock<BlockingPool> = LazyLock::new(|| BlockingPool::new(THREADS_MAX, usize::MAX));
@@ -54,7 +29,7 @@ static POOL: LazyLock<BlockingPool> = LazyLock::new(|| BlockingPool::new(THREADS
 /// assert_eq!(run(move || pool.blocking(|| 7))?, Ok(7));
 /// # std::io::Result::Ok(())
 /// ```
-pub struct BlockingPool(Arc<Shared>);
+pub struct BlockingPool(Arc<Pool>);
 
 impl fmt::Debug for BlockingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,30 +37,10 @@ impl fmt::Debug for BlockingPool {
     }
 }
 
-/// Every thread of a [`BlockingPool`] is in use, and as many calls wait for one as may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolFull;
-
-impl fmt::Display for PoolFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("every thread for blocking calls is in use, and too many calls wait for one")
-    }
-}
-
-impl std::error::Error for PoolFull {}
-
 impl BlockingPool {
     /// A pool of at most `threads_max` threads (0 counts as 1), for which at most `waiting_max` calls wait.
     pub fn new(threads_max: usize, waiting_max: usize) -> BlockingPool {
-        let state = State {
-            jobs: VecDeque::new(),
-            idle: 0,
-            threads: 0,
-            threads_max: threads_max.max(1),
-            waiting_max,
-            closed: false,
-        };
-        BlockingPool(Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() }))
+        BlockingPool(Pool::new(threads_max, waiting_max))
     }
 
     /// As [`blocking()`], on a thread of this pool.
@@ -108,14 +63,11 @@ impl BlockingPool {
         core.unwind_if_interrupted(fiber);
         let slot = Arc::new(Mutex::new(None));
         let (theirs, remote) = (Arc::clone(&slot), core.remote());
-        Shared::submit(
-            &self.0,
-            Box::new(move || {
-                let result = catch_unwind(AssertUnwindSafe(f));
-                *lock(&theirs) = Some(result);
-                remote.wake_fiber(fiber);
-            }),
-        )?;
+        self.0.submit(Box::new(move || {
+            let result = catch_unwind(AssertUnwindSafe(f));
+            *lock(&theirs) = Some(result);
+            remote.wake_fiber(fiber);
+        }))?;
         loop {
             core.park(fiber);
             // The guard must be gone before the fiber is suspended again.
@@ -130,20 +82,14 @@ impl BlockingPool {
 
     /// Threads there are now, those without work among them.
     pub fn threads(&self) -> usize {
-        lock(&self.0.state).threads
+        self.0.threads()
     }
 }
 
 impl Drop for BlockingPool {
     fn drop(&mut self) {
-        let jobs = {
-            let mut state = lock(&self.0.state);
-            state.closed = true;
-            std::mem::take(&mut state.jobs)
-        };
-        self.0.wake.notify_all();
-        // Their fibers are gone, or they could not call this.
-        drop(jobs);
+        // The fibers of the calls that wait are gone, or they could not call this.
+        self.0.close();
     }
 }
 
@@ -167,87 +113,9 @@ pub fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T 
 /// is 512, and 0 counts as 1. Threads are started when needed and end after 10 s without work. Where calls wait and more
 /// are allowed now, they are started at once; where fewer are, those too many end with the call they are in.
 pub fn set_blocking_threads_max(threads: usize) {
-    let mut state = lock(&POOL.0.state);
-    state.threads_max = threads.max(1);
-    let waiting = state.jobs.len().saturating_sub(state.idle);
-    let more = waiting.min(state.threads_max.saturating_sub(state.threads));
-    state.threads += more;
-    state.idle += more;
-    drop(state);
-    (0..more).for_each(|_| Shared::start(&POOL.0));
+    POOL.0.set_threads_max(threads);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    fn submit(pool: &Arc<Shared>, job: Job) -> Result<(), PoolFull> {
-        let mut state = lock(&pool.state);
-        let waiting = state.jobs.len().checked_sub(state.idle);
-        let may_start = state.threads < state.threads_max;
-        if !may_start && waiting.is_some_and(|waiting| waiting >= state.waiting_max) {
-            return Err(PoolFull);
-        }
-        state.jobs.push_back(job);
-        if waiting.is_some() && may_start {
-            state.threads += 1;
-            state.idle += 1;
-            drop(state);
-            Shared::start(pool);
-        } else {
-            drop(state);
-            pool.wake.notify_one();
-        }
-        Ok(())
-    }
-
-    fn start(pool: &Arc<Shared>) {
-        let own = Arc::clone(pool);
-        let started = thread::Builder::new().name("fiber-blocking".into()).spawn(move || own.work());
-        if started.is_ok() {
-            return;
-        }
-        // No thread to be had: if none will come for the jobs, they block the caller rather than wait for ever. All of them:
-        // another's may be there whose thread was refused as well, or that may not have one.
-        let mut state = lock(&pool.state);
-        state.threads -= 1;
-        state.idle -= 1;
-        let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
-        drop(state);
-        // What blocks may need more stack than a fiber has. The caller's being cancelled is nothing to it.
-        on_large_stack(|| scheduler::outside_fibers(|| jobs.into_iter().for_each(contained)));
-    }
-
-    fn work(&self) {
-        let mut state = lock(&self.state);
-        state.idle -= 1;
-        loop {
-            if state.threads > state.threads_max {
-                // It may have been told of a job, and nobody else.
-                state.threads -= 1;
-                self.wake.notify_one();
-                return;
-            }
-            if let Some(job) = state.jobs.pop_front() {
-                drop(state);
-                // What panics is a value that nobody took, as it was dropped.
-                contained(job);
-                state = lock(&self.state);
-                continue;
-            }
-            if state.closed {
-                state.threads -= 1;
-                return;
-            }
-            state.idle += 1;
-            let (woken, waited) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-            state = woken;
-            state.idle -= 1;
-            if waited.timed_out() && state.jobs.is_empty() {
-                state.threads -= 1;
-                return;
-            }
-        }
-    }
 }
