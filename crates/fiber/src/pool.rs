@@ -84,7 +84,8 @@ impl Pool {
             std::mem::take(&mut state.jobs)
         };
         self.wake.notify_all();
-        jobs.into_iter().for_each(drop);
+        // What panics as it is dropped keeps no other from being dropped.
+        jobs.into_iter().for_each(|job| contained(|| drop(job)));
     }
 
     /// Has a thread run `job`, one that is there or a new one; the caller where there is none and none can be started.
@@ -159,5 +160,40 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::resume_unwind;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Without a payload that would take memory: nobody gives it back.
+    struct Panics;
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            resume_unwind(Box::new(()));
+        }
+    }
+
+    #[test]
+    fn a_queued_job_that_panics_when_it_is_dropped_keeps_no_other_from_being_dropped() {
+        let pool = Pool::new(1, 3);
+        let gate = Arc::new(Mutex::new(()));
+        let held = gate.lock().unwrap();
+        let theirs = Arc::clone(&gate);
+        pool.submit(Box::new(move || drop(theirs.lock()))).unwrap();
+        let (ends, ended) = mpsc::channel::<()>();
+        for _ in 0..2 {
+            let (ends, panics) = (ends.clone(), Panics);
+            pool.submit(Box::new(move || std::mem::forget((ends, panics)))).unwrap();
+        }
+        drop(ends);
+        pool.close();
+        assert_eq!(ended.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+        drop(held);
     }
 }
