@@ -1,9 +1,10 @@
 //! Where does code run that blocks and cannot be told otherwise?
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
 
+use crate::call;
 use crate::large::on_large_stack_or_here;
 use crate::pool::{Pool, PoolFull};
 use crate::scheduler::{self, Place};
@@ -61,21 +62,12 @@ impl BlockingPool {
         };
         // Later `f` would be with a thread already, and nobody there for what it gives.
         core.unwind_if_interrupted(fiber);
-        let slot = Arc::new(Mutex::new(None));
-        let (theirs, remote) = (Arc::clone(&slot), core.remote());
-        self.0.submit(Box::new(move || {
-            let result = catch_unwind(AssertUnwindSafe(f));
-            *lock(&theirs) = Some(result);
-            remote.wake_fiber(fiber);
-        }))?;
+        let (call, reply) = call::call(core.remote(), fiber);
+        self.0.submit(Box::new(move || reply.give(catch_unwind(AssertUnwindSafe(f)))))?;
         loop {
             core.park(fiber);
-            // The guard must be gone before the fiber is suspended again.
-            let result = lock(&slot).take();
-            match result {
-                Some(Ok(value)) => return Ok(value),
-                Some(Err(payload)) => resume_unwind(payload),
-                None => {}
+            if let Some(value) = call.take() {
+                return Ok(value);
             }
         }
     }
@@ -116,6 +108,37 @@ pub fn set_blocking_threads_max(threads: usize) {
     POOL.0.set_threads_max(threads);
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{JoinError, run, spawn, timeout, yield_now};
+
+    #[test]
+    fn a_fiber_whose_call_will_never_be_made_is_told() {
+        let told = run(|| {
+            let pool = Rc::new(BlockingPool::new(1, 1));
+            let (first, second) = (Rc::clone(&pool), Rc::clone(&pool));
+            let (enters, has_entered) = mpsc::channel();
+            let (go, wait) = mpsc::channel();
+            let busy = spawn(move || {
+                first.blocking(move || {
+                    enters.send(()).unwrap();
+                    wait.recv().unwrap();
+                })
+            });
+            let waits = spawn(move || timeout(Duration::from_secs(5), || second.blocking(|| ())));
+            yield_now();
+            has_entered.recv().unwrap();
+            pool.0.close();
+            let told = waits.join();
+            go.send(()).unwrap();
+            busy.join().unwrap().unwrap();
+            told
+        });
+        assert!(matches!(told, Ok(Err(JoinError::Panicked(_)))), "{told:?}");
+    }
 }

@@ -58,6 +58,7 @@
 #![cfg(unix)]
 
 mod blocking;
+mod call;
 mod config;
 mod context;
 mod fiber;

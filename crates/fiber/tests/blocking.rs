@@ -124,16 +124,19 @@ fn a_pool_that_is_full_refuses() {
     assert_eq!(results.unwrap(), [Ok(()); 5]);
 }
 
+/// Panics when it is dropped.
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        // With a payload that takes no memory: nobody gives it back.
+        std::panic::resume_unwind(Box::new(()));
+    }
+}
+
 /// Nobody takes what the call gives: its thread drops it.
 #[test]
 fn a_value_that_panics_when_it_is_dropped_costs_the_pool_no_thread() {
-    struct Panics;
-    impl Drop for Panics {
-        fn drop(&mut self) {
-            // With a payload that takes no memory: nobody gives it back.
-            std::panic::resume_unwind(Box::new(()));
-        }
-    }
     static GATE: RwLock<()> = RwLock::new(());
     let (sender, ended) = mpsc::channel();
     std::thread::spawn(move || {
@@ -182,4 +185,23 @@ fn a_call_begun_by_a_fiber_that_was_interrupted_already_is_not_made() {
     })
     .unwrap();
     assert_eq!(made.load(Ordering::SeqCst), 0);
+}
+
+/// The value is there already when the fiber is cancelled, which drops it as it unwinds.
+#[test]
+fn a_value_that_panics_when_it_is_dropped_does_not_stop_an_unwinding() {
+    let joined = run(|| {
+        let pool = Rc::new(BlockingPool::new(1, 1));
+        let (first, second) = (Rc::clone(&pool), pool);
+        let call = spawn(move || first.blocking(|| Panics).map(std::mem::forget));
+        let (enters, has_entered) = mpsc::channel();
+        let next = spawn(move || second.blocking(move || enters.send(()).unwrap()));
+        yield_now();
+        // The one thread is done with the first call. No turn is taken here, in which its fiber would hear of that.
+        has_entered.recv_timeout(Duration::from_secs(10)).unwrap();
+        call.cancel();
+        next.join().unwrap().unwrap();
+        call.join()
+    });
+    assert!(matches!(joined.unwrap(), Err(JoinError::Cancelled)));
 }

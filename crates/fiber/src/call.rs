@@ -1,0 +1,94 @@
+//! Who hears how a blocking call ends, also when its fiber leaves first, or nobody makes it?
+
+use std::mem;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::remote::Remote;
+use crate::slab::Key;
+use crate::task::contained;
+
+enum State<T> {
+    Awaited,
+    Ended(thread::Result<T>),
+    /// Who was to make it dropped it.
+    Lost,
+    /// Its fiber took what it gave, or waits no longer.
+    Left,
+}
+
+struct Slot<T>(Mutex<State<T>>);
+
+impl<T> Slot<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call's end, which who makes it owes the fiber: the fiber is told even if this is dropped.
+pub(crate) struct Reply<T> {
+    slot: Arc<Slot<T>>,
+    remote: Remote,
+    fiber: Key,
+}
+
+/// The fiber's part of a call.
+pub(crate) struct Call<T>(Arc<Slot<T>>);
+
+/// The two parts of a call that the fiber waits for.
+pub(crate) fn call<T>(remote: Remote, fiber: Key) -> (Call<T>, Reply<T>) {
+    let slot = Arc::new(Slot(Mutex::new(State::Awaited)));
+    (Call(Arc::clone(&slot)), Reply { slot, remote, fiber })
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn give(self, result: thread::Result<T>) {
+        self.end(State::Ended(result));
+    }
+
+    fn end(&self, end: State<T>) {
+        let mut state = self.slot.lock();
+        if matches!(*state, State::Awaited) {
+            *state = end;
+            drop(state);
+            self.remote.wake_fiber(self.fiber);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        self.end(State::Lost);
+    }
+}
+
+impl<T> Call<T> {
+    /// What the call gave, if it has ended.
+    ///
+    /// # Panics
+    ///
+    /// As the call did, or it will never be made.
+    pub(crate) fn take(&self) -> Option<T> {
+        let mut state = self.0.lock();
+        if matches!(*state, State::Awaited) {
+            return None;
+        }
+        let end = mem::replace(&mut *state, State::Left);
+        drop(state);
+        match end {
+            State::Ended(Ok(value)) => Some(value),
+            State::Ended(Err(payload)) => resume_unwind(payload),
+            State::Lost => panic!("a blocking call was dropped before it was made"),
+            State::Awaited | State::Left => None,
+        }
+    }
+}
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        let end = mem::replace(&mut *self.0.lock(), State::Left);
+        // The fiber may unwind, which a value that panics must not meet.
+        contained(|| drop(end));
+    }
+}
