@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::large::on_large_stack;
+use crate::large::on_large_stack_or_here;
 use crate::scheduler;
 use crate::task::contained;
 
@@ -115,15 +115,18 @@ impl Pool {
         if started.is_ok() {
             return;
         }
-        // No thread to be had: if none will come for the jobs, they block the caller rather than wait for ever. All of them:
-        // another's may be there whose thread was refused as well, or that may not have one.
         let mut state = self.lock();
         state.threads -= 1;
         state.idle -= 1;
-        let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
+        if state.threads > 0 {
+            return;
+        }
+        // No thread will come for the jobs: they block the caller rather than wait for ever. All of them, since another's may be
+        // there whose thread was refused as well, or that may not have one.
+        let jobs = std::mem::take(&mut state.jobs);
         drop(state);
         // What blocks may need more stack than a fiber has. The caller's being cancelled is nothing to it.
-        on_large_stack(|| scheduler::outside_fibers(|| jobs.into_iter().for_each(contained)));
+        on_large_stack_or_here(|| scheduler::outside_fibers(|| jobs.into_iter().for_each(contained)));
     }
 
     fn work(&self) {

@@ -2,6 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::sync::mpsc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weftwork_fiber::{Config, blocking, on_large_stack, run_with, spawn, yield_now};
@@ -77,6 +78,30 @@ fn role_of_a_child() {
             "unwinding without memory" => {
                 take_all_memory();
                 in_a_fiber_that_unwinds(|| assert_eq!(blocking(|| 7), 7));
+            }
+            "no threads and no memory" => {
+                take_all_memory();
+                assert_eq!(blocking(|| 7), 7);
+                println!("{DONE}");
+            }
+            "no second thread" => {
+                let (enters, has_entered) = mpsc::channel();
+                let (go, wait) = mpsc::channel();
+                let first = spawn(move || {
+                    blocking(move || {
+                        enters.send(()).unwrap();
+                        wait.recv().unwrap();
+                    });
+                });
+                yield_now();
+                has_entered.recv().unwrap();
+                take_all_memory();
+                let second = spawn(|| blocking(|| 7));
+                yield_now();
+                go.send(()).unwrap();
+                first.join().unwrap();
+                assert_eq!(second.join().unwrap(), 7);
+                println!("{DONE}");
             }
             "large stack" => drop(std::hint::black_box(on_large_stack(|| recurse(1 << 40)))),
             "large stack left" => {
@@ -154,15 +179,25 @@ fn a_panic_with_a_full_backtrace_fits_the_default_stack() {
     assert_eq!(output.status.signal(), None);
 }
 
-/// No thread of std gets the stack that this asks for.
+/// In which no thread of std gets the stack that this asks for.
+fn without_threads(role: &str) -> Command {
+    let mut command = command(role);
+    command.env("RUST_MIN_STACK", (1_u64 << 60).to_string());
+    command
+}
+
 #[test]
 fn what_blocks_has_a_large_stack_where_no_thread_can_be_had() {
-    let output = command("no threads").env("RUST_MIN_STACK", (1_u64 << 60).to_string()).output().unwrap();
+    let output = without_threads("no threads").output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
 fn check_done(role: &str) {
-    let output = child(role);
+    check_all_ran(command(role));
+}
+
+fn check_all_ran(mut command: Command) {
+    let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains(DONE), "{output:?}");
 }
@@ -177,4 +212,16 @@ fn what_blocks_has_a_large_stack_in_a_fiber_that_unwinds() {
 #[test]
 fn what_blocks_in_a_fiber_that_unwinds_runs_where_no_large_stack_can_be_had() {
     check_done("unwinding without memory");
+}
+
+#[cfg(all(target_os = "linux", not(feature = "sanitizer")))]
+#[test]
+fn what_blocks_runs_where_neither_a_thread_nor_a_large_stack_can_be_had() {
+    check_all_ran(without_threads("no threads and no memory"));
+}
+
+#[cfg(all(target_os = "linux", not(feature = "sanitizer")))]
+#[test]
+fn what_blocks_waits_for_the_one_thread_there_is_where_no_other_can_be_had() {
+    check_done("no second thread");
 }
