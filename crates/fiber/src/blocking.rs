@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use crate::call;
+use crate::call::{Call, Reply, Slot};
 use crate::large::on_large_stack_or_here;
 use crate::pool::{Pool, PoolFull};
 use crate::scheduler::{self, Place};
@@ -62,8 +62,10 @@ impl BlockingPool {
         };
         // Later `f` would be with a thread already, and nobody there for what it gives.
         core.unwind_if_interrupted(fiber);
-        let (call, reply) = call::call(core.remote(), fiber);
-        self.0.submit(Box::new(move || reply.give(catch_unwind(AssertUnwindSafe(f)))))?;
+        let slot = Slot::new();
+        let reply = Reply::new(&slot, core.remote(), fiber);
+        let queued = self.0.submit(Box::new(move || reply.give(catch_unwind(AssertUnwindSafe(f)))))?;
+        let call = Call::new(slot, queued);
         loop {
             core.park(fiber);
             if let Some(value) = call.take() {
@@ -89,7 +91,8 @@ impl Drop for BlockingPool {
 /// and in one that unwinds, it just runs `f`.
 ///
 /// For what would stall every fiber of the thread: files, name look-ups, database drivers, long computations.
-/// If the fiber is cancelled meanwhile, `f` runs to its end and its value is dropped.
+/// If the fiber is cancelled meanwhile, or a [`timeout`](crate::timeout) around the call elapses, `f` is dropped if it has
+/// not begun; else it runs to its end and its value is dropped.
 ///
 /// # Panics
 ///

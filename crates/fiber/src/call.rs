@@ -5,6 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crate::pool::Queued;
 use crate::remote::Remote;
 use crate::slab::Key;
 use crate::task::contained;
@@ -18,9 +19,14 @@ enum State<T> {
     Left,
 }
 
-struct Slot<T>(Mutex<State<T>>);
+/// What the fiber and who makes the call have in common.
+pub(crate) struct Slot<T>(Mutex<State<T>>);
 
 impl<T> Slot<T> {
+    pub(crate) fn new() -> Arc<Slot<T>> {
+        Arc::new(Slot(Mutex::new(State::Awaited)))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -33,16 +39,18 @@ pub(crate) struct Reply<T> {
     fiber: Key,
 }
 
-/// The fiber's part of a call.
-pub(crate) struct Call<T>(Arc<Slot<T>>);
-
-/// The two parts of a call that the fiber waits for.
-pub(crate) fn call<T>(remote: Remote, fiber: Key) -> (Call<T>, Reply<T>) {
-    let slot = Arc::new(Slot(Mutex::new(State::Awaited)));
-    (Call(Arc::clone(&slot)), Reply { slot, remote, fiber })
+/// The fiber's part of a call: dropped before the call has begun, it takes the call back.
+pub(crate) struct Call<'a, T> {
+    slot: Arc<Slot<T>>,
+    /// Dropped when nobody waits any more: who drops the job then has nobody to wake.
+    _queued: Queued<'a>,
 }
 
 impl<T> Reply<T> {
+    pub(crate) fn new(slot: &Arc<Slot<T>>, remote: Remote, fiber: Key) -> Reply<T> {
+        Reply { slot: Arc::clone(slot), remote, fiber }
+    }
+
     pub(crate) fn give(self, result: thread::Result<T>) {
         self.end(State::Ended(result));
     }
@@ -63,14 +71,18 @@ impl<T> Drop for Reply<T> {
     }
 }
 
-impl<T> Call<T> {
+impl<'a, T> Call<'a, T> {
+    pub(crate) fn new(slot: Arc<Slot<T>>, queued: Queued<'a>) -> Call<'a, T> {
+        Call { slot, _queued: queued }
+    }
+
     /// What the call gave, if it has ended.
     ///
     /// # Panics
     ///
     /// As the call did, or it will never be made.
     pub(crate) fn take(&self) -> Option<T> {
-        let mut state = self.0.lock();
+        let mut state = self.slot.lock();
         if matches!(*state, State::Awaited) {
             return None;
         }
@@ -85,9 +97,9 @@ impl<T> Call<T> {
     }
 }
 
-impl<T> Drop for Call<T> {
+impl<T> Drop for Call<'_, T> {
     fn drop(&mut self) {
-        let end = mem::replace(&mut *self.0.lock(), State::Left);
+        let end = mem::replace(&mut *self.slot.lock(), State::Left);
         // The fiber may unwind, which a value that panics must not meet.
         contained(|| drop(end));
     }

@@ -1,6 +1,6 @@
 //! Which thread makes a blocking call?
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,7 +16,10 @@ const IDLE: Duration = Duration::from_secs(10);
 type Job = Box<dyn FnOnce() + Send>;
 
 struct State {
-    jobs: VecDeque<Job>,
+    /// Those that no thread has taken, by their numbers, so the oldest first.
+    jobs: BTreeMap<u64, Job>,
+    /// Jobs there have been.
+    submitted: u64,
     /// Threads that are about to look at the jobs: without one, just started, or notified and not awake yet.
     idle: usize,
     threads: usize,
@@ -31,6 +34,20 @@ struct State {
 pub(crate) struct Pool {
     state: Mutex<State>,
     wake: Condvar,
+}
+
+/// A job's place among those that wait. Dropped, it takes along a job that no thread has taken.
+pub(crate) struct Queued<'a> {
+    pool: &'a Pool,
+    number: u64,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let job = self.pool.lock().jobs.remove(&self.number);
+        // Whoever waited may unwind, which what the job holds must not meet with a panic.
+        contained(|| drop(job));
+    }
 }
 
 /// Every thread of a [`BlockingPool`](crate::BlockingPool) is in use, and as many calls wait for one as may.
@@ -49,7 +66,8 @@ impl Pool {
     /// A pool without threads yet, of at most `threads_max` (0 counts as 1), for which at most `waiting_max` calls wait.
     pub(crate) fn new(threads_max: usize, waiting_max: usize) -> Arc<Pool> {
         let state = State {
-            jobs: VecDeque::new(),
+            jobs: BTreeMap::new(),
+            submitted: 0,
             idle: 0,
             threads: 0,
             threads_max: threads_max.max(1),
@@ -85,18 +103,20 @@ impl Pool {
         };
         self.wake.notify_all();
         // What panics as it is dropped keeps no other from being dropped.
-        jobs.into_iter().for_each(|job| contained(|| drop(job)));
+        jobs.into_values().for_each(|job| contained(|| drop(job)));
     }
 
     /// Has a thread run `job`, one that is there or a new one; the caller where there is none and none can be started.
-    pub(crate) fn submit(self: &Arc<Pool>, job: Job) -> Result<(), PoolFull> {
+    pub(crate) fn submit(self: &Arc<Pool>, job: Job) -> Result<Queued<'_>, PoolFull> {
         let mut state = self.lock();
         let waiting = state.jobs.len().checked_sub(state.idle);
         let may_start = state.threads < state.threads_max;
         if !may_start && waiting.is_some_and(|waiting| waiting >= state.waiting_max) {
             return Err(PoolFull);
         }
-        state.jobs.push_back(job);
+        state.submitted += 1;
+        let queued = Queued { pool: self, number: state.submitted };
+        state.jobs.insert(queued.number, job);
         if waiting.is_some() && may_start {
             state.threads += 1;
             state.idle += 1;
@@ -106,7 +126,7 @@ impl Pool {
             drop(state);
             self.wake.notify_one();
         }
-        Ok(())
+        Ok(queued)
     }
 
     fn start(self: &Arc<Pool>) {
@@ -126,7 +146,7 @@ impl Pool {
         let jobs = std::mem::take(&mut state.jobs);
         drop(state);
         // What blocks may need more stack than a fiber has. The caller's being cancelled is nothing to it.
-        on_large_stack_or_here(|| scheduler::outside_fibers(|| jobs.into_iter().for_each(contained)));
+        on_large_stack_or_here(|| scheduler::outside_fibers(|| jobs.into_values().for_each(contained)));
     }
 
     fn work(&self) {
@@ -139,7 +159,7 @@ impl Pool {
                 self.wake.notify_one();
                 return;
             }
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((_, job)) = state.jobs.pop_first() {
                 drop(state);
                 // What panics is a value that nobody took, as it was dropped.
                 contained(job);
@@ -188,12 +208,12 @@ mod tests {
         let gate = Arc::new(Mutex::new(()));
         let held = gate.lock().unwrap();
         let theirs = Arc::clone(&gate);
-        pool.submit(Box::new(move || drop(theirs.lock()))).unwrap();
         let (ends, ended) = mpsc::channel::<()>();
-        for _ in 0..2 {
+        let _busy = pool.submit(Box::new(move || drop(theirs.lock()))).unwrap();
+        let _waits = [1, 2].map(|_| {
             let (ends, panics) = (ends.clone(), Panics);
-            pool.submit(Box::new(move || std::mem::forget((ends, panics)))).unwrap();
-        }
+            pool.submit(Box::new(move || std::mem::forget((ends, panics)))).unwrap()
+        });
         drop(ends);
         pool.close();
         assert_eq!(ended.try_recv(), Err(mpsc::TryRecvError::Disconnected));

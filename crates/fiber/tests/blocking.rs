@@ -7,8 +7,8 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use weftwork_fiber::{
-    BlockingPool, Elapsed, JoinError, PoolFull, blocking, is_interruption, run, set_blocking_threads_max,
-    sleep, spawn, timeout, yield_now,
+    BlockingPool, Elapsed, JoinError, JoinHandle, PoolFull, blocking, is_interruption, run,
+    set_blocking_threads_max, sleep, spawn, timeout, yield_now,
 };
 
 /// Held by a test that sets the cap.
@@ -144,13 +144,16 @@ fn a_value_that_panics_when_it_is_dropped_costs_the_pool_no_thread() {
         let pool = Rc::new(BlockingPool::new(1, 1));
         let value = run(move || {
             let theirs = pool.clone();
+            let (enters, has_entered) = mpsc::channel();
             let call = spawn(move || {
-                theirs.blocking(|| {
+                theirs.blocking(move || {
+                    enters.send(()).unwrap();
                     drop(GATE.read().unwrap());
                     Panics
                 })
             });
             yield_now();
+            has_entered.recv().unwrap();
             call.cancel();
             assert!(call.join().is_err());
             drop(held);
@@ -204,4 +207,105 @@ fn a_value_that_panics_when_it_is_dropped_does_not_stop_an_unwinding() {
         call.join()
     });
     assert!(matches!(joined.unwrap(), Err(JoinError::Cancelled)));
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_any_more_keeps_no_place_and_is_not_made() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&made);
+    run(move || {
+        let pool = Rc::new(BlockingPool::new(1, 1));
+        let (first, second) = (Rc::clone(&pool), Rc::clone(&pool));
+        let (busy, go) = held_up(move |wait| first.blocking(wait).unwrap());
+        let call = move || pool.blocking(move || theirs.fetch_add(1, Ordering::SeqCst));
+        for _ in 0..2 {
+            let waits = spawn(call.clone());
+            yield_now();
+            waits.cancel();
+            assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+            assert_eq!(timeout(Duration::from_millis(1), call.clone()), Err(Elapsed));
+        }
+        let live = spawn(move || second.blocking(|| 7));
+        yield_now();
+        go.send(()).unwrap();
+        assert_eq!(live.join().unwrap(), Ok(7));
+        busy.join().unwrap();
+    })
+    .unwrap();
+    assert_eq!(made.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn what_a_call_holds_may_panic_as_the_call_is_taken_back() {
+    run(|| {
+        let pool = Rc::new(BlockingPool::new(1, 1));
+        let first = Rc::clone(&pool);
+        let (busy, go) = held_up(move |wait| first.blocking(wait).unwrap());
+        let waits = spawn(move || {
+            let holds = Panics;
+            pool.blocking(move || std::mem::forget(holds))
+        });
+        yield_now();
+        waits.cancel();
+        assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+        go.send(()).unwrap();
+        busy.join().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_call_of_the_processs_pool_that_nobody_waits_for_any_more_is_not_made() {
+    let _cap = CAP.lock().unwrap_or_else(PoisonError::into_inner);
+    set_blocking_threads_max(1);
+    let made = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&made);
+    run(move || {
+        let (busy, go) = held_up(blocking);
+        let waits = spawn(move || blocking(move || theirs.fetch_add(1, Ordering::SeqCst)));
+        yield_now();
+        waits.cancel();
+        assert!(waits.join().is_err());
+        go.send(()).unwrap();
+        busy.join().unwrap();
+        // The one thread has come to all that was asked before this.
+        blocking(|| ());
+    })
+    .unwrap();
+    assert_eq!(made.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_call_that_has_begun_runs_to_its_end_though_nobody_waits_for_it() {
+    let (ends, has_ended) = mpsc::channel();
+    run(move || {
+        let pool = BlockingPool::new(1, 1);
+        let (begun, go) = held_up(move |wait| {
+            let call = move || {
+                wait();
+                ends.send(7).unwrap();
+            };
+            pool.blocking(call).unwrap();
+        });
+        begun.cancel();
+        assert!(matches!(begun.join(), Err(JoinError::Cancelled)));
+        go.send(()).unwrap();
+    })
+    .unwrap();
+    assert_eq!(has_ended.recv_timeout(Duration::from_secs(10)), Ok(7));
+}
+
+/// A fiber whose call has begun, and waits to be let go. `call` makes a blocking call of what it is given.
+fn held_up(call: impl FnOnce(Box<dyn FnOnce() + Send>) + 'static) -> (JoinHandle<()>, mpsc::Sender<()>) {
+    let (enters, has_entered) = mpsc::channel();
+    let (go, wait) = mpsc::channel();
+    let fiber = spawn(move || {
+        call(Box::new(move || {
+            enters.send(()).unwrap();
+            wait.recv().unwrap();
+        }));
+    });
+    yield_now();
+    has_entered.recv_timeout(Duration::from_secs(10)).unwrap();
+    (fiber, go)
 }
