@@ -19,8 +19,8 @@ static POOL: LazyLock<BlockingPool> = LazyLock::new(|| BlockingPool::new(THREADS
 /// Threads for calls that block, apart from the process's: at most so many at once, and at most so many calls that
 /// wait for one of them.
 ///
-/// Threads are started when needed and end after 10 s without work, or when the pool is dropped; a call that is in
-/// progress then runs to its end.
+/// Threads are started when needed and end after 10 s without work, or when the pool is dropped: a call that is in
+/// progress then runs to its end, and one that waits for a thread is dropped and never runs.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -44,7 +44,8 @@ impl BlockingPool {
         BlockingPool(Pool::new(threads_max, waiting_max))
     }
 
-    /// As [`blocking()`], on a thread of this pool.
+    /// As [`blocking()`], on a thread of this pool. Where that just runs `f`, it does so however full the pool is. A call
+    /// that is taken back makes room for another at once.
     ///
     /// # Errors
     ///
@@ -52,7 +53,7 @@ impl BlockingPool {
     ///
     /// # Panics
     ///
-    /// As `f` does.
+    /// As `f` does, and where the pool is gone before `f` has begun.
     pub fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, PoolFull> {
         let (core, fiber) = match scheduler::place() {
             Place::Fiber(core, fiber) => (core, fiber),
@@ -91,8 +92,14 @@ impl Drop for BlockingPool {
 /// and in one that unwinds, it just runs `f`.
 ///
 /// For what would stall every fiber of the thread: files, name look-ups, database drivers, long computations.
-/// If the fiber is cancelled meanwhile, or a [`timeout`](crate::timeout) around the call elapses, `f` is dropped if it has
-/// not begun; else it runs to its end and its value is dropped.
+///
+/// If the fiber is cancelled, or a [`timeout`](crate::timeout) around the call elapses, `f` is taken back and dropped
+/// as long as it waits for a thread; once it has begun it runs to its end, and its value is dropped. In a fiber that was
+/// interrupted before, and caught that, `f` is dropped and never runs.
+///
+/// If there is no thread and the system gives none, the fiber's own thread runs `f` and whatever else waits, and all
+/// its fibers wait for that. There, and in a fiber that unwinds, `f` has a [large stack](crate::on_large_stack), or that
+/// of the fiber if there is no memory for one.
 ///
 /// # Panics
 ///

@@ -32,7 +32,7 @@ thread_local! {
 ///
 /// # Panics
 ///
-/// When `work` panics, or the kernel has no memory for the stack.
+/// When `work` panics; and in a fiber, before `work` has begun, when the kernel has no memory for the stack.
 pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
         return work();

@@ -141,8 +141,8 @@ impl Pool {
         if state.threads > 0 {
             return;
         }
-        // No thread will come for the jobs: they block the caller rather than wait for ever. All of them, since another's may be
-        // there whose thread was refused as well, or that may not have one.
+        // No thread will come for the jobs: they block the caller rather than wait for ever. All of them, since another's
+        // may be there whose thread was refused as well, or that may not have one.
         let jobs = std::mem::take(&mut state.jobs);
         drop(state);
         // What blocks may need more stack than a fiber has. The caller's being cancelled is nothing to it.
