@@ -68,10 +68,11 @@ impl BlockingPool {
         let queued = self.0.submit(Box::new(move || reply.give(catch_unwind(AssertUnwindSafe(f)))))?;
         let call = Call::new(slot, queued);
         loop {
-            core.park(fiber);
+            core.suspend(fiber);
             if let Some(value) = call.take() {
                 return Ok(value);
             }
+            core.unwind_if_interrupted(fiber);
         }
     }
 
