@@ -88,6 +88,24 @@ impl Conn {
         Some(Step::Read)
     }
 
+    /// Its last answer is out, and what its peer still sends is dropped.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.phase == Phase::Linger
+    }
+
+    /// A request has waited for a thread. If nobody waits for its answer any more, it is not worth one. Who has given up
+    /// and closed looks like a client that has only ended its side; the latter is rare, and is told to try again.
+    pub(crate) fn forsake_if_vain(&mut self, now: Tick, cx: &Context) {
+        let timeout = cx.settings.request_timeout;
+        // Where a thread reads the request, that has come when the thread has.
+        let came = self.pace.progress();
+        let since = self.queued_since.take().map_or(came, |queued| queued.min(came));
+        let is_late = !timeout.is_zero() && now >= since.after(timeout);
+        if self.phase == Phase::Ready && (is_late || self.stream.peer_has_gone()) {
+            self.refuse_abandoned(is_late, cx);
+        }
+    }
+
     /// The peer has ended its side. Whole requests that it sent before are answered already.
     pub(crate) fn end_of_input(&mut self) {
         self.phase = match self.phase {
