@@ -247,7 +247,7 @@ fn explain(address: &Address, error: io::Error) -> Error {
             ": a file that is no socket is there; remove it or choose another path"
         }
         (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
-            ": a program listens there; stop it or choose another path"
+            ": another program listens there; stop it or choose another path"
         }
         (io::ErrorKind::AddrInUse, _) => ": another program listens there; stop it or choose another port",
         (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
