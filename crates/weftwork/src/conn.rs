@@ -210,7 +210,8 @@ impl Conn {
 
     /// The next deadline of the peer, and what for. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
-        self.pace.deadline(&cx.settings)
+        let due = self.pace.deadline(&cx.settings);
+        if self.is_unused() && cx.stage() != Stage::Running { due.min(self.first_request_by()) } else { due }
     }
 
     /// Nothing is in progress: at shutdown such a connection ends at once, and a thread that is to spare may wait for
@@ -366,7 +367,7 @@ impl Conn {
             return Step::Write;
         }
         // Not before a look in vain: to close on a request that has come already would reset it (RFC 9112 section 9.6).
-        let is_over = now >= self.expires || cx.stage() != Stage::Running;
+        let is_over = now >= self.expires || self.is_drained(now, cx);
         if is_over && !self.readable {
             self.phase = Phase::Done;
             return Step::Close;

@@ -1,5 +1,7 @@
 //! When is a connection over? After what is left of a body, of its time, or of its peer.
 
+use std::time::Duration;
+
 use weftwork_wire::{After, BodyEvent};
 
 use super::{Conn, Phase, Step};
@@ -7,7 +9,26 @@ use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::Timeout;
 
+/// After the server has begun to drain, the first request of a connection may still come for so long behind the accept: it
+/// may have been on its way already. Between two requests nobody waits: a client has to reckon with an end there.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
 impl Conn {
+    /// The server drains, and nothing more is to be waited for here.
+    pub(crate) fn is_drained(&self, now: Tick, cx: &Context) -> bool {
+        let may_yet_ask = self.is_unused() && now < self.first_request_by();
+        cx.stage() != Stage::Running && !may_yet_ask && self.is_idle()
+    }
+
+    /// Nothing has come of its first request.
+    pub(super) fn is_unused(&self) -> bool {
+        matches!(self.pace.what, Timeout::Head | Timeout::ProxyHeader) && self.is_idle()
+    }
+
+    pub(super) fn first_request_by(&self) -> Tick {
+        self.pace.began().after(FIRST_REQUEST)
+    }
+
     /// The head of a response is written whose body may break off.
     pub(super) fn guard_end(&mut self) {
         if self.http.is_cut_short() {
@@ -133,6 +154,8 @@ impl Conn {
                 // Its peer has gone, and that is not late.
                 Err(_) => self.phase = Phase::Done,
             },
+            // It is not late.
+            Timeout::Head | Timeout::ProxyHeader if self.is_drained(now, cx) => self.phase = Phase::Done,
             Timeout::Head | Timeout::ProxyHeader => self.leave(cx),
         }
     }

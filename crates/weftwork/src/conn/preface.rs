@@ -8,7 +8,7 @@ use super::{Conn, Phase, Step};
 use crate::message::client::Source;
 use crate::settings::Settings;
 use crate::transport::Tick;
-use crate::transport::context::{Context, Stage};
+use crate::transport::context::Context;
 use crate::transport::deadlines::Timeout;
 
 impl Conn {
@@ -26,13 +26,10 @@ impl Conn {
     #[inline(never)]
     pub(super) fn read_proxy_header(&mut self, now: Tick, cx: &Context) -> Option<Step> {
         let bytes_max = u32::try_from(cx.settings.proxy_header_bytes_max.0).unwrap_or(u32::MAX);
+        let is_over = self.is_drained(now, cx) && !self.readable;
         let buffers = self.buffers.get_or_insert_default();
         match read_proxy_header(buffers.unread(), bytes_max) {
-            Ok(ProxyEvent::NeedMore)
-                if buffers.is_empty() && cx.stage() != Stage::Running && !self.readable =>
-            {
-                self.phase = Phase::Done;
-            }
+            Ok(ProxyEvent::NeedMore) if is_over => self.phase = Phase::Done,
             Ok(ProxyEvent::NeedMore) => return Some(Step::Read),
             Ok(ProxyEvent::Header(bytes, proxied)) => {
                 buffers.start += bytes;

@@ -112,7 +112,7 @@ impl<'a> Solo<'a> {
     #[inline(always)]
     fn read(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
         let (now, pool) = (self.now, &mut self.hand.pool);
-        let drained = stage != Stage::Running && conn.is_idle();
+        let drained = conn.is_drained(now, self.cx);
         let at_once = drained || conn.is_readable();
         // Bytes that keep coming must not outrun a deadline: only a wait in vain looks at it otherwise.
         if !at_once && now >= conn.deadline(self.cx) {

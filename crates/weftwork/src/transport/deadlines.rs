@@ -88,6 +88,11 @@ impl Pace {
         self.bytes
     }
 
+    /// Since when the peer is waited for, in what it does now.
+    pub(crate) fn began(&self) -> Tick {
+        self.since
+    }
+
     /// When the peer's time is up.
     pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
         match self.what {

@@ -66,17 +66,13 @@ impl Loop {
         }
     }
 
-    /// Connections with nothing in progress end at once, those that were never used among them; those that wait
-    /// for others are told.
+    /// Connections with nothing in progress end at once, but for fresh ones; those that wait for others are told.
     fn drop_idle(&mut self) {
         for entry in self.table.indices() {
             let Some((token, conn)) = self.table.peek(entry) else { continue };
             // A request may have come since the last look: there is one more, and then the connection ends.
-            if conn.is_between_requests() || conn.is_fed() {
+            if conn.is_idle() || conn.is_fed() {
                 self.again.push(Ready { token, ended: false });
-            } else if conn.is_idle() {
-                drop(self.table.take(token));
-                self.release(token);
             }
         }
     }
