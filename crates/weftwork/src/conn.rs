@@ -17,6 +17,7 @@ mod ending;
 mod fed;
 mod io;
 mod live;
+mod open;
 mod preface;
 mod refusal;
 mod takeover;
@@ -38,10 +39,10 @@ pub(crate) use io::Flushed;
 pub(crate) use live::Call;
 
 use self::fed::Fed;
+use self::open::Open;
 use crate::message::{Asked, Part, Take};
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::{Buffers, Pool, Stream, Tick};
 
@@ -122,7 +123,7 @@ pub(crate) struct Conn {
     /// None while the connection is idle.
     buffers: Option<Box<Buffers>>,
     rest: Option<Box<Rest>>,
-    _open: Open,
+    open: Open,
     /// Something may be there to read. Cleared by a read that finds no more.
     readable: bool,
     /// The peer has ended its side, says the poller: a short read is not the last one.
@@ -143,20 +144,9 @@ pub(crate) struct Conn {
     pub(crate) queued_since: Option<Tick>,
 }
 
-/// Counts an open connection, for as long as it lives.
-#[derive(Debug)]
-struct Open(Arc<Counters>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Release);
-    }
-}
-
 impl Conn {
     pub(crate) fn new(stream: Stream, peer: Option<SocketAddr>, now: Tick, cx: &Context) -> Box<Conn> {
         let accepted = cx.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        cx.counters.connections.fetch_add(1, Ordering::Relaxed);
         // Spread by up to a tenth, so that connections opened together do not end together.
         let age = or_never(cx.settings.age_max);
         let age = age - age.mul_f64((accepted.wrapping_mul(0x9e37_79b9) % 1024) as f64 / 10_240.0);
@@ -170,7 +160,7 @@ impl Conn {
             proxied: None,
             buffers: None,
             rest: None,
-            _open: Open(cx.counters.clone()),
+            open: Open::new(&cx.counters),
             readable: true,
             ended: false,
             peer_persists: false,

@@ -323,7 +323,8 @@ impl Running {
             std::thread::sleep(DRAIN_TICK.min(deadline));
             hurried = hurry();
         }
-        let cut = self.open();
+        // Who only has still to end has got all.
+        let cut = self.open().saturating_sub(self.cx.counters.lingering.load(Ordering::Relaxed));
         self.cx.enter(Stage::Closing);
         self.room.wake();
         let stuck = self.join();

@@ -49,6 +49,7 @@ impl Conn {
         }
         self.stream.shutdown_write();
         self.pace = self.pace.then(Timeout::Linger, now);
+        self.open.note_lingering();
         self.phase = Phase::Linger;
     }
 

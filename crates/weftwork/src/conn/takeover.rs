@@ -34,13 +34,13 @@ struct Socket {
 impl Conn {
     /// After [`Step::Takeover`](super::Step::Takeover): runs what takes the connection over, until it is done.
     pub(crate) fn take_over(self: Box<Conn>, cx: &Arc<Context>, wait: Arc<dyn Wait + Send + Sync>) {
-        let Conn { stream, peer, buffers, rest, _open, .. } = *self;
+        let Conn { stream, peer, buffers, rest, open, .. } = *self;
         let Some(Rest::Take(take)) = rest.map(|rest| *rest) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
         stream.probe();
         let pace = Mutex::new(Pace::start(Timeout::Idle, wait.now()));
-        let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), pace, _open });
+        let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), pace, _open: open });
         let settings = &cx.settings;
         let upgraded = Upgraded::new(line, early, settings.upgrade_idle_timeout, settings.write_timeout);
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {

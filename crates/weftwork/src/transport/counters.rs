@@ -10,6 +10,8 @@ macro_rules! counters {
         pub(crate) struct Counters {
             /// Connections open now.
             pub(crate) connections: AtomicUsize,
+            /// Of these, such as have sent all: their peers have still to end.
+            pub(crate) lingering: AtomicUsize,
             /// Threads that may take in one more at this moment.
             pub(crate) accepting: AtomicUsize,
             $( pub(crate) $name: AtomicU64, )+

@@ -161,6 +161,21 @@ fn a_stream_gets_to_its_end() {
     stopping.ends_well(1);
 }
 
+/// It is in no hurry to end its side, and has lost nothing by that.
+#[test]
+fn a_client_that_has_its_whole_answer_is_not_cut() {
+    let stop = Stop::prepare(ROOM.start_with(|s| s.linger_timeout(Duration::from_secs(3600))));
+    let mut client = stop.site.client();
+    client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    stop.site.inside.gate.wait_for(1);
+    let stopping = stop.begin(Duration::from_millis(300));
+    stopping.inside.gate.open();
+    client.answer().is(200, "passed");
+    let report = stopping.thread.join().unwrap();
+    assert_eq!((report.cut, report.drained), (0, WITNESSES + 1), "{report}");
+    drop(client);
+}
+
 /// Past the deadline connections are cut, and handlers are left to themselves.
 #[test]
 fn what_takes_too_long_is_cut() {

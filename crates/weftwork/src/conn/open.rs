@@ -1,0 +1,36 @@
+//! How many connections are open, and how many of them have sent all?
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::transport::counters::Counters;
+
+/// Counts an open connection, for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Open {
+    counters: Arc<Counters>,
+    lingers: bool,
+}
+
+impl Open {
+    pub(super) fn new(counters: &Arc<Counters>) -> Open {
+        counters.connections.fetch_add(1, Ordering::Relaxed);
+        Open { counters: counters.clone(), lingers: false }
+    }
+
+    /// All was sent.
+    pub(super) fn note_lingering(&mut self) {
+        if !std::mem::replace(&mut self.lingers, true) {
+            self.counters.lingering.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.lingers {
+            self.counters.lingering.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.counters.connections.fetch_sub(1, Ordering::Release);
+    }
+}
