@@ -467,7 +467,7 @@ fn what_came_before_a_timeout_is_there() {
     for looks in [true, false] {
         let runtime = Runtime::new().unwrap();
         let (ours, mut theirs) = pair();
-        let time = Duration::from_millis(20);
+        let time = Duration::from_millis(200);
         let waiter = runtime.spawn(move || timeout(time, || wait_readable(ours.as_fd(), None)).is_ok());
         let (sender, receiver) = channel(1);
         let receives = runtime.spawn(move || timeout(time, || receiver.recv()).is_ok());

@@ -28,7 +28,6 @@ use std::any::Any;
 use std::io as std_io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -130,7 +129,7 @@ pub(crate) struct Conn {
     ended: bool,
     /// The last request did not ask for the end of the connection. Its head may be gone before its answer is sent.
     peer_persists: bool,
-    /// A handler or a client has taken its time: what came meanwhile may not have been told of.
+    /// A handler or a client may have taken its time, and what came meanwhile is not known.
     has_dwelt: bool,
     /// The owner's notes: which loop it belongs to, its place there, what it had of this turn, and
     /// whether the poller knows it.

@@ -276,8 +276,8 @@ impl Running {
     pub fn wait(mut self, mut signals: Signals) -> Result<Report> {
         let refused = |error| Error::io("signals cannot be waited for", error);
         while !signals.wait(None).map_err(refused)? {}
-        log::info!("stopping: requests in flight may finish; a second signal cuts them");
         let (drain_timeout, told) = (self.cx.settings.drain_timeout, Instant::now());
+        log::info!("stopping: requests in flight may finish; a second signal cuts them");
         Ok(self.stop(drain_timeout, move || {
             let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
             comes && told.elapsed() >= ONE_SIGNAL

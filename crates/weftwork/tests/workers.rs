@@ -95,6 +95,26 @@ fn a_request_that_has_waited_too_long_is_not_started() {
     assert_eq!(site.calls(), 2);
 }
 
+/// What was waited for since was its client.
+#[test]
+fn a_request_that_comes_late_to_a_connection_that_was_queued_is_answered() {
+    let time = Duration::from_millis(300);
+    let site =
+        workers(2).start_with(|settings| settings.standby_kept(1).threads_max(2).request_timeout(time));
+    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
+    blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(2);
+    let (mut silent, mut slow) = (site.client(), site.client());
+    slow.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf");
+    eventually("they are queued", || site.running.counts().queued == 2);
+    site.inside.gate.open();
+    drop(blocked);
+    std::thread::sleep(time * 2);
+    silent.get("/").is(200, "hello");
+    slow.send("half");
+    slow.answer().is(200, "halfhalf");
+}
+
 #[test]
 fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
     let site = workers(2).start_with(|settings| {

@@ -52,12 +52,12 @@ fn the_drain_has_a_deadline() {
 #[test]
 fn what_comes_to_a_process_that_is_stopped_is_answered() {
     let check = |engine| {
-        let weft = Weft::start(&format!("--port 0 --engine {engine} --idle-timeout 1s --head-timeout 1s"));
+        let weft = Weft::start(&format!("--port 0 --engine {engine} --idle-timeout 3s --head-timeout 3s"));
         let mut clients = [weft.connect(), weft.connect()];
         assert_eq!(clients[0].ask("GET /health").status, 200);
         weft.signal("-STOP");
         clients.iter_mut().for_each(|client| client.send(b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"));
-        std::thread::sleep(Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(3100));
         weft.signal("-CONT");
         clients.iter_mut().for_each(|client| assert_eq!(client.answer(false).status, 200, "{engine}"));
     };
@@ -81,7 +81,7 @@ fn a_second_signal_ends_at_once() {
     weft.signal("-TERM");
     weft.wait_for("stopping");
     // What comes within half a second is the same signal twice.
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(1500));
     weft.signal("-TERM");
     let (code, out, _) = weft.end();
     assert_eq!(code, Some(0));

@@ -7,6 +7,7 @@ mod reading;
 mod trailers;
 mod writing;
 
+use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -97,10 +98,10 @@ impl Conn {
         live.respond(handler, &mut response);
         post.leave();
         let now = live.wait.now();
-        live.conn.has_dwelt |= now > begun;
         if begun.until(now) >= cx.warn_after {
             live.warn_of_slowness("a handler", begun.until(now));
         }
+        live.conn.has_dwelt |= now > begun;
         response.as_mut().map_or(now, |response| live.answer(response, now, post))
     }
 
@@ -244,7 +245,11 @@ impl<'a> Live<'a> {
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));
         let date = self.dates.at(self.wait.now());
         let output = &mut self.conn.buffers.get_or_insert_default().output;
-        self.conn.http.write_response(&head, SERVER_ERROR, date, output).map_err(io::Error::other)
+        let written = self.conn.http.write_response(&head, SERVER_ERROR, date, output);
+        // The fields of what was meant may be why it cannot be.
+        let bare = ResponseHead { fields: &[], ..head };
+        let written = written.or_else(|_| self.conn.http.write_response(&bare, SERVER_ERROR, date, output));
+        written.map_err(io::Error::other)
     }
 
     fn write_head(&mut self, response: &Response, length: BodyLength, now: Tick) -> Result<(), Misuse> {
@@ -372,6 +377,13 @@ impl Exchange for Live<'_> {
 
     fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
         self.take_trailers(fields)
+    }
+
+    fn status_of_panic(&self, panic: &(dyn Any + Send)) -> Option<StatusCode> {
+        let is_overload = self.wait.is_overload(panic);
+        let status =
+            if is_overload { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+        (!self.wait.is_cancelled(panic)).then_some(status)
     }
 
     fn has_begun(&self) -> bool {

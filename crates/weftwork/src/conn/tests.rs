@@ -13,6 +13,7 @@ mod writers;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use super::*;
 use crate::message::{Handler, Request, Response};

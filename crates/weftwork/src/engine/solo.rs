@@ -125,6 +125,8 @@ impl<'a> Solo<'a> {
             Ok(0) => conn.end_of_input(),
             Ok(_) => {}
             Err(error) if !is_would_block(&error) => return Some(Fate::Over),
+            // From here on it is the client that is waited for.
+            Err(_) if conn.queued_since.take().is_some() => {}
             // Nothing is on its way: at shutdown such a connection ends at once.
             Err(_) if drained => return Some(Fate::Over),
             // The next read is the one that waits.

@@ -1,5 +1,6 @@
 //! What a request in progress needs from the connection beneath it.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -43,6 +44,8 @@ pub(crate) trait Exchange {
     fn write(&mut self, data: &[u8]) -> io::Result<()>;
     /// Takes fields to be sent behind a streamed body. False: they cannot be sent to this client.
     fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool>;
+    /// What a request is answered with whose handler has panicked so. None: it will not be answered.
+    fn status_of_panic(&self, panic: &(dyn Any + Send)) -> Option<StatusCode>;
     /// Something of the response is written, or it will not be: it is too late for another one.
     fn has_begun(&self) -> bool;
     /// Sends all that was written, and waits until the kernel has it.
@@ -109,6 +112,10 @@ macro_rules! forward_the_rest {
             fields: &[(http::HeaderName, http::HeaderValue)],
         ) -> std::io::Result<bool> {
             self.below.send_trailers(fields)
+        }
+
+        fn status_of_panic(&self, panic: &(dyn std::any::Any + Send)) -> Option<http::StatusCode> {
+            self.below.status_of_panic(panic)
         }
 
         fn has_begun(&self) -> bool {

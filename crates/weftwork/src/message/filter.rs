@@ -81,12 +81,14 @@ impl Response {
                     }))?;
                     filter.finish(out)
                 }));
-                if !matches!(written, Ok(Ok(()))) {
-                    let status = || match &written {
-                        Ok(Err(error)) => Error::status_of(error),
-                        _ => StatusCode::INTERNAL_SERVER_ERROR,
-                    };
-                    filter.failed((!out.exchange().has_begun()).then(status));
+                let exchange = out.exchange();
+                let failed = match &written {
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(Some(Error::status_of(error))),
+                    Err(panic) => Some(exchange.status_of_panic(&**panic)),
+                };
+                if let Some(instead) = failed {
+                    filter.failed(instead.filter(|_| !exchange.has_begun()));
                 }
                 written.unwrap_or_else(|panic| resume_unwind(panic))
             }));

@@ -22,6 +22,16 @@ pub(crate) const OF_CONTENT: [HeaderName; 11] = [
     HeaderName::from_static("repr-digest"),
 ];
 
+/// What the connection says itself.
+const OF_CONNECTION: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::DATE,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
 /// Where a success is found, how it is known again, and for how long.
 const OF_SUCCESS: [HeaderName; 7] = [
     header::AGE,
@@ -137,9 +147,13 @@ impl Response {
     /// middleware has said there who may read it, and which request it is. Its own count more.
     pub(crate) fn in_place_of(mut self, meant: Response) -> Response {
         let is_own = |name: &HeaderName| self.fields.iter().any(|(own, _)| own == name);
-        let stays =
-            |name: &HeaderName| !OF_CONTENT.contains(name) && !OF_SUCCESS.contains(name) && !is_own(name);
-        let kept: Vec<_> = meant.fields.into_iter().filter(|(name, _)| stays(name)).collect();
+        let goes = |name: &HeaderName| {
+            OF_CONNECTION.contains(name)
+                || OF_CONTENT.contains(name)
+                || OF_SUCCESS.contains(name)
+                || is_own(name)
+        };
+        let kept: Vec<_> = meant.fields.into_iter().filter(|(name, _)| !goes(name)).collect();
         self.fields.extend(kept);
         self
     }

@@ -190,6 +190,10 @@ impl Exchange for Canned {
         Ok(false)
     }
 
+    fn status_of_panic(&self, _: &(dyn std::any::Any + Send)) -> Option<StatusCode> {
+        Some(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     fn has_begun(&self) -> bool {
         !self.sent.is_empty()
     }

@@ -132,6 +132,16 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
         assert_eq!((answer.status, answer.body.len()), (200, BYTES), "{version}");
         client.ends();
 
+        // While it is made.
+        site.inside.gate.shut();
+        let mut client = site.client();
+        client.send(format!("GET /gate-stream HTTP/{version}\r\nHost: a\r\n{field}\r\n"));
+        site.inside.gate.wait_for(1);
+        client.send("\r\n");
+        site.inside.gate.open();
+        client.answer().is(200, "before after");
+        client.ends();
+
         // While it is sent.
         let mut client = site.client();
         client.send(format!("GET /bytes/{BYTES} HTTP/{version}\r\nHost: a\r\n{field}\r\n"));

@@ -74,9 +74,14 @@ fn what_was_added_to_a_stream_that_does_not_begin_is_on_its_error() {
 /// Else the error would fail for the same reason.
 #[test]
 fn an_error_has_no_fields_of_a_head_that_cannot_be_written() {
-    let wrong = || Response::stream(|_| Ok(())).try_with_header("transfer-encoding", "chunked");
-    let answer = crate::TestClient::new(crate::Router::new().get("/", wrong).with(RequestIds::new()));
-    assert_eq!({ answer }.get("/").send().status, 500);
+    let write = |fails| {
+        move |_: &mut BodyWriter<'_>| if fails { Err(std::io::Error::other("as asked")) } else { Ok(()) }
+    };
+    for (fails, name) in [(false, "transfer-encoding"), (true, "transfer-encoding"), (true, "connection")] {
+        let wrong = move || Response::stream(write(fails)).try_with_header(name, "chunked");
+        let site = crate::Router::new().get("/", wrong).with(RequestIds::new());
+        assert_eq!(crate::TestClient::new(site).get("/").send().status, 500, "{name}");
+    }
 }
 
 #[test]

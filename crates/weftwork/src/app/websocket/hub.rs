@@ -140,7 +140,8 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
 
     /// As [`accept_as`](WebSocketHub::accept_as), and the socket gets these messages before all others: what has been said
     /// so far, say. Whoever keeps that under a lock, and sends under it, holds it here as well: then none is missed and none
-    /// comes twice.
+    /// comes twice. The function is told meanwhile that the socket has joined (and, should it panic at that, that it has
+    /// left), and must not take the same lock for that.
     ///
     /// ```
     /// use std::sync::Mutex;

@@ -24,6 +24,7 @@ impl<'a> Live<'a> {
     /// A response that is written while this runs.
     pub(super) fn stream(&mut self, response: Response, write: Stream, post: &'a Post) -> io::Result<After> {
         self.streamed = Some(Box::new(Streamed { pending: Some(response), ..Streamed::default() }));
+        self.conn.has_dwelt = true;
         let written =
             if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
         match written.and_then(|()| self.start()) {

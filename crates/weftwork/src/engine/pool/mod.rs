@@ -222,10 +222,10 @@ impl Shared {
 
     fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
         // A thread that nobody waits for may wait for its client, for a while; a server that drains has nobody to spare it
-        // for.
-        let patience = |_: &Conn, stage| {
+        // for, but others may bring something to its client for long.
+        let patience = |conn: &Conn, stage| {
             let kept = if self.roster.is_pressed() { Duration::ZERO } else { IDLE_KEPT };
-            (stage == Stage::Running).then_some(kept)
+            (stage == Stage::Running || conn.is_fed()).then_some(kept)
         };
         match Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate).serve(&mut conn) {
             Fate::Park => self.park(conn),
