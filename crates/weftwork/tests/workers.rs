@@ -75,15 +75,21 @@ fn at_the_most_threads_connections_wait() {
     waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
 }
 
+/// Both threads that there may be are in a handler, until the gate opens.
+fn in_handlers(request_timeout: Duration) -> (Site, Vec<Client>) {
+    let site = workers(2)
+        .start_with(|settings| settings.standby_kept(1).threads_max(2).request_timeout(request_timeout));
+    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
+    blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(2);
+    (site, blocked)
+}
+
 /// The request is read when there is a thread for its connection.
 #[test]
 fn a_request_that_has_waited_too_long_is_not_started() {
     let time = Duration::from_millis(50);
-    let site =
-        workers(2).start_with(|settings| settings.standby_kept(1).threads_max(2).request_timeout(time));
-    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
-    blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
-    site.inside.gate.wait_for(2);
+    let (site, blocked) = in_handlers(time);
     let mut late = site.client();
     late.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("it is queued", || site.running.counts().queued == 1);
@@ -99,11 +105,7 @@ fn a_request_that_has_waited_too_long_is_not_started() {
 #[test]
 fn a_request_that_comes_late_to_a_connection_that_was_queued_is_answered() {
     let time = Duration::from_millis(300);
-    let site =
-        workers(2).start_with(|settings| settings.standby_kept(1).threads_max(2).request_timeout(time));
-    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
-    blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
-    site.inside.gate.wait_for(2);
+    let (site, blocked) = in_handlers(time);
     let (mut silent, mut slow) = (site.client(), site.client());
     slow.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf");
     eventually("they are queued", || site.running.counts().queued == 2);

@@ -68,8 +68,9 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// - `If-Match`, `If-Unmodified-Since`, `If-None-Match`, `If-Modified-Since`, in the order of RFC 9110 section
 ///   13.2.2: 304 where the client has the file already, 412 where it thinks of another one.
 /// - `Range` (section 14.2), also with `If-Range`: 206 with the part, or with up to 16 parts as
-///   `multipart/byteranges`; parts that overlap, or have less between them than another head takes, are joined. 416 where all of it is behind the end. More ranges,
-///   what is no range, and several of a compressed sibling are answered with the whole file.
+///   `multipart/byteranges`; parts that overlap, or have less between them than another head takes, are joined. 416 where
+///   all of it is behind the end. More ranges, what is no range, and several of a compressed sibling are answered with the
+///   whole file.
 /// - `Accept-Encoding`, where a file has a compressed sibling: see [`precompressed`](Files::precompressed).
 ///
 /// # What it costs

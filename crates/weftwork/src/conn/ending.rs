@@ -16,8 +16,8 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 impl Conn {
     /// The server drains, and nothing more is to be waited for here.
     pub(crate) fn is_drained(&self, now: Tick, cx: &Context) -> bool {
-        let may_yet_ask = self.is_unused() && now < self.first_request_by();
-        cx.stage() != Stage::Running && !may_yet_ask && self.is_idle()
+        let may_yet_ask = || self.is_unused() && now < self.first_request_by();
+        cx.stage() != Stage::Running && self.is_idle() && !may_yet_ask()
     }
 
     /// Nothing has come of its first request.

@@ -82,14 +82,12 @@ impl Response {
                     filter.finish(out)
                 }));
                 let exchange = out.exchange();
-                let failed = match &written {
-                    Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(Some(Error::status_of(error))),
-                    Err(panic) => Some(exchange.status_of_panic(&**panic)),
+                let instead = match &written {
+                    Ok(Ok(())) => return Ok(()),
+                    Ok(Err(error)) => Some(Error::status_of(error)),
+                    Err(panic) => exchange.status_of_panic(&**panic),
                 };
-                if let Some(instead) = failed {
-                    filter.failed(instead.filter(|_| !exchange.has_begun()));
-                }
+                filter.failed(instead.filter(|_| !exchange.has_begun()));
                 written.unwrap_or_else(|panic| resume_unwind(panic))
             }));
         }

@@ -22,15 +22,9 @@ pub(crate) const OF_CONTENT: [HeaderName; 11] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// What the connection says itself.
-const OF_CONNECTION: [HeaderName; 6] = [
-    header::CONNECTION,
-    header::DATE,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-];
+/// What is for one connection alone, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).
+pub(crate) const CONNECTION_FIELDS: [&str; 6] =
+    ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
 /// Where a success is found, how it is known again, and for how long.
 const OF_SUCCESS: [HeaderName; 7] = [
@@ -148,7 +142,8 @@ impl Response {
     pub(crate) fn in_place_of(mut self, meant: Response) -> Response {
         let is_own = |name: &HeaderName| self.fields.iter().any(|(own, _)| own == name);
         let goes = |name: &HeaderName| {
-            OF_CONNECTION.contains(name)
+            CONNECTION_FIELDS.contains(&name.as_str())
+                || *name == header::DATE
                 || OF_CONTENT.contains(name)
                 || OF_SUCCESS.contains(name)
                 || is_own(name)

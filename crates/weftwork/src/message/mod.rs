@@ -30,7 +30,7 @@ pub use body::{Body, BodyError};
 pub use feed::{Feed, FeedClosed, FeedLimits, FeedSender, Overflow};
 pub use filter::StreamFilter;
 pub use handler::{Asked, Blocking, Handler, blocks, unbuffered};
-pub(crate) use headers::OF_CONTENT;
+pub(crate) use headers::{CONNECTION_FIELDS, OF_CONTENT};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;

@@ -14,6 +14,7 @@ use weftwork_wire::fields::media_type_quality;
 use super::body::{Body, Quota};
 use super::client;
 use super::exchange::Exchange;
+use super::headers::CONNECTION_FIELDS;
 use super::routed::Routed;
 use super::texts::{form_decoded_lossy, plain_field_name};
 
@@ -395,10 +396,6 @@ impl<'c> Request<'c> {
         &mut self.extensions
     }
 }
-
-/// What a proxy removes or replaces, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).
-const CONNECTION_FIELDS: [&str; 6] =
-    ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
 /// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
 fn ascii(bytes: &[u8]) -> &str {

@@ -122,9 +122,13 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
     const BYTES: usize = 8_000_000;
     let site = ROOM.start();
     for (version, field) in [("1.1", "Connection: close\r\n"), ("1.0", "")] {
+        let ask = |path: &str| {
+            let mut client = site.client();
+            client.send(format!("GET {path} HTTP/{version}\r\nHost: a\r\n{field}\r\n"));
+            client
+        };
         site.inside.gate.shut();
-        let mut client = site.client();
-        client.send(format!("GET /gate-bytes/{BYTES} HTTP/{version}\r\nHost: a\r\n{field}\r\n"));
+        let mut client = ask(&format!("/gate-bytes/{BYTES}"));
         site.inside.gate.wait_for(1);
         client.send("\r\n");
         site.inside.gate.open();
@@ -134,8 +138,7 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
 
         // While it is made.
         site.inside.gate.shut();
-        let mut client = site.client();
-        client.send(format!("GET /gate-stream HTTP/{version}\r\nHost: a\r\n{field}\r\n"));
+        let mut client = ask("/gate-stream");
         site.inside.gate.wait_for(1);
         client.send("\r\n");
         site.inside.gate.open();
@@ -143,8 +146,7 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
         client.ends();
 
         // While it is sent.
-        let mut client = site.client();
-        client.send(format!("GET /bytes/{BYTES} HTTP/{version}\r\nHost: a\r\n{field}\r\n"));
+        let mut client = ask(&format!("/bytes/{BYTES}"));
         client.wait_for_bytes();
         client.send("\r\n");
         let answer = client.answer();

@@ -10,7 +10,7 @@ use weftwork_wire::{BodyEvent, Received, ResponseFault};
 use super::forward::{self, Upload};
 use super::upstream::{Keeper, Link, from_now};
 use super::{Failure, NO_ANSWER, Options, tunnel, warn};
-use crate::message::{BodyError, BodyWriter, Problem, Request, Response};
+use crate::message::{BodyError, BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
 /// While the server is silent, this often somebody looks whether the client is still there.
@@ -328,18 +328,11 @@ fn of_length(response: Response, fields: &[(HeaderName, HeaderValue)]) -> Respon
 
 /// What is for the client, and not for this connection alone. How it is framed is ours to say.
 fn passed_on(fields: Vec<(HeaderName, HeaderValue)>) -> Vec<(HeaderName, HeaderValue)> {
-    const STAY: [&str; 7] = [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-        "content-length",
-    ];
     let named: Vec<Vec<u8>> = listed(&fields, &header::CONNECTION).map(<[u8]>::to_ascii_lowercase).collect();
     let stays = |name: &HeaderName| {
-        STAY.contains(&name.as_str()) || named.iter().any(|option| option == name.as_str().as_bytes())
+        CONNECTION_FIELDS.contains(&name.as_str())
+            || *name == header::CONTENT_LENGTH
+            || named.iter().any(|option| option == name.as_str().as_bytes())
     };
     fields.into_iter().filter(|(name, _)| !stays(name)).collect()
 }
