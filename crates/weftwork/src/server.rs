@@ -205,8 +205,8 @@ impl Server {
     }
 
     /// Starts the server, and serves until SIGTERM or SIGINT; then finishes the requests in flight, for
-    /// `drain_timeout` at most. A second signal, half a second after the first or later, ends that at once. Once this has returned, the signals end the
-    /// process again.
+    /// `drain_timeout` at most. A second signal, half a second after the first or later, ends that at once. Once this has
+    /// returned, the signals end the process again.
     ///
     /// # Errors
     /// As [`start`](Server::start), or the system refuses the signals.
