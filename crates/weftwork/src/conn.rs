@@ -65,6 +65,17 @@ pub(crate) enum Step {
     Close,
 }
 
+/// What the poller of its owner tells of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Registered {
+    #[default]
+    Not,
+    /// That bytes have come.
+    ForBytes,
+    /// That, or that there is room to send.
+    ForRoom,
+}
+
 /// Where a connection is in the exchange of one request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -138,7 +149,7 @@ pub(crate) struct Conn {
     /// It was read from in this turn, where that counts.
     pub(crate) has_read: bool,
     pub(crate) token: usize,
-    pub(crate) registered: bool,
+    pub(crate) registered: Registered,
     /// Since when it has waited for a thread: see [`Conn::forsake_if_vain`].
     pub(crate) queued_since: Option<Tick>,
 }
@@ -168,7 +179,7 @@ impl Conn {
             calls: 0,
             has_read: false,
             token: 0,
-            registered: false,
+            registered: Registered::Not,
             queued_since: None,
         })
     }
@@ -267,6 +278,11 @@ impl Conn {
             Some(buffers) => Asked::new(&buffers.head.method, buffers.head.path.of(buffers.unread())),
             None => Asked::new(&NONE, b""),
         }
+    }
+
+    /// The peer has not taken all that was to be sent.
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.pace.what == Timeout::Write
     }
 
     /// A body of known length that was not copied waits to be sent.

@@ -12,7 +12,7 @@ use mio::{Poll, Registry, Token, Waker};
 
 use super::inbox::Inbox;
 use super::table::WAKER;
-use crate::conn::Conn;
+use crate::conn::{Conn, Registered};
 use crate::message::Wakes;
 
 /// A loop may have this many connections more than the one with the fewest; the next goes there.
@@ -169,7 +169,7 @@ impl Hub {
     /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.
     pub(super) fn part(&self, conn: &mut Conn, token: Token) {
         let home = conn.home as usize;
-        if std::mem::take(&mut conn.registered) {
+        if std::mem::take(&mut conn.registered) != Registered::Not {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.mailboxes[home].registry.deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
         }

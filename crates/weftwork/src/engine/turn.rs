@@ -19,7 +19,7 @@ use super::errand::Errand;
 use super::hub::{Hub, Letter, Letterbox};
 use super::patience;
 use super::table::{DOOR, GUEST, Table, WAKER, index};
-use crate::conn::{Conn, Step};
+use crate::conn::{Conn, Registered, Step};
 use crate::message::Wakes;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
@@ -230,7 +230,7 @@ impl Loop {
     pub(super) fn detach(&mut self, errand: Errand) -> Box<Conn> {
         let token = errand.token();
         let mut conn = errand.conn;
-        if std::mem::take(&mut conn.registered) {
+        if std::mem::take(&mut conn.registered) != Registered::Not {
             // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
             let _ = self.poll.registry().deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
         }
@@ -372,14 +372,9 @@ impl Loop {
         let token = errand.token();
         let mut conn = errand.conn;
         conn.rest(&mut self.pool);
-        if !conn.registered {
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            let fd = conn.as_fd().as_raw_fd();
-            if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), token, interest) {
-                log::warn!("a connection was dropped, the poller would not watch it: {error}");
-                return self.close(Errand { conn });
-            }
-            conn.registered = true;
+        if let Err(error) = self.register(&mut conn, token) {
+            log::warn!("a connection was dropped, the poller would not watch it: {error}");
+            return self.close(Errand { conn });
         }
         let due = conn.deadline(cx);
         if due <= self.now {
@@ -389,6 +384,27 @@ impl Loop {
         }
         self.wheel.arm(&mut self.table, index(token), due);
         self.table.put(token, conn);
+    }
+
+    /// Not for room before it is wanted: a socket has room from its start on, and to be told so cost every fresh connection a
+    /// wait and a read in vain.
+    fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
+        let wanted = if conn.awaits_room() { Registered::ForRoom } else { Registered::ForBytes };
+        if conn.registered >= wanted {
+            return Ok(());
+        }
+        let interest = match wanted {
+            Registered::ForRoom => Interest::READABLE | Interest::WRITABLE,
+            _ => Interest::READABLE,
+        };
+        let fd = conn.as_fd().as_raw_fd();
+        if conn.registered == Registered::Not {
+            self.poll.registry().register(&mut SourceFd(&fd), token, interest)?;
+        } else {
+            self.poll.registry().reregister(&mut SourceFd(&fd), token, interest)?;
+        }
+        conn.registered = wanted;
+        Ok(())
     }
 
     /// The connection waits for its feed, or for its peer to go.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Hand, Shared};
-use crate::conn::{Call, Conn, Flushed, Step, Wait};
+use crate::conn::{Call, Conn, Flushed, Registered, Step, Wait};
 use crate::engine::errand::Errand;
 use crate::engine::habits::QUICK;
 use crate::engine::hub::Letter;
@@ -111,7 +111,7 @@ impl Shared {
             && conn.is_idle()
             && self.cx.stage() == Stage::Running
             // Its loop would hear of each request, too.
-            && !conn.registered
+            && conn.registered == Registered::Not
             && !self.standby.has_queue()
             && !self.crowd.is_gathered()
     }

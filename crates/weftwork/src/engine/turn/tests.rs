@@ -1,5 +1,6 @@
 //! Does a loop get to its other work whatever others bring it?
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,25 @@ fn what_comes_after_the_end_is_dropped() {
     assert_eq!(open(), 0);
     bring();
     assert_eq!(open(), 0);
+}
+
+/// A socket has room from its start on: that is no news.
+#[test]
+fn a_connection_with_nothing_to_say_is_no_event() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let polls = [Poll::new().unwrap()];
+    let hub = Hub::new(&polls).unwrap();
+    let [poll] = polls;
+    let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+    hub.post(0, Letter::Home(conn));
+    assert!(lp.next_here(&hub, &cx).is_none());
+    lp.wait(&hub, &cx, Some(Duration::ZERO));
+    assert!(lp.batch.is_empty(), "{:?}", lp.batch);
+    theirs.write_all(b"G").unwrap();
+    lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
+    assert_eq!(lp.batch.len(), 1);
 }
 
 /// Who is told of a visitor may be held up by a handler while a place gets free: another loop looks at the door as well.
