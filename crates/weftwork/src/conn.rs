@@ -8,14 +8,15 @@
 //!            +--------+---- fault, timeout: the refusal --> Send ----+-> Linger -> Done
 //! ```
 //!
-//! Where the handler answers with something that lasts, `Fed` (bytes that others bring) or `Takeover` (another
-//! protocol, elsewhere) comes before `Send`, or in its place.
+//! Where the handler answers with something that lasts, `Later` (a response that others bring), `Fed` (bytes that others bring) or
+//! `Takeover` (another protocol, elsewhere) comes before `Send`, or in its place.
 //!
 //! `step` never blocks, never spawns and never reads a clock. A connection is owned by one thread at a time.
 
 mod ending;
 mod fed;
 mod io;
+mod later;
 mod live;
 mod open;
 mod preface;
@@ -23,21 +24,22 @@ mod refusal;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod wait;
 
-use std::any::Any;
-use std::io as std_io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
 
 pub(crate) use io::Flushed;
 pub(crate) use live::Call;
+pub(crate) use wait::Wait;
 
 use self::fed::Fed;
+use self::later::Pending;
 use self::open::Open;
 use crate::message::{Asked, Part, Take};
 use crate::settings::or_never;
@@ -87,6 +89,8 @@ enum Phase {
     Body,
     /// A request waits for the handler.
     Ready,
+    /// The response is still to come: others bring it, or time has to pass.
+    Later,
     /// The response goes on for as long as others bring bytes for it.
     Fed,
     /// The answer to an upgrade is being sent; then the connection is somebody else's.
@@ -104,6 +108,7 @@ enum Phase {
 /// What of a response is not copied into the write buffer.
 enum Rest {
     Known { part: Part, then: std::vec::IntoIter<Part> },
+    Later(Box<Pending>),
     Fed(Fed),
     Take(Take),
 }
@@ -112,6 +117,7 @@ impl std::fmt::Debug for Rest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Rest::Known { .. } => "bytes or files",
+            Rest::Later(_) => "a response to come",
             Rest::Fed(_) => "a feed",
             Rest::Take(_) => "another protocol",
         })
@@ -195,6 +201,7 @@ impl Conn {
                 Phase::Body => self.read_ahead(now, cx),
                 Phase::Ready => Some(if self.has_room() { Step::Call } else { Step::Write }),
                 Phase::Send(after) => self.finish_sending(after, now),
+                Phase::Later => self.await_response(now, cx),
                 Phase::Fed => self.feed_on(now, cx),
                 Phase::Takeover => Some(if self.unsent() > 0 { Step::Write } else { Step::Takeover }),
                 Phase::Drain => self.drain(now, cx),
@@ -210,6 +217,9 @@ impl Conn {
 
     /// The next deadline of the peer, and what for. Meaningless while a handler runs.
     pub(crate) fn deadline(&self, cx: &Context) -> Tick {
+        if let Some(due) = self.response_due().filter(|_| !self.awaits_room()) {
+            return due;
+        }
         let due = self.pace.deadline(&cx.settings);
         if self.is_unused() && cx.stage() != Stage::Running { due.min(self.first_request_by()) } else { due }
     }
@@ -275,6 +285,8 @@ impl Conn {
     pub(crate) fn asked(&self) -> Asked<'_> {
         static NONE: Method = Method::GET;
         match self.buffers.as_deref() {
+            // Its head is gone: an idle connection holds no buffer.
+            Some(_) if self.phase == Phase::Later => Asked::new(&NONE, b""),
             Some(buffers) => Asked::new(&buffers.head.method, buffers.head.path.of(buffers.unread())),
             None => Asked::new(&NONE, b""),
         }
@@ -443,54 +455,5 @@ impl Conn {
 impl AsFd for Conn {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-/// What a blocked thread needs from the room it runs in: a way to wait for one socket.
-pub(crate) trait Wait {
-    /// What time it is, as exactly as costs nothing.
-    fn now(&self) -> Tick;
-
-    /// The same, as exactly as handlers need it.
-    fn moment(&self) -> Instant {
-        Instant::now()
-    }
-
-    /// Returns when `fd` is readable.
-    ///
-    /// # Errors
-    /// `TimedOut` at `until`; `ConnectionAborted` as soon as the server has moved on from `stage`; `ResourceBusy` where no
-    /// thread may wait just now.
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> std_io::Result<()>;
-
-    /// The same, until the server cuts its connections.
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
-        self.readable_in(fd, until, Stage::Draining)
-    }
-
-    /// Returns when `fd` takes bytes. Errors as [`Wait::readable`].
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> std_io::Result<()>;
-
-    /// A call moved bytes, or is about to, without a wait: a client may be quick enough that there never is one. Where
-    /// others share the thread, they have their turn now and then.
-    fn let_others(&self) {}
-
-    /// [`Wait::let_others`], and what a wait says of the server.
-    ///
-    /// # Errors
-    /// `ConnectionAborted` when the server cuts its connections.
-    fn go_on(&self, cx: &Context) -> std_io::Result<()> {
-        self.let_others();
-        if cx.stage() == Stage::Closing { Err(std_io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
-    }
-
-    /// Whether a panic that was caught is none, but the room ending the call: it has to go on.
-    fn is_cancelled(&self, _panic: &(dyn Any + Send)) -> bool {
-        false
-    }
-
-    /// Whether it is none, but the room having no thread for what the call wants to do.
-    fn is_overload(&self, _panic: &(dyn Any + Send)) -> bool {
-        false
     }
 }

@@ -75,8 +75,8 @@ pub use error::{Blame, Error, Result};
 pub use message::json;
 pub use message::{
     Asked, Blocking, Body, BodyError, BodyWriter, Feed, FeedClosed, FeedLimits, FeedSender, Handler,
-    IntoResponse, Overflow, Problem, Receive, Request, Response, StreamFilter, Upgraded, UpgradedReader,
-    UpgradedWriter, blocks, escaped, html, text, unbuffered,
+    IntoResponse, Overflow, Problem, Receive, Request, Response, ResponseSender, StreamFilter, TooLate,
+    Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, text, unbuffered,
 };
 pub use server::{Address, Running, Server, View};
 #[doc(hidden)]

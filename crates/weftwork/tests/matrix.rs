@@ -33,6 +33,7 @@ macro_rules! every_engine {
             mod faults;
             mod feeds;
             mod files;
+            mod later;
             mod limits;
             mod middleware;
             mod panics;

@@ -138,6 +138,10 @@ impl Conn {
 
     /// The deadline passed: says so to the peer where that helps, and ends the connection.
     pub(crate) fn expire(&mut self, now: Tick, cx: &Context) {
+        if self.awaits_response() && !self.awaits_room() {
+            // It is the response that is due: the next step says so.
+            return;
+        }
         let started = self.buffers.as_ref().is_some_and(|buffers| buffers.start < buffers.input.len());
         match self.pace.what {
             Timeout::Head if started => self.refuse_timeout(cx),

@@ -20,8 +20,8 @@ use crate::transport::deadlines::Timeout;
 /// Messages are copied into the write buffer up to this much at a time: a slow client holds no more than that beside
 /// its queue, whose messages are shared.
 const PULLED_BYTES: usize = 16 << 10;
-/// What a client may send ahead while a feed is its response; the rest waits in the kernel.
-const AHEAD_BYTES_MAX: usize = 16 << 10;
+/// What a client may send ahead while a feed is its response, or that is still to come; the rest waits in the kernel.
+pub(super) const AHEAD_BYTES_MAX: usize = 16 << 10;
 /// What a receiver may leave to be brought again; one that wants more has to keep it itself, within its own limit.
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
@@ -122,11 +122,7 @@ impl Drop for Fed {
 impl Conn {
     /// The response is, or is followed by, what is brought to `fed`.
     pub(super) fn feed_from(&mut self, fed: Fed, now: Tick) {
-        // The request is over, as far as anybody reads it: without it, an idle connection needs no buffer.
-        if let Some(buffers) = self.buffers.as_deref_mut() {
-            buffers.start = buffers.raw;
-            buffers.payload = buffers.raw..buffers.raw;
-        }
+        self.forget_request();
         // One to which nothing is sent cannot be found out by that.
         self.stream.probe();
         self.rest = Some(Box::new(Rest::Fed(fed)));
@@ -134,10 +130,19 @@ impl Conn {
         self.phase = Phase::Fed;
     }
 
-    /// Has the connection's owner woken when its feed has something. False: it has something now.
+    /// The request is over, as far as anybody reads it: without it, an idle connection needs no buffer.
+    pub(super) fn forget_request(&mut self) {
+        if let Some(buffers) = self.buffers.as_deref_mut() {
+            buffers.start = buffers.raw;
+            buffers.payload = buffers.raw..buffers.raw;
+        }
+    }
+
+    /// Has the connection's owner woken when its feed has something, or its response has come. False: so it is now.
     pub(crate) fn watch_feed(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
         match self.rest.as_deref() {
             Some(Rest::Fed(fed)) => fed.feed.watch(wakes, key),
+            Some(Rest::Later(pending)) => pending.watch(wakes, key),
             _ => true,
         }
     }
@@ -150,9 +155,9 @@ impl Conn {
         }
     }
 
-    /// It waits for a feed, so that it has to be told when the server stops.
+    /// It waits for a feed, or for its response, so that it has to be told when the server stops.
     pub(crate) fn is_fed(&self) -> bool {
-        self.phase == Phase::Fed
+        matches!(self.phase, Phase::Fed | Phase::Later)
     }
 
     #[inline(never)]

@@ -130,7 +130,7 @@ impl Conn {
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(0) };
         let unsent = &buffers.output[buffers.sent..];
         let sent = match self.rest.as_deref_mut() {
-            None | Some(Rest::Fed(_) | Rest::Take(_)) if unsent.is_empty() => return Ok(0),
+            None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) if unsent.is_empty() => return Ok(0),
             Some(Rest::Known { part: Part::Bytes(bytes), .. }) => {
                 let sent = self.stream.send_both(unsent, bytes)?;
                 let _ = bytes.split_to(sent.saturating_sub(unsent.len()));
@@ -151,7 +151,7 @@ impl Conn {
                 return Ok(sent);
             }
             Some(Rest::Known { .. }) => self.stream.send_before_more(unsent)?,
-            None | Some(Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
+            None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
         };
         buffers.sent += sent.min(unsent_len(buffers));
         if buffers.sent == buffers.output.len() {

@@ -92,11 +92,13 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
+        let mut response = self.take_response();
         let mut live = Live { conn: self, cx, wait, dates, asked, body: None, streamed: None, id: None };
-        let mut response = None;
-        post.enter(begun, live.head().1);
-        live.respond(handler, &mut response);
-        post.leave();
+        if response.is_none() {
+            post.enter(begun, live.head().1);
+            live.respond(handler, &mut response);
+            post.leave();
+        }
         let now = live.wait.now();
         if begun.until(now) >= cx.warn_after {
             live.warn_of_slowness("a handler", begun.until(now));
@@ -105,7 +107,7 @@ impl Conn {
         response.as_mut().map_or(now, |response| live.answer(response, now, post))
     }
 
-    fn held(&mut self) -> &mut Buffers {
+    pub(super) fn held(&mut self) -> &mut Buffers {
         self.buffers.get_or_insert_default()
     }
 }

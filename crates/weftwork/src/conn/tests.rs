@@ -46,11 +46,11 @@ impl Wait for InVain {
         self.now
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std::io::Result<()> {
         Err(ErrorKind::TimedOut.into())
     }
 
-    fn writable(&self, _: BorrowedFd<'_>, _: Tick) -> std_io::Result<()> {
+    fn writable(&self, _: BorrowedFd<'_>, _: Tick) -> std::io::Result<()> {
         Err(ErrorKind::TimedOut.into())
     }
 }

@@ -1,8 +1,10 @@
 //! One loop: a poller, its connections, their deadlines. It does everything that needs no handler, and
 //! returns when one has to be called. It never waits but in the poller.
 
+mod alarms;
 mod bytes;
 mod ending;
+mod parking;
 #[cfg(test)]
 mod tests;
 
@@ -14,11 +16,12 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
+use self::alarms::Alarms;
 use super::doors::Doors;
 use super::errand::Errand;
 use super::hub::{Hub, Letter, Letterbox};
 use super::patience;
-use super::table::{DOOR, GUEST, Table, WAKER, index};
+use super::table::{DOOR, GUEST, Table, WAKER};
 use crate::conn::{Conn, Registered, Step};
 use crate::message::Wakes;
 use crate::transport::context::Context;
@@ -79,6 +82,7 @@ pub(super) struct Loop {
     letters_left: u32,
     table: Table,
     wheel: Wheel,
+    alarms: Alarms,
     pool: Pool,
     doors: Doors,
     /// Where in the table it was last looked for who might make room.
@@ -120,6 +124,7 @@ impl Loop {
             letters_left: LETTERS_A_TURN,
             table: Table::default(),
             wheel: Wheel::new(now),
+            alarms: Alarms::default(),
             pool: Pool::new(),
             doors,
             room_seen: 0,
@@ -321,6 +326,12 @@ impl Loop {
     }
 
     fn next_expired(&mut self, cx: &Context) -> Option<Errand> {
+        while let Some(token) = self.alarms.next_by(self.now) {
+            // It may have its response by now; then this is a look in vain.
+            if let Some(conn) = self.table.take(token) {
+                return Some(Errand { conn });
+            }
+        }
         loop {
             let entry = self.wheel.expire(&mut self.table, self.now)?;
             let Some((token, conn)) = self.table.peek(entry) else { continue };
@@ -367,73 +378,6 @@ impl Loop {
         }
     }
 
-    /// The connection waits: for the poller, and for its deadline.
-    fn park(&mut self, errand: Errand, cx: &Context) {
-        let token = errand.token();
-        let mut conn = errand.conn;
-        conn.rest(&mut self.pool);
-        if let Err(error) = self.register(&mut conn, token) {
-            log::warn!("a connection was dropped, the poller would not watch it: {error}");
-            return self.close(Errand { conn });
-        }
-        let due = conn.deadline(cx);
-        if due <= self.now {
-            // Its slot came up while it was out for bytes, and would again: they must not put off its end.
-            conn.expire(self.now, cx);
-            self.again.push(Ready { token, ended: false });
-        }
-        self.wheel.arm(&mut self.table, index(token), due);
-        self.table.put(token, conn);
-    }
-
-    /// Not for room before it is wanted: a socket has room from its start on, and to be told so cost every fresh connection a
-    /// wait and a read in vain.
-    fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
-        let wanted = if conn.awaits_room() { Registered::ForRoom } else { Registered::ForBytes };
-        if conn.registered >= wanted {
-            return Ok(());
-        }
-        let interest = match wanted {
-            Registered::ForRoom => Interest::READABLE | Interest::WRITABLE,
-            _ => Interest::READABLE,
-        };
-        let fd = conn.as_fd().as_raw_fd();
-        if conn.registered == Registered::Not {
-            self.poll.registry().register(&mut SourceFd(&fd), token, interest)?;
-        } else {
-            self.poll.registry().reregister(&mut SourceFd(&fd), token, interest)?;
-        }
-        conn.registered = wanted;
-        Ok(())
-    }
-
-    /// The connection waits for its feed, or for its peer to go.
-    fn park_fed(&mut self, errand: Errand, cx: &Context) {
-        if errand.conn.watch_feed(&self.bell, errand.conn.token) {
-            self.park(errand, cx);
-        } else {
-            self.put_off(errand, cx);
-        }
-    }
-
-    /// The connection could go on, but it is the turn of others.
-    fn put_off(&mut self, errand: Errand, cx: &Context) {
-        self.again.push(Ready { token: errand.token(), ended: false });
-        self.park(errand, cx);
-    }
-
-    fn close(&mut self, mut errand: Errand) {
-        errand.conn.reclaim(&mut self.pool);
-        self.release(errand.token());
-    }
-
-    fn release(&mut self, token: Token) {
-        if self.table.owns(token) {
-            self.wheel.disarm(&mut self.table, index(token));
-            self.table.free(token);
-        }
-    }
-
     /// Waits for events, for at most `patience`.
     pub(super) fn wait(&mut self, hub: &Hub, cx: &Context, patience: Option<Duration>) {
         hub.note_load(self.index, self.table.len());
@@ -466,7 +410,10 @@ impl Loop {
     /// When there is something to do without any event.
     fn wait_until(&self) -> Option<Tick> {
         let drain = self.draining.then(|| self.now.after(DRAIN_TICK));
-        [self.wheel.next(), self.doors.retry(self.now), drain].into_iter().flatten().min()
+        [self.wheel.next(), self.alarms.first(), self.doors.retry(self.now), drain]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn poll(&mut self, mut patience: Option<Duration>) {

@@ -9,7 +9,7 @@ use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::exchange::{Exchange, forward_the_rest};
-use super::response::{Payload, Response};
+use super::response::{Lasting, Payload, Response};
 use super::writer::BodyWriter;
 use crate::error::Error;
 
@@ -44,16 +44,49 @@ pub trait StreamFilter: Send + 'static {
     fn failed(&mut self, instead: Option<StatusCode>) {
         let _ = instead;
     }
+
+    /// What was filtered stood in for a response that was to come [later](Response::later): this is it. If its body is
+    /// streamed, that follows; else the filter is dropped now.
+    fn answered(&mut self, response: &Response) {
+        let _ = response;
+    }
+}
+
+impl StreamFilter for Box<dyn StreamFilter> {
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+        (**self).write(data, out)
+    }
+
+    fn sync(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        (**self).sync(out)
+    }
+
+    fn finish(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
+        (**self).finish(out)
+    }
+
+    fn failed(&mut self, instead: Option<StatusCode>) {
+        (**self).failed(instead);
+    }
+
+    fn answered(&mut self, response: &Response) {
+        (**self).answered(response);
+    }
 }
 
 impl Response {
-    /// Whether its body goes through filters.
+    /// Whether its body goes through filters, or may turn out to.
     pub(crate) fn is_filtered(&self) -> bool {
-        matches!(self.payload, Payload::Stream(_))
+        match &self.payload {
+            Payload::Stream(_) => true,
+            Payload::Lasting(lasting) => matches!(**lasting, Lasting::Later(_)),
+            _ => false,
+        }
     }
 
     /// The same, and a body that the handler's thread [streams](Response::stream) goes through `filter`. Bodies
-    /// whose bytes are there already, and those that other threads feed, do not.
+    /// whose bytes are there already, and those that other threads feed, do not. Where the response comes
+    /// [later](Response::later), it is that one's body.
     ///
     /// A filter that changes how many bytes there are has to remove a `Content-Length` field. The filter is
     /// dropped when the body is over, has failed, or was never written (the request was HEAD).
@@ -72,6 +105,12 @@ impl Response {
     /// ```
     #[must_use]
     pub fn filter_stream(mut self, mut filter: impl StreamFilter) -> Response {
+        if let Payload::Lasting(lasting) = &mut self.payload
+            && let Lasting::Later(later) = &mut **lasting
+        {
+            later.add_filter(filter);
+            return self;
+        }
         if let Payload::Stream(write) = self.payload {
             self.payload = Payload::Stream(Box::new(move |out| {
                 let written = catch_unwind(AssertUnwindSafe(|| {

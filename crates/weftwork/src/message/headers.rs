@@ -22,6 +22,10 @@ pub(crate) const OF_CONTENT: [HeaderName; 11] = [
     HeaderName::from_static("repr-digest"),
 ];
 
+/// What may be said by several, each for itself.
+const OF_SEVERAL: [HeaderName; 5] =
+    [header::LINK, HeaderName::from_static("server-timing"), header::SET_COOKIE, header::VARY, header::VIA];
+
 /// What is for one connection alone, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).
 pub(crate) const CONNECTION_FIELDS: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
@@ -150,6 +154,20 @@ impl Response {
         };
         let kept: Vec<_> = meant.fields.into_iter().filter(|(name, _)| !goes(name)).collect();
         self.fields.extend(kept);
+        self
+    }
+
+    /// The same, in place of one that stood in for it, with the headers of that: they are what middleware has to say. Of those that
+    /// there can be only one of, its own count more.
+    pub(crate) fn joined_with(mut self, stand_in: Response) -> Response {
+        let own = self.fields.len();
+        for (name, value) in stand_in.fields {
+            let is_own = self.fields[..own].iter().any(|(field, _)| *field == name);
+            if !is_own || OF_SEVERAL.contains(&name) {
+                self.fields.push((name, value));
+            }
+        }
+        self.close |= stand_in.close;
         self
     }
 

@@ -14,6 +14,7 @@ mod headers;
 mod into_response;
 #[cfg(feature = "json")]
 mod json;
+mod later;
 mod needs;
 mod problem;
 mod request;
@@ -34,6 +35,7 @@ pub(crate) use headers::{CONNECTION_FIELDS, OF_CONTENT};
 pub use into_response::IntoResponse;
 #[cfg(feature = "json")]
 pub use json::json;
+pub use later::{ResponseSender, TooLate};
 pub(crate) use needs::Need;
 pub use problem::Problem;
 pub(crate) use problem::{PROBLEM_JSON, SERVER_ERROR};
@@ -46,6 +48,7 @@ pub use upgrade::{Receive, Upgraded, UpgradedReader, UpgradedWriter};
 pub use writer::BodyWriter;
 
 pub(crate) use feed::{Pulled, Wakes};
+pub(crate) use later::Later;
 pub(crate) use response::{Lasting, Part, Payload, Stream};
 pub(crate) use upgrade::{ReceiverPanic, Take};
 pub(crate) use values::Only;

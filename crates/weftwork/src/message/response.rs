@@ -11,6 +11,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use super::failed::Failed;
 use super::feed::Feed;
+use super::later::Later;
 use super::upgrade::{Receive, Take};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
@@ -54,8 +55,10 @@ pub(crate) enum Payload {
     Failed(Box<Failed>),
 }
 
-/// What goes on when the handler is done and the head is sent.
+/// What goes on when the handler is done.
 pub(crate) enum Lasting {
+    /// Nothing is sent yet: the response itself comes later.
+    Later(Later),
     /// A body that other threads bring.
     Feed(Feed),
     /// Another protocol, on a thread or a fiber of its own.
@@ -284,6 +287,7 @@ impl fmt::Debug for Response {
             Payload::Stream(_) => "a stream".to_owned(),
             Payload::Failed(_) => "an error".to_owned(),
             Payload::Lasting(lasting) => match **lasting {
+                Lasting::Later(_) => "to come later".to_owned(),
                 Lasting::Feed(_) => "a feed".to_owned(),
                 Lasting::Take(_) | Lasting::Fed(..) => "another protocol".to_owned(),
             },

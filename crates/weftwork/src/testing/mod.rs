@@ -247,6 +247,7 @@ impl TestClient {
             connection.pipe.plan(part);
         }
         connection.go_on();
+        connection.await_response();
         let answered = connection.try_response();
         // What the server did not ask for is not sent.
         drop(connection.pipe.take_plan());

@@ -298,6 +298,30 @@ fn sleep_moves_the_clock() {
 }
 
 #[test]
+fn a_response_that_comes_later_takes_no_time() {
+    let hour = Duration::from_secs(3600);
+    let mut client = TestClient::new(move |req: &mut Request| match req.path() {
+        "/delayed" => Response::text("delayed").with_delay(hour),
+        _ => {
+            let (sender, response) = Response::later(hour, StatusCode::NO_CONTENT);
+            // As if somebody kept it.
+            std::mem::forget(sender);
+            response
+        }
+    });
+    assert_eq!(client.get("/delayed").send().text(), "delayed");
+    assert_eq!(client.elapsed(), hour);
+    assert_eq!(client.get("/").send().status, StatusCode::NO_CONTENT);
+    assert_eq!(client.elapsed(), 2 * hour);
+    let mut connection = client.connect();
+    connection.send("GET /delayed HTTP/1.1\r\nHost: x\r\n\r\n");
+    connection.advance(hour - Duration::from_millis(1));
+    assert!(connection.try_response().is_err());
+    connection.advance(Duration::from_millis(1));
+    assert_eq!(connection.response().text(), "delayed");
+}
+
+#[test]
 fn requests_and_middleware_go_by_the_same_clock() {
     let slow = |req: &mut Request| {
         crate::sleep(Duration::from_millis(if req.path() == "/" { 999 } else { 1000 }));

@@ -152,6 +152,10 @@ impl StreamFilter for Line {
             self.entry.status = status;
         }
     }
+
+    fn answered(&mut self, response: &Response) {
+        self.entry.answered(response);
+    }
 }
 
 impl Drop for Line {

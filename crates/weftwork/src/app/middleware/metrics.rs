@@ -174,6 +174,10 @@ impl StreamFilter for Measured {
             self.labels.http_response_status_code = status.as_u16();
         }
     }
+
+    fn answered(&mut self, response: &Response) {
+        self.labels.http_response_status_code = response.status().as_u16();
+    }
 }
 
 impl Drop for Measured {

@@ -28,12 +28,19 @@ pub(super) fn refuse_without_tunnel(response: &mut Response) {
 impl Live<'_> {
     /// Writes the head, and leaves the connection to what follows.
     #[inline(never)]
-    pub(super) fn last(&mut self, response: &Response, lasting: Lasting, now: Tick) {
+    pub(super) fn last(&mut self, response: &mut Response, lasting: Lasting, now: Tick) {
+        let lasting = match lasting {
+            Lasting::Later(later) => {
+                let due = self.cx.clock.tick_in(self.wait.moment(), later.time());
+                return self.conn.respond_later(later, std::mem::take(response), due);
+            }
+            lasting => lasting,
+        };
         if lasting.is_other_protocol() && !self.conn.http.request_is_read() {
             return self.refuse_body_before_protocol(now);
         }
         let begun = match lasting {
-            Lasting::Feed(_) => self.write_head(response, BodyLength::Unknown, now),
+            Lasting::Feed(_) | Lasting::Later(_) => self.write_head(response, BodyLength::Unknown, now),
             Lasting::Take(_) | Lasting::Fed(..) => self.switch(response, now),
         };
         if let Err(misuse) = begun {
@@ -49,6 +56,7 @@ impl Live<'_> {
                 self.conn.feed_from(Fed::new(feed, None), now)
             }
             Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
+            Lasting::Later(_) => {}
         }
     }
 

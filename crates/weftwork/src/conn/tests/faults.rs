@@ -56,11 +56,11 @@ impl Wait for OnKernel<'_> {
         self.kernel.now()
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std::io::Result<()> {
         if self.kernel.wait_readable(until) { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
     }
 
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std::io::Result<()> {
         if self.kernel.wait_writable(until) { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
     }
 }

@@ -29,11 +29,11 @@ impl Wait for InTime {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std::io::Result<()> {
         Err(ErrorKind::TimedOut.into())
     }
 
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std::io::Result<()> {
         self.now.store(until.0, Ordering::Relaxed);
         self.untils.lock().unwrap().push(until.0);
         if self.takes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
@@ -46,7 +46,7 @@ impl Wait for InTime {
 /// Has the connection of `bed` taken over by `take`, to its end.
 fn tunnel(
     mut bed: Bed,
-    take: impl FnOnce(Upgraded) -> std_io::Result<()> + Send + 'static,
+    take: impl FnOnce(Upgraded) -> std::io::Result<()> + Send + 'static,
     wait: Arc<dyn Wait + Send + Sync>,
 ) {
     let take = Mutex::new(Some(take));

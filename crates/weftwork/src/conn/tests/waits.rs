@@ -30,7 +30,7 @@ impl Peer {
         self.now.clone()
     }
 
-    fn wait(&self, until: Tick) -> std_io::Result<()> {
+    fn wait(&self, until: Tick) -> std::io::Result<()> {
         let Some((after, mut act)) = self.acts.borrow_mut().next() else {
             self.now.fetch_max(until.0, Ordering::Relaxed);
             return Err(ErrorKind::TimedOut.into());
@@ -51,11 +51,11 @@ impl Wait for Peer {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std_io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std::io::Result<()> {
         self.wait(until)
     }
 
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std_io::Result<()> {
+    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std::io::Result<()> {
         self.wait(until)
     }
 }

@@ -104,6 +104,10 @@ impl Shared {
         if conn.is_taken_over() {
             return Way::Eager;
         }
+        if conn.awaits_response() {
+            // There is no handler to call; what it streams gives the loop away before it waits.
+            return Way::Inline { route: None };
+        }
         match self.handler.blocking(&conn.asked()) {
             Blocking::Never => Way::Inline { route: None },
             Blocking::Always => self.aside(),

@@ -69,6 +69,31 @@ fn a_line_says_what_happened() {
     assert_eq!(common(old, |_: &mut Request<'_>| "x"), r#"192.0.2.7 - - "GET / HTTP/1.0" 200 1"#);
 }
 
+/// Of what comes later: what was sent, and when it was.
+#[test]
+fn a_response_that_comes_later_has_its_line_then() {
+    let written = Shared::default();
+    let log = AccessLog::to(LogFormat::Common, written.clone()).unwrap();
+    let (kept, senders) = channel();
+    let handler = move |_: &mut Request<'_>| {
+        let (sender, response) = Response::later(std::time::Duration::from_secs(60), StatusCode::NO_CONTENT);
+        kept.send(sender).unwrap();
+        response
+    };
+    let mut client = crate::TestClient::new(handler.with(log)).connect();
+    client.send("GET /news HTTP/1.1\r\nHost: a\r\n\r\n");
+    senders.recv().unwrap().send((StatusCode::CREATED, "it rains")).unwrap();
+    assert_eq!(client.response().text(), "it rains");
+    client.send("GET /left HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.reset();
+    drop(client);
+    let lines = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<_> = lines.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("GET /news HTTP/1.1\" 201 8 "), "{lines:?}");
+    assert!(lines[1].contains("GET /left HTTP/1.1\" 204 0 "), "{lines:?}");
+}
+
 #[test]
 fn the_combined_form_has_referer_and_agent() {
     let fields = [("Referer", "http://there.example/"), ("User-Agent", "a browser")];

@@ -43,6 +43,19 @@ fn requests_are_counted_by_route_method_and_status() {
 }
 
 #[test]
+fn a_response_that_comes_later_counts_with_its_own_status() {
+    let metrics = Metrics::new();
+    let handler = |_: &mut Request<'_>| {
+        let (sender, response) = Response::later(std::time::Duration::from_secs(60), StatusCode::NO_CONTENT);
+        sender.send("news").unwrap();
+        response
+    };
+    TestClient::new(handler.with(metrics.clone())).get("/").send();
+    let counts = lines(&metrics.text(), "http_server_request_duration_seconds_count{");
+    assert!(counts.len() == 1 && counts[0].contains("status_code=\"200\"} 1"), "{counts:#?}");
+}
+
+#[test]
 fn a_stream_is_in_progress_until_it_is_over() {
     let (metrics, inside) = (Metrics::new(), Metrics::new());
     let seen = metrics.clone();

@@ -1,0 +1,355 @@
+//! A response that comes when its handler is long done: when another thread brings it, or when a time has passed.
+//!
+//! The connection waits for it as for a [`Feed`](super::Feed): without a thread and without a buffer.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::feed::Wakes;
+use super::filter::StreamFilter;
+use super::into_response::IntoResponse;
+use super::response::{Lasting, Payload, Response};
+
+/// Brings a response to a client that waits for it: see [`Response::later`]. When it is dropped, the client gets what was
+/// to be sent otherwise.
+pub struct ResponseSender {
+    core: Arc<Core>,
+}
+
+/// The client has gone, or has its response already: its time was up, the server stops, or a middleware answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLate;
+
+impl fmt::Display for TooLate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the client has gone, or has its response already")
+    }
+}
+
+impl std::error::Error for TooLate {}
+
+#[derive(Default)]
+struct Core {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    brought: Option<Box<Response>>,
+    /// Nothing is taken any more: a response was brought, nobody is left to bring one, or it is too late.
+    is_over: bool,
+    /// Whom to wake then. Set by the connection when it has nothing else to do.
+    waiter: Option<(Arc<dyn Wakes>, usize)>,
+}
+
+/// The connection's end of it.
+pub(crate) struct Later {
+    /// None: only time has to pass.
+    core: Option<Arc<Core>>,
+    /// The body of what is sent otherwise; its status and headers are those of the response that stands in.
+    otherwise: Payload,
+    /// Headers of that, which a response that is brought does not get. All others are of middleware, and go along.
+    own: Vec<HeaderName>,
+    time: Duration,
+    filters: Vec<Box<dyn StreamFilter>>,
+}
+
+impl Response {
+    /// A response that another thread brings, or `otherwise`: when `timeout` has passed, when the sender is dropped, and
+    /// when the server stops. For long polls: no thread and no buffer is held meanwhile, in every engine but
+    /// `workers`, where the connection keeps the thread that it has anyway.
+    ///
+    /// The handler is done when it returns this. Middleware sees `otherwise` without a body; headers that it adds go along with whatever is
+    /// sent, and [`StreamFilter::answered`] tells what that is. A body that is brought is not compressed. A
+    /// client that ends its sending side counts as gone.
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use std::time::Duration;
+    /// use weftwork::prelude::*;
+    /// use weftwork::ResponseSender;
+    ///
+    /// static WAITING: Mutex<Vec<ResponseSender>> = Mutex::new(Vec::new());
+    ///
+    /// fn news(_: &mut Request) -> Response {
+    ///     let (sender, response) = Response::later(Duration::from_secs(30), StatusCode::NO_CONTENT);
+    ///     WAITING.lock().unwrap().push(sender);
+    ///     response
+    /// }
+    ///
+    /// fn publish(news: &'static str) {
+    ///     for sender in WAITING.lock().unwrap().drain(..) {
+    ///         let _ = sender.send(news);      // whoever has gone meanwhile asks again
+    ///     }
+    /// }
+    ///
+    /// let mut client = weftwork::TestClient::new(news).connect();
+    /// client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    /// publish("it rains");
+    /// assert_eq!(client.response().text(), "it rains");
+    /// ```
+    pub fn later(timeout: Duration, otherwise: impl IntoResponse) -> (ResponseSender, Response) {
+        let core = Arc::new(Core::default());
+        let response = otherwise.into_response().after(timeout, Some(core.clone()));
+        (ResponseSender { core }, response)
+    }
+
+    /// The same, sent when this time has passed since the handler returned it, and never sooner; at once when the server stops. No
+    /// thread is held meanwhile, as with [`later`](Response::later). For whoever shall not ask again at once:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use weftwork::prelude::*;
+    ///
+    /// fn refuse() -> Response {
+    ///     Response::new(StatusCode::UNAUTHORIZED).with_delay(Duration::from_secs(1))
+    /// }
+    /// let answer = weftwork::TestClient::new(|_: &mut Request| refuse()).get("/").send();
+    /// assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    /// ```
+    #[must_use]
+    pub fn with_delay(self, delay: Duration) -> Response {
+        self.after(delay, None)
+    }
+
+    fn after(mut self, time: Duration, core: Option<Arc<Core>>) -> Response {
+        let own = self.fields.iter().map(|(name, _)| name.clone()).collect();
+        let otherwise = std::mem::replace(&mut self.payload, Payload::Empty);
+        let later = Later { core, otherwise, own, time, filters: Vec::new() };
+        self.payload = Payload::Lasting(Box::new(Lasting::Later(later)));
+        self
+    }
+}
+
+impl ResponseSender {
+    /// Sends the response; a body that it streams is written by a thread of the server.
+    ///
+    /// # Errors
+    /// [`TooLate`]: the client has gone, or has its response already. One that leaves at this moment is not noticed.
+    pub fn send(self, response: impl IntoResponse) -> Result<(), TooLate> {
+        let response = Box::new(response.into_response());
+        let mut state = self.core.lock();
+        if state.is_over {
+            return Err(TooLate);
+        }
+        state.brought = Some(response);
+        end(state);
+        Ok(())
+    }
+
+    /// Whether what is sent would reach nobody.
+    pub fn is_closed(&self) -> bool {
+        self.core.lock().is_over
+    }
+}
+
+impl Drop for ResponseSender {
+    fn drop(&mut self) {
+        end(self.core.lock());
+    }
+}
+
+impl Core {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the connection, once it can have the lock.
+fn end(mut state: MutexGuard<'_, State>) {
+    if std::mem::replace(&mut state.is_over, true) {
+        return;
+    }
+    let waiter = state.waiter.take();
+    drop(state);
+    if let Some((wakes, key)) = waiter {
+        wakes.wake(key);
+    }
+}
+
+impl Later {
+    pub(crate) fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// The response is known.
+    pub(crate) fn is_over(&self) -> bool {
+        self.core.as_ref().is_some_and(|core| core.lock().is_over)
+    }
+
+    /// Has `wakes` woken when the response is known. False: it is.
+    pub(crate) fn watch(&self, wakes: &Arc<dyn Wakes>, key: usize) -> bool {
+        let Some(core) = &self.core else { return true };
+        let mut state = core.lock();
+        if !state.is_over {
+            state.waiter = Some((wakes.clone(), key));
+        }
+        !state.is_over
+    }
+
+    pub(super) fn add_filter(&mut self, filter: impl StreamFilter) {
+        self.filters.push(Box::new(filter));
+    }
+
+    /// What is sent, and from now on it is too late to bring another. `stand_in` is what middleware got, and has made of it.
+    pub(crate) fn take(mut self, mut stand_in: Response) -> Response {
+        let brought = self.core.as_ref().and_then(|core| {
+            let mut state = core.lock();
+            state.is_over = true;
+            state.brought.take()
+        });
+        let mut response = match brought {
+            Some(brought) => {
+                stand_in.fields.retain(|(name, _)| !self.own.contains(name));
+                brought.joined_with(stand_in)
+            }
+            None => Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in },
+        };
+        for mut filter in std::mem::take(&mut self.filters) {
+            filter.answered(&response);
+            response = response.filter_stream(filter);
+        }
+        response
+    }
+}
+
+impl Drop for Later {
+    /// The connection is over, or has its response.
+    fn drop(&mut self) {
+        let Some(core) = &self.core else { return };
+        let mut state = core.lock();
+        state.is_over = true;
+        let (brought, waiter) = (state.brought.take(), state.waiter.take());
+        drop(state);
+        drop((brought, waiter));
+    }
+}
+
+impl fmt::Debug for ResponseSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseSender").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What becomes of what middleware says of a response that is not there yet?
+
+    use std::io;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use http::{HeaderValue, StatusCode, header};
+
+    use super::*;
+    use crate::message::{BodyWriter, Request};
+    use crate::{HandlerExt, Next, TestClient, TestConnection};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A client that has asked, and is answered by the sender, or has left when that is none.
+    fn asked(
+        change: impl Fn(Response) -> Response + Send + Sync + 'static,
+    ) -> (TestConnection, ResponseSender) {
+        let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
+        let handler = move |_: &mut Request| {
+            let (sender, response) =
+                Response::later(HOUR, Response::new(StatusCode::GONE).with_header(header::AGE, 1.into()));
+            kept.send(sender).unwrap();
+            response
+        };
+        let changed = move |req: &mut Request, next: Next| change(next.run(req));
+        let mut client = TestClient::new(handler.with(changed)).connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        (client, senders.try_recv().unwrap())
+    }
+
+    /// Tells what it hears.
+    struct Listens(Sender<String>);
+
+    impl StreamFilter for Listens {
+        fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+            self.0.send(format!("{} bytes", data.len())).unwrap();
+            io::Write::write_all(out, data)
+        }
+        fn answered(&mut self, response: &Response) {
+            self.0.send(response.status().to_string()).unwrap();
+        }
+    }
+
+    impl Drop for Listens {
+        fn drop(&mut self) {
+            self.0.send("dropped".to_owned()).unwrap();
+        }
+    }
+
+    #[test]
+    fn headers_of_middleware_go_along_and_those_of_the_other_response_do_not() {
+        let cookie = |value: &'static str| (header::SET_COOKIE, HeaderValue::from_static(value));
+        let (mut client, sender) = asked(move |response| {
+            let (name, value) = cookie("a=1");
+            response
+                .with_header(name, value)
+                .with_header(header::SERVER, HeaderValue::from_static("outer"))
+                .with_close()
+        });
+        let (name, value) = cookie("b=2");
+        let brought = Response::text("news")
+            .with_header(name, value)
+            .with_header(header::SERVER, HeaderValue::from_static("own"));
+        sender.send(brought).unwrap();
+        let answer = client.response();
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "news"));
+        assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
+        assert_eq!((answer.header("server"), answer.header("age")), (Some("own"), None));
+        assert!(client.is_closed());
+    }
+
+    #[test]
+    fn what_middleware_makes_of_the_other_response_is_sent() {
+        let (mut client, sender) = asked(|response| response.with_status(StatusCode::ACCEPTED));
+        drop(sender);
+        let answer = client.response();
+        assert_eq!((answer.status, answer.header("age")), (StatusCode::ACCEPTED, Some("1")));
+    }
+
+    #[test]
+    fn a_middleware_may_answer_by_itself() {
+        let (mut client, sender) = asked(|response| response.with_body("mine"));
+        assert_eq!(client.response().text(), "mine");
+        assert!(sender.is_closed());
+        assert_eq!(sender.send("late"), Err(TooLate));
+    }
+
+    #[test]
+    fn filters_hear_what_is_sent() {
+        let listened = |bring: &dyn Fn(ResponseSender, TestConnection)| {
+            let (heard, told) = channel();
+            let (client, sender) = asked(move |response| response.filter_stream(Listens(heard.clone())));
+            bring(sender, client);
+            told.try_iter().collect::<Vec<_>>()
+        };
+        let whole = listened(&|sender, mut client| {
+            sender.send("news").unwrap();
+            assert_eq!(client.response().text(), "news");
+        });
+        assert_eq!(whole, ["200 OK", "dropped"]);
+        let streamed = listened(&|sender, mut client| {
+            sender.send(Response::stream(|out| io::Write::write_all(out, b"news"))).unwrap();
+            assert_eq!(client.response().text(), "news");
+        });
+        assert_eq!(streamed, ["200 OK", "4 bytes", "dropped"]);
+        let otherwise = listened(&|sender, mut client| {
+            drop(sender);
+            assert_eq!(client.response().status, StatusCode::GONE);
+        });
+        assert_eq!(otherwise, ["410 Gone", "dropped"]);
+        let left = listened(&|sender, mut client| {
+            client.reset();
+            assert!(sender.is_closed());
+        });
+        assert_eq!(left, ["dropped"]);
+    }
+}

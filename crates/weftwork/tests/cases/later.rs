@@ -1,0 +1,283 @@
+//! Does a response that is brought when its handler is done reach its client, whole, in its turn, at most once, and in time?
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use weftwork::prelude::{HeaderValue, StatusCode, header};
+use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, TooLate};
+
+use super::ROOM;
+use crate::support::{Client, PATIENCE, Promise, eventually, noise};
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(600);
+
+/// A server whose `/later` is answered by the test, and whose `/delayed` by the clock.
+struct Later {
+    server: Running,
+    senders: Arc<Mutex<Vec<ResponseSender>>>,
+}
+
+impl Later {
+    fn start() -> Later {
+        Later::start_with(LONG)
+    }
+
+    fn start_with(timeout: Duration) -> Later {
+        let senders = Arc::<Mutex<Vec<ResponseSender>>>::default();
+        let kept = senders.clone();
+        let handler = move |req: &mut Request| match req.path() {
+            "/later" | "/at-once" => {
+                let otherwise = Response::new(StatusCode::NO_CONTENT)
+                    .with_header(header::RETRY_AFTER, HeaderValue::from_static("7"));
+                let (sender, response) = Response::later(timeout, otherwise);
+                if req.path() == "/later" {
+                    kept.lock().unwrap().push(sender);
+                } else {
+                    sender.send("at once").unwrap();
+                }
+                response
+            }
+            "/delayed" => Response::text("delayed").with_delay(timeout).with_status(StatusCode::ACCEPTED),
+            _ => Response::text("hello"),
+        };
+        let noted = |req: &mut Request, next: Next| {
+            next.run(req).with_header(header::VARY, HeaderValue::from_static("origin"))
+        };
+        let server = ROOM.bind("127.0.0.1:0").start(handler.with(noted)).unwrap();
+        Later { server, senders }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.server)
+    }
+
+    /// Sends the request, and returns what answers it.
+    #[track_caller]
+    fn ask(&self, client: &mut Client, request: &str) -> ResponseSender {
+        client.send(request);
+        eventually("the handler answers", || !self.senders.lock().unwrap().is_empty());
+        self.senders.lock().unwrap().remove(0)
+    }
+
+    #[track_caller]
+    fn is_well(&self) {
+        self.client().get("/").is(200, "hello");
+        eventually("every connection ends", || self.server.counts().connections == 0);
+    }
+}
+
+const GET: &str = "GET /later HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn it_comes_when_it_is_brought_and_the_connection_lives_on() {
+    let later = Later::start();
+    let mut client = later.client();
+    for turn in 0..3 {
+        let sender = later.ask(&mut client, GET);
+        assert!(!sender.is_closed());
+        let answer = Response::text("here").with_status(StatusCode::CREATED);
+        sender.send(answer.with_header(header::VARY, HeaderValue::from_static("cookie"))).unwrap();
+        let answer = client.answer();
+        answer.is(201, "here");
+        let varies: Vec<_> = answer.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("vary")).collect();
+        assert_eq!(varies.len(), 2, "turn {turn}: {varies:?}");
+        // That was of what would have been sent otherwise.
+        assert_eq!(answer.field("retry-after"), None);
+        client.get("/").is(200, "hello");
+    }
+    drop(client);
+    later.is_well();
+}
+
+#[test]
+fn whoever_brings_it_may_be_quicker_than_the_handler() {
+    let later = Later::start();
+    let mut client = later.client();
+    client.get("/at-once").is(200, "at once");
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn any_kind_of_response_may_come() {
+    let later = Later::start();
+    let mut client = later.client();
+    let large = Bytes::from(noise(3 << 20));
+    later.ask(&mut client, GET).send(large.clone()).unwrap();
+    client.answer().is(200, &large);
+    let written = large.clone();
+    later
+        .ask(&mut client, GET)
+        .send(Response::stream(move |out| std::io::Write::write_all(out, &written)))
+        .unwrap();
+    client.answer().is(200, &large);
+    let (feeder, feed) = Feed::new(FeedLimits::default());
+    later.ask(&mut client, GET).send(Response::feed(feed)).unwrap();
+    feeder.send("fed").unwrap();
+    assert_eq!(client.answer_head().status, 200);
+    assert_eq!(client.chunk(), b"fed");
+    drop(feeder);
+    assert_eq!(client.chunk(), b"");
+    // One that is again to come later.
+    let (last, again) = Response::later(LONG, StatusCode::NO_CONTENT);
+    later.ask(&mut client, GET).send(again).unwrap();
+    last.send("at last").unwrap();
+    client.answer().is(200, "at last");
+    drop(client);
+    later.is_well();
+}
+
+#[test]
+fn without_a_sender_the_other_one_is_sent() {
+    let later = Later::start();
+    let mut client = later.client();
+    drop(later.ask(&mut client, GET));
+    let answer = client.answer();
+    answer.is(204, "");
+    assert_eq!((answer.field("retry-after"), answer.field("vary")), (Some("7"), Some("origin")));
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn time_is_up_and_not_before() {
+    let time = Duration::from_millis(70);
+    let later = Later::start_with(time);
+    let mut client = later.client();
+    for _ in 0..3 {
+        let begun = Instant::now();
+        client.get("/delayed").is(202, "delayed");
+        assert!(begun.elapsed() >= time, "{:?}", begun.elapsed());
+        let begun = Instant::now();
+        let sender = later.ask(&mut client, GET);
+        client.answer().is(204, "");
+        assert!(begun.elapsed() >= time, "{:?}", begun.elapsed());
+        assert!(sender.is_closed());
+        assert_eq!(sender.send("too late"), Err(TooLate));
+        client.get("/").is(200, "hello");
+    }
+    // Many at once, each in its time.
+    let mut clients: Vec<_> = (0..50).map(|_| later.client()).collect();
+    let begun = Instant::now();
+    clients.iter_mut().for_each(|client| client.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n"));
+    clients.iter_mut().for_each(|client| client.answer().is(202, "delayed"));
+    assert!(begun.elapsed() >= time && begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    drop((client, clients));
+    later.is_well();
+}
+
+/// In order, whichever is ready first; and what was ready before does not wait.
+#[test]
+fn pipelined_requests_are_answered_in_their_turn() {
+    let later = Later::start();
+    let mut client = later.client();
+    let plain = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let sender = later.ask(&mut client, &[plain, GET, plain, "GET /at-once HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
+    client.answer().is(200, "hello");
+    client.send(plain);
+    sender.send("second").unwrap();
+    client.answer().is(200, "second");
+    client.answer().is(200, "hello");
+    client.answer().is(200, "at once");
+    client.answer().is(200, "hello");
+}
+
+#[test]
+fn what_is_left_of_a_request_is_no_part_of_the_next() {
+    let later = Later::start();
+    let mut client = later.client();
+    let sender = later.ask(&mut client, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
+    sender.send("got it").unwrap();
+    client.answer().is(200, "got it");
+    client.get("/").is(200, "hello");
+    // One that comes in the meantime, and in pieces.
+    let head = "POST /later HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let sender = later.ask(&mut client, &[head, "5\r\nabcde\r\n0\r\n\r\n"].concat());
+    client.send_by(7, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    sender.send("got that").unwrap();
+    client.answer().is(200, "got that");
+    client.answer().is(200, "hello");
+}
+
+#[test]
+fn head_gets_the_head_of_what_is_brought() {
+    let later = Later::start();
+    let mut client = later.client();
+    later.ask(&mut client, "HEAD /later HTTP/1.1\r\nHost: a\r\n\r\n").send("twelve bytes").unwrap();
+    let answer = client.answer_to_head();
+    assert_eq!((answer.status, answer.field("content-length")), (200, Some("12")));
+    client.get("/").is(200, "hello");
+}
+
+#[test]
+fn a_close_that_was_asked_for_comes_behind_it() {
+    let later = Later::start();
+    let mut client = later.client();
+    let sender = later.ask(&mut client, "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    sender.send("the last").unwrap();
+    let answer = client.answer();
+    assert!(answer.closes());
+    answer.is(200, "the last");
+    client.ends();
+    let mut client = later.client();
+    later.ask(&mut client, "GET /later HTTP/1.0\r\n\r\n").send("old").unwrap();
+    client.answer().is(200, "old");
+    client.ends();
+    later.is_well();
+}
+
+#[test]
+fn a_leaver_is_noticed() {
+    let later = Later::start();
+    for leave in [drop as fn(Client), Client::reset, |client| client.half_close()] {
+        let mut client = later.client();
+        let sender = later.ask(&mut client, GET);
+        leave(client);
+        eventually("the sender is told", || sender.is_closed());
+        assert_eq!(sender.send("nobody is there"), Err(TooLate));
+    }
+    later.is_well();
+}
+
+#[test]
+fn those_who_wait_hold_no_thread() {
+    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+        return;
+    }
+    let later = Later::start();
+    let mut waiting: Vec<_> = (0..64)
+        .map(|_| {
+            let mut client = later.client();
+            let sender = later.ask(&mut client, GET);
+            (client, sender)
+        })
+        .collect();
+    eventually("the threads are free", || later.server.threads() <= 16);
+    later.client().get("/").is(200, "hello");
+    for (client, sender) in waiting.drain(..) {
+        sender.send("news").unwrap();
+        let mut client = client;
+        client.answer().is(200, "news");
+    }
+    later.is_well();
+}
+
+#[test]
+fn a_server_that_stops_waits_for_nobody() {
+    let later = Later::start();
+    let mut waiting = later.client();
+    let sender = later.ask(&mut waiting, GET);
+    let mut delayed = later.client();
+    delayed.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("both are at work", || later.server.counts().requests >= 2);
+    let server = later.server;
+    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let answer = waiting.answer();
+    answer.is(204, "");
+    assert!(answer.closes());
+    waiting.ends();
+    delayed.answer().is(202, "delayed");
+    delayed.ends();
+    assert_eq!(sender.send("late"), Err(TooLate));
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut), (2, 0), "{report}");
+}
