@@ -88,7 +88,10 @@ fn contestant(subject: &Subject, peers: &Peers) -> Contestant {
             "hand-written: reads, and answers with canned bytes; parses nothing, limits nothing"
         }
         Subject::FloorSpawn => "the same, a new thread for each connection",
-        Subject::Weft { .. } => "`weft demo`, as it comes: every limit and deadline on",
+        Subject::Weft { .. } => {
+            "`weft demo`, as it comes: every limit and deadline on; what waits without blocking does so by `Response::with_delay`, on \
+             fibers in the handler, by `weftwork::sleep`"
+        }
         Subject::Peer(peer) => peer.about,
         Subject::Site(site) => site.about(),
     };

@@ -35,6 +35,7 @@ pub(crate) fn measure(
     workload: &Workload,
     distance: &mut Distance,
 ) -> Result<Sample> {
+    let workload = &*workload.of(subject);
     let mut server = peers.start(subject, workload)?;
     let expected = expected(&server, subject, workload)?;
     let time = options.time.max(workload.time_min);

@@ -95,6 +95,7 @@ fn start(options: &TurnOptions, peers: &mut Peers, workload: &Workload) -> Resul
 
 impl Contestant {
     fn new(name: String, server: Server, subject: &Subject, workload: &Workload) -> Result<Self> {
+        let workload = &*workload.of(subject);
         let body = expected(&server, subject, workload)?;
         let groups = std::slice::from_ref(workload.group());
         let mut generator = Generator::expecting(server.port, groups, Some(&body), false)?;

@@ -6,15 +6,17 @@ mod quick;
 mod reasons;
 mod router;
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use crate::floors::Floor;
 use crate::load::Group;
 use crate::measure::Metric;
+use crate::subject::Subject;
 pub(crate) use reasons::{UNKNOWN, why_lost};
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Workload {
     pub(crate) name: String,
     pub(crate) title: String,
@@ -32,7 +34,7 @@ pub(crate) struct Workload {
     pub(crate) targets: &'static [Target],
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// One group asks as fast as it is answered.
     Requests(Group),
@@ -124,6 +126,21 @@ impl Workload {
     /// None: no floor does what this one is about.
     pub(crate) fn floor_name(&self) -> Option<&'static str> {
         (self.ask != Ask::Route).then(|| self.floor.name())
+    }
+
+    /// The same, as this server does it: but on fibers, whoever waits in a handler of ours holds a thread, and a response that comes
+    /// later does not.
+    pub(crate) fn of(&self, subject: &Subject) -> Cow<'_, Workload> {
+        let on_fibers = |engine: &str| engine.split(':').next() == Some("fibers");
+        match (subject, &self.kind) {
+            (Subject::Weft { engine }, Kind::Requests(group))
+                if self.ask == Ask::Wait && !engine.as_deref().is_some_and(on_fibers) =>
+            {
+                let group = Group { path: "/later?ms=1", ..group.clone() };
+                Cow::Owned(Workload { kind: Kind::Requests(group), ..self.clone() })
+            }
+            _ => Cow::Borrowed(self),
+        }
     }
 
     /// The group that the server is asked by first, to see that it answers right.

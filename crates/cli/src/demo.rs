@@ -12,7 +12,7 @@ use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, View, ro
 
 use self::live::Live;
 
-/// The longest that `/slow` and `/wait` may take.
+/// The longest that `/slow`, `/wait` and `/later` may take.
 const SLOW_MS_MAX: u64 = 60_000;
 const SLOW_MS: u64 = 100;
 /// Up to this `/echo` gathers a body and sends it back whole: cheaper than to do so piece by piece.
@@ -37,6 +37,8 @@ enum Demo {
     Slow { ms: Option<u64> },
     #[get("/wait?{ms}")]
     Wait { ms: Option<u64> },
+    #[get("/later?{ms}")]
+    Later { ms: Option<u64> },
     #[post("/echo")]
     Echo,
     #[get("/events")]
@@ -50,7 +52,7 @@ enum Demo {
 }
 
 /// The routes, as the page tells of them.
-const ROUTES: [(Demo, &str); 12] = [
+const ROUTES: [(Demo, &str); 13] = [
     (Demo::Page, "this page"),
     (Demo::Health, "OK, as cheap as an answer can be"),
     (Demo::Json, "a value, serialized for each request"),
@@ -58,6 +60,7 @@ const ROUTES: [(Demo, &str); 12] = [
     (Demo::NoContent, "204, no body"),
     (Demo::Slow { ms: None }, "a handler that blocks its thread for ?ms=100; nobody else waits"),
     (Demo::Wait { ms: None }, "a handler that waits ?ms=100 by weftwork::sleep"),
+    (Demo::Later { ms: None }, "a response that is sent ?ms=100 later, without a thread"),
     (Demo::Echo, "the body of your request, sent back; a large one piece by piece, whatever its size"),
     (Demo::Events, "a clock, as server-sent events: one thread for all who look"),
     (Demo::Socket, "a WebSocket that sends back what it gets"),
@@ -76,6 +79,7 @@ pub(crate) fn demo(view: View) -> impl Handler {
         Demo::NoContent => Response::new(StatusCode::NO_CONTENT),
         Demo::Slow { ms } => pause(ms, "blocked\n", std::thread::sleep),
         Demo::Wait { ms } => pause(ms, "waited\n", weftwork::sleep),
+        Demo::Later { ms } => Response::text("later\n").with_delay(time(ms)),
         Demo::Echo => echo(req),
         Demo::Events => live.events(req),
         Demo::Socket => live::socket(req),
@@ -141,7 +145,10 @@ fn headers(req: &Request<'_>) -> Response {
 }
 
 fn pause(ms: Option<u64>, did: &'static str, pause: fn(Duration)) -> Response {
-    let ms = ms.unwrap_or(SLOW_MS).min(SLOW_MS_MAX);
-    pause(Duration::from_millis(ms));
+    pause(time(ms));
     Response::text(did)
+}
+
+fn time(ms: Option<u64>) -> Duration {
+    Duration::from_millis(ms.unwrap_or(SLOW_MS).min(SLOW_MS_MAX))
 }

@@ -21,7 +21,7 @@ Started without a command, weft runs the demo at http://127.0.0.1:8080/.";
 const DEMO: &str = "\
 weft [demo] [OPTIONS]: a page at / that shows what runs, and routes to try and to measure
 
-  /health  /json  /echo  /headers  /nocontent  /slow?ms=N  /wait?ms=N
+  /health  /json  /echo  /headers  /nocontent  /slow?ms=N  /wait?ms=N  /later?ms=N
   /events  /ws/echo  /upload  /files/
 ";
 

@@ -101,7 +101,7 @@ fn title(group: &Group) -> String {
     let what = match group.path {
         "/slow?ms=0" => "handler sleeps 0 ms",
         "/slow?ms=1" => "handler blocks 1 ms",
-        "/wait?ms=1" => "handler waits 1 ms without blocking",
+        "/wait?ms=1" => "answered after 1 ms without blocking",
         path => path,
     };
     let kept = match group {

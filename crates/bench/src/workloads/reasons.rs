@@ -11,11 +11,6 @@ struct Reason {
 
 const REASONS: &[Reason] = &[
     Reason {
-        column: "wait",
-        first: "",
-        why: "its wait holds no thread; `weftwork::sleep` does, on every engine but `fibers`, the one for such handlers",
-    },
-    Reason {
         column: "health",
         first: "hyper",
         why: "of our CPU 0.45 to 0.7 us at most are our own code, and the rest is the kernel's; where a process has more than one \
@@ -46,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_of_a_column_and_of_whoever_is_first() {
-        assert!(why_lost("wait-400", "hyper").contains("holds no thread"));
+        assert!(why_lost("file-1m", "lighttpd").contains("BBR"));
         assert_eq!(why_lost("echo-64", "axum"), UNKNOWN);
         assert!(why_lost("health-10", "hyper").contains("not yet explained"));
         assert_eq!(why_lost("health-10", "h2o"), UNKNOWN);
