@@ -1,6 +1,7 @@
 //! What a connection does whose response comes when its handler is done: it waits, and holds nothing meanwhile.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::Method;
 use weftwork_wire::Head;
@@ -16,8 +17,12 @@ pub(super) struct Pending {
     later: Later,
     /// What middleware has made of the response that stands in for it.
     stand_in: Response,
-    /// At the latest.
-    due: Tick,
+    /// When it is sent at the latest; none where no clock gets there.
+    due: Option<Instant>,
+    /// The first tick by then.
+    due_tick: Tick,
+    /// So it is, says the owner.
+    is_due: bool,
     /// Of the request: no more is needed of that.
     method: Method,
     /// Under which token its loop will look at it when it is due.
@@ -32,11 +37,13 @@ impl Pending {
 
 impl Conn {
     /// The handler has answered that its response comes later.
-    pub(super) fn respond_later(&mut self, later: Later, stand_in: Response, due: Tick) {
+    pub(super) fn respond_later(&mut self, later: Later, stand_in: Response, moment: Instant, cx: &Context) {
+        let due = moment.checked_add(later.time());
+        let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
         let method = self.buffers.as_deref().map_or(Method::GET, |buffers| buffers.head.method.clone());
         self.forget_request();
-        self.rest =
-            Some(Box::new(Rest::Later(Box::new(Pending { later, stand_in, due, method, alarm: None }))));
+        let pending = Pending { later, stand_in, due, due_tick, is_due: false, method, alarm: None };
+        self.rest = Some(Box::new(Rest::Later(Box::new(pending))));
         self.phase = Phase::Later;
     }
 
@@ -46,7 +53,8 @@ impl Conn {
             self.phase = Phase::Done;
             return None;
         };
-        let is_known = pending.later.is_over() || now >= pending.due || cx.stage() != Stage::Running;
+        let is_due = pending.is_due || now >= pending.due_tick || cx.stage() != Stage::Running;
+        let is_known = is_due || pending.later.is_over();
         if self.unsent() > 0 {
             // Answers to earlier requests do not wait for this one.
             return Some(Step::Write);
@@ -67,16 +75,29 @@ impl Conn {
     /// When its response is sent, whoever brings it or does not. None: it waits for nothing of the kind.
     #[inline]
     pub(crate) fn response_due(&self) -> Option<Tick> {
-        if self.phase != Phase::Later { None } else { self.pending().map(|pending| pending.due) }
+        if self.phase != Phase::Later { None } else { self.pending().map(|pending| pending.due_tick) }
     }
 
-    /// The same, once for each token: for an owner that has to be told when to look at it.
+    /// The same, exactly, and once for each token: for an owner that has to be told when to look at it.
     #[inline]
-    pub(crate) fn take_alarm(&mut self) -> Option<Tick> {
-        let due = self.response_due()?;
-        let token = self.token;
-        let Some(Rest::Later(pending)) = self.rest.as_deref_mut() else { return None };
-        (pending.alarm.replace(token) != Some(token)).then_some(due)
+    pub(crate) fn take_alarm(&mut self) -> Option<Instant> {
+        let (token, is_later) = (self.token, self.phase == Phase::Later);
+        let Some(Rest::Later(pending)) = self.rest.as_deref_mut().filter(|_| is_later) else { return None };
+        pending.due.filter(|_| pending.alarm.replace(token) != Some(token))
+    }
+
+    /// Whether this is its alarm, and not one of a response that it has had.
+    pub(crate) fn has_alarm(&self, due: Instant) -> bool {
+        self.phase == Phase::Later && self.pending().is_some_and(|pending| pending.due == Some(due))
+    }
+
+    /// Its alarm has come.
+    pub(crate) fn note_due(&mut self, due: Instant) {
+        if self.has_alarm(due)
+            && let Some(Rest::Later(pending)) = self.rest.as_deref_mut()
+        {
+            pending.is_due = true;
+        }
     }
 
     /// It waits for its response.

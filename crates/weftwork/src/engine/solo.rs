@@ -165,9 +165,11 @@ impl<'a> Solo<'a> {
         None
     }
 
-    /// Waits for the peer or for the feed: with the poller where there is one, else on this thread.
+    /// Waits for the peer, or for the feed or response that others bring: with the poller where there is one, else on this
+    /// thread; and there, too, if the response is due as soon as a read would give up.
     fn wait_for_feed(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
-        if (self.patience)(conn, stage).is_some() {
+        let is_soon = conn.response_due().is_some_and(|due| self.now.until(due) <= READ_PATIENCE);
+        if (self.patience)(conn, stage).is_some_and(|patience| patience.is_zero() || !is_soon) {
             return Some(Fate::Park);
         }
         conn.rest(&mut self.hand.pool);

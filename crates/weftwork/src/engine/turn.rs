@@ -11,7 +11,7 @@ mod tests;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -94,6 +94,8 @@ pub(super) struct Loop {
     /// The guest's poller has something for its owner.
     guest_is_ready: bool,
     now: Tick,
+    /// The same, exactly.
+    moment: Instant,
     draining: bool,
 }
 
@@ -132,6 +134,7 @@ impl Loop {
             bell: hub.bell(index),
             guest_is_ready: false,
             now,
+            moment: Instant::now(),
             draining: false,
         })
     }
@@ -142,7 +145,8 @@ impl Loop {
 
     /// Somebody new leads: the time on the loop is that of its last turn.
     pub(super) fn refresh(&mut self, cx: &Context) {
-        self.now = cx.clock.now();
+        self.moment = Instant::now();
+        self.now = cx.clock.at(self.moment);
     }
 
     /// Goes on until a handler has to be called.
@@ -326,9 +330,10 @@ impl Loop {
     }
 
     fn next_expired(&mut self, cx: &Context) -> Option<Errand> {
-        while let Some(token) = self.alarms.next_by(self.now) {
-            // It may have its response by now; then this is a look in vain.
-            if let Some(conn) = self.table.take(token) {
+        while let Some((due, token)) = self.alarms.next_by(self.moment) {
+            // It may have had its response, and wait for another one; then this is a look in vain.
+            if let Some(mut conn) = self.table.take(token) {
+                conn.note_due(due);
                 return Some(Errand { conn });
             }
         }
@@ -382,7 +387,8 @@ impl Loop {
     pub(super) fn wait(&mut self, hub: &Hub, cx: &Context, patience: Option<Duration>) {
         hub.note_load(self.index, self.table.len());
         let until = self.wait_until();
-        let left = [until.map(|until| self.now.until(until)), patience].into_iter().flatten().min();
+        let alarm = self.alarms.first().map(|due| due.saturating_duration_since(self.moment));
+        let left = [until.map(|until| self.now.until(until)), alarm, patience].into_iter().flatten().min();
         let busy = left == Some(Duration::ZERO)
             || !self.again.is_empty()
             || !self.outbox.is_empty()
@@ -397,7 +403,7 @@ impl Loop {
             mailbox.inbox.wake_up();
             hub.watch.note_busy(self.index);
         }
-        self.now = cx.clock.now();
+        self.refresh(cx);
         self.doors.next_turn(self.now);
         if mailbox.is_asked_for_room() {
             self.make_room();
@@ -410,10 +416,7 @@ impl Loop {
     /// When there is something to do without any event.
     fn wait_until(&self) -> Option<Tick> {
         let drain = self.draining.then(|| self.now.after(DRAIN_TICK));
-        [self.wheel.next(), self.alarms.first(), self.doors.retry(self.now), drain]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.wheel.next(), self.doors.retry(self.now), drain].into_iter().flatten().min()
     }
 
     fn poll(&mut self, mut patience: Option<Duration>) {

@@ -40,10 +40,10 @@ impl Clock {
         self.start.checked_add(Duration::from_millis(tick.0))
     }
 
-    /// The first tick that is this much later than a moment, or more.
-    pub(crate) fn tick_in(&self, moment: Instant, time: Duration) -> Tick {
-        let since_start = moment.saturating_duration_since(self.start).saturating_add(time);
-        Tick(u64::try_from(since_start.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    /// The first tick that is no sooner than a moment.
+    pub(crate) fn at_last(&self, moment: Instant) -> Tick {
+        let nanos = moment.saturating_duration_since(self.start).as_nanos();
+        Tick(u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX))
     }
 
     /// The tick of a moment that was looked up already.

@@ -1,48 +1,47 @@
-//! When is a loop to look at connections whose responses are due at a time? To the millisecond, which the wheel of the peers'
-//! deadlines is too coarse for.
+//! When is a loop to look at connections whose responses are due at a time? More exactly than the wheel of the peers' deadlines
+//! tells.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Instant;
 
 use mio::Token;
 
 use super::Table;
 use crate::engine::table::index;
-use crate::transport::Tick;
 
 /// Alarms of those that have had their responses are swept out when there are this many more than connections.
 const STALE_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
-    heap: BinaryHeap<Reverse<(Tick, usize)>>,
+    heap: BinaryHeap<Reverse<(Instant, usize)>>,
 }
 
 impl Alarms {
     /// `table` has the other connections. There are never more than two alarms for each, or who asks again and again, and is
     /// answered sooner, would have the heap grow.
-    pub(super) fn set(&mut self, due: Tick, token: Token, table: &Table) {
+    pub(super) fn set(&mut self, due: Instant, token: Token, table: &Table) {
         if self.heap.len() >= 2 * table.len() + STALE_MAX {
             self.heap.retain(|Reverse((due, token))| {
                 // One that is out just now will not ask for its alarm again.
                 let conn = table.peek(index(Token(*token))).map(|(_, conn)| conn);
-                table.owns(Token(*token)) && conn.is_none_or(|conn| conn.response_due() == Some(*due))
+                table.owns(Token(*token)) && conn.is_none_or(|conn| conn.has_alarm(*due))
             });
         }
         self.heap.push(Reverse((due, token.0)));
     }
 
-    pub(super) fn first(&self) -> Option<Tick> {
+    pub(super) fn first(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((due, _))| *due)
     }
 
     /// One that is due.
-    pub(super) fn next_by(&mut self, now: Tick) -> Option<Token> {
-        let due = self.first()?;
-        if due > now {
+    pub(super) fn next_by(&mut self, moment: Instant) -> Option<(Instant, Token)> {
+        if self.first()? > moment {
             return None;
         }
-        self.heap.pop().map(|Reverse((_, token))| Token(token))
+        self.heap.pop().map(|Reverse((due, token))| (due, Token(token)))
     }
 }
 
@@ -50,29 +49,36 @@ impl Alarms {
 mod tests {
     //! Does it ring in order, and does it stay as small as it says?
 
+    use std::time::Duration;
+
     use super::*;
+
+    fn later(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
 
     #[test]
     fn in_order_and_not_before() {
-        let (mut alarms, mut table) = (Alarms::default(), Table::default());
+        let (mut alarms, mut table, start) = (Alarms::default(), Table::default(), Instant::now());
         let [one, two] = [0; 2].map(|_| table.reserve());
-        alarms.set(Tick(9), one, &table);
-        alarms.set(Tick(5), two, &table);
-        assert_eq!((alarms.first(), alarms.next_by(Tick(4))), (Some(Tick(5)), None));
-        assert_eq!([(); 3].map(|()| alarms.next_by(Tick(9))), [Some(two), Some(one), None]);
+        alarms.set(start + later(9), one, &table);
+        alarms.set(start + later(5), two, &table);
+        assert_eq!((alarms.first(), alarms.next_by(start + later(4))), (Some(start + later(5)), None));
+        let rung = [(); 3].map(|()| alarms.next_by(start + later(9)));
+        assert_eq!(rung, [Some((start + later(5), two)), Some((start + later(9), one)), None]);
     }
 
     #[test]
     fn who_has_gone_is_swept_out_and_who_is_out_is_not() {
-        let (mut alarms, mut table) = (Alarms::default(), Table::default());
+        let (mut alarms, mut table, start) = (Alarms::default(), Table::default(), Instant::now());
         let out = table.reserve();
-        alarms.set(Tick(1), out, &table);
-        for due in 0..1000 {
+        alarms.set(start, out, &table);
+        for due in 1..1000 {
             let gone = table.reserve();
-            alarms.set(Tick(2 + due), gone, &table);
+            alarms.set(start + later(due), gone, &table);
             table.free(gone);
             assert!(alarms.heap.len() <= 2 * 2 + STALE_MAX);
         }
-        assert_eq!(alarms.next_by(Tick(1)), Some(out));
+        assert_eq!(alarms.next_by(start), Some((start, out)));
     }
 }
