@@ -23,8 +23,9 @@ pub(super) struct Pending {
     due_tick: Tick,
     /// So it is, says the owner.
     is_due: bool,
-    /// Of the request: no more is needed of that.
+    /// What was asked for: no more is needed of the request, and the path for the log alone.
     method: Method,
+    path: Box<[u8]>,
     /// Under which token its loop will look at it when it is due.
     alarm: Option<usize>,
 }
@@ -40,9 +41,10 @@ impl Conn {
     pub(super) fn respond_later(&mut self, later: Later, stand_in: Response, moment: Instant, cx: &Context) {
         let due = moment.checked_add(later.time());
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
-        let method = self.buffers.as_deref().map_or(Method::GET, |buffers| buffers.head.method.clone());
+        let asked = self.asked();
+        let (method, path) = (asked.method().clone(), asked.path().as_bytes().into());
         self.forget_request();
-        let pending = Pending { later, stand_in, due, due_tick, is_due: false, method, alarm: None };
+        let pending = Pending { later, stand_in, due, due_tick, is_due: false, method, path, alarm: None };
         self.rest = Some(Box::new(Rest::Later(Box::new(pending))));
         self.phase = Phase::Later;
     }
@@ -106,20 +108,15 @@ impl Conn {
         self.phase == Phase::Later
     }
 
-    /// The response that has come, for a call that has no handler to make.
-    #[inline]
-    pub(super) fn take_response(&mut self) -> Option<Response> {
-        if self.phase != Phase::Later { None } else { self.take_pending() }
-    }
-
+    /// The response that has come, for a call that has no handler to make; and the path that was asked for.
     #[cold]
-    fn take_pending(&mut self) -> Option<Response> {
-        let Rest::Later(pending) = *self.rest.take()? else { return None };
-        let Pending { later, stand_in, method, .. } = *pending;
+    pub(super) fn take_response(&mut self) -> (Option<Response>, Option<Box<[u8]>>) {
+        let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return (None, None) };
+        let Pending { later, stand_in, method, path, .. } = *pending;
         self.phase = Phase::Ready;
         self.has_dwelt = true;
         self.held().head = Head { method, ..Head::default() };
-        Some(later.take(stand_in))
+        (Some(later.take(stand_in)), Some(path))
     }
 
     fn pending(&self) -> Option<&Pending> {

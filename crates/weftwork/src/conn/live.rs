@@ -24,7 +24,7 @@ use super::{Conn, Phase, Rest, Wait};
 use crate::error::{Blame, Error};
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
-use crate::message::{BodyError, Handler, Part, Payload, Request, Response, SERVER_ERROR};
+use crate::message::{Asked, BodyError, Handler, Part, Payload, Request, Response, SERVER_ERROR};
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::Pace;
 use crate::transport::{Buffers, DateCache, Post, Tick};
@@ -65,6 +65,8 @@ struct Live<'a> {
     dates: &'a mut DateCache,
     /// When the request had come, as far as it is read.
     asked: Tick,
+    /// Its path, where the response has come later: nothing else is left of it.
+    path: Option<Box<[u8]>>,
     /// How the request's body gets on, once the handler has waited for it.
     body: Option<Pace>,
     /// The response, if it is streamed. Others are most, and shall not lay it out on their stack, nor drop it.
@@ -92,9 +94,12 @@ impl Conn {
     pub(crate) fn run(&mut self, call: Call<'_>) -> Tick {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
-        let mut response = self.take_response();
-        let mut live = Live { conn: self, cx, wait, dates, asked, body: None, streamed: None, id: None };
-        if response.is_none() {
+        let (mut response, is_later) = (None, self.awaits_response());
+        let mut live =
+            Live { conn: self, cx, wait, dates, asked, path: None, body: None, streamed: None, id: None };
+        if is_later {
+            (response, live.path) = live.conn.take_response();
+        } else {
             post.enter(begun, live.head().1);
             live.respond(handler, &mut response);
             post.leave();
@@ -125,10 +130,19 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// What was asked for.
+    #[cold]
+    fn target(&self) -> Asked<'_> {
+        match (&self.path, self.conn.buffers.as_deref()) {
+            (Some(path), Some(buffers)) => Asked::new(&buffers.head.method, path),
+            _ => self.conn.asked(),
+        }
+    }
+
     #[cold]
     fn warn_of_slowness(&self, who: &str, took: Duration) {
         let thread = std::thread::current();
-        let (asked, name) = (self.conn.asked(), thread.name().unwrap_or("unnamed"));
+        let (asked, name) = (self.target(), thread.name().unwrap_or("unnamed"));
         let id = self.id_for_log();
         log::warn!("{who} took {took:.1?} (handler_warn_after) at {asked}, on the thread {name}{id}");
     }
@@ -142,7 +156,7 @@ impl<'a> Live<'a> {
     /// What a client does by leaving, or by what it sends, is no error of the handler's.
     #[cold]
     fn note_early_end(&self, error: Error) {
-        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let (asked, id) = (self.target(), self.id_for_log());
         let line = format!("a response ended early at {asked}, and its connection with it: {error}{id}");
         if self.client_gone() || matches!(error.blame(), Blame::Peer(_)) {
             tell(self.cx, format_args!("{line}"));
@@ -174,7 +188,7 @@ impl<'a> Live<'a> {
                     return now;
                 }
                 Payload::Failed(mut failed) => {
-                    let said = failed.log(&self.conn.asked(), &self.id_for_log());
+                    let said = failed.log(&self.target(), &self.id_for_log());
                     self.whole(response, Payload::Bytes(said), now)
                 }
                 payload => self.whole(response, payload, now),
@@ -241,7 +255,7 @@ impl<'a> Live<'a> {
 
     /// Nothing of the response has been written, and it cannot be. Some fields of what was meant may be sent.
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
-        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let (asked, id) = (self.target(), self.id_for_log());
         log::error!("a response could not be made at {asked}, 500 is sent instead: {why}{id}");
         let response = Response::server_error().with_close().in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));

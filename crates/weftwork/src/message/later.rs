@@ -125,7 +125,8 @@ impl Response {
 }
 
 impl ResponseSender {
-    /// Sends the response; a body that it streams is written by a thread of the server.
+    /// Sends the response; a body that it streams is written by a thread of the server. It may be fed, or come later itself,
+    /// but not be an upgrade: nothing is left of the request that asked for that, and the client gets 500.
     ///
     /// # Errors
     /// [`TooLate`]: the client has gone, or has its response already. One that leaves at this moment is not noticed.

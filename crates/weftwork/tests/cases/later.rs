@@ -7,7 +7,7 @@ use weftwork::prelude::{HeaderValue, StatusCode, header};
 use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, TooLate};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Promise, eventually, noise};
+use crate::support::{Client, PATIENCE, Promise, eventually, is_logged, keep_log, noise};
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(600);
@@ -280,4 +280,18 @@ fn a_server_that_stops_waits_for_nobody() {
     assert_eq!(sender.send("late"), Err(TooLate));
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut), (2, 0), "{report}");
+}
+
+#[test]
+fn an_error_that_is_brought_is_logged_with_what_was_asked_for() {
+    keep_log();
+    let later = Later::start();
+    let mut client = later.client();
+    // All engines share the log.
+    let why = format!("the tea of {:?} is cold", ROOM.engine);
+    let failed: weftwork::Result<&str> = Err(std::io::Error::other(why.clone()).into());
+    later.ask(&mut client, GET).send(failed).unwrap();
+    assert_eq!(client.answer().status, 500);
+    is_logged(&["a handler failed at GET /later", &why]);
+    client.get("/").is(200, "hello");
 }

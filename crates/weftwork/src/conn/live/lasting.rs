@@ -64,7 +64,7 @@ impl Live<'_> {
     #[cold]
     fn refuse_body_before_protocol(&mut self, now: Tick) {
         let said = "another protocol begins behind a request, and the body of this one was not read";
-        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let (asked, id) = (self.target(), self.id_for_log());
         tell(self.cx, format_args!("{said}, at {asked}{id}"));
         let mut refusal = Problem::new(StatusCode::BAD_REQUEST).detail(said).into_response().with_close();
         let payload = std::mem::replace(&mut refusal.payload, Payload::Empty);

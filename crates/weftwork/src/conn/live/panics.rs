@@ -31,7 +31,7 @@ impl Live<'_> {
         if self.wait.is_cancelled(&*panic) {
             resume_unwind(panic);
         }
-        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let (asked, id) = (self.target(), self.id_for_log());
         if self.wait.is_overload(&*panic) {
             Counters::count(&self.cx.counters.shed);
             let knobs = self.cx.settings.show(&["threads_max", "queue_max"]);

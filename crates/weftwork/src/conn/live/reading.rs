@@ -35,7 +35,7 @@ impl Live<'_> {
 
     #[cold]
     fn malformed(&self, fault: Fault) -> BodyError {
-        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let (asked, id) = (self.target(), self.id_for_log());
         let knob = fault.knob().map(|knob| format!("; {}", self.cx.settings.show(&[knob])));
         let (rule, knob) = (fault.rule(), knob.unwrap_or_default());
         tell(self.cx, format_args!("a request body is malformed at {asked}: {fault} ({rule}{knob}){id}"));
@@ -108,7 +108,7 @@ impl Live<'_> {
             io::ErrorKind::TimedOut => {
                 Counters::count(&self.cx.counters.timeouts);
                 let knobs = self.cx.settings.show(Timeout::Body.knobs());
-                let (asked, id) = (self.conn.asked(), self.id_for_log());
+                let (asked, id) = (self.target(), self.id_for_log());
                 tell(self.cx, format_args!("a request body came too slowly ({knobs}) at {asked}{id}"));
                 BodyError::Timeout
             }

@@ -172,7 +172,7 @@ impl<'a> Live<'a> {
     pub(super) fn note_overload(&self, what_for: &str) {
         Counters::count(&self.cx.counters.shed);
         let knob = self.cx.settings.show(&["threads_max"]);
-        let (asked, id) = (self.conn.asked(), self.id_for_log());
+        let (asked, id) = (self.target(), self.id_for_log());
         tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {asked}{id}"));
     }
 
