@@ -4,10 +4,11 @@ use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use http::StatusCode;
 
-use crate::message::{BodyError, Problem};
+use crate::message::{BodyError, IntoResponse, Problem, Response};
 
 /// `Result` with the library's [`Error`]; what handlers and `main` return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -50,6 +51,9 @@ pub enum Blame {
 /// request's method and path and all causes. See [what you see when something
 /// fails](crate#what-you-see-when-something-fails).
 ///
+/// A [`Response`] is one as well, and then the answer is that response, as it is: a redirect to a page where one logs in, or a
+/// page of your own ([`response`](Error::response)).
+///
 /// In a `main` that returns `Result<(), Box<dyn std::error::Error>>` it goes through `?` as well; in one that returns
 /// `anyhow::Result`, through `.map_err(anyhow::Error::msg)`.
 ///
@@ -63,19 +67,56 @@ pub enum Blame {
 /// ```
 pub struct Error {
     blame: Blame,
-    message: String,
+    message: Box<str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    /// What answers for it. In a mutex that nobody locks, because errors are `Sync`, and a body that is yet to be written is not.
+    answer: Option<Box<Mutex<Response>>>,
 }
 
 impl Error {
     /// The client is to blame: it gets a [`Problem`] with `status`, and `message` as its detail.
     pub fn peer(status: StatusCode, message: impl Into<String>) -> Error {
-        Error { blame: Blame::Peer(status), message: message.into(), source: None }
+        Error::new(Blame::Peer(status), message, None)
     }
 
     /// Something failed on our side: the client gets 500 and learns no more, the log gets `message`.
     pub fn ours(message: impl Into<String>) -> Error {
-        Error { blame: Blame::Ours, message: message.into(), source: None }
+        Error::new(Blame::Ours, message, None)
+    }
+
+    /// The answer is this response, as it is, whatever its status. That was the handler's decision, so nothing is logged, and
+    /// [`blame`](Error::blame) is the client with that status. It ends a handler, an argument ([`Extract`](crate::Extract)), a
+    /// middleware, and whatever they call.
+    ///
+    /// `?` makes one of a [`Response`]; this is for a status, or a tuple, and for where no `?` is. In a box
+    /// (`Box<dyn std::error::Error>`) the response is lost.
+    ///
+    /// ```
+    /// use weftwork::{Error, Extract, prelude::*};
+    ///
+    /// struct User(String);
+    ///
+    /// impl Extract for User {
+    ///     fn extract(req: &mut Request) -> Result<User> {
+    ///         match req.bearer_token() {
+    ///             Some("secret") => Ok(User("ada".into())),
+    ///             Some(_) => Err(Error::response((StatusCode::FORBIDDEN, html("<h1>Not you</h1>")))),
+    ///             None => Err(Response::redirect("/login")?)?,
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let site = Router::new().get("/account", |User(name): User| name);
+    /// let mut client = weftwork::TestClient::new(site);
+    /// assert_eq!(client.get("/account").send().header("location"), Some("/login"));
+    /// let refused = client.get("/account").header("authorization", "Bearer x").send();
+    /// assert_eq!((refused.status.as_u16(), refused.text()), (403, "<h1>Not you</h1>"));
+    /// ```
+    pub fn response(answer: impl IntoResponse) -> Error {
+        let response = answer.into_response();
+        let status = response.status();
+        let answer = Some(Box::new(Mutex::new(response)));
+        Error { answer, ..Error::new(Blame::Peer(status), format!("answered with {status}"), None) }
     }
 
     /// From an error that `?` does not take, because it is no [`std::error::Error`] itself: `anyhow::Error`,
@@ -93,9 +134,17 @@ impl Error {
     pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let boxed = error.into();
         if let Some(body) = beneath::<BodyError>(&*boxed) {
-            return Error { blame: body.blame(), message: body.to_string(), source: None };
+            return Error::new(body.blame(), body.to_string(), None);
         }
-        Error { blame: blame_for(&*boxed), message: boxed.to_string(), source: Some(boxed) }
+        Error::new(blame_for(&*boxed), boxed.to_string(), Some(boxed))
+    }
+
+    fn new(
+        blame: Blame,
+        message: impl Into<String>,
+        source: Option<Box<dyn StdError + Send + Sync>>,
+    ) -> Error {
+        Error { blame, message: message.into().into(), source, answer: None }
     }
 
     /// The status of what would be made of it.
@@ -104,7 +153,7 @@ impl Error {
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Error {
-        Error { blame: Blame::User, message: message.into(), source: None }
+        Error::new(Blame::User, message, None)
     }
 
     pub(crate) fn knob(name: &str, value: &str, wanted: &str) -> Error {
@@ -122,7 +171,7 @@ impl Error {
     }
 
     pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Error {
-        Error { blame: Blame::User, message: doing.into(), source: Some(Box::new(source)) }
+        Error::new(Blame::User, doing, Some(Box::new(source)))
     }
 
     /// Who has to act.
@@ -150,6 +199,12 @@ impl Error {
         self.causes().find_map(as_type)
     }
 
+    /// The response that it was made of, which is then no longer in it.
+    pub(crate) fn take_response(&mut self) -> Option<Response> {
+        let answer = self.answer.take()?;
+        Some(answer.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         chain(self.source.as_deref().map(|source| source as _))
     }
@@ -159,6 +214,13 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     /// A [`Problem`] and a [`BodyError`], also beneath others, keep their status; all else is ours.
     fn from(error: E) -> Error {
         Error::boxed(error)
+    }
+}
+
+/// `Err(Response::redirect("/login")?)?` ends a handler with it: see [`Error::response`].
+impl From<Response> for Error {
+    fn from(response: Response) -> Error {
+        Error::response(response)
     }
 }
 
@@ -216,7 +278,7 @@ impl From<Error> for Box<dyn StdError> {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        let mut said = self.message.clone();
+        let mut said = self.message.to_string();
         for cause in self.causes().map(ToString::to_string) {
             // Many errors say what is beneath them themselves.
             if !said.ends_with(&cause) {

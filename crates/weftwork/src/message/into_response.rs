@@ -95,9 +95,12 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// A [`Problem`]: the client reads what it did wrong; what we did wrong goes to the log.
+/// The response that it is made of, or a [`Problem`]: the client reads what it did wrong; what we did wrong goes to the log.
 impl IntoResponse for Error {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        if let Some(response) = self.take_response() {
+            return response;
+        }
         if let Some(problem) = self.problem() {
             return problem.clone().into_response();
         }

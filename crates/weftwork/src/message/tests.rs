@@ -1,5 +1,6 @@
 //! Do requests and responses hold what they promise, with no connection beneath?
 
+mod answers;
 mod bodies;
 mod errors;
 #[cfg(feature = "json")]

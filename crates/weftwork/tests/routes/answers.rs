@@ -452,3 +452,22 @@ fn the_handler_of_an_unbuffered_route_does_not_wait_for_the_body() {
         assert_eq!(connection.try_response().is_ok(), !at_once, "{target}");
     }
 }
+
+/// An error may be the whole response, also of a function that the handler calls.
+#[test]
+fn an_error_that_is_a_response_is_the_answer() {
+    fn of_admins(req: &Request<'_>) -> Result<()> {
+        match req.bearer_token() {
+            Some(_) => Ok(()),
+            None => Err(Response::redirect("/login")?)?,
+        }
+    }
+    fn site(route: Admin, req: &mut Request<'_>) -> Result<String> {
+        of_admins(req)?;
+        Ok(format!("{route:?}"))
+    }
+    let mut client = TestClient::new(routes(site));
+    let answer = client.get("/").send();
+    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, Some("/login")));
+    assert_eq!(client.get("/").header("authorization", "Bearer x").send().text(), "Overview");
+}

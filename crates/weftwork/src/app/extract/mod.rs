@@ -121,7 +121,8 @@ pub trait Extract: Sized {
     /// Takes the value.
     ///
     /// # Errors
-    /// It is not there, or not what the type wants; the error is the answer.
+    /// It is not there, or not what the type wants; the error is the answer: a [`Problem`](crate::Problem), or a
+    /// [`Response`](crate::Response) of its own ([`Error::response`](crate::Error::response)).
     fn extract(req: &mut Request<'_>) -> Result<Self>;
 
     /// The state that it is, if it is one.
