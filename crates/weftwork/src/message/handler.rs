@@ -27,6 +27,12 @@ use crate::error::Result;
 /// takes(hello);
 /// takes(|_: &mut Request| "hello");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler by itself",
+    label = "not a handler",
+    note = "a handler is a function of `&mut Request`: `|req: &mut Request| ..`; a value is one within it: `|_: &mut Request| value`",
+    note = "a function of typed arguments, as `Query<T>`, is made one by `handler(function)`, or by the `Router` that it is given to"
+)]
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request. A panic costs this request a 500 and its connection, nothing else.
     fn call(&self, req: &mut Request<'_>) -> Response;

@@ -12,7 +12,9 @@ use crate::message::{Handler, IntoResponse, Need, Request, Response};
     message = "`{Self}` cannot be a handler",
     label = "not a handler",
     note = "a handler is a function of `&mut Request`, or of arguments that are taken from it: `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes`, `String`; `&mut Request` comes last",
-    note = "it returns a `Response`, text, bytes, a `StatusCode`, or a `Result` of one; a closure names the types of its arguments"
+    note = "the `T` of `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>` or `Cookie<T>` needs `#[derive(serde::Deserialize)]`",
+    note = "what may be missing is no `Option<Query<T>>`, but a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`",
+    note = "it returns a `Response`, text, bytes, a `StatusCode`, or a `Result` of one; a closure names the types of its arguments: `|req: &mut Request| ..`"
 )]
 pub trait IntoHandler<M> {
     #[doc(hidden)]

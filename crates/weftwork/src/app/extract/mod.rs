@@ -102,7 +102,8 @@ use crate::message::{Need, Request};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from a request",
     label = "no argument of a handler",
-    note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`, or a `Result` of one"
+    note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`, or a `Result` of one",
+    note = "what may be missing is no `Option<Query<T>>`, but a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`"
 )]
 pub trait Extract: Sized {
     /// Whether it is made of the body. A body is read once, so a handler that takes two of those does not compile:

@@ -1,0 +1,20 @@
+//! Types that are no arguments, and what to write instead.
+
+use weftwork::prelude::*;
+use weftwork::Path;
+
+struct Plain;
+
+fn optional(_: Option<Query<u32>>) {}
+
+fn query(_: Query<Plain>) {}
+
+fn body(_: Json<Plain>) {}
+
+fn captures(_: Path<Plain>) {}
+
+fn site() -> Router {
+    Router::new().get("/optional", optional).get("/query", query).post("/body", body).get("/{id}", captures)
+}
+
+fn main() {}
