@@ -42,11 +42,10 @@ mod tests {
     #[test]
     fn the_time_is_told() {
         let clock = EventHub::default();
-        let client = TestClient::new(site(clock.clone()));
-        let mut page = client.connect();
-        page.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut page = TestClient::new(site(clock.clone())).events("/events");
         assert_eq!(clock.send(&Event::new("noon")), 1);
+        assert_eq!(page.read(), Some(Event::new("noon").into()));
         clock.close_all();
-        assert_eq!(page.response().text(), "data: noon\n\n");
+        assert!(page.is_over());
     }
 }

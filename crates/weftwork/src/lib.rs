@@ -85,7 +85,7 @@ pub use settings::{ByteCount, ForwardedHeader, Networks, Setting, Settings, Sour
 pub use shutdown::{Abandoned, Report, Signals};
 #[cfg(feature = "websocket")]
 pub use testing::TestWebSocket;
-pub use testing::{NoResponse, TestClient, TestConnection, TestRequest, TestResponse};
+pub use testing::{NoResponse, TestClient, TestConnection, TestEvent, TestEvents, TestRequest, TestResponse};
 pub use transport::counters::Counts;
 pub use weftwork_wire::Fault;
 

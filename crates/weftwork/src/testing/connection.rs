@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 
 use super::pipe::{Part, Pipe, Turn};
+use super::rein::Rein;
 use super::response::{NoResponse, TestResponse, take_response};
 use crate::conn::{Call, Conn, Flushed, Step, Wait};
 use crate::engine::{Ground, Work, enter};
@@ -75,6 +76,8 @@ pub struct TestConnection {
     ends_with_head: bool,
     /// The handler has answered with something that needs a thread and a socket of its own.
     pub(super) taken_over: bool,
+    /// It is driven by a thread of its own, which gives the test its turn where the handler waits.
+    pub(super) rein: Option<Rein>,
 }
 
 impl TestConnection {
@@ -96,7 +99,8 @@ impl TestConnection {
         let (bench, asked) = (bench.clone(), VecDeque::new());
         let post = bench.cx.watchdog.post();
         let (ends_with_head, taken_over) = (false, false);
-        TestConnection { bench, conn: Some(conn), pipe, pool, dates, post, asked, ends_with_head, taken_over }
+        let (conn, rein) = (Some(conn), None);
+        TestConnection { bench, conn, pipe, pool, dates, post, asked, ends_with_head, taken_over, rein }
     }
 
     /// Sends bytes, of whatever.
@@ -129,7 +133,10 @@ impl TestConnection {
 
     /// Lets time pass; deadlines that come up meanwhile do what they do.
     pub fn advance(&mut self, time: Duration) {
-        let until = self.bench.now().after(time);
+        self.advance_until(self.bench.now().after(time));
+    }
+
+    pub(super) fn advance_until(&mut self, until: Tick) {
         while self.meet_deadline(until) {}
         self.bench.advance_to(until);
         self.go_on();
@@ -254,7 +261,7 @@ impl TestConnection {
     fn call(&mut self) {
         let Some(conn) = &mut self.conn else { return };
         let _ground = enter(Rc::new(Skipping(self.bench.clock.clone())));
-        let wait = Turns { bench: &self.bench, pipe: &self.pipe };
+        let wait = Turns { bench: &self.bench, pipe: &self.pipe, rein: self.rein.as_ref() };
         let (cx, handler) = (&self.bench.cx, &*self.bench.handler);
         if !conn.awaits_response() {
             self.asked.push_back(conn.asked().method().clone());
@@ -291,6 +298,7 @@ fn expires(conn: &mut Conn, bench: &Bench) -> bool {
 struct Turns<'a> {
     bench: &'a Bench,
     pipe: &'a Pipe,
+    rein: Option<&'a Rein>,
 }
 
 impl Turns<'_> {
@@ -316,8 +324,11 @@ impl Wait for Turns<'_> {
         self.bench.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> io::Result<()> {
+    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
         loop {
+            if self.rein.is_some() && self.bench.cx.stage() != stage {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
             match self.pipe.act() {
                 Turn::Acted => return Ok(()),
                 Turn::Pause(time) if self.now().after(time) < until => {
@@ -327,7 +338,15 @@ impl Wait for Turns<'_> {
                     self.pipe.go_on_pausing(time.saturating_sub(self.now().until(until)));
                     return self.in_vain(until);
                 }
-                Turn::Waits => return self.in_vain(until),
+                Turn::Waits => match self.rein {
+                    Some(rein) if rein.limit() < until => {
+                        self.bench.advance_to(rein.limit());
+                        if !rein.give_turn() {
+                            self.pipe.plan(Part::Reset);
+                        }
+                    }
+                    _ => return self.in_vain(until),
+                },
             }
         }
     }

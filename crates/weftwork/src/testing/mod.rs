@@ -7,7 +7,9 @@
 
 mod connection;
 mod cookies;
+mod events;
 mod pipe;
+mod rein;
 mod request;
 mod response;
 #[cfg(test)]
@@ -25,6 +27,7 @@ use http::Method;
 use connection::Bench;
 pub use connection::TestConnection;
 use cookies::Cookies;
+pub use events::{TestEvent, TestEvents};
 use pipe::{Part, RECEIVED_BYTES_MAX};
 pub use request::TestRequest;
 #[cfg(test)]
@@ -193,6 +196,15 @@ impl TestClient {
     #[track_caller]
     pub fn websocket(&mut self, target: impl Into<String>) -> TestWebSocket {
         self.get(target).websocket()
+    }
+
+    /// A stream of events, from `target`: see [`TestRequest::events`].
+    ///
+    /// # Panics
+    /// As there.
+    #[track_caller]
+    pub fn events(&mut self, target: impl Into<String>) -> TestEvents {
+        self.get(target).events()
     }
 
     /// A connection of its own, byte by byte.

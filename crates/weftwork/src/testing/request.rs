@@ -4,9 +4,10 @@ use std::time::Duration;
 
 #[cfg(feature = "websocket")]
 use http::StatusCode;
-use http::{HeaderName, HeaderValue, Method, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 
 use super::TestClient;
+use super::events::TestEvents;
 use super::pipe::Part;
 use super::response::{NoResponse, TestResponse};
 #[cfg(feature = "websocket")]
@@ -186,11 +187,54 @@ impl<'c> TestRequest<'c> {
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
         let parts = self.parts();
         let answered = self.client.exchange(parts, self.leave_after)?;
+        self.keep_cookies(&answered.headers);
+        Ok(answered)
+    }
+
+    fn keep_cookies(&mut self, answered: &HeaderMap) {
         let now = self.client.elapsed();
         if let Some(cookies) = &mut self.client.cookies {
-            cookies.keep(&answered.headers, &self.target, now);
+            cookies.keep(answered, &self.target, now);
         }
-        Ok(answered)
+    }
+
+    /// Asks for server-sent events with this request, as a page's `EventSource` does, over a connection of its own.
+    ///
+    /// The handler may be an [`EventHub`](crate::EventHub), or write them by itself ([`sse`](crate::sse())): one that waits for
+    /// the next is let on by [`TestEvents::advance`], and comes no further.
+    ///
+    /// ```
+    /// use weftwork::{Event, EventHub, Request, TestClient};
+    ///
+    /// let hub = EventHub::default().with_history(10);
+    /// let news = hub.clone();
+    /// let mut client = TestClient::new(move |req: &mut Request| news.subscribe(req));
+    /// let mut page = client.events("/");
+    /// hub.send(&Event::new("tea").id("1"));
+    /// hub.send(&Event::new("cake").id("2").name("sweet"));
+    /// assert_eq!(page.read().unwrap().data, "tea");
+    /// assert_eq!(page.read(), Some(Event::new("cake").id("2").name("sweet").into()));
+    /// assert_eq!(page.read(), None, "there is none now");
+    ///
+    /// let mut again = client.get("/").header("last-event-id", "1").events();
+    /// assert_eq!(again.read().unwrap().data, "cake");
+    /// ```
+    ///
+    /// # Panics
+    /// The answer is no stream of events: the message shows it. Or the handler waits for something else than its client, a
+    /// channel say, and that for 10 seconds: what it waits for has to be there already, or be brought by another thread.
+    #[track_caller]
+    pub fn events(self) -> TestEvents {
+        let mut asking = self;
+        if !asking.fields.iter().any(|(name, _)| name == header::ACCEPT) {
+            asking = asking.header(header::ACCEPT, "text/event-stream");
+        }
+        let parts = asking.parts();
+        let connection = asking.client.connect();
+        parts.into_iter().for_each(|part| connection.pipe.plan(part));
+        let events = TestEvents::over(connection, &asking.client.bench, &asking.method);
+        asking.keep_cookies(events.headers());
+        events
     }
 
     /// Asks for a WebSocket with this request, over a connection of its own.

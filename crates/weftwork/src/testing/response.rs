@@ -157,7 +157,7 @@ pub(crate) fn take_response(
 const BODY: &str = "the body";
 
 /// A handler may answer with whatever it likes to.
-const NO_LIMITS: Limits = Limits {
+pub(super) const NO_LIMITS: Limits = Limits {
     request_line_bytes_max: u32::MAX,
     head_bytes_max: u32::MAX,
     fields_max: u32::MAX,

@@ -1,0 +1,272 @@
+//! How is a stream of events tested? By a client that reads them as a page does, one at a time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, StatusCode};
+use weftwork_wire::{BodyEvent, ResponseReader};
+
+use super::connection::{Bench, TestConnection};
+use super::pipe::Pipe;
+use super::rein::Driver;
+use super::response::{NO_LIMITS, take_response};
+use crate::app::Event;
+
+/// An event as a page gets it. One that a handler sends is compared by `Event::new("tea").into()`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TestEvent {
+    /// Its name; none: a page gets it as a `message`.
+    pub name: Option<String>,
+    /// Its data: lines are ended by `\n`.
+    pub data: String,
+    /// The id that it has itself.
+    pub id: Option<String>,
+    /// How long the client is to wait before it comes again, where this event says so.
+    pub retry: Option<Duration>,
+}
+
+impl TestEvent {
+    /// The data, read as JSON.
+    ///
+    /// # Panics
+    /// They are no JSON, or another one; the message shows the event.
+    #[cfg(feature = "json")]
+    #[track_caller]
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
+        match serde_json::from_str(&self.data) {
+            Ok(value) => value,
+            Err(error) => panic!("the data are not the JSON that was expected ({error}): {self:?}"),
+        }
+    }
+}
+
+impl From<Event> for TestEvent {
+    fn from(event: Event) -> TestEvent {
+        let mut lines = Lines::default();
+        lines.text.extend_from_slice(&event.to_bytes());
+        // cannot be none: an event has data, if only an empty line of them
+        lines.next_event().unwrap_or_default()
+    }
+}
+
+/// The client's end of a stream of server-sent events of a [`TestClient`](super::TestClient), as
+/// [`TestRequest::events`](super::TestRequest::events) gives it.
+///
+/// A handler that writes them by itself ([`sse`](crate::sse())) has a thread here, and runs while the test asks for
+/// something, until it waits for a time that has not come yet:
+///
+/// ```
+/// use std::time::Duration;
+/// use weftwork::{Event, Request, Response, TestClient, sse};
+///
+/// fn clock(req: &mut Request) -> Response {
+///     sse(req, |events| {
+///         for second in 0.. {
+///             events.send(&Event::new(second.to_string()))?;
+///             if !events.wait(Duration::from_secs(1))? {
+///                 break;
+///             }
+///         }
+///         Ok(())
+///     })
+/// }
+///
+/// let mut page = TestClient::new(clock).events("/");
+/// assert_eq!(page.read().unwrap().data, "0");
+/// assert_eq!(page.read(), None);
+/// page.advance(Duration::from_secs(2));
+/// assert_eq!(page.read().unwrap().data, "1");
+/// assert_eq!(page.read().unwrap().data, "2");
+/// ```
+///
+/// Comments, as heartbeats are, no page sees. A client that is dropped has left without a word, and its handler is over then.
+pub struct TestEvents {
+    // The first to be dropped.
+    driver: Driver,
+    bench: Arc<Bench>,
+    pipe: Arc<Pipe>,
+    reader: ResponseReader,
+    headers: HeaderMap,
+    lines: Lines,
+    is_over: bool,
+}
+
+impl TestEvents {
+    #[track_caller]
+    pub(super) fn over(connection: TestConnection, bench: &Arc<Bench>, method: &Method) -> TestEvents {
+        let (bench, pipe) = (bench.clone(), connection.pipe.clone());
+        let mut driver = Driver::new(connection);
+        driver.go_on(bench.now());
+        let (ended, mut reader) = (pipe.server_has_ended(), ResponseReader::new());
+        match pipe.received(|bytes| take_head(&mut reader, bytes, method)) {
+            Some(headers) => {
+                let (lines, is_over) = (Lines::default(), false);
+                TestEvents { driver, bench, pipe, reader, headers, lines, is_over }
+            }
+            None => match pipe.received(|bytes| take_response(bytes, method, ended)) {
+                Ok(answer) => panic!("no events are given: {answer:?}"),
+                Err(none) => panic!("no events are given: {none}"),
+            },
+        }
+    }
+
+    /// The headers of the response.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// The next event; none: there is none now.
+    ///
+    /// # Panics
+    /// The server has sent what is no response, or no UTF-8. Or its handler waits for something else than its client and the
+    /// time: see [`TestRequest::events`](super::TestRequest::events).
+    #[track_caller]
+    pub fn read(&mut self) -> Option<TestEvent> {
+        self.go_on(Duration::ZERO);
+        self.lines.next_event()
+    }
+
+    /// How long the server wants the client to wait before it comes again, as far as was [read](TestEvents::read); an
+    /// [`EventHub`](crate::EventHub) says so when the server stops.
+    pub fn retry(&self) -> Option<Duration> {
+        self.lines.retry
+    }
+
+    /// The server has ended the stream. Events that came before may still have to be read.
+    ///
+    /// # Panics
+    /// As [`read`](TestEvents::read).
+    #[track_caller]
+    pub fn is_over(&mut self) -> bool {
+        self.go_on(Duration::ZERO);
+        self.is_over
+    }
+
+    /// Lets time pass, for the handler and for the connection: what comes up meanwhile happens.
+    ///
+    /// # Panics
+    /// As [`read`](TestEvents::read).
+    #[track_caller]
+    pub fn advance(&mut self, time: Duration) {
+        self.go_on(time);
+    }
+
+    #[track_caller]
+    fn go_on(&mut self, time: Duration) {
+        self.driver.go_on(self.bench.now().after(time));
+        let ended = self.pipe.server_has_ended();
+        let (reader, text) = (&mut self.reader, &mut self.lines.text);
+        let is_over = self.pipe.received(|bytes| {
+            let mut at = 0;
+            let is_over = loop {
+                let (used, event) = match reader.read_body(&bytes[at..], &NO_LIMITS) {
+                    Ok(read) => read,
+                    Err(fault) => panic!("the server has sent what is no response: {fault}"),
+                };
+                if let BodyEvent::Data { start, len } = event {
+                    text.extend_from_slice(&bytes[at + start..][..len]);
+                }
+                at += used;
+                match event {
+                    BodyEvent::Data { .. } => {}
+                    BodyEvent::End => break true,
+                    BodyEvent::NeedMore => break ended,
+                }
+            };
+            bytes.drain(..at);
+            is_over
+        });
+        self.is_over |= is_over;
+    }
+}
+
+impl fmt::Debug for TestEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestEvents").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+/// The head of a stream of events, if it is one.
+fn take_head(reader: &mut ResponseReader, bytes: &mut Vec<u8>, method: &Method) -> Option<HeaderMap> {
+    let (used, head) = reader.read_head(bytes, method, &NO_LIMITS).ok()??;
+    let headers = HeaderMap::from_iter(head.fields);
+    let kind = headers.get(CONTENT_TYPE)?.as_bytes();
+    let is_stream = head.status == StatusCode::OK && kind.starts_with(b"text/event-stream");
+    is_stream.then(|| {
+        bytes.drain(..used);
+        headers
+    })
+}
+
+/// The lines of a stream, read as HTML has it, section 9.2.6.
+#[derive(Default)]
+struct Lines {
+    /// What was not read yet.
+    text: Vec<u8>,
+    /// Of the event that has begun.
+    begun: TestEvent,
+    has_data: bool,
+    retry: Option<Duration>,
+    /// The last line was ended by CR: an LF belongs to that.
+    after_cr: bool,
+    has_begun: bool,
+}
+
+impl Lines {
+    #[track_caller]
+    fn next_event(&mut self) -> Option<TestEvent> {
+        while let Some(line) = self.next_line() {
+            if !line.is_empty() {
+                self.take_in(&line);
+                continue;
+            }
+            let event = std::mem::take(&mut self.begun);
+            if std::mem::take(&mut self.has_data) {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    #[track_caller]
+    fn next_line(&mut self) -> Option<String> {
+        if self.after_cr && self.text.first() == Some(&b'\n') {
+            self.text.remove(0);
+        }
+        let end = self.text.iter().position(|byte| matches!(byte, b'\r' | b'\n'))?;
+        self.after_cr = self.text[end] == b'\r';
+        let line: Vec<u8> = self.text.drain(..=end).take(end).collect();
+        let line = String::from_utf8(line).unwrap_or_else(|error| panic!("the events are no UTF-8: {error}"));
+        match std::mem::replace(&mut self.has_begun, true) {
+            false => Some(line.trim_start_matches('\u{feff}').to_owned()),
+            true => Some(line),
+        }
+    }
+
+    fn take_in(&mut self, line: &str) {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "event" => self.begun.name = Some(value.to_owned()),
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.begun.data.push('\n');
+                }
+                self.begun.data.push_str(value);
+            }
+            "id" if !value.contains('\0') => self.begun.id = Some(value.to_owned()),
+            "retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.begun.retry = value.parse().ok().map(Duration::from_millis);
+                self.retry = self.begun.retry.or(self.retry);
+            }
+            // A comment has no name; others are for clients that know them.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
