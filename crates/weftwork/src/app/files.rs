@@ -14,6 +14,8 @@ mod types;
 mod variants;
 
 #[cfg(test)]
+mod chosen;
+#[cfg(test)]
 mod mounted;
 #[cfg(test)]
 mod tests;
@@ -243,7 +245,7 @@ impl Files {
 
     /// Answers with the file `name`, which the caller has chosen: a relative path, not encoded. All rules hold but
     /// those that need the request's own path: a directory is 404, and a 404 is final. Of one [`file()`] only its own name
-    /// is there.
+    /// is there. One that is kept under another name than it has for clients is sent by [`send_as`](Files::send_as).
     ///
     /// ```no_run
     /// use weftwork::{Files, Request, Response};
@@ -252,19 +254,70 @@ impl Files {
     /// }
     /// ```
     pub fn send(&self, req: &Request<'_>, name: &str) -> Response {
+        self.send_of_type(req, name, types::of(name.as_bytes(), &self.types))
+    }
+
+    /// As [`send`](Files::send), and a browser saves it as `file_name`, in place of the `name` that it is kept under: an upload, say,
+    /// that is kept by its hash or number. Its content type is that of `file_name`, by the extension. Conditions, ranges and
+    /// errors are as ever.
+    ///
+    /// `file_name` may be what a client has called it: see [`Response::with_attachment`]. It is saved, and never shown, so that
+    /// no upload is a page of yours.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// static KEPT: &[(&str, &[u8])] = &[("9f86d081", b"%PDF-1.7")];
+    /// let uploads = weftwork::embedded(KEPT); // or files("/var/lib/notes")?
+    /// let site = Router::new().get("/reports/7", move |req: &mut Request| {
+    ///     // Both from a database: where it is, and what it is called.
+    ///     uploads.send_as(req, "9f86d081", "report.pdf")
+    /// });
+    /// let mut client = weftwork::TestClient::new(site);
+    /// let answer = client.get("/reports/7").header("range", "bytes=0-3").send();
+    /// assert_eq!((answer.status, answer.text()), (StatusCode::PARTIAL_CONTENT, "%PDF"));
+    /// assert_eq!(answer.header("content-type"), Some("application/pdf"));
+    /// assert_eq!(answer.header("content-disposition"), Some("attachment; filename=\"report.pdf\""));
+    /// ```
+    pub fn send_as(&self, req: &Request<'_>, name: &str, file_name: &str) -> Response {
+        let kind = types::of(file_name.as_bytes(), &self.types);
+        self.send_of_type(req, name, kind).with_attachment(file_name)
+    }
+
+    /// As [`send`](Files::send), with this content type, whatever `name` says: for what is shown, as pictures are, and for
+    /// types that no extension stands for. [`Response::with_content_type`] behind `send` would call errors and several ranges so, too.
+    ///
+    /// A type that a client has given makes a page of yours of its upload, if it is `text/html`, `image/svg+xml` or another that
+    /// may have scripts: take those that you know.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    /// use weftwork::Files;
+    ///
+    /// fn avatar(kept: &Files, req: &mut Request) -> Response {
+    ///     kept.send_typed(req, "2c26b46b", HeaderValue::from_static("image/webp"))
+    /// }
+    /// ```
+    pub fn send_typed(&self, req: &Request<'_>, name: &str, content_type: HeaderValue) -> Response {
+        self.send_of_type(req, name, &content_type.into())
+    }
+
+    fn send_of_type(&self, req: &Request<'_>, name: &str, kind: &Type) -> Response {
         if !is_read(req) {
             return only_read();
         }
-        self.named(req, name).unwrap_or_else(|miss| miss.answer(req))
+        self.named(req, name, kind).unwrap_or_else(|miss| miss.answer(req))
     }
 
-    fn named(&self, req: &Request<'_>, name: &str) -> std::result::Result<Response, Miss> {
+    fn named(&self, req: &Request<'_>, name: &str, kind: &Type) -> std::result::Result<Response, Miss> {
         // What is beside one file is there for its compressed siblings alone.
         if matches!(&self.place, Place::Single { name: own, .. } if own != name.as_bytes()) {
             return Err(Miss::NotFound);
         }
         match self.find(&Target::named(name, self.hidden)?.path)? {
-            Found::Content(content) => Ok(self.represent(req, content, name.as_bytes())),
+            Found::Content(content) => {
+                Ok(self.represent_as(req, content, name.as_bytes(), kind, self.cache_control.as_ref()))
+            }
             Found::Directory(_) | Found::Other => Err(Miss::NotFound),
         }
     }
@@ -321,7 +374,8 @@ impl Files {
         }
         match self.find(page) {
             Ok(Found::Content(content)) => {
-                let response = self.represent_as(req, content, page, Some(&NO_CACHE));
+                let kind = types::of(page, &self.types);
+                let response = self.represent_as(req, content, page, kind, Some(&NO_CACHE));
                 Some(if depends { vary_by_accept(response) } else { response })
             }
             _ => None,
@@ -344,7 +398,7 @@ impl Files {
     }
 
     fn represent(&self, req: &Request<'_>, content: Content, path: &[u8]) -> Response {
-        self.represent_as(req, content, path, self.cache_control.as_ref())
+        self.represent_as(req, content, path, types::of(path, &self.types), self.cache_control.as_ref())
     }
 
     fn represent_as(
@@ -352,9 +406,10 @@ impl Files {
         req: &Request<'_>,
         content: Content,
         path: &[u8],
+        kind: &Type,
         cache_control: Option<&HeaderValue>,
     ) -> Response {
-        let Type { value: content_type, is_compressible } = types::of(path, &self.types);
+        let Type { value: content_type, is_compressible } = kind;
         let varies = self.precompressed && *is_compressible;
         let (content, coding) = if varies {
             variants::choose(&self.place, &self.recent, req, path, content)
