@@ -134,7 +134,8 @@ impl Error {
     pub fn boxed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let boxed = error.into();
         if let Some(body) = beneath::<BodyError>(&*boxed) {
-            return Error::new(body.blame(), body.to_string(), None);
+            let problem = body.problem().map(|problem| Box::new(problem) as _);
+            return Error::new(body.blame(), body.to_string(), problem);
         }
         Error::new(blame_for(&*boxed), boxed.to_string(), Some(boxed))
     }

@@ -22,7 +22,7 @@ pub use part::Part;
 /// RFC 2046 section 5.1.1
 const BOUNDARY_BYTES_MAX: usize = 70;
 
-/// What a form may have at most. That of the whole body is the limit on bodies, 2 MiB if nobody raises it:
+/// What a form may have at most, where no field has [a limit of its own](Multipart::field_limit). That of the whole body is the limit on bodies, 2 MiB if nobody raises it:
 /// `body_bytes_max`, [`BodyLimit`](crate::middleware::BodyLimit), [`Request::set_body_bytes_max`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,6 +61,8 @@ pub struct Multipart<'r> {
     disposition: Disposition,
     feed: Feed<'r>,
     limits: MultipartLimits,
+    /// Of single fields, by their names; the last one of a name counts.
+    field_limits: Vec<(String, u64)>,
     saved_in: Option<PathBuf>,
     parts: usize,
     /// After an error nothing of the rest is believed.
@@ -113,6 +115,7 @@ impl<'r> Multipart<'r> {
             disposition: Disposition::default(),
             feed,
             limits,
+            field_limits: Vec::new(),
             saved_in: None,
             parts: 0,
             failed: None,
@@ -123,6 +126,36 @@ impl<'r> Multipart<'r> {
     #[must_use]
     pub fn limits(self, limits: MultipartLimits) -> Multipart<'r> {
         Multipart { limits, ..self }
+    }
+
+    /// The same, and each part of the field `name` has `bytes_max` bytes at most, in place of `field_bytes_max` or `file_bytes_max`
+    /// and however it is read: [`form`](Multipart::form), [`Part`], [`Read`](std::io::Read). Past it the answer is 413, with a
+    /// problem that names the field and the limit. Default: none; the limits of all fields hold.
+    ///
+    /// The whole body has a limit of its own, 2 MiB if nobody raises it, and so have the texts of a [`Form`] together
+    /// ([`fields_bytes_max`](MultipartLimits::fields_bytes_max)).
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// fn profile(req: &mut Request) -> Result<String> {
+    ///     // All else is text, of 64 KiB at most.
+    ///     let form = req.multipart()?.field_limit("avatar", 1 << 20).field_limit("name", 100).form()?;
+    ///     let avatar = form.upload("avatar").map_or(0, |avatar| avatar.bytes());
+    ///     Ok(format!("{}: {avatar} bytes\n", form.value("name").unwrap_or_default()))
+    /// }
+    ///
+    /// let mut client = weftwork::TestClient::new(profile);
+    /// let sent = client.post("/").multipart(&[("name", "Ada")], &[("avatar", "a.png", &[0; 1 << 20])]).send();
+    /// assert_eq!(sent.text(), "Ada: 1048576 bytes\n");
+    /// let long = client.post("/").multipart(&[("name", &"Ada ".repeat(26))], &[]).send();
+    /// assert_eq!(long.status, StatusCode::PAYLOAD_TOO_LARGE);
+    /// assert!(long.text().contains("field `name` has more than 100 bytes"), "{long:?}");
+    /// ```
+    #[must_use]
+    pub fn field_limit(mut self, name: &str, bytes_max: u64) -> Multipart<'r> {
+        self.field_limits.push((name.to_owned(), bytes_max));
+        self
     }
 
     /// The same, with its temporary files in `dir` and not in the system's directory for such: [`Upload::persist`]
@@ -152,7 +185,7 @@ impl<'r> Multipart<'r> {
     /// it is over.
     ///
     /// # Errors
-    /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] (413); and [`BodyError::MultipartMalformed`] (400),
+    /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] and [`BodyError::FieldTooLarge`] (413); and [`BodyError::MultipartMalformed`] (400),
     /// also for a form that ends before it is over, and for a part whose name, or whose file's, cannot be read: it is not
     /// UTF-8, or is there twice.
     /// After an error there are no more parts.
@@ -200,6 +233,17 @@ impl<'r> Multipart<'r> {
             Ok(chunk) => Ok(chunk),
             Err(error) => Err(self.fail(error)),
         }
+    }
+
+    /// The limit that the current part's field has of its own.
+    fn own_limit(&self) -> Option<u64> {
+        let name = self.disposition.name.as_deref()?;
+        self.field_limits.iter().rev().find(|(known, _)| known == name).map(|(_, limit)| *limit)
+    }
+
+    /// The current part is past this limit.
+    fn past(&self, limit: &'static str, value: u64) -> BodyError {
+        self.feed.past_of(self.disposition.name.as_deref(), limit, value)
     }
 
     fn fail(&mut self, error: BodyError) -> BodyError {

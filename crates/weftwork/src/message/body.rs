@@ -8,6 +8,7 @@ use http::StatusCode;
 use weftwork_wire::Fault;
 
 use super::exchange::Exchange;
+use super::problem::Problem;
 use crate::error::Blame;
 
 /// Why a body could not be read. Each has the status that answers it.
@@ -50,6 +51,14 @@ pub enum BodyError {
         /// Its value.
         value: u64,
     },
+    /// A field of a form, a file or not, is larger than is allowed: 413. The [`Problem`](crate::Problem) names it, in the member
+    /// `field`.
+    FieldTooLarge {
+        /// Its name, as the client has sent it.
+        field: String,
+        /// The limit that it passed, in bytes.
+        limit: u64,
+    },
     /// The server was told to stop at once: 503.
     ServerStops,
     /// More of it has to be waited for, and all threads are in use (`threads_max`): 503.
@@ -62,9 +71,10 @@ impl BodyError {
     /// The status that tells the client.
     pub fn status(&self) -> StatusCode {
         match self {
-            BodyError::TooLarge { .. } | BodyError::Bomb { .. } | BodyError::PastLimit { .. } => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
+            BodyError::TooLarge { .. }
+            | BodyError::Bomb { .. }
+            | BodyError::PastLimit { .. }
+            | BodyError::FieldTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::NotMultipart => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
@@ -80,6 +90,12 @@ impl BodyError {
 
     pub(crate) fn blame(&self) -> Blame {
         Blame::Peer(self.status())
+    }
+
+    /// The problem that it is, where that says more than its text.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let BodyError::FieldTooLarge { field, .. } = self else { return None };
+        Some(Problem::new(self.status()).detail(self.to_string()).with("field", field))
     }
 }
 
@@ -107,6 +123,10 @@ impl fmt::Display for BodyError {
                 f.write_str("the request body is a form with ")?;
                 past_limit(f, limit, *value)
             }
+            BodyError::FieldTooLarge { field, limit } => {
+                let field = field.escape_debug();
+                write!(f, "the request body is a form whose field `{field}` has more than {limit} bytes")
+            }
             BodyError::ServerStops => f.write_str("the server is stopping"),
             BodyError::Overload => f.write_str("the server is too busy to wait for the request body"),
             BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),
@@ -119,9 +139,7 @@ fn past_limit(f: &mut fmt::Formatter<'_>, limit: &str, value: u64) -> fmt::Resul
     match limit {
         "parts_max" => write!(f, "more than {value} parts"),
         "part_head_bytes_max" => write!(f, "more than {value} bytes before the data of a part"),
-        "field_bytes_max" => write!(f, "a field of more than {value} bytes"),
         "fields_bytes_max" => write!(f, "fields of more than {value} bytes together"),
-        "file_bytes_max" => write!(f, "a file of more than {value} bytes"),
         _ => write!(f, "more of something than is allowed: {value}"),
     }
 }
@@ -131,9 +149,10 @@ impl std::error::Error for BodyError {}
 impl From<BodyError> for io::Error {
     fn from(error: BodyError) -> io::Error {
         let kind = match &error {
-            BodyError::TooLarge { .. } | BodyError::Bomb { .. } | BodyError::PastLimit { .. } => {
-                io::ErrorKind::FileTooLarge
-            }
+            BodyError::TooLarge { .. }
+            | BodyError::Bomb { .. }
+            | BodyError::PastLimit { .. }
+            | BodyError::FieldTooLarge { .. } => io::ErrorKind::FileTooLarge,
             BodyError::Timeout => io::ErrorKind::TimedOut,
             BodyError::Disconnected => io::ErrorKind::UnexpectedEof,
             BodyError::Malformed(_)

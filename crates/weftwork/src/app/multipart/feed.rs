@@ -88,6 +88,13 @@ impl<'r> Feed<'r> {
         BodyError::PastLimit { limit, value }
     }
 
+    /// The same of one field, which the client is told.
+    pub(super) fn past_of(&self, field: Option<&str>, limit: &'static str, value: u64) -> BodyError {
+        let field = field.unwrap_or_default().to_owned();
+        self.body.tell(format_args!("a form is refused: {limit} of the field {field:?} is {value}"));
+        BodyError::FieldTooLarge { field, limit: value }
+    }
+
     /// Notes why the form is not read to its end.
     pub(super) fn fail(&mut self, error: BodyError) -> BodyError {
         self.body.fail(error)

@@ -16,12 +16,18 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 /// A part of a form, which implements [`Read`]; made by [`Multipart::next_part`].
 pub struct Part<'m, 'r> {
     form: &'m mut Multipart<'r>,
+    /// Came, and was not read yet.
     rest: Bytes,
+    /// The limit of its field alone.
+    own_limit: Option<u64>,
+    /// Bytes of it that came.
+    came: u64,
 }
 
 impl<'m, 'r> Part<'m, 'r> {
     pub(super) fn new(form: &'m mut Multipart<'r>) -> Part<'m, 'r> {
-        Part { form, rest: Bytes::new() }
+        let own_limit = form.own_limit();
+        Part { form, rest: Bytes::new(), own_limit, came: 0 }
     }
 
     /// The name of the form's field.
@@ -48,15 +54,15 @@ impl<'m, 'r> Part<'m, 'r> {
     /// Its data.
     ///
     /// # Errors
-    /// [`BodyError::PastLimit`] after [`field_bytes_max`](super::MultipartLimits::field_bytes_max) bytes, and
-    /// as [`next_part`](Multipart::next_part).
+    /// [`BodyError::FieldTooLarge`] after [`field_bytes_max`](super::MultipartLimits::field_bytes_max) bytes, or those of
+    /// [`Multipart::field_limit`], and as [`next_part`](Multipart::next_part).
     pub fn bytes(mut self) -> Result<Vec<u8>, BodyError> {
-        let max = self.form.limits.field_bytes_max;
+        let max = self.own_limit.unwrap_or(self.form.limits.field_bytes_max);
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk()? {
             all.extend_from_slice(&chunk);
             if all.len() as u64 > max {
-                return Err(self.form.feed.past("field_bytes_max", max));
+                return Err(self.form.past("field_bytes_max", max));
             }
         }
         Ok(all)
@@ -74,8 +80,9 @@ impl<'m, 'r> Part<'m, 'r> {
     /// [`Multipart::save_in`] names another.
     ///
     /// # Errors
-    /// The file cannot be made or written; [`BodyError::PastLimit`] after
-    /// [`file_bytes_max`](super::MultipartLimits::file_bytes_max) bytes; and as [`next_part`](Multipart::next_part).
+    /// The file cannot be made or written; [`BodyError::FieldTooLarge`] after
+    /// [`file_bytes_max`](super::MultipartLimits::file_bytes_max) bytes, or those of [`Multipart::field_limit`]; and as
+    /// [`next_part`](Multipart::next_part).
     /// What was written until then is removed.
     pub fn save(&mut self) -> Result<Upload> {
         let dir = self.form.saved_in.clone().unwrap_or_else(std::env::temp_dir);
@@ -92,12 +99,12 @@ impl<'m, 'r> Part<'m, 'r> {
         let mut file = made.map_err(|error| {
             Error::io(format!("no temporary file can be made in {}", dir.display()), error)
         })?;
-        let max = self.form.limits.file_bytes_max;
+        let max = self.own_limit.unwrap_or(self.form.limits.file_bytes_max);
         let mut bytes = 0;
         while let Some(chunk) = self.chunk()? {
             bytes += chunk.len() as u64;
             if bytes > max {
-                return Err(self.form.feed.past("file_bytes_max", max).into());
+                return Err(self.form.past("file_bytes_max", max).into());
             }
             file.write_all(&chunk)?;
         }
@@ -110,14 +117,23 @@ impl<'m, 'r> Part<'m, 'r> {
         if self.rest.has_remaining() {
             return Ok(Some(std::mem::take(&mut self.rest)));
         }
-        self.form.chunk()
+        let chunk = self.form.chunk()?;
+        self.came += chunk.as_ref().map_or(0, Bytes::len) as u64;
+        match self.own_limit {
+            // Not for the handler to go on: it may read through a parser that hides why it has failed.
+            Some(max) if self.came > max => {
+                let error = self.form.past("field_limit", max);
+                Err(self.form.fail(error))
+            }
+            _ => Ok(chunk),
+        }
     }
 }
 
 impl Read for Part<'_, '_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while !self.rest.has_remaining() {
-            match self.form.chunk()? {
+            match self.chunk()? {
                 Some(chunk) => self.rest = chunk,
                 None => return Ok(0),
             }

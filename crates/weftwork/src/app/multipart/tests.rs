@@ -134,7 +134,7 @@ fn bombs_meet_their_limits() {
     past(format!("--x{}", " ".repeat(20_000)), head);
     past(
         ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(65_537)))),
-        "a field of more than 65536 bytes",
+        "a form whose field `a` has more than 65536 bytes",
     );
     past(
         ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(65_536))).repeat(17)),
@@ -150,7 +150,47 @@ fn files_have_a_limit_too() {
     let result = read(&[FORM.as_bytes()], |form| {
         form.limits(MultipartLimits { file_bytes_max: 5, ..Default::default() }).form().map(|_| ())
     });
-    assert!(result.unwrap_err().message().contains("a file of more than 5 bytes"));
+    assert!(result.unwrap_err().message().contains("a form whose field `file` has more than 5 bytes"));
+}
+
+/// Each field as it is read, whatever all others may have; and the refusal names it.
+#[test]
+fn a_field_may_have_a_limit_of_its_own() {
+    let limited = |name: &'static str, bytes_max: u64| {
+        read(&[FORM.as_bytes()], move |form| {
+            let tight = MultipartLimits { field_bytes_max: 7, file_bytes_max: 5, ..Default::default() };
+            form.limits(tight).field_limit("file", 1000).field_limit(name, bytes_max).form().map(|_| ())
+        })
+    };
+    let (title, file) = ("A title".len() as u64, FILE.len() as u64);
+    for (name, bytes_max) in [("title", title), ("file", file), ("other", 0), ("empty", 0)] {
+        assert!(limited(name, bytes_max).is_ok(), "{name}");
+    }
+    for (name, bytes_max) in [("title", title - 1), ("file", file - 1), ("title", 0)] {
+        let error = limited(name, bytes_max).unwrap_err();
+        assert_eq!(error.status(), StatusCode::PAYLOAD_TOO_LARGE, "{name}");
+        let said = format!("the request body is a form whose field `{name}` has more than {bytes_max} bytes");
+        assert_eq!(error.to_string(), said);
+        assert_eq!(error.problem().and_then(|problem| problem.member("field")), Some(name));
+    }
+    let problem = crate::IntoResponse::into_response(limited("title", 1));
+    assert_eq!(problem.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+/// Also where its data go through a reader that hides why it could not go on; what is skipped has no limit.
+#[test]
+fn the_limit_of_a_field_holds_for_whoever_reads_it() {
+    let mut canned = canned(&[FORM.as_bytes()]);
+    let answer = canned.call(&|req: &mut Request<'_>| -> Result<Response> {
+        let mut form = req.multipart()?.field_limit("title", 1).field_limit("file", 4);
+        form.next_part()?;
+        let mut part = form.next_part()?.unwrap();
+        let read = part.read_to_end(&mut Vec::new()).map_err(|_| std::io::Error::other("hidden"));
+        assert!(form.next_part().is_err(), "nothing of the rest is believed");
+        read?;
+        Ok(Response::text("read"))
+    });
+    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn every_error() -> Vec<BodyError> {
         BodyError::NotMultipart,
         BodyError::MultipartMalformed("why".into()),
         BodyError::PastLimit { limit: "parts_max", value: 7 },
+        BodyError::FieldTooLarge { field: "avatar".into(), limit: 7 },
         BodyError::ServerStops,
         BodyError::Overload,
         BodyError::Socket(std::io::ErrorKind::BrokenPipe),
@@ -105,6 +106,7 @@ fn every_error() -> Vec<BodyError> {
             | BodyError::NotMultipart
             | BodyError::MultipartMalformed(_)
             | BodyError::PastLimit { .. }
+            | BodyError::FieldTooLarge { .. }
             | BodyError::ServerStops
             | BodyError::Overload
             | BodyError::Socket(_) => {}
@@ -116,7 +118,7 @@ fn every_error() -> Vec<BodyError> {
 #[test]
 fn every_error_has_its_status() {
     let statuses: Vec<u16> = every_error().iter().map(|error| error.status().as_u16()).collect();
-    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 503, 503, 400]);
+    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 413, 503, 503, 400]);
     for fault in Fault::ALL {
         assert_eq!(BodyError::Malformed(*fault).status(), fault.status());
     }
