@@ -92,7 +92,7 @@ pub use weftwork_wire::Fault;
 #[cfg(feature = "json")]
 pub use app::extract::{Cookie, Form, Header, Json, Path, Query};
 pub use app::extract::{Extract, IntoHandler, State, handler};
-pub use app::router::{Nests, PatternFault, RouteError, Router};
+pub use app::router::{PatternFault, RouteError, Router};
 #[doc(hidden)]
 pub use app::routes::derived;
 pub use app::routes::{Dispatch, Listed, Malformed, Miss, Route, Routes, Verbs, routes};

@@ -161,11 +161,7 @@ impl Router {
     /// neither a fallback nor mounts. A router with middleware around it is no router any more, as its routes are behind that and
     /// can no longer be told apart from here: [`mount`](Router::mount) it.
     #[must_use]
-    pub fn nest<R>(mut self, prefix: &str, router: R) -> Router
-    where
-        Router: Nests<R>,
-    {
-        let router = <Router as Nests<R>>::router(router);
+    pub fn nest(mut self, prefix: &str, router: Router) -> Router {
         // Whoever looks for one takes the first here, and of two of one type that is the later.
         let states: Vec<Shared> = router.states.into_iter().rev().collect();
         let inherited = |own: Vec<Shared>| own.into_iter().chain(states.iter().cloned()).collect();
@@ -247,33 +243,6 @@ impl Router {
 
     fn built(&self) -> &Built {
         self.built.get_or_init(|| Built::new(self))
-    }
-}
-
-/// What [`Router::nest`] takes: a [`Router`], and nothing else. It is a trait for the sake of what the compiler says of the rest.
-// Of the router around it, not of what is nested: of that, the compiler would advise to leave the middleware out.
-#[diagnostic::on_unimplemented(
-    message = "only a `Router` can be nested, without middleware around it",
-    label = "`.mount` this instead",
-    note = "`.mount(prefix, ..)` takes every handler: a router with middleware around it, `routes(..)`, `files(..)?`, a `Proxy`",
-    note = "what is mounted is asked where no route takes a request, and its `path` is what is behind the prefix"
-)]
-pub trait Nests<R> {
-    #[doc(hidden)]
-    fn router(router: R) -> Router;
-}
-
-impl Nests<Router> for Router {
-    fn router(router: Router) -> Router {
-        router
-    }
-}
-
-/// Of nothing there is none. Were a router the only thing, the compiler would take that for decided, and speak of mismatched types.
-#[diagnostic::do_not_recommend]
-impl Nests<std::convert::Infallible> for Router {
-    fn router(nothing: std::convert::Infallible) -> Router {
-        match nothing {}
     }
 }
 
