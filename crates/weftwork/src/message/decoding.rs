@@ -68,18 +68,14 @@ impl Decoding {
         next: impl FnOnce(&mut Request<'_>) -> Response,
     ) -> Response {
         self.head = Some(decoded_head(req));
-        let extensions = std::mem::take(req.extensions_mut());
-        let (quota, deadline, routed) = (req.quota.clone(), req.deadline, req.routed.take());
+        let (quota, deadline, notes) = (req.quota.clone(), req.deadline, req.take_notes());
         let mut decoded = Decoded { state: &mut self, below: req.exchange };
         let mut inner = Request::new(&mut decoded, quota.limit);
-        (inner.quota, inner.deadline, inner.routed) = (quota, deadline, routed);
-        *inner.extensions_mut() = extensions;
+        (inner.quota, inner.deadline, inner.notes) = (quota, deadline, notes);
         // Middleware around this learns from the request also when a handler panics.
         let answered = catch_unwind(AssertUnwindSafe(|| next(&mut inner)));
-        let extensions = std::mem::take(inner.extensions_mut());
-        let (quota, deadline, routed) = (inner.quota.clone(), inner.deadline, inner.routed.take());
-        *req.extensions_mut() = extensions;
-        (req.quota, req.deadline, req.routed) = (quota, deadline, routed);
+        let (quota, deadline, notes) = (inner.quota.clone(), inner.deadline, inner.take_notes());
+        (req.quota, req.deadline, req.notes) = (quota, deadline, notes);
         let mut response = answered.unwrap_or_else(|panic| resume_unwind(panic));
         if let Payload::Stream(write) = response.payload {
             response.payload = Payload::Stream(Box::new(move |out| {

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use super::body::BodyError;
 use super::handler::Asked;
 use super::into_response::IntoResponse;
 use super::problem::SERVER_ERROR;
@@ -74,22 +73,18 @@ impl Request<'_> {
     /// What a handler made of this request. Where its body could not be read, an error of the handler is about that, and has
     /// that status: of an `io::Error` within another error only its sources are seen, and so parsers hide the [`BodyError`] in it.
     #[inline]
-    pub(crate) fn blamed(&self, response: Response) -> Response {
-        match &self.quota.failed {
-            Some(why) if response.error().is_some() => self.refused(response, why),
-            _ => response,
+    pub(crate) fn blame(&self, response: &mut Response) {
+        if let (Some(why), Payload::Failed(failed)) = (&self.quota.failed, &mut response.payload) {
+            self.tell_of(failed);
+            *response = Error::from(why.clone()).into_response();
         }
     }
 
     #[cold]
-    fn refused(&self, mut response: Response, why: &BodyError) -> Response {
-        if let Payload::Failed(failed) = &mut response.payload {
-            failed.is_logged = true;
-            let (asked, error) = (self.exchange.asked(), &failed.error);
-            self.exchange
-                .tell(format_args!("a handler failed over the body of its request at {asked}: {error}"));
-        }
-        Error::from(why.clone()).into_response()
+    fn tell_of(&self, failed: &mut Failed) {
+        failed.is_logged = true;
+        let (asked, error) = (self.exchange.asked(), &failed.error);
+        self.exchange.tell(format_args!("a handler failed over the body of its request at {asked}: {error}"));
     }
 }
 

@@ -177,8 +177,9 @@ where
     R: IntoResponse,
 {
     fn call(&self, req: &mut Request<'_>) -> Response {
-        let response = self(req).into_response();
-        req.blamed(response)
+        let mut response = self(req).into_response();
+        req.blame(&mut response);
+        response
     }
 }
 

@@ -21,23 +21,27 @@ use super::texts::{form_decoded_lossy, plain_field_name};
 /// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
 pub struct Request<'c> {
     pub(super) exchange: &'c mut dyn Exchange,
-    headers: OnceCell<HeaderMap>,
-    extensions: Extensions,
     pub(super) quota: Quota,
     pub(super) deadline: Option<Instant>,
-    /// What a router has found out; none before it.
-    pub(super) routed: Option<Box<Routed>>,
+    pub(super) notes: OnceCell<Box<Notes>>,
+}
+
+/// What handlers have found out about a request or written to it. Most requests have none: all of it behind one pointer
+/// is three lines less of a thread's stack, and one look in place of four when the request is dropped.
+#[derive(Default)]
+pub(super) struct Notes {
+    pub(super) headers: OnceCell<HeaderMap>,
+    extensions: Extensions,
+    pub(super) routed: Routed,
 }
 
 impl<'c> Request<'c> {
     pub(crate) fn new(exchange: &'c mut dyn Exchange, body_bytes_max: u64) -> Request<'c> {
         Request {
             exchange,
-            headers: OnceCell::new(),
-            extensions: Extensions::new(),
             quota: Quota { limit: body_bytes_max, taken: 0, failed: None },
             deadline: None,
-            routed: None,
+            notes: OnceCell::new(),
         }
     }
 
@@ -72,9 +76,9 @@ impl<'c> Request<'c> {
     }
 
     fn behind_prefix<'r>(&'r self, whole: &'r [u8]) -> &'r [u8] {
-        match &self.routed {
-            None => whole,
-            Some(routed) => match whole.get(routed.prefix..) {
+        match self.prefix() {
+            0 => whole,
+            prefix => match whole.get(prefix..) {
                 None | Some(b"") => b"/",
                 Some(rest) => rest,
             },
@@ -181,7 +185,7 @@ impl<'c> Request<'c> {
 
     /// All headers as a map, made at the first call.
     pub fn headers(&self) -> &HeaderMap {
-        self.headers.get_or_init(|| {
+        self.notes.get_or_init(Box::default).headers.get_or_init(|| {
             let mut map = HeaderMap::with_capacity(self.exchange.head().0.fields.len());
             for (name, value) in self.header_lines() {
                 // The head was parsed by rules at least as strict as these two.
@@ -383,7 +387,12 @@ impl<'c> Request<'c> {
 
     /// Values that middleware hands to the handlers behind it.
     pub fn extensions(&self) -> &Extensions {
-        &self.extensions
+        &self.notes.get_or_init(Box::default).extensions
+    }
+
+    /// One of them, without room for any where there are none.
+    pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.notes.get()?.extensions.get()
     }
 
     /// From now on lines of the log about it end with `id`.
@@ -393,7 +402,22 @@ impl<'c> Request<'c> {
 
     /// As [`extensions`](Request::extensions), to put values in.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        &mut self.extensions
+        &mut self.notes_mut().extensions
+    }
+
+    pub(super) fn notes_mut(&mut self) -> &mut Notes {
+        self.notes.get_or_init(Box::default);
+        // cannot fail: the line above has made it
+        self.notes.get_mut().expect("it has just been made")
+    }
+
+    /// For a view of the same request with another head: all but its map of headers.
+    pub(super) fn take_notes(&mut self) -> OnceCell<Box<Notes>> {
+        let mut notes = std::mem::take(&mut self.notes);
+        if let Some(notes) = notes.get_mut() {
+            notes.headers.take();
+        }
+        notes
     }
 }
 

@@ -26,14 +26,17 @@ pub(crate) struct Routed {
 impl Request<'_> {
     /// The prefix at which this handler is mounted by a router, as it stands in the path; empty outside of one.
     pub fn mounted_at(&self) -> &str {
-        let prefix = self.routed.as_ref().map_or(0, |routed| routed.prefix);
-        self.whole_path().get(..prefix).unwrap_or_default()
+        self.whole_path().get(..self.prefix()).unwrap_or_default()
     }
 
     /// Whether the path is that prefix and nothing more, not even a slash.
     pub(crate) fn is_at_mount(&self) -> bool {
-        let prefix = self.routed.as_ref().map_or(0, |routed| routed.prefix);
+        let prefix = self.prefix();
         prefix > 0 && prefix == self.whole_path().len()
+    }
+
+    pub(super) fn prefix(&self) -> usize {
+        self.routed().map_or(0, |routed| routed.prefix)
     }
 
     /// What a router captured as `name` in the path, without its percent-encoding; none where that is not UTF-8.
@@ -54,15 +57,15 @@ impl Request<'_> {
     /// All captures, still encoded, in the order of the path.
     pub(crate) fn params(&self) -> impl Iterator<Item = (&str, &str)> {
         let path = self.whole_path();
-        let captures = self.routed.iter().flat_map(|routed| &routed.captures);
+        let captures = self.routed().into_iter().flat_map(|routed| &routed.captures);
         captures.map(move |(name, place)| (&**name, path.get(place.clone()).unwrap_or_default()))
     }
 
     pub(crate) fn routed(&self) -> Option<&Routed> {
-        self.routed.as_deref()
+        self.notes.get().map(|notes| &notes.routed)
     }
 
     pub(crate) fn routed_mut(&mut self) -> &mut Routed {
-        self.routed.get_or_insert_default()
+        &mut self.notes_mut().routed
     }
 }

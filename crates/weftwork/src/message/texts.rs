@@ -43,11 +43,16 @@ pub(crate) fn plain_field_name(name: &[u8]) -> String {
 /// A name or a value of a query or form, decoded: a space for each `+`, then percent-encoding undone. What is malformed
 /// stays as it is. None: it is not UTF-8.
 pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains(['%', '+']) {
+    if is_plain(text) {
         return Some(Cow::Borrowed(text));
     }
     let spaced = text.replace('+', " ");
     Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()))
+}
+
+/// There is nothing to decode. By bytes: the search for characters took 30 instructions more for the shortest text.
+fn is_plain(text: &str) -> bool {
+    !text.bytes().any(|byte| matches!(byte, b'%' | b'+'))
 }
 
 /// The text of a `bool`: `on` is what a checkbox sends.
@@ -58,7 +63,7 @@ pub(crate) fn checkbox(text: &str) -> &str {
 
 /// As [`form_decoded`], with U+FFFD for what is not UTF-8.
 pub(super) fn form_decoded_lossy(text: &str) -> Cow<'_, str> {
-    if !text.contains(['%', '+']) {
+    if is_plain(text) {
         return Cow::Borrowed(text);
     }
     let spaced = text.replace('+', " ");

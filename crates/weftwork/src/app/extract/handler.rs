@@ -128,8 +128,9 @@ macro_rules! functions {
     };
     (@call $self:ident, [$($state:ident)?], [$($argument:ident)*], [$request:ty], $req:ident) => {
         {
-            let response = ($self.function)($(&$state,)? $($argument,)* $req).into_response();
-            $req.blamed(response)
+            let mut response = ($self.function)($(&$state,)? $($argument,)* $req).into_response();
+            $req.blame(&mut response);
+            response
         }
     };
 }

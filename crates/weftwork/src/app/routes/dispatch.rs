@@ -58,9 +58,12 @@ where
     fn call(&self, req: &mut Request<'_>) -> Response {
         match T::from_request(req) {
             Ok(route) => {
-                let response = (self.handler)(route, req).into_response();
-                let response = req.blamed(response);
-                if response.is_declined() { self.fall_back(response, req) } else { response }
+                let mut response = (self.handler)(route, req).into_response();
+                req.blame(&mut response);
+                if response.is_declined() {
+                    self.fall_back(&mut response, req);
+                }
+                response
             }
             Err(miss) => self.refuse(miss, req, T::ROUTES),
         }
@@ -98,8 +101,10 @@ where
 
 impl<T, F> Dispatch<T, F> {
     #[cold]
-    fn fall_back(&self, declined: Response, req: &mut Request<'_>) -> Response {
-        self.fallback.as_ref().map_or(declined, |fallback| fallback.call(req))
+    fn fall_back(&self, declined: &mut Response, req: &mut Request<'_>) {
+        if let Some(fallback) = &self.fallback {
+            *declined = fallback.call(req);
+        }
     }
 
     #[cold]

@@ -57,9 +57,9 @@ impl Entry {
 
     /// What middleware inside of this has found out.
     pub(super) fn learn(&mut self, req: &Request<'_>) {
-        self.user = req.extensions().get().cloned();
-        self.id = req.extensions().get().cloned();
-        self.trace = req.extensions().get().cloned();
+        self.user = req.extension().cloned();
+        self.id = req.extension().cloned();
+        self.trace = req.extension().cloned();
     }
 
     pub(super) fn answered(&mut self, response: &Response) {

@@ -49,7 +49,7 @@ pub(super) fn is_answerable(req: &Request<'_>) -> bool {
 /// Whether it says whose request it is: then the answer may be for that one alone.
 pub(super) fn has_credentials(req: &Request<'_>) -> bool {
     let has = |name| req.header_values(name).next().is_some();
-    has(header::AUTHORIZATION) || has(header::COOKIE) || req.extensions().get::<User>().is_some()
+    has(header::AUTHORIZATION) || has(header::COOKIE) || req.extension::<User>().is_some()
 }
 
 /// None: it must not be kept, or nobody says for how long. `wall` is the time of day.
