@@ -23,10 +23,11 @@ impl Alarms {
     /// answered sooner, would have the heap grow.
     pub(super) fn set(&mut self, due: Instant, token: Token, table: &Table) {
         if self.heap.len() >= 2 * table.len() + STALE_MAX {
-            self.heap.retain(|Reverse((due, token))| {
-                // One that is out just now will not ask for its alarm again.
-                let conn = table.peek(index(Token(*token))).map(|(_, conn)| conn);
-                table.owns(Token(*token)) && conn.is_none_or(|conn| conn.has_alarm(*due))
+            self.heap.retain(|Reverse((due, other))| {
+                // One that is out just now will not ask for its alarm again; but for this one, whose others are stale.
+                let conn = table.peek(index(Token(*other))).map(|(_, conn)| conn);
+                let is_kept = table.owns(Token(*other)) && conn.is_none_or(|conn| conn.has_alarm(*due));
+                is_kept && *other != token.0
             });
         }
         self.heap.push(Reverse((due, token.0)));
@@ -80,5 +81,18 @@ mod tests {
             assert!(alarms.heap.len() <= 2 * 2 + STALE_MAX);
         }
         assert_eq!(alarms.next_by(start), Some((start, out)));
+    }
+
+    /// It is out while its alarm is set, and of its own only that one counts.
+    #[test]
+    fn who_asks_again_and_again_has_one() {
+        let (mut alarms, mut table, start) = (Alarms::default(), Table::default(), Instant::now());
+        let token = table.reserve();
+        for due in 1..1000 {
+            alarms.set(start + later(due), token, &table);
+            assert!(alarms.heap.len() <= 2 + STALE_MAX, "{}", alarms.heap.len());
+        }
+        let rung: Vec<_> = std::iter::from_fn(|| alarms.next_by(start + later(1000))).collect();
+        assert_eq!(rung.last(), Some(&(start + later(999), token)));
     }
 }
