@@ -102,6 +102,14 @@ impl Conn {
         }
     }
 
+    /// Its alarm may have come and found it out. True: so it has, by `moment`, and nobody knew.
+    #[cold]
+    pub(crate) fn note_due_by(&mut self, moment: Instant) -> bool {
+        let Some(Rest::Later(pending)) = self.rest.as_deref_mut() else { return false };
+        let is_due = pending.due.is_some_and(|due| due <= moment);
+        is_due && !std::mem::replace(&mut pending.is_due, true)
+    }
+
     /// It waits for its response.
     #[inline]
     pub(crate) fn awaits_response(&self) -> bool {

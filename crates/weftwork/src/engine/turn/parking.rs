@@ -30,6 +30,9 @@ impl Loop {
         }
         if let Some(due) = conn.take_alarm() {
             self.alarms.set(due, token, &self.table);
+        } else if conn.awaits_response() && conn.note_due_by(self.moment) {
+            // Its alarm has rung while it was out, and rings no more.
+            self.again.push(Ready { token, ended: false });
         }
         if !conn.awaits_response() || conn.awaits_room() {
             self.wheel.arm(&mut self.table, index(token), due);

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use mio::{Poll, Token};
 
 use super::*;
+use crate::conn::Call;
+use crate::engine::patience::OnThisThread;
+use crate::message::{Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -98,4 +101,41 @@ fn a_loop_that_is_asked_for_room_looks_at_the_door_itself() {
         assert!(loops[1].next_here(&hub, &cx).is_none(), "nobody is there");
         assert_eq!(loops[1].doors.retry(now), None);
     }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A loop with one connection, whose response is due in an hour.
+fn with_delayed(cx: &Context, hub: &Hub, poll: Poll) -> (Loop, std::os::unix::net::UnixStream) {
+    let mut lp = Loop::new(0, poll, hub, Arc::default(), cx.clock.now()).unwrap();
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), cx);
+    hub.post(0, Letter::Home(conn));
+    let mut errand = lp.next_here(hub, cx).unwrap();
+    let handler = |_: &mut Request<'_>| Response::text("at last").with_delay(HOUR);
+    let (wait, post) = (OnThisThread::new(cx), cx.watchdog.post());
+    let dates = &mut crate::transport::DateCache::new(lp.now());
+    errand.conn.run(Call { cx, now: lp.now(), handler: &handler, wait: &wait, dates, post: &post });
+    assert!(lp.settle(errand, cx).is_none());
+    (lp, theirs)
+}
+
+/// Its alarm rings within the millisecond that it is due in, and just then its client says something: it is out for that.
+#[test]
+fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let polls = [Poll::new().unwrap()];
+    let hub = Hub::new(&polls).unwrap();
+    let [poll] = polls;
+    let (mut lp, mut theirs) = with_delayed(&cx, &hub, poll);
+    theirs.write_all(b"G").unwrap();
+    lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
+    lp.moment = lp.alarms.first().unwrap();
+    lp.now = cx.clock.at(lp.moment);
+    let called = lp.next_here(&hub, &cx).or_else(|| {
+        lp.wait(&hub, &cx, Some(Duration::ZERO));
+        lp.next_here(&hub, &cx)
+    });
+    assert!(called.is_some(), "nobody will look at it any more");
 }
