@@ -387,7 +387,8 @@ impl Loop {
     pub(super) fn wait(&mut self, hub: &Hub, cx: &Context, patience: Option<Duration>) {
         hub.note_load(self.index, self.table.len());
         let until = self.wait_until();
-        let alarm = self.alarms.first().map(|due| due.saturating_duration_since(self.moment));
+        // From now on: the turn may have been long.
+        let alarm = self.alarms.first().map(|due| due.saturating_duration_since(Instant::now()));
         let left = [until.map(|until| self.now.until(until)), alarm, patience].into_iter().flatten().min();
         let busy = left == Some(Duration::ZERO)
             || !self.again.is_empty()

@@ -139,3 +139,18 @@ fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
     });
     assert!(called.is_some(), "nobody will look at it any more");
 }
+
+/// What a loop has done since its last look at the clock is no part of its wait.
+#[test]
+fn an_alarm_rings_in_time_behind_a_long_turn() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let polls = [Poll::new().unwrap()];
+    let hub = Hub::new(&polls).unwrap();
+    let [poll] = polls;
+    let (mut lp, _theirs) = with_delayed(&cx, &hub, poll);
+    let due = Instant::now() + Duration::from_millis(1);
+    lp.alarms.set(due, Token(usize::MAX), &lp.table);
+    lp.moment = due.checked_sub(Duration::from_secs(5)).unwrap();
+    lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
+    assert!(due.elapsed() < Duration::from_secs(3), "{:?} late", due.elapsed());
+}
