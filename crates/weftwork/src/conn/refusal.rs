@@ -99,6 +99,8 @@ impl Conn {
             self.phase = Phase::Done;
             return;
         }
+        // A response that has come goes unsent; it would be waited for behind the refusal.
+        self.rest = None;
         let knobs = cx.settings.show(&["threads_max", "queue_max"]);
         self.refuse_request(BUSY, &knobs, cx);
     }

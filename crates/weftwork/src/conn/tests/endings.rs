@@ -239,3 +239,22 @@ fn a_timeout_and_a_fault_are_counted() {
     bed.drive();
     assert_eq!((bed.cx.counts().timeouts, bed.cx.counts().faults), (0, 1));
 }
+
+/// Where no thread is left for a response that has come, a refusal takes its place, and nothing waits behind that.
+#[test]
+fn a_response_that_has_come_may_find_no_thread() {
+    let mut bed = Bed::new();
+    let hour = std::time::Duration::from_secs(3600);
+    let handler = move |_: &mut Request<'_>| Response::text("at last").with_delay(hour);
+    bed.send(GET);
+    super::waits::until_call(&mut bed);
+    let now = bed.now;
+    bed.call_with(&handler, &InVain { now });
+    assert_eq!(bed.go_on(), Step::Wait);
+    bed.conn.refuse_overload(&bed.cx);
+    assert_eq!(bed.conn.step(now, &bed.cx), Step::Write);
+    assert_eq!(bed.conn.flush(now).unwrap(), Flushed::All);
+    assert_eq!(bed.conn.step(now, &bed.cx), Step::Read, "a loop would send nothing, again and again");
+    assert!(bed.conn.is_lingering());
+    assert!(bed.got().starts_with("HTTP/1.1 503 "));
+}
