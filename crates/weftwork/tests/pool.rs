@@ -3,10 +3,12 @@
 #[allow(dead_code)]
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use support::{Client, PATIENCE, Room, Site, eventually, is_logged, keep_log, panic_at};
+use support::{Client, Gate, PATIENCE, Room, Site, eventually, is_logged, keep_log, panic_at};
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
@@ -289,4 +291,47 @@ fn who_is_new_comes_in_though_the_queue_is_never_empty() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+/// What was brought is sent, however many are in the queue by then: whoever has brought it was told that it would be.
+#[test]
+fn responses_that_are_brought_are_not_turned_away() {
+    let (kept, senders) = channel();
+    let gate = Arc::new(Gate::default());
+    let passed = gate.clone();
+    let handler = move |req: &mut Request| match req.path() {
+        "/later" => {
+            let (sender, response) = Response::later(Duration::from_secs(600), StatusCode::NO_CONTENT);
+            kept.send(sender).unwrap();
+            response
+        }
+        _ => {
+            passed.pass();
+            Response::text("passed")
+        }
+    };
+    let settings = |settings: Settings| settings.threads_max(2).standby_kept(1).queue_max(1);
+    let server = bind(1).settings(settings).start(handler).unwrap();
+    let ask = |path: &str| {
+        let mut client = Client::connect(&server);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        let client = ask("/later");
+        waiting.push((client, senders.recv_timeout(PATIENCE).unwrap()));
+    }
+    let mut blocked = [ask("/gate"), ask("/gate")];
+    gate.wait_for(2);
+    let mut clients = Vec::new();
+    for (client, sender) in waiting {
+        sender.send("news").unwrap();
+        clients.push(client);
+    }
+    eventually("all are in the queue", || server.counts().queued >= 8);
+    gate.open();
+    clients.iter_mut().for_each(|client| client.answer().is(200, "news"));
+    blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+    assert_eq!(server.counts().shed, 0);
 }

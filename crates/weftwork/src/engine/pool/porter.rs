@@ -28,7 +28,10 @@ impl Shared {
         loop {
             match lp.next(&self.hub, &self.cx) {
                 Next::Stop => return,
-                Next::Call(errand) if self.is_full() => lp.shed(errand, &self.cx),
+                // A response that others have brought was promised to them, and its handler has run: it may wait in any queue.
+                Next::Call(errand) if !errand.conn.awaits_response() && self.is_full() => {
+                    lp.shed(errand, &self.cx);
+                }
                 Next::Call(errand) => {
                     let mut conn = lp.detach(errand);
                     conn.queued_since = self.roster.is_pressed().then(|| self.cx.clock.now());
