@@ -77,11 +77,12 @@ impl StreamFilter for Box<dyn StreamFilter> {
 impl Response {
     /// Whether its body goes through filters, or may turn out to.
     pub(crate) fn is_filtered(&self) -> bool {
-        match &self.payload {
-            Payload::Stream(_) => true,
-            Payload::Lasting(lasting) => matches!(**lasting, Lasting::Later(_)),
-            _ => false,
-        }
+        matches!(self.payload, Payload::Stream(_)) || self.is_to_come()
+    }
+
+    /// Whether it stands in for one that comes later.
+    pub(crate) fn is_to_come(&self) -> bool {
+        matches!(&self.payload, Payload::Lasting(lasting) if matches!(**lasting, Lasting::Later(_)))
     }
 
     /// The same, and a body that the handler's thread [streams](Response::stream) goes through `filter`. Bodies

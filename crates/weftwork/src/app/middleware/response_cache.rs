@@ -157,7 +157,7 @@ impl ResponseCache {
         // Dropped also where the handler panics: it may have changed something before that.
         let mut changed = Changed { store: self.store.clone(), key: Key::of(req), is_refused: false };
         let response = next.run(req);
-        changed.is_refused = response.status().is_client_error();
+        changed.answered(&response);
         if changed.is_refused {
             return response;
         }
@@ -185,6 +185,11 @@ impl Changed {
 impl StreamFilter for Changed {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         io::Write::write_all(out, data)
+    }
+
+    /// What stands in for a response that is to come says nothing of that.
+    fn answered(&mut self, response: &Response) {
+        self.is_refused = response.status().is_client_error() && !response.is_to_come();
     }
 }
 

@@ -109,3 +109,26 @@ fn what_a_handler_that_panics_may_have_changed_is_forgotten() {
     assert_eq!(client.put("/").send().status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_ne!(run(&mut client, "/", &[]), before);
 }
+
+/// What a change is refused with in time says nothing of the change that is brought.
+#[test]
+fn a_change_that_comes_later_is_a_change() {
+    use std::sync::Mutex;
+    static SENDER: Mutex<Option<crate::ResponseSender>> = Mutex::new(None);
+    let handler = counting(|req, response| {
+        if *req.method() != Method::POST {
+            return response.with_header(header::CACHE_CONTROL, MINUTE);
+        }
+        let (sender, later) = Response::later(Duration::from_secs(30), StatusCode::REQUEST_TIMEOUT);
+        *SENDER.lock().unwrap() = Some(sender);
+        later
+    });
+    let mut client = TestClient::new(handler.with(ResponseCache::new()));
+    let mut change = client.connect();
+    assert_eq!(run(&mut client, "/", &[]), 1);
+    change.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(run(&mut client, "/", &[]), 3, "it may have happened by then");
+    SENDER.lock().unwrap().take().unwrap().send("changed").unwrap();
+    assert_eq!(change.response().text(), "changed");
+    assert_eq!(run(&mut client, "/", &[]), 4);
+}
