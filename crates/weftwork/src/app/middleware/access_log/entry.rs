@@ -65,10 +65,10 @@ impl Entry {
     pub(super) fn answered(&mut self, response: &Response) {
         self.status = response.status();
         let has_none = matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if self.method != Method::HEAD && !has_none {
-            self.bytes = response.body_bytes().unwrap_or(0);
-            self.whole = !response.is_filtered();
-        }
+        let has_body = self.method != Method::HEAD && !has_none;
+        // It may stand in for one that is to come: then nothing of this holds for that.
+        self.bytes = response.body_bytes().filter(|_| has_body).unwrap_or(0);
+        self.whole = !(response.is_to_come() || has_body && response.is_filtered());
     }
 
     /// The line, with its end.

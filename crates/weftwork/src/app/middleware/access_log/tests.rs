@@ -94,6 +94,23 @@ fn a_response_that_comes_later_has_its_line_then() {
     assert!(lines[1].contains("GET /left HTTP/1.1\" 204 0 "), "{lines:?}");
 }
 
+/// Also where nothing but a head was sent, and what stood in for it has a body.
+#[test]
+fn a_head_that_comes_later_is_whole() {
+    let later = |_: &mut Request<'_>| {
+        let (sender, response) = Response::later(std::time::Duration::from_secs(60), "nothing new");
+        sender.send(StatusCode::NO_CONTENT).unwrap();
+        response
+    };
+    let written = Shared::default();
+    let log = AccessLog::to(LogFormat::Json, written.clone()).unwrap();
+    let mut client = crate::TestClient::new(later.with(log));
+    assert_eq!(client.get("/").send().status, StatusCode::NO_CONTENT);
+    drop(client);
+    let line = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert!(line.contains(r#""status":204,"bytes":0,"whole":true"#), "{line}");
+}
+
 #[test]
 fn the_combined_form_has_referer_and_agent() {
     let fields = [("Referer", "http://there.example/"), ("User-Agent", "a browser")];
