@@ -16,6 +16,7 @@ use crate::message::{OF_CONTENT, Request, Response};
 ///
 /// - A response whose bytes are in memory gets a strong tag, a hash of them, unless it has one or says `no-store`. A
 ///   stream or a file gets none ([`files`](crate::files) name theirs), nor does an empty answer to HEAD: GET may send more.
+///   One that comes [later](Response::later) is sent as it is.
 /// - Then the conditions of the request are evaluated, with that tag and a `Last-Modified` field of the handler's,
 ///   in the order of RFC 9110 §13.2.2: 304, 412, or the response.
 ///
@@ -45,6 +46,10 @@ impl Middleware for ETags {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let mut response = next.run(req);
         if !matches!(*req.method(), Method::GET | Method::HEAD) || response.status() != StatusCode::OK {
+            return response;
+        }
+        // The conditions are for what is brought, which is not known.
+        if response.is_to_come() {
             return response;
         }
         // A handler for HEAD alone need not make the content that a tag would be of.
@@ -224,5 +229,24 @@ mod tests {
             Response::text("x")
                 .with_header(header::CACHE_CONTROL, HeaderValue::from_static("private, No-Store"))
         }));
+    }
+
+    /// What stands in for a response says nothing of the one that comes: a client that polls for that is not told at once that
+    /// nothing has changed, again and again.
+    #[test]
+    fn what_is_to_come_is_waited_for() {
+        let (kept, senders) = std::sync::mpsc::channel();
+        let news = move |req: &mut Request<'_>| {
+            let (sender, later) = Response::later(
+                std::time::Duration::from_secs(60),
+                page(req).with_header(header::ETAG, HeaderValue::from_static("\"1\"")),
+            );
+            kept.send(sender).unwrap();
+            later
+        };
+        let mut client = crate::TestClient::new(news.with(ETags::new())).connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"1\"\r\n\r\n");
+        senders.recv().unwrap().send("news").unwrap();
+        assert_eq!(client.response().text(), "news");
     }
 }
