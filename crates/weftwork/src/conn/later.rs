@@ -37,12 +37,19 @@ impl Pending {
 }
 
 impl Conn {
-    /// The handler has answered that its response comes later.
-    pub(super) fn respond_later(&mut self, later: Later, stand_in: Response, moment: Instant, cx: &Context) {
+    /// The handler has answered that its response comes later; or the response that has come, for the same `path`, has.
+    pub(super) fn respond_later(
+        &mut self,
+        later: Later,
+        stand_in: Response,
+        path: Option<Box<[u8]>>,
+        moment: Instant,
+        cx: &Context,
+    ) {
         let due = moment.checked_add(later.time());
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
         let asked = self.asked();
-        let (method, path) = (asked.method().clone(), asked.path().as_bytes().into());
+        let (method, path) = (asked.method().clone(), path.unwrap_or_else(|| asked.path().as_bytes().into()));
         self.forget_request();
         let pending = Pending { later, stand_in, due, due_tick, is_due: false, method, path, alarm: None };
         self.rest = Some(Box::new(Rest::Later(Box::new(pending))));

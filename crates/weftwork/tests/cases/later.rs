@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weftwork::prelude::{HeaderValue, StatusCode, header};
-use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, TooLate};
+use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, Settings, TooLate};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Promise, eventually, is_logged, keep_log, noise};
+use crate::support::{Client, Gate, PATIENCE, Promise, eventually, is_logged, keep_log, logged, noise};
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(600);
@@ -20,10 +20,10 @@ struct Later {
 
 impl Later {
     fn start() -> Later {
-        Later::start_with(LONG)
+        Later::start_with(LONG, |settings| settings)
     }
 
-    fn start_with(timeout: Duration) -> Later {
+    fn start_with(timeout: Duration, change: impl FnOnce(Settings) -> Settings) -> Later {
         let senders = Arc::<Mutex<Vec<ResponseSender>>>::default();
         let kept = senders.clone();
         let handler = move |req: &mut Request| match req.path() {
@@ -44,7 +44,7 @@ impl Later {
         let noted = |req: &mut Request, next: Next| {
             next.run(req).with_header(header::VARY, HeaderValue::from_static("origin"))
         };
-        let server = ROOM.bind("127.0.0.1:0").start(handler.with(noted)).unwrap();
+        let server = ROOM.bind("127.0.0.1:0").settings(change).start(handler.with(noted)).unwrap();
         Later { server, senders }
     }
 
@@ -141,7 +141,7 @@ fn without_a_sender_the_other_one_is_sent() {
 #[test]
 fn time_is_up_and_not_before() {
     let time = Duration::from_millis(70);
-    let later = Later::start_with(time);
+    let later = Later::start_with(time, |settings| settings);
     let mut client = later.client();
     for _ in 0..3 {
         let begun = Instant::now();
@@ -294,4 +294,44 @@ fn an_error_that_is_brought_is_logged_with_what_was_asked_for() {
     assert_eq!(client.answer().status, 500);
     is_logged(&["a handler failed at GET /later", &why]);
     client.get("/").is(200, "hello");
+}
+
+#[test]
+fn an_error_that_is_brought_in_a_second_step_is_logged_with_what_was_asked_for() {
+    keep_log();
+    let later = Later::start();
+    let mut client = later.client();
+    let why = format!("the second tea of {:?} is cold", ROOM.engine);
+    let failed: weftwork::Result<&str> = Err(std::io::Error::other(why.clone()).into());
+    let (last, again) = Response::later(LONG, StatusCode::NO_CONTENT);
+    later.ask(&mut client, GET).send(again).unwrap();
+    last.send(failed).unwrap();
+    assert_eq!(client.answer().status, 500);
+    is_logged(&["a handler failed at GET /later", &why]);
+}
+
+/// And not with what its client asks for next.
+#[test]
+fn a_writer_that_is_brought_and_is_stuck_is_logged_with_what_was_asked_for() {
+    keep_log();
+    let later = Later::start_with(LONG, |settings| settings.handler_warn_after(Duration::from_millis(50)));
+    let mut client = later.client();
+    let next = format!("/next-{}", module_path!().replace("::", "-"));
+    let sender = later.ask(&mut client, GET);
+    client.send(format!("GET {next} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let gate = Arc::new(Gate::default());
+    let passed = gate.clone();
+    sender
+        .send(Response::stream(move |out| {
+            passed.pass();
+            std::io::Write::write_all(out, b"news")
+        }))
+        .unwrap();
+    gate.wait_for(1);
+    eventually("it is counted", || later.server.counts().overdue == 1);
+    gate.open();
+    client.answer().is(200, "news");
+    client.answer().is(200, "hello");
+    is_logged(&["is still running", "GET /later"]);
+    assert!(logged(&["is still running", &next]).is_empty());
 }

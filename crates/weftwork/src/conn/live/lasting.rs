@@ -31,8 +31,8 @@ impl Live<'_> {
     pub(super) fn last(&mut self, response: &mut Response, lasting: Lasting, now: Tick) {
         let lasting = match lasting {
             Lasting::Later(later) => {
-                let moment = self.wait.moment();
-                return self.conn.respond_later(later, std::mem::take(response), moment, self.cx);
+                let (path, moment) = (self.path.take(), self.wait.moment());
+                return self.conn.respond_later(later, std::mem::take(response), path, moment, self.cx);
             }
             lasting => lasting,
         };

@@ -48,7 +48,14 @@ impl<'a> Live<'a> {
     }
 
     fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {
-        post.enter_writer(self.wait.now(), self.head().1);
+        match &self.path {
+            None => post.enter_writer(self.wait.now(), self.head().1),
+            // Its head is gone, and what is there now is of the next request.
+            Some(path) => {
+                let line = [self.head().0.method.as_str().as_bytes(), b" ", path, b" HTTP/1.1"].concat();
+                post.enter_writer(self.wait.now(), &line);
+            }
+        }
         self.watch_writer(Some(post));
         let mut writer = BodyWriter::new(self);
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
