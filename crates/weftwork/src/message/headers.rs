@@ -23,7 +23,7 @@ pub(crate) const OF_CONTENT: [HeaderName; 11] = [
 ];
 
 /// What may be said by several, each for itself.
-const OF_SEVERAL: [HeaderName; 5] =
+pub(super) const OF_SEVERAL: [HeaderName; 5] =
     [header::LINK, HeaderName::from_static("server-timing"), header::SET_COOKIE, header::VARY, header::VIA];
 
 /// What is for one connection alone, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).

@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 
 use super::feed::Wakes;
 use super::filter::StreamFilter;
+use super::headers::OF_SEVERAL;
 use super::into_response::IntoResponse;
 use super::response::{Lasting, Payload, Response};
 
@@ -52,7 +53,7 @@ pub(crate) struct Later {
     /// The body of what is sent otherwise; its status and headers are those of the response that stands in.
     otherwise: Payload,
     /// Headers of that, which a response that is brought does not get. All others are of middleware, and go along.
-    own: Vec<HeaderName>,
+    own: Vec<(HeaderName, HeaderValue)>,
     time: Duration,
     filters: Vec<Box<dyn StreamFilter>>,
 }
@@ -116,7 +117,7 @@ impl Response {
     }
 
     fn after(mut self, time: Duration, core: Option<Arc<Core>>) -> Response {
-        let own = self.fields.iter().map(|(name, _)| name.clone()).collect();
+        let own = self.fields.clone();
         let otherwise = std::mem::replace(&mut self.payload, Payload::Empty);
         let later = Later { core, otherwise, own, time, filters: Vec::new() };
         self.payload = Payload::Lasting(Box::new(Lasting::Later(later)));
@@ -204,7 +205,11 @@ impl Later {
         });
         let mut response = match brought {
             Some(brought) => {
-                stand_in.fields.retain(|(name, _)| !self.own.contains(name));
+                stand_in.fields.retain(|(name, value)| {
+                    // Of what several may say middleware may have said something, too.
+                    let is_it = |own: &HeaderValue| own == value || !OF_SEVERAL.contains(name);
+                    !self.own.iter().any(|(own, said)| own == name && is_it(said))
+                });
                 brought.joined_with(stand_in)
             }
             None => Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in },
@@ -242,7 +247,7 @@ mod tests {
     use std::io;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use http::{HeaderValue, StatusCode, header};
+    use http::{StatusCode, header};
 
     use super::*;
     use crate::message::{BodyWriter, Request};
@@ -306,6 +311,27 @@ mod tests {
         assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
         assert_eq!((answer.header("server"), answer.header("age")), (Some("own"), None));
         assert!(client.is_closed());
+    }
+
+    /// Of what several may say, each for itself, only what the other response said is its own.
+    #[test]
+    fn what_middleware_adds_to_headers_of_the_other_response_goes_along() {
+        let handler = |_: &mut Request| {
+            let otherwise = Response::new(StatusCode::GONE)
+                .with_header(header::SET_COOKIE, HeaderValue::from_static("gone=1"))
+                .with_header(header::VARY, HeaderValue::from_static("accept"));
+            let (sender, response) = Response::later(HOUR, otherwise);
+            sender.send("news").unwrap();
+            response
+        };
+        let added = |req: &mut Request, next: Next| {
+            let response = next.run(req).with_header(header::SET_COOKIE, HeaderValue::from_static("user=1"));
+            response.with_header(header::VARY, HeaderValue::from_static("origin"))
+        };
+        let answer = TestClient::new(handler.with(added)).get("/").send();
+        for (name, value) in [("set-cookie", "user=1"), ("vary", "origin")] {
+            assert_eq!(answer.headers.get_all(name).iter().collect::<Vec<_>>(), [value]);
+        }
     }
 
     #[test]
