@@ -1,5 +1,6 @@
 //! Floor 4: a server is a value. It is bound, started, and stopped.
 
+mod last_words;
 mod view;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counts;
 use crate::transport::listener::Listener;
 use crate::transport::{system, watchdog};
+use last_words::LastWords;
 pub use view::View;
 use view::{Plan, Slot};
 
@@ -206,14 +208,16 @@ impl Server {
 
     /// Starts the server, and serves until SIGTERM or SIGINT; then finishes the requests in flight, for
     /// `drain_timeout` at most. A second signal, half a second after the first or later, ends that at once. Once this has
-    /// returned, the signals end the process again.
+    /// returned, the signals end the process again. The log says so at level info; one that is stuck, since nobody reads what
+    /// it writes, is waited for half a second at the end, and keeps nothing from stopping.
     ///
     /// # Errors
     /// As [`start`](Server::start), or the system refuses the signals.
     pub fn run(self, handler: impl Handler) -> Result<()> {
         let signals = Signals::install()?;
-        let report = self.start(handler)?.wait(signals)?;
-        log::info!("{report}");
+        let (report, mut words) = self.start(handler)?.wait_and_stop(signals)?;
+        words.say(report.to_string());
+        words.end();
         Ok(())
     }
 }
@@ -273,15 +277,25 @@ impl Running {
     ///
     /// # Errors
     /// The system does not let us wait for the signals.
-    pub fn wait(mut self, mut signals: Signals) -> Result<Report> {
+    pub fn wait(self, signals: Signals) -> Result<Report> {
+        let (report, words) = self.wait_and_stop(signals)?;
+        words.end();
+        Ok(report)
+    }
+
+    fn wait_and_stop(mut self, mut signals: Signals) -> Result<(Report, LastWords)> {
         let refused = |error| Error::io("signals cannot be waited for", error);
         while !signals.wait(None).map_err(refused)? {}
         let (drain_timeout, told) = (self.cx.settings.drain_timeout, Instant::now());
-        log::info!("stopping: requests in flight may finish; a second signal cuts them");
-        Ok(self.stop(drain_timeout, move || {
+        // Before anything is said of it: a log may be stuck.
+        self.cx.announce_stop();
+        let mut words = LastWords::begin();
+        words.say("stopping: requests in flight may finish; a second signal cuts them");
+        let report = self.stop(drain_timeout, move || {
             let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
             comes && told.elapsed() >= ONE_SIGNAL
-        }))
+        });
+        Ok((report, words))
     }
 
     /// A way to look at the server from elsewhere, while it is waited for; [`Server::view`] is one from before the start.
@@ -333,11 +347,19 @@ impl Running {
 
     /// Waits for all threads; how many are left in handlers.
     fn join(&mut self) -> usize {
+        let until = Instant::now() + JOIN_PATIENCE;
+        let stuck = self.room.join(JOIN_PATIENCE);
         if let Some(watchdog) = self.watchdog.take() {
-            // It ends with the stage, and a panic of it would have been its own end only.
-            let _ = watchdog.join();
+            // It ends with the stage, unless it is stuck in a line of the log; it is in no handler.
+            while !watchdog.is_finished() && Instant::now() < until {
+                std::thread::sleep(DRAIN_TICK / 10);
+            }
+            if watchdog.is_finished() {
+                // A panic of it would have been its own end only.
+                let _ = watchdog.join();
+            }
         }
-        self.room.join(JOIN_PATIENCE)
+        stuck
     }
 
     fn open(&self) -> usize {

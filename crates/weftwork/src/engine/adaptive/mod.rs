@@ -267,12 +267,11 @@ impl Room for Adaptive {
 
     fn join(&self, patience: Duration) -> usize {
         let left = self.0.standby.wait_until_empty(patience);
+        // Those that are counted out have only to return, and the watcher may be stuck in a line of the log; the others
+        // are in a handler, and are left to it.
         let threads = self.0.threads.take();
-        for thread in threads {
-            // Those that are counted out have only to return; the others are in a handler, and are left to it.
-            if left == 0 || thread.is_finished() {
-                let _ = thread.join();
-            }
+        if left == 0 {
+            super::join_within(threads, patience);
         }
         left
     }

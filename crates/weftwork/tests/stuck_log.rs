@@ -1,0 +1,158 @@
+//! Does a server stop when its log is stuck: whoever writes a line waits for good? In processes of their own: a log and
+//! signals are for all of one.
+
+// Each test binary uses its part of it.
+#[allow(dead_code)]
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::eventually;
+use weftwork::{Request, Server};
+
+const CHILD: &str = "WEFTWORK_TEST_STUCK_LOG";
+const LISTENING: &str = "listening at ";
+/// Longer than any test: what waits for it hangs.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Lets the first line through, which says where the server is, and none after it, if it is to be stuck. What it is given
+/// goes to standard output all the same.
+struct Log {
+    is_stuck: bool,
+    is_full: AtomicBool,
+}
+
+impl log::Log for Log {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        println!("{}", record.args());
+        while self.is_full.swap(self.is_stuck, Ordering::SeqCst) {
+            std::thread::park();
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// A server in a process of its own, and what it has logged.
+struct Served {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Served {
+    /// The `role` is "stuck" or "fine".
+    fn start(role: &str) -> Served {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "serves", "--nocapture"]).env(CHILD, role);
+        let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut served = Served { child, said, address: String::new() };
+        let line = served.says(LISTENING);
+        let address = line.split(LISTENING).nth(1).and_then(|rest| rest.split(',').next());
+        address.unwrap().clone_into(&mut served.address);
+        served
+    }
+
+    #[track_caller]
+    fn says(&mut self, part: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.said.read_line(&mut line).unwrap() > 0, "it ended and did not say {part:?}");
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    fn ask(&self, path: &str) -> TcpStream {
+        let mut client = TcpStream::connect(&self.address).unwrap();
+        write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        client
+    }
+
+    fn signal(&self) {
+        // It may have ended just now.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+    }
+
+    /// And what else it has said.
+    #[track_caller]
+    fn ends(mut self, mut meanwhile: impl FnMut(&Served)) -> (ExitStatus, String) {
+        let mut status = None;
+        eventually("the server ends", || {
+            meanwhile(&self);
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        (status.unwrap(), rest)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Where the test fails; else it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the processes of the other tests run; by itself it has nothing to do.
+#[test]
+fn serves() {
+    let Ok(role) = std::env::var(CHILD) else { return };
+    let log = Log { is_stuck: role == "stuck", is_full: AtomicBool::new(false) };
+    log::set_logger(Box::leak(Box::new(log))).unwrap();
+    log::set_max_level(log::LevelFilter::Info);
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    let server = server.settings(|s| s.drain_timeout(LONG).handler_warn_after(Duration::from_millis(1)));
+    let handler = |req: &mut Request| {
+        if req.path() == "/stay" {
+            println!("in the handler");
+            std::thread::sleep(LONG);
+        }
+        "hello"
+    };
+    server.run(handler).unwrap();
+}
+
+#[test]
+fn a_signal_ends_an_idle_server() {
+    let served = Served::start("stuck");
+    served.signal();
+    let (status, rest) = served.ends(|_| {});
+    assert!(status.success() && !rest.contains("stopped in"), "{status} {rest}");
+}
+
+/// The thread that looks after handlers is stuck as well, in the line that says how long this one takes.
+#[test]
+fn further_signals_end_one_that_drains() {
+    let mut served = Served::start("stuck");
+    let _waits = served.ask("/stay");
+    served.says("in the handler");
+    served.says("GET /stay");
+    // Those of the first half second count as one; once all is cut, one more ends the process by itself.
+    let (status, _) = served.ends(Served::signal);
+    assert!(status.success() || status.signal() == Some(Signal::TERM.as_raw()), "{status}");
+}
+
+#[test]
+fn where_it_is_not_stuck_it_has_both_lines_in_their_order() {
+    let served = Served::start("fine");
+    served.signal();
+    let (status, rest) = served.ends(|_| {});
+    let (stopping, stopped) = (rest.find("stopping: "), rest.find("stopped in "));
+    assert!(status.success() && stopping.is_some() && stopping < stopped, "{status} {rest}");
+}
