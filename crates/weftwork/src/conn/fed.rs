@@ -86,6 +86,11 @@ impl Fed {
         }
     }
 
+    /// Its other protocol waits only for an answer to its farewell.
+    fn is_last_said(&self) -> bool {
+        self.told && self.feed.is_last_said()
+    }
+
     /// Nothing has happened for long.
     fn beat(&mut self) -> io::Result<()> {
         if let Some(receive) = &mut self.receive {
@@ -205,8 +210,15 @@ impl Conn {
         // Who never says anything has to be asked, however much is sent to it: a kernel takes that for many minutes
         // after the peer has vanished. Who only reads is shown that we live, by whatever is sent.
         let shows_life = fed.receive.is_none() && self.unsent() > 0;
-        if self.pace.what != Timeout::Silence || shows_life {
-            self.pace = self.pace.then(Timeout::Silence, now);
+        // Whatever it still sends, who does not answer the last word is not waited for any longer than others that linger.
+        let what = if self.unsent() == 0 && fed.is_last_said() { Timeout::Linger } else { Timeout::Silence };
+        if self.pace.what != what || shows_life {
+            self.pace = self.pace.then(what, now);
+        }
+        if what == Timeout::Linger && now >= self.pace.deadline(&cx.settings) {
+            // Where a thread reads it, bytes that keep coming would outrun that.
+            self.phase = Phase::Done;
+            return Ok(None);
         }
         if self.unsent() > 0 {
             return Ok(Some(Step::Write));

@@ -161,4 +161,9 @@ impl Line for Socket {
     fn heartbeat(&self) -> Duration {
         self.cx.settings.heartbeat
     }
+
+    #[cfg(feature = "websocket")]
+    fn linger_timeout(&self) -> Duration {
+        self.cx.settings.linger_timeout
+    }
 }

@@ -161,4 +161,7 @@ pub(crate) trait Line: Send + Sync {
     /// The setting of that name.
     #[cfg(feature = "websocket")]
     fn heartbeat(&self) -> Duration;
+    /// The setting of that name.
+    #[cfg(feature = "websocket")]
+    fn linger_timeout(&self) -> Duration;
 }

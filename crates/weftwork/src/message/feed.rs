@@ -87,6 +87,8 @@ struct State {
     waits_for_cut: bool,
     /// It was cut off because more waited for its client than may.
     overflowed: bool,
+    /// What was brought last ends this side: the client has only to answer that.
+    is_last_said: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -126,6 +128,7 @@ impl Feed {
             waiter: None,
             waits_for_cut: false,
             overflowed: false,
+            is_last_said: false,
         };
         let core = Arc::new(Core { limits, state: Mutex::new(state) });
         let feed = Feed { core: core.clone(), backlog: VecDeque::new(), heartbeat: None, farewell: None };
@@ -204,6 +207,10 @@ impl Feed {
         (state.end == End::Cut).then_some(why)
     }
 
+    pub(crate) fn is_last_said(&self) -> bool {
+        self.core.lock().is_last_said
+    }
+
     pub(crate) fn heartbeat(&self) -> Option<Bytes> {
         self.heartbeat.clone()
     }
@@ -244,6 +251,13 @@ impl FeedSender {
     /// Disconnects the client at once; one that takes nothing, in the engine `workers`, when its `write_timeout` is over.
     pub fn cut(&self) {
         self.core.end(End::Cut);
+    }
+
+    /// What was brought last ends this side of the protocol that is spoken: once it is sent, the client has the time of the
+    /// setting `linger_timeout` to end its own.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn note_last_said(&self) {
+        self.core.lock().is_last_said = true;
     }
 
     /// Whether what is sent would reach nobody.

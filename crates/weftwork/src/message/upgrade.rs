@@ -99,6 +99,12 @@ impl UpgradedReader {
         self.line.heartbeat()
     }
 
+    /// The setting `linger_timeout`.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn linger_timeout(&self) -> Duration {
+        self.line.linger_timeout()
+    }
+
     /// Whether the server has begun to stop.
     pub fn is_stopping(&self) -> bool {
         self.line.is_stopping()

@@ -355,3 +355,29 @@ fn the_server_says_that_it_stops() {
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut, report.stuck), (4, 0, 0), "{report}");
 }
+
+/// They have heard it, or could have, and are not waited for until the drain deadline.
+#[test]
+fn who_does_not_answer_a_stop_is_waited_for_as_long_as_a_lingerer() {
+    let chat = start_with(|settings| settings.linger_timeout(Duration::from_millis(100)));
+    let mut clients = Vec::new();
+    for (path, before) in [("/echo", &b""[..]), ("/ended", b""), ("/hub", b"\x81\x07welcome"), ("/hub", b"\x81\x07welcome")] {
+        let mut client = crate::support::Client::connect(&chat.server);
+        client.send(format!("GET {path} HTTP/1.1\r\n{HANDSHAKE}"));
+        assert_eq!(client.answer_head().status, 101);
+        assert_eq!(client.exactly(before.len()), before, "{path}");
+        clients.push(client);
+    }
+    let server = chat.server;
+    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    for client in &mut clients {
+        assert_eq!(client.exactly(4), [0x88, 24, 1001_u16.to_be_bytes()[0], 1001_u16.to_be_bytes()[1]]);
+    }
+    // One of either kind does not even notice, and goes on.
+    for client in clients.iter_mut().skip(1).step_by(2) {
+        while client.try_send(b"\x81\x85\0\0\0\0hello").is_ok() {}
+    }
+    let report = stopping.join().unwrap();
+    assert_eq!((report.drained, report.cut, report.stuck), (4, 0, 0), "{report}");
+    assert!(report.took < PATIENCE / 2, "{report}");
+}

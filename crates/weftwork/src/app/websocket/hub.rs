@@ -323,6 +323,7 @@ impl<T: Send + Sync + 'static> Receive for Member<T> {
         self.hub.lock().remove(&self.socket.id);
         self.closed = true;
         self.bring(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
+        self.sender.note_last_said();
         true
     }
 }

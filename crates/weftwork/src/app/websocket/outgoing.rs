@@ -84,6 +84,19 @@ impl Outgoing {
         }
     }
 
+    /// The client has had its time to end its side: nothing more is read of it either.
+    pub(super) fn give_up(&self) {
+        let mut state = self.lock();
+        state.stage = Stage::Broken;
+        // Else nobody could end it while this is kept.
+        let writer = state.writer.take();
+        drop(state);
+        match writer {
+            Some(mut writer) => writer.cut(),
+            None => self.cut(),
+        }
+    }
+
     fn bring<'s>(&'s self, mut state: MutexGuard<'s, State>, frame: Vec<u8>) -> io::Result<()> {
         if state.stage != Stage::Open {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the WebSocket is closed"));
@@ -208,6 +221,10 @@ mod tests {
         }
 
         fn heartbeat(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn linger_timeout(&self) -> Duration {
             Duration::ZERO
         }
     }

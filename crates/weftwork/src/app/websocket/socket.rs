@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Message;
 use super::frames::{self, Failed, Got, Incoming};
@@ -17,7 +18,8 @@ const READ_BYTES: usize = 4 << 10;
 /// A WebSocket, as [`WebSockets::accept`](super::WebSockets::accept) gives it.
 ///
 /// Pings are answered, and sent when the client is silent for the time of the setting `heartbeat`; one that says
-/// nothing for as long again is gone. When the server stops, the client is told (1001).
+/// nothing for as long again is gone. When the server stops, the client is told (1001), and has the
+/// time of the setting `linger_timeout` to answer; reads give what it says meanwhile.
 pub struct WebSocket {
     reader: WebSocketReader,
     writer: WebSocketWriter,
@@ -31,8 +33,8 @@ pub struct WebSocketReader {
     protocol: Option<&'static str>,
     /// A ping was sent, and nothing has come since.
     asked: bool,
-    /// The client was told that the server stops.
-    told: bool,
+    /// The client was told that the server stops, and may answer until then.
+    until: Option<Instant>,
     over: bool,
 }
 
@@ -59,7 +61,7 @@ impl WebSocket {
             outgoing: outgoing.clone(),
             protocol,
             asked: false,
-            told: false,
+            until: None,
             over: false,
         };
         WebSocket { reader, writer: WebSocketWriter { outgoing } }
@@ -119,7 +121,8 @@ impl WebSocketReader {
     /// broke the protocol (`InvalidData`), which it was told.
     pub fn read(&mut self) -> io::Result<Option<Message>> {
         while !self.over {
-            match self.incoming.next(&mut Heard { line: &mut self.line, asked: &mut self.asked }) {
+            let heard = &mut Heard { line: &mut self.line, asked: &mut self.asked, until: self.until };
+            match self.incoming.next(heard) {
                 Ok(got) => {
                     if let Some(message) = self.answer(got)? {
                         return Ok(Some(message));
@@ -148,6 +151,11 @@ impl WebSocketReader {
 
     fn bear(&mut self, failed: Failed) -> io::Result<()> {
         let error = match failed {
+            Failed::Io(error) if is_timed_out(&error) && self.until.is_some() => {
+                self.over = true;
+                self.outgoing.give_up();
+                return Ok(());
+            }
             Failed::Io(error) if is_timed_out(&error) && !self.asked => {
                 self.asked = true;
                 if self.outgoing.is_open() {
@@ -155,11 +163,11 @@ impl WebSocketReader {
                 }
                 return Ok(());
             }
-            // It is said once; then the client has until the drain deadline to close.
-            Failed::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && !self.told => {
-                self.told = true;
-                self.outgoing.close(frames::close(frames::CLOSE_AWAY, "the server is stopping"))?;
-                return Ok(());
+            // It is said once. Who does not answer that has gone, or does not care: the stop is not to wait for it.
+            Failed::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && self.until.is_none() => {
+                let said = self.outgoing.close(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
+                self.until = Some(Instant::now() + self.line.linger_timeout());
+                return said;
             }
             Failed::Io(error) => error,
             Failed::Ended if !self.outgoing.is_open() => {
@@ -181,10 +189,19 @@ impl WebSocketReader {
 struct Heard<'r> {
     line: &'r mut UpgradedReader,
     asked: &'r mut bool,
+    /// What comes later is not heard any more, however much it is.
+    until: Option<Instant>,
 }
 
 impl Read for Heard<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.line.set_timeout(Some(left));
+        }
         let read = self.line.read(into);
         *self.asked &= read.is_err();
         read
