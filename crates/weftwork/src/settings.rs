@@ -211,7 +211,8 @@ settings! {
     /// Standby threads that stay when there is nothing for them to do: 8, so that a burst of handlers that block does
     /// not begin with making threads. No more than `threads_max`.
     standby_kept: usize = 8, "standby threads kept";
-    /// Most threads: 512, a GiB of address space at 2 MiB a stack. When all are in handlers, requests queue.
+    /// Most threads: 512, a GiB of address space at 2 MiB a stack. When all are in handlers, or held by connections that
+    /// were upgraded, requests queue; in `adaptive` the log says that, once a second.
     threads_max: usize = 512, "most threads";
     /// Most requests that wait for a thread: 1,024, twice the threads, so that the last of them waits for about
     /// two calls. More get 503 with `Retry-After`.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ impl Conn {
         let pace = Mutex::new(Pace::start(Timeout::Idle, wait.now()));
         let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), pace, _open: open });
         let settings = &cx.settings;
+        let _held = Held::count(&cx.counters);
         let upgraded = Upgraded::new(line, early, settings.upgrade_idle_timeout, settings.write_timeout);
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
             Ok(Ok(())) => {}
@@ -63,6 +65,22 @@ impl Conn {
     pub(super) fn leave_to(&mut self, rest: Rest) {
         self.rest = Some(Box::new(rest));
         self.phase = Phase::Takeover;
+    }
+}
+
+/// Counts a thread that an upgraded connection holds, however it ends.
+struct Held<'a>(&'a Counters);
+
+impl Held<'_> {
+    fn count(counters: &Counters) -> Held<'_> {
+        counters.taken_over.fetch_add(1, Ordering::Relaxed);
+        Held(counters)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.taken_over.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -263,6 +263,11 @@ impl<J> Standby<J> {
         crew.may_have_thread(&self.limits) || crew.queue.len() < self.limits.queue_max
     }
 
+    /// All threads that the settings allow are there: who gets none now waits for one of them.
+    pub(super) fn is_at_limit(&self) -> bool {
+        lock(&self.crew).threads >= self.limits.threads_max
+    }
+
     /// Work waits for a thread: this is no time to wait for a client.
     pub(super) fn has_queue(&self) -> bool {
         self.has_queue.load(Ordering::Relaxed)

@@ -12,6 +12,8 @@ macro_rules! counters {
             pub(crate) connections: AtomicUsize,
             /// Of these, such as have sent all: their peers have still to end.
             pub(crate) lingering: AtomicUsize,
+            /// Threads, or fibers, that run what has taken a connection over.
+            pub(crate) taken_over: AtomicUsize,
             /// Threads that may take in one more at this moment.
             pub(crate) accepting: AtomicUsize,
             $( pub(crate) $name: AtomicU64, )+

@@ -1,6 +1,10 @@
 //! What happens past the most connections, threads and waiting requests?
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
+
+use weftwork::http::HeaderValue;
+use weftwork::{Request, Response};
 
 use super::ROOM;
 use crate::support::{Client, Promise, eventually, is_logged, keep_log};
@@ -141,6 +145,39 @@ fn threads_and_the_queue() {
     for client in running.iter_mut().chain(&mut queued) {
         client.answer().is(200, "passed");
     }
+}
+
+/// From outside it looks like a server that hangs, and no request is in progress.
+#[test]
+fn upgrades_that_hold_all_threads_are_told_of() {
+    if !ROOM.promises(Promise::QueueForThreads) {
+        return;
+    }
+    keep_log();
+    const UPGRADES: usize = 4;
+    let threads_max = ROOM.engine.loops() + UPGRADES;
+    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.threads_max(threads_max).standby_kept(1));
+    let server = server.start(|req: &mut Request| match req.path() {
+        "/take" => Response::upgrade(HeaderValue::from_static("echo"), |mut line| {
+            line.write_all(b"on")?;
+            line.read(&mut [0]).map(drop)
+        }),
+        _ => Response::text("hello"),
+    });
+    let server = server.unwrap();
+    let mut holders: Vec<Client> = (0..UPGRADES).map(|_| Client::connect(&server)).collect();
+    for holder in &mut holders {
+        holder.send("GET /take HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+        assert_eq!(holder.answer_head().status, 101);
+        assert_eq!(holder.exactly(2), b"on");
+    }
+    let mut other = Client::connect(&server);
+    other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let setting = format!("(threads_max is {threads_max})");
+    let line = is_logged(&["all threads are taken", &setting, "4 of them by upgraded connections"]);
+    assert!(line.starts_with("WARN"), "{line}");
+    drop(holders);
+    other.answer().is(200, "hello");
 }
 
 /// One for each handler that blocks, and one for each loop.

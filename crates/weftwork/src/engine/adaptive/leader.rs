@@ -192,6 +192,7 @@ impl Shared {
             }
             Err(_) => unreachable!("a connection was given"),
         }
+        self.note_starved(lp.now());
         Led::On(lp, None)
     }
 }

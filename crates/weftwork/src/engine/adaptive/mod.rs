@@ -13,6 +13,7 @@
 mod away;
 mod crowd;
 mod leader;
+mod starved;
 #[cfg(test)]
 mod tests;
 mod watcher;
@@ -31,6 +32,7 @@ use mio::Poll;
 
 use self::crowd::Crowd;
 use self::leader::Held;
+use self::starved::Starved;
 use super::berth::Berth;
 use super::blocking;
 use super::doors::Listening;
@@ -73,6 +75,7 @@ struct Shared {
     habits: Habits,
     threads: Threads,
     crowd: Crowd,
+    starved: Starved,
 }
 
 /// What a thread has of its own.
@@ -126,6 +129,7 @@ impl Shared {
             habits: Habits::new(),
             threads: Threads::default(),
             crowd: Crowd::default(),
+            starved: Starved::default(),
             handler,
             cx,
         });
@@ -154,7 +158,9 @@ impl Shared {
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
     fn give_on(self: &Arc<Shared>, lp: Box<Loop>) {
         if let Err(lp) = self.offer(lp) {
+            let now = lp.now();
             self.standby.queue_first(Job::Lead(lp));
+            self.note_starved(now);
         }
     }
 
