@@ -28,6 +28,11 @@ use view::{Plan, Slot};
 
 /// How often a server that drains looks whether its last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
+/// Who waits to be accepted when the server is told to stop is let in within this, or not at all: loops that are well need a
+/// millisecond, and a server that is full may stay so.
+const LAST_CALL: Duration = Duration::from_millis(250);
+/// How often it is looked whether somebody still waits.
+const LOOK: Duration = Duration::from_micros(500);
 /// How long threads get to end once every connection is cut. Only those in a handler take longer.
 const JOIN_PATIENCE: Duration = Duration::from_secs(1);
 /// Signals that come within this are one: `timeout` and some supervisors send it to the process, and to its group.
@@ -266,9 +271,9 @@ impl Running {
         self.room.threads()
     }
 
-    /// Stops the server: goes on for the `drain_delay`, if there is one; then takes no more connections, ends idle
-    /// ones, and finishes requests in flight. What is not finished within `deadline`, counted from there, is cut; with a
-    /// deadline of zero there is no delay either. A handler that does not return is left behind with its thread.
+    /// Stops the server: goes on for the `drain_delay`, if there is one, and until all who wait to be accepted are let in, for
+    /// a quarter of a second at most; then takes no more connections, ends idle ones, and finishes requests in flight. What
+    /// is not finished within `deadline`, counted from there, is cut; with a deadline of zero there is no delay either. A handler that does not return is left behind with its thread.
     pub fn shutdown(mut self, deadline: Duration) -> Report {
         self.stop(deadline, || false)
     }
@@ -329,6 +334,12 @@ impl Running {
             std::thread::sleep(DRAIN_TICK);
             hurried = hurry();
         }
+        let called = Instant::now();
+        // To close the doors resets who waits there, and has been told by the kernel to be connected.
+        while !hurried && called.elapsed() < LAST_CALL.min(deadline) && self.room.has_visitors() {
+            std::thread::sleep(LOOK);
+            hurried = hurry();
+        }
         let begun = Instant::now();
         let open = self.open();
         self.cx.enter(Stage::Draining);
@@ -352,7 +363,7 @@ impl Running {
         if let Some(watchdog) = self.watchdog.take() {
             // It ends with the stage, unless it is stuck in a line of the log; it is in no handler.
             while !watchdog.is_finished() && Instant::now() < until {
-                std::thread::sleep(DRAIN_TICK / 10);
+                std::thread::sleep(LOOK);
             }
             if watchdog.is_finished() {
                 // A panic of it would have been its own end only.

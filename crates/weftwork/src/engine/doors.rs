@@ -49,6 +49,10 @@ impl Listening {
         Listening(Mutex::new(listeners.clone()))
     }
 
+    pub(super) fn have_visitors(&self) -> bool {
+        have_visitors(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// They take no more connections, and are closed when no loop holds them.
     pub(super) fn shut(&self) {
         let listeners = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -196,6 +200,11 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             Accepted::NotBefore(now.after(BACK_OFF))
         }
     }
+}
+
+/// Whether somebody waits whom the end of these listeners would reset: not where others hold them, too.
+pub(super) fn have_visitors(listeners: &[Listener]) -> bool {
+    listeners.iter().any(|listener| !listener.is_given() && has_visitor(listener))
 }
 
 /// Without it a server with exactly as many connections as it may have would look at its doors 500 times a second.

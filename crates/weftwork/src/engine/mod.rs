@@ -212,6 +212,8 @@ impl fmt::Display for Engine {
 
 /// A started engine, as the server sees it.
 pub(crate) trait Room: Send + Sync {
+    /// Somebody has been let in by the kernel, and waits to be accepted. To be asked before the doors are closed.
+    fn has_visitors(&self) -> bool;
     /// The server's stage has changed: every thread that waits looks.
     fn wake(&self);
     /// Waits for every thread to end, for at most `patience`; how many have not.

@@ -163,6 +163,10 @@ impl Drop for Leave<'_> {
 }
 
 impl Room for Reactor {
+    fn has_visitors(&self) -> bool {
+        self.listeners.have_visitors()
+    }
+
     fn wake(&self) {
         self.listeners.shut();
         self.hub.wake_all();

@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Room;
 use super::berth::Berth;
-use super::doors::{Accepted, Doors, accept};
+use super::doors::{Accepted, Doors, accept, have_visitors};
 use super::gate::Gate;
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
@@ -298,6 +298,10 @@ impl Drop for Leave<'_> {
 }
 
 impl Room for Workers {
+    fn has_visitors(&self) -> bool {
+        (0..self.doors.len()).any(|worker| have_visitors(&self.listeners(worker)))
+    }
+
     fn wake(&self) {
         // Whoever waits does so for the next stage too; what is left is to close the doors and the store.
         for door in &self.doors {

@@ -140,6 +140,11 @@ impl Listener {
         sockopt::ipv6_v6only(&self.fd) == Ok(false)
     }
 
+    /// Others may hold it as well.
+    pub(crate) fn is_given(&self) -> bool {
+        self.is_given
+    }
+
     pub(crate) fn is_proxied(&self) -> bool {
         self.is_proxied
     }

@@ -96,6 +96,25 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
     }
 }
 
+/// The kernel has told them that they are connected, and they have asked.
+#[test]
+fn who_waits_to_be_accepted_is_served() {
+    let site = ROOM.start_with(|s| s.connections_max(4));
+    let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
+    served.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    let mut waiting: Vec<Client> = (0..8).map(|_| site.client()).collect();
+    waiting
+        .iter_mut()
+        .for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+    drop(served);
+    let running = site.running;
+    let stopping = std::thread::spawn(move || running.shutdown(PATIENCE));
+    waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
+    drop(waiting);
+    let report = stopping.join().unwrap();
+    assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+}
+
 #[test]
 fn half_a_head() {
     finishes("GET / HT", "TP/1.1\r\nHost: a\r\n\r\n", "hello");

@@ -262,6 +262,10 @@ impl Drop for Leave<'_> {
 }
 
 impl Room for Adaptive {
+    fn has_visitors(&self) -> bool {
+        self.0.listeners.have_visitors()
+    }
+
     fn wake(&self) {
         self.0.listeners.shut();
         self.0.hub.wake_all();

@@ -219,6 +219,10 @@ impl Thread {
 }
 
 impl Room for Fibers {
+    fn has_visitors(&self) -> bool {
+        self.listeners.have_visitors()
+    }
+
     fn wake(&self) {
         self.listeners.shut();
         self.hub.wake_all();

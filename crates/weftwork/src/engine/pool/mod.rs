@@ -36,6 +36,7 @@ use mio::Poll;
 use self::bell::Bell;
 use self::door::Look;
 use self::roster::{Limits, Roster};
+use super::doors::have_visitors;
 use super::gate::Gate;
 use super::hub::Hub;
 use super::patience::OnAnyThread;
@@ -297,6 +298,10 @@ impl Drop for Place<'_> {
 }
 
 impl Room for Shared {
+    fn has_visitors(&self) -> bool {
+        have_visitors(&self.doors.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn wake(&self) {
         self.doors.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.bell.take_down();
