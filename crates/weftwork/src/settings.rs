@@ -171,8 +171,8 @@ settings! {
     drain_delay: Duration = Duration::ZERO, "going on as before when told to stop (0s: not at all)";
     /// How long `run` waits for requests in flight after SIGTERM or SIGINT and the `drain_delay`: 25 s. With 2 s
     /// in which who waits is let in, and threads and the log get to end, that is within the 30 s which Kubernetes and most
-    /// others leave a process before they kill it: `drain_delay` + `drain_timeout` + 2 s has to be less. 0s: requests in flight are cut; a second signal does that
-    /// too.
+    /// others leave a process before they kill it: `drain_delay` + `drain_timeout` + 2 s has to be less. 0s: requests in
+    /// flight are cut; a second signal does that too.
     drain_timeout: Duration = Duration::from_secs(25), "time to finish requests at shutdown (0s: cut them)";
     /// How much of an unread request body is read and dropped to keep a connection: 64 KiB, as much as
     /// is read ahead; for more, a new connection is cheaper.
