@@ -107,13 +107,9 @@ impl Bench<'_> {
         let (Some(alone), Some(beside), Some(blocking)) = (alone, beside, blocking) else {
             return Ok(Sample::default());
         };
-        // Blockers that are not answered would make it easy.
-        if blocking.ok == 0 {
-            return Err(Failure::Run(format!(
-                "{}: none of the blocking requests was answered",
-                blockers.path
-            )));
-        }
+        must_be_answered("the quick requests alone", quick, &alone)?;
+        must_be_answered("the quick requests beside the others", quick, &beside)?;
+        must_be_answered("the blocking requests", blockers, &blocking)?;
         let (p99, p99_alone) = (beside.latency_ms(0.99), alone.latency_ms(0.99));
         Ok(Sample(vec![
             (Metric::Rate, beside.rate()),
@@ -126,6 +122,14 @@ impl Bench<'_> {
             (Metric::Errors, (alone.errors() + beside.errors() + blocking.errors()) as f64),
         ]))
     }
+}
+
+/// Blockers that are not answered would make it easy, and latencies of nothing have no ratio.
+fn must_be_answered(who: &str, group: &Group, tally: &Tally) -> Result<()> {
+    if tally.ok > 0 {
+        return Ok(());
+    }
+    Err(Failure::Run(format!("{}: none of {who} was answered", group.path)))
 }
 
 fn with_costs(tally: &Tally, meter: &Meter) -> Sample {
@@ -180,4 +184,23 @@ fn settled_bytes(pid: u32) -> Result<u64> {
         }
     }
     Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ratio of a latency to none is no number: its JSON could not be read again.
+    #[test]
+    fn who_answers_nothing_has_failed() {
+        let (group, Ok(mut tally)) = (Group::get("/slow?ms=100", 8), Tally::new()) else {
+            panic!("no tally")
+        };
+        let failed = must_be_answered("the blocking requests", &group, &tally);
+        assert!(
+            matches!(failed, Err(Failure::Run(why)) if why.contains("none of the blocking requests was answered"))
+        );
+        tally.ok = 1;
+        assert!(must_be_answered("the blocking requests", &group, &tally).is_ok());
+    }
 }

@@ -1,5 +1,6 @@
 //! A request whose body comes compressed, seen as if it did not.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use weftwork_wire::{Field, Head};
 
 use super::body::BodyError;
 use super::exchange::{Exchange, forward_the_rest};
-use super::request::Request;
+use super::request::{Notes, Request};
 use super::response::{Payload, Response};
 use super::room::with_room;
 use super::writer::BodyWriter;
@@ -68,13 +69,13 @@ impl Decoding {
         next: impl FnOnce(&mut Request<'_>) -> Response,
     ) -> Response {
         self.head = Some(decoded_head(req));
-        let (quota, deadline, notes) = (req.quota.clone(), req.deadline, req.take_notes());
+        let (quota, deadline, notes) = (req.quota.clone(), req.deadline, taken_notes(req));
         let mut decoded = Decoded { state: &mut self, below: req.exchange };
         let mut inner = Request::new(&mut decoded, quota.limit);
         (inner.quota, inner.deadline, inner.notes) = (quota, deadline, notes);
         // Middleware around this learns from the request also when a handler panics.
         let answered = catch_unwind(AssertUnwindSafe(|| next(&mut inner)));
-        let (quota, deadline, notes) = (inner.quota.clone(), inner.deadline, inner.take_notes());
+        let (quota, deadline, notes) = (inner.quota.clone(), inner.deadline, taken_notes(&mut inner));
         (req.quota, req.deadline, req.notes) = (quota, deadline, notes);
         let mut response = answered.unwrap_or_else(|panic| resume_unwind(panic));
         if let Payload::Stream(write) = response.payload {
@@ -134,6 +135,15 @@ impl Decoding {
 
 /// What is of the coded bytes. Digests are, also that of the representation, which is coded (RFC 9530 section 3).
 const STALE: [&str; 5] = ["content-encoding", "content-length", "content-digest", "repr-digest", "digest"];
+
+/// For a view of the same request with another head: all but its map of headers.
+fn taken_notes(req: &mut Request<'_>) -> OnceCell<Box<Notes>> {
+    let mut notes = std::mem::take(&mut req.notes);
+    if let Some(notes) = notes.get_mut() {
+        notes.headers.take();
+    }
+    notes
+}
 
 /// The head without the fields that are no longer true of the body.
 fn decoded_head(req: &Request<'_>) -> Head {

@@ -410,15 +410,6 @@ impl<'c> Request<'c> {
         // cannot fail: the line above has made it
         self.notes.get_mut().expect("it has just been made")
     }
-
-    /// For a view of the same request with another head: all but its map of headers.
-    pub(super) fn take_notes(&mut self) -> OnceCell<Box<Notes>> {
-        let mut notes = std::mem::take(&mut self.notes);
-        if let Some(notes) = notes.get_mut() {
-            notes.headers.take();
-        }
-        notes
-    }
 }
 
 /// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
