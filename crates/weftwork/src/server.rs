@@ -273,7 +273,8 @@ impl Running {
 
     /// Stops the server: goes on for the `drain_delay`, if there is one, and until all who wait to be accepted are let in, for
     /// a quarter of a second at most; then takes no more connections, ends idle ones, and finishes requests in flight. What
-    /// is not finished within `deadline`, counted from there, is cut; with a deadline of zero there is no delay either. A handler that does not return is left behind with its thread.
+    /// is not finished within `deadline`, counted from there, is cut; with a deadline of zero there is no delay either. A
+    /// handler that does not return is left behind with its thread.
     pub fn shutdown(mut self, deadline: Duration) -> Report {
         self.stop(deadline, || false)
     }
@@ -360,16 +361,9 @@ impl Running {
     fn join(&mut self) -> usize {
         let until = Instant::now() + JOIN_PATIENCE;
         let stuck = self.room.join(JOIN_PATIENCE);
-        if let Some(watchdog) = self.watchdog.take() {
-            // It ends with the stage, unless it is stuck in a line of the log; it is in no handler.
-            while !watchdog.is_finished() && Instant::now() < until {
-                std::thread::sleep(LOOK);
-            }
-            if watchdog.is_finished() {
-                // A panic of it would have been its own end only.
-                let _ = watchdog.join();
-            }
-        }
+        // It ends with the stage, unless it is stuck in a line of the log; it is in no handler, and so not counted.
+        let watchdog = self.watchdog.take().into_iter().collect();
+        engine::join_within(watchdog, until.saturating_duration_since(Instant::now()));
         stuck
     }
 

@@ -235,7 +235,7 @@ fn contained() {
 }
 
 /// Waits until all threads have ended, for at most `patience`; how many have not.
-fn join_within(mut threads: Vec<JoinHandle<()>>, patience: Duration) -> usize {
+pub(crate) fn join_within(mut threads: Vec<JoinHandle<()>>, patience: Duration) -> usize {
     let until = Instant::now() + patience;
     while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
         // A thread cannot be joined with a deadline; they end within moments, unless a handler is stuck.

@@ -1,15 +1,15 @@
-//! How many lines a second may the log have of what strangers do? They can do it as fast as they like.
+//! How many lines a second may the log have of what comes as fast as strangers like?
 
 use std::sync::{Mutex, PoisonError};
 
 use super::clock::Tick;
 
-/// Enough to see who does what, and little for a disk.
-const LINES_A_SECOND: u32 = 10;
-
 /// The lines of this second, and how many were left out since the last one that was written.
-#[derive(Debug, Default)]
-pub(crate) struct LineBudget(Mutex<Spent>);
+#[derive(Debug)]
+pub(crate) struct LineBudget {
+    lines_a_second: u32,
+    spent: Mutex<Spent>,
+}
 
 #[derive(Debug, Default)]
 struct Spent {
@@ -19,13 +19,18 @@ struct Spent {
 }
 
 impl LineBudget {
+    pub(crate) fn new(lines_a_second: u32) -> LineBudget {
+        LineBudget { lines_a_second, spent: Mutex::default() }
+    }
+
     /// Whether there may be one more line: then how many were left out before it.
     pub(crate) fn take(&self, now: Tick) -> Option<u64> {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spent.second != now.0 / 1000 {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        // Threads do not look at the clock together: who is late begins no second anew.
+        if now.0 / 1000 > spent.second {
             (spent.second, spent.written) = (now.0 / 1000, 0);
         }
-        if spent.written == LINES_A_SECOND {
+        if spent.written == self.lines_a_second {
             spent.left_out += 1;
             return None;
         }
@@ -40,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_counted_and_told_with_the_next_line() {
-        let budget = LineBudget::default();
+        let budget = LineBudget::new(10);
         let takes = |tick: u64, count: usize| (0..count).map(|_| budget.take(Tick(tick))).collect::<Vec<_>>();
         assert_eq!(takes(0, 5), [Some(0); 5]);
         assert_eq!(takes(999, 5), [Some(0); 5]);
@@ -48,5 +53,22 @@ mod tests {
         assert_eq!(takes(1000, 2), [Some(7), Some(0)]);
         assert_eq!(takes(1500, 9)[7..], [Some(0), None]);
         assert_eq!(takes(9000, 1), [Some(1)]);
+    }
+
+    #[test]
+    fn a_budget_of_one_line_is_told_once_a_second() {
+        let budget = LineBudget::new(1);
+        let looks = [
+            (0, true),
+            (999, false),
+            (1000, true),
+            (1001, false),
+            (9500, true),
+            (9400, false),
+            (8999, false),
+        ];
+        for (now, tells) in looks {
+            assert_eq!(budget.take(Tick(now)).is_some(), tells, "{now}");
+        }
     }
 }

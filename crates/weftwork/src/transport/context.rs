@@ -17,6 +17,9 @@ use super::watchdog::Watchdog;
 use crate::message::{Asked, Handler};
 use crate::settings::{Settings, or_never};
 
+/// Of what clients do: enough to see who does what, and little for a disk.
+const LINES_A_SECOND: u32 = 10;
+
 /// How far a server is with stopping. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -77,7 +80,7 @@ impl Context {
             counters: Arc::default(),
             watchdog: Arc::default(),
             spare: Spare::new(),
-            lines: LineBudget::default(),
+            lines: LineBudget::new(LINES_A_SECOND),
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),

@@ -282,32 +282,32 @@ fn a_server_that_stops_waits_for_nobody() {
     assert_eq!((report.drained, report.cut), (2, 0), "{report}");
 }
 
-#[test]
-fn an_error_that_is_brought_is_logged_with_what_was_asked_for() {
+/// What `bring` sends leads to an error, which is logged with what was asked for.
+fn error_is_logged(why: String, bring: impl FnOnce(ResponseSender, weftwork::Result<&'static str>)) {
     keep_log();
     let later = Later::start();
     let mut client = later.client();
-    // All engines share the log.
-    let why = format!("the tea of {:?} is cold", ROOM.engine);
-    let failed: weftwork::Result<&str> = Err(std::io::Error::other(why.clone()).into());
-    later.ask(&mut client, GET).send(failed).unwrap();
+    bring(later.ask(&mut client, GET), Err(std::io::Error::other(why.clone()).into()));
     assert_eq!(client.answer().status, 500);
     is_logged(&["a handler failed at GET /later", &why]);
     client.get("/").is(200, "hello");
 }
 
+// All engines share the log.
+#[test]
+fn an_error_that_is_brought_is_logged_with_what_was_asked_for() {
+    let why = format!("the tea of {:?} is cold", ROOM.engine);
+    error_is_logged(why, |sender, failed| sender.send(failed).unwrap());
+}
+
 #[test]
 fn an_error_that_is_brought_in_a_second_step_is_logged_with_what_was_asked_for() {
-    keep_log();
-    let later = Later::start();
-    let mut client = later.client();
     let why = format!("the second tea of {:?} is cold", ROOM.engine);
-    let failed: weftwork::Result<&str> = Err(std::io::Error::other(why.clone()).into());
-    let (last, again) = Response::later(LONG, StatusCode::NO_CONTENT);
-    later.ask(&mut client, GET).send(again).unwrap();
-    last.send(failed).unwrap();
-    assert_eq!(client.answer().status, 500);
-    is_logged(&["a handler failed at GET /later", &why]);
+    error_is_logged(why, |sender, failed| {
+        let (last, again) = Response::later(LONG, StatusCode::NO_CONTENT);
+        sender.send(again).unwrap();
+        last.send(failed).unwrap();
+    });
 }
 
 /// And not with what its client asks for next.

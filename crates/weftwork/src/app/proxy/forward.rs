@@ -119,9 +119,8 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
 
 /// What [`RequestIds`](crate::middleware::RequestIds) has found out, where it runs. None: that there is none.
 fn settled(req: &Request<'_>) -> Vec<(&'static str, Option<String>)> {
-    let extensions = req.extensions();
-    let id = extensions.get::<RequestId>().map(|id| ("x-request-id", Some(id.to_string())));
-    let trace = extensions.get::<TraceContext>().map(|trace| {
+    let id = req.extension::<RequestId>().map(|id| ("x-request-id", Some(id.to_string())));
+    let trace = req.extension::<TraceContext>().map(|trace| {
         let state = trace.tracestate().map(str::to_owned);
         [("traceparent", Some(trace.traceparent())), ("tracestate", state)]
     });

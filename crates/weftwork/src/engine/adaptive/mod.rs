@@ -13,7 +13,6 @@
 mod away;
 mod crowd;
 mod leader;
-mod starved;
 #[cfg(test)]
 mod tests;
 mod watcher;
@@ -25,6 +24,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -32,7 +32,6 @@ use mio::Poll;
 
 use self::crowd::Crowd;
 use self::leader::Held;
-use self::starved::Starved;
 use super::berth::Berth;
 use super::blocking;
 use super::doors::Listening;
@@ -46,6 +45,7 @@ use super::turn::Loop;
 use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
+use crate::transport::budget::LineBudget;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::{DateCache, Pool, Post, Tick};
@@ -75,7 +75,8 @@ struct Shared {
     habits: Habits,
     threads: Threads,
     crowd: Crowd,
-    starved: Starved,
+    /// Lines about work that waits since every thread is taken.
+    starved: LineBudget,
 }
 
 /// What a thread has of its own.
@@ -129,7 +130,7 @@ impl Shared {
             habits: Habits::new(),
             threads: Threads::default(),
             crowd: Crowd::default(),
-            starved: Starved::default(),
+            starved: LineBudget::new(1),
             handler,
             cx,
         });
@@ -153,6 +154,21 @@ impl Shared {
     /// Gives a job to a parked thread, or to a new one. Gives it back when there may be no more threads.
     fn give(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
         self.standby.give(job).or_start(|job| self.spawn(job))
+    }
+
+    /// Something that wants a thread got none: once a second the log says so, if it is for want of `threads_max`. From outside
+    /// it looks like a server that hangs, and what holds the threads may be upgraded connections, which are no requests in
+    /// progress.
+    #[cold]
+    fn note_starved(&self, now: Tick) {
+        if !self.standby.is_at_limit() || self.starved.take(now).is_none() {
+            return;
+        }
+        let upgrades = self.cx.counters.taken_over.load(Ordering::Relaxed);
+        let knobs = self.cx.settings.show(&["threads_max"]);
+        log::warn!(
+            "requests wait, or are refused: all threads are taken ({knobs}), {upgrades} of them by upgraded connections"
+        );
     }
 
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.

@@ -13,12 +13,17 @@ use crate::message::{Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
-#[test]
-fn letters_without_end_leave_the_poller_its_turn() {
-    let cx = Context::new(Settings::default()).unwrap();
+fn hub_of_one() -> (Hub, Poll) {
     let polls = [Poll::new().unwrap()];
     let hub = Hub::new(&polls).unwrap();
     let [poll] = polls;
+    (hub, poll)
+}
+
+#[test]
+fn letters_without_end_leave_the_poller_its_turn() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (hub, poll) = hub_of_one();
     let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
     let bring = || hub.post(0, Letter::Fed(Token(7)));
     (0..3 * LETTERS_A_TURN).for_each(|_| bring());
@@ -38,9 +43,7 @@ fn letters_without_end_leave_the_poller_its_turn() {
 #[test]
 fn what_comes_after_the_end_is_dropped() {
     let cx = Context::new(Settings::default().connections_max(9)).unwrap();
-    let polls = [Poll::new().unwrap()];
-    let hub = Hub::new(&polls).unwrap();
-    let [poll] = polls;
+    let (hub, poll) = hub_of_one();
     let lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
     let bring = || {
         let (ours, _) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -60,9 +63,7 @@ fn what_comes_after_the_end_is_dropped() {
 #[test]
 fn a_connection_with_nothing_to_say_is_no_event() {
     let cx = Context::new(Settings::default()).unwrap();
-    let polls = [Poll::new().unwrap()];
-    let hub = Hub::new(&polls).unwrap();
-    let [poll] = polls;
+    let (hub, poll) = hub_of_one();
     let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
@@ -125,9 +126,7 @@ fn with_delayed(cx: &Context, hub: &Hub, poll: Poll) -> (Loop, std::os::unix::ne
 #[test]
 fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
     let cx = Context::new(Settings::default()).unwrap();
-    let polls = [Poll::new().unwrap()];
-    let hub = Hub::new(&polls).unwrap();
-    let [poll] = polls;
+    let (hub, poll) = hub_of_one();
     let (mut lp, mut theirs) = with_delayed(&cx, &hub, poll);
     theirs.write_all(b"G").unwrap();
     lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
@@ -144,9 +143,7 @@ fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
 #[test]
 fn an_alarm_rings_in_time_behind_a_long_turn() {
     let cx = Context::new(Settings::default()).unwrap();
-    let polls = [Poll::new().unwrap()];
-    let hub = Hub::new(&polls).unwrap();
-    let [poll] = polls;
+    let (hub, poll) = hub_of_one();
     let (mut lp, _theirs) = with_delayed(&cx, &hub, poll);
     let due = Instant::now() + Duration::from_millis(1);
     lp.alarms.set(due, Token(usize::MAX), &lp.table);
