@@ -146,8 +146,10 @@ pub(crate) struct Conn {
     ended: bool,
     /// The last request did not ask for the end of the connection. Its head may be gone before its answer is sent.
     peer_persists: bool,
-    /// A handler or a client may have taken its time, and what came meanwhile is not known.
+    /// A handler may have taken its time, and what came meanwhile is not known.
     has_dwelt: bool,
+    /// More was sent than a network takes at once, or the peer let us wait: some of it may still be with our kernel.
+    has_sent_much: bool,
     /// The owner's notes: which loop it belongs to, its place there, what it had of this turn, and
     /// whether the poller knows it.
     pub(crate) home: u32,
@@ -181,6 +183,7 @@ impl Conn {
             ended: false,
             peer_persists: false,
             has_dwelt: false,
+            has_sent_much: false,
             home: 0,
             calls: 0,
             has_read: false,

@@ -54,9 +54,11 @@ impl Conn {
     }
 
     /// Bytes behind the last request would turn our close into a reset, which takes along what of the answer has not
-    /// arrived. A peer that did not ask for the close may have some on their way.
+    /// arrived. A peer that did not ask for the close may have some on their way; and of a long answer it may send some at any
+    /// time before all has arrived.
     fn may_send_more(&mut self) -> bool {
         self.peer_persists
+            || self.has_sent_much
             || self.buffers.as_deref().is_some_and(|b| b.raw < b.input.len())
             || (self.readable || self.has_dwelt) && self.has_sent_more()
     }

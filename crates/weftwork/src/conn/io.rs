@@ -17,6 +17,9 @@ use crate::transport::{Buffers, Pool, Tick};
 /// A fast peer of a large response gets this much before others have their turn.
 const TURN_BYTES: usize = 1 << 20;
 
+/// What a peer is sent before it has acknowledged anything: ten segments of Ethernet (RFC 6928).
+const INITIAL_WINDOW_BYTES: usize = 10 * 1460;
+
 /// A peer that never takes all leaves this much of what was sent in memory, no more. Less would be moved more often.
 const SENT_BYTES_MAX: usize = OUTPUT_BYTES_MAX / 2;
 
@@ -73,6 +76,7 @@ impl Conn {
                 Ok(0) => return Ok(self.note_flushed(now)),
                 Ok(count) => {
                     total += count;
+                    self.has_sent_much |= total > INITIAL_WINDOW_BYTES;
                     if self.pace.what == Timeout::Write {
                         self.pace.advance(count, now);
                     }
@@ -84,7 +88,7 @@ impl Conn {
                     if self.pace.what != Timeout::Write {
                         self.pace = self.pace.then(Timeout::Write, now);
                     }
-                    self.has_dwelt = true;
+                    self.has_sent_much = true;
                     return Ok(Flushed::Blocked);
                 }
                 Err(error) => return Err(error),

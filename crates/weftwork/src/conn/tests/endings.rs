@@ -104,6 +104,18 @@ fn a_peer_that_asked_for_the_end_and_sent_more_is_lingered_for() {
     assert_eq!(bed.drive(), Step::Close);
 }
 
+/// Some of a long answer is still with our kernel when all is sent, and would go with a reset.
+#[test]
+fn a_peer_that_is_sent_much_is_lingered_for() {
+    let mut bed = Bed::new();
+    bed.send("GET /medium HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(bed.drive(), Step::Read);
+    assert!(bed.conn.is_lingering());
+    assert!(bed.got().ends_with("xxx"));
+    bed.half_close();
+    assert_eq!(bed.drive(), Step::Close);
+}
+
 /// What it asked for is known to the end, though the buffers of its request served others meanwhile.
 #[test]
 fn who_may_send_more_is_lingered_for_after_a_feed_that_was_quiet() {
