@@ -21,7 +21,7 @@ impl Conn {
     }
 
     /// Nothing has come of its first request.
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         matches!(self.pace.what, Timeout::Head | Timeout::ProxyHeader) && self.is_idle()
     }
 

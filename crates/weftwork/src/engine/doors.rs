@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mio::Registry;
@@ -42,20 +42,26 @@ pub(super) struct Doors {
 
 /// The listeners of a server, held to be shut when it stops, whatever its loops are doing.
 #[derive(Debug)]
-pub(super) struct Listening(Mutex<Arc<Vec<Listener>>>);
+pub(super) struct Listening(RwLock<Arc<Vec<Listener>>>);
 
 impl Listening {
     pub(super) fn new(listeners: &Arc<Vec<Listener>>) -> Listening {
-        Listening(Mutex::new(listeners.clone()))
+        Listening(RwLock::new(listeners.clone()))
     }
 
     pub(super) fn have_visitors(&self) -> bool {
-        have_visitors(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        have_visitors(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
+    pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
+        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        accept_any(&listeners, now, cx)
     }
 
     /// They take no more connections, and are closed when no loop holds them.
     pub(super) fn shut(&self) {
-        let listeners = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let listeners = std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner));
         listeners.iter().for_each(Listener::shut);
     }
 }
@@ -200,6 +206,14 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             Accepted::NotBefore(now.after(BACK_OFF))
         }
     }
+}
+
+/// Somebody who waits at one of them. What keeps others out for now is left to whoever waits at the doors.
+pub(super) fn accept_any(listeners: &[Listener], now: Tick, cx: &Context) -> Option<Box<Conn>> {
+    listeners.iter().find_map(|listener| match accept(listener, now, cx) {
+        Accepted::Conn(conn) | Accepted::Excess(conn) => Some(conn),
+        Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) | Accepted::Full(_) => None,
+    })
 }
 
 /// Whether somebody waits whom the end of these listeners would reset: not where others hold them, too.

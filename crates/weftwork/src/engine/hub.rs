@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use mio::unix::SourceFd;
@@ -239,13 +240,23 @@ impl Watch {
         }
     }
 
-    /// The watcher sleeps until a loop is busy, or `over` says that there is nothing left to watch.
-    pub(super) fn sleep_until_busy(&self, over: impl Fn() -> bool) {
+    /// The watcher sleeps until a loop is busy, or it `is_wanted` for something else. False: `patience` has passed.
+    pub(super) fn sleep_until_busy(&self, patience: Option<Duration>, is_wanted: impl Fn() -> bool) -> bool {
+        let until = patience.map(|patience| Instant::now() + patience);
         self.asleep.store(true, Ordering::SeqCst);
         let any_busy = || (0..self.busy.len()).any(|index| self.is_busy(index));
-        while self.asleep.load(Ordering::SeqCst) && !any_busy() && !over() {
-            std::thread::park();
+        let mut woken = true;
+        while woken && self.asleep.load(Ordering::SeqCst) && !any_busy() && !is_wanted() {
+            match until {
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    std::thread::park_timeout(left);
+                    woken = !left.is_zero();
+                }
+                None => std::thread::park(),
+            }
         }
         self.asleep.store(false, Ordering::SeqCst);
+        woken
     }
 }

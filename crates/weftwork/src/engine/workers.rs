@@ -25,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Room;
 use super::berth::Berth;
-use super::doors::{Accepted, Doors, accept, have_visitors};
+use super::doors::{Doors, accept_any, have_visitors};
 use super::gate::Gate;
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
@@ -275,10 +275,7 @@ impl Workers {
         }
         let now = self.cx.clock.now();
         let listeners = self.doors[worker].read().unwrap_or_else(PoisonError::into_inner);
-        listeners.iter().find_map(|listener| match accept(listener, now, &self.cx) {
-            Accepted::Conn(conn) | Accepted::Excess(conn) => Some(Job::Serve { conn, worker }),
-            Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) | Accepted::Full(_) => None,
-        })
+        accept_any(&listeners, now, &self.cx).map(|conn| Job::Serve { conn, worker })
     }
 }
 

@@ -30,18 +30,39 @@ enum Fate {
     Home,
     /// It is over.
     Over,
+    /// It is over, and its last call blocked.
+    Spent,
     /// Another protocol has it from now on, on this thread.
     TakeOver,
 }
 
 impl Shared {
-    /// Serves a connection until it ends, or is better off with its loop.
+    /// Serves a connection until it ends, or is better off with its loop. While they end and their calls block, the next
+    /// one at the door after it.
     pub(super) fn serve_away(self: &Arc<Shared>, mut conn: Box<Conn>, hand: &mut Hand) {
-        match self.stay_with(&mut conn, hand) {
-            Fate::Home => self.hub.post(conn.home as usize, Letter::Home(conn)),
-            Fate::Over => conn.reclaim(&mut hand.pool),
-            Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
+        loop {
+            match self.stay_with(&mut conn, hand) {
+                Fate::Home => return self.hub.post(conn.home as usize, Letter::Home(conn)),
+                Fate::Over => return conn.reclaim(&mut hand.pool),
+                Fate::TakeOver => return conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
+                Fate::Spent => {
+                    let home = conn.home;
+                    conn.reclaim(&mut hand.pool);
+                    let Some(next) = self.next_at_door() else { return };
+                    (conn, conn.home) = (next, home);
+                }
+            }
         }
+    }
+
+    /// Whoever waits at the door would wake a loop, whose leader would wake a thread for the call. This one is awake: with 100
+    /// connections of one call of 1 ms each, it answers 1.32 of the requests/s.
+    fn next_at_door(&self) -> Option<Box<Conn>> {
+        let others_wait = self.standby.has_queue() || self.crowd.is_gathered();
+        if others_wait || self.cx.stage() != Stage::Running {
+            return None;
+        }
+        self.listeners.accept(self.cx.clock.now(), &self.cx)
     }
 
     /// Answers a connection that keeps its place in its loop, and brings it back.
@@ -52,7 +73,7 @@ impl Shared {
         }
         match errand.with_conn(&self.hub, |conn| self.stay_with(conn, hand)) {
             Fate::Home => self.hub.post(errand.conn.home as usize, Letter::Back(errand.conn)),
-            Fate::Over => errand.part(&self.hub).reclaim(&mut hand.pool),
+            Fate::Over | Fate::Spent => errand.part(&self.hub).reclaim(&mut hand.pool),
             Fate::TakeOver => {
                 errand.part(&self.hub).take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
             }
@@ -80,6 +101,7 @@ impl Shared {
                         self.habits.saw(route, at - begun);
                     }
                 }
+                Step::Close if blocked == Some(true) => return Fate::Spent,
                 Step::Close => return Fate::Over,
                 Step::Takeover => return Fate::TakeOver,
                 Step::Wait => return Fate::Home,
@@ -90,7 +112,11 @@ impl Shared {
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
                 Step::Read => {
-                    let read = conn.fill_for(STICKY, now, &mut hand.pool);
+                    // Who came in at the door and has not asked yet is waited for by the loop.
+                    let read = match conn.is_unused() {
+                        true => conn.fill(now, &mut hand.pool),
+                        false => conn.fill_for(STICKY, now, &mut hand.pool),
+                    };
                     at = Instant::now();
                     now = self.cx.clock.at(at);
                     match read {

@@ -64,6 +64,14 @@ pub(super) struct Gauge {
     taken: u64,
 }
 
+/// What there is to watch.
+pub(super) struct Seen {
+    /// Requests wait for a thread.
+    pub(super) queue: bool,
+    /// Threads without a loop have made calls.
+    pub(super) calls: bool,
+}
+
 impl Crowd {
     /// Calls that are expected to block go to the queue.
     pub(super) fn is_gathered(&self) -> bool {
@@ -148,8 +156,8 @@ fn called(full: bool, queued: usize, taken: u64) -> usize {
 }
 
 impl Shared {
-    /// The watcher's look at the threads. True: there is something to watch.
-    pub(super) fn see_to_the_crowd(self: &Arc<Shared>, gauge: &mut Gauge) -> bool {
+    /// The watcher's look at the threads.
+    pub(super) fn see_to_the_crowd(self: &Arc<Shared>, gauge: &mut Gauge) -> Seen {
         let muster = self.standby.muster();
         let at_work = muster.busy.saturating_sub(self.seats.len());
         if at_work >= CROWD_MIN / 2 {
@@ -168,9 +176,9 @@ impl Shared {
             self.call_for_queue();
         }
         let calls = self.crowd.calls.load(Ordering::Relaxed);
-        let moved = muster.queued > 0 || calls != gauge.calls;
+        let seen = Seen { queue: muster.queued > 0, calls: calls != gauge.calls };
         (gauge.taken, gauge.calls) = (muster.taken, calls);
-        moved
+        seen
     }
 }
 

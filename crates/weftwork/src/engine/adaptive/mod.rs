@@ -5,7 +5,8 @@
 //!   leader ---------> call +-- stuck: the watcher gives the loop to a standby thread
 //!     ^                    +-- known to block: the leader gives the loop away before the call
 //!     |                    |         |
-//!     +--- standby <--- away: answer alone, stay for the next request while calls block
+//!     +--- standby <--- away: answer alone, stay for the next request (or take the next connection
+//!                          |    at the door) while calls block
 //!                          |
 //!                          +-- the same, in a crowd: into the queue of the threads that are away
 //! ```
@@ -231,14 +232,21 @@ impl Shared {
         self.threads.start(&self.standby, job, move |berth| shared.work(berth))
     }
 
+    fn hand(self: &Arc<Shared>) -> Hand {
+        Hand {
+            dates: DateCache::new(self.cx.clock.now()),
+            pool: Pool::alone(),
+            held: Rc::new(Held::new(self.clone())),
+            post: self.cx.watchdog.post(),
+        }
+    }
+
     /// The life of a thread: lead, serve, stand by, in whatever order it is needed.
     fn work(self: &Arc<Shared>, berth: &Arc<Berth<Job>>) {
         // Counted out however the thread ends: a panic here is a bug, and must not hang the shutdown.
         let _leave = Leave(self);
-        let held = Rc::new(Held::new(self.clone()));
-        let _entered = blocking::enter(held.clone());
-        let (dates, post) = (DateCache::new(self.cx.clock.now()), self.cx.watchdog.post());
-        let mut hand = Hand { dates, pool: Pool::alone(), held, post };
+        let mut hand = self.hand();
+        let _entered = blocking::enter(hand.held.clone());
         let mut job = berth.first();
         while let Some(given) = job {
             // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::engine::burst::eventually;
+use crate::engine::hub::Letter;
 use crate::message::{Asked, Blocking, IntoResponse, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
@@ -23,6 +24,14 @@ struct House {
 
 impl House {
     fn open(handler: impl Handler, prepare: impl FnOnce(&Shared)) -> House {
+        let (house, loops) = House::empty(handler);
+        prepare(&house.shared);
+        house.shared.open(loops).unwrap();
+        house
+    }
+
+    /// Nobody works there.
+    fn empty(handler: impl Handler) -> (House, Vec<Loop>) {
         let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
@@ -30,9 +39,17 @@ impl House {
         let settings = Settings::default().connections_max(1000).accepted_max(1000);
         let cx = Arc::new(Context::new(settings).unwrap().of(handler.clone()));
         let (shared, loops) = Shared::new(1, cx, handler, Arc::new(vec![listener])).unwrap();
-        prepare(&shared);
-        shared.open(loops).unwrap();
-        House { shared, address }
+        (House { shared, address }, loops)
+    }
+
+    /// The next who waits at the door.
+    fn accept(&self) -> Box<Conn> {
+        let mut next = None;
+        eventually("somebody waits at the door", || {
+            next = self.shared.listeners.accept(self.shared.cx.clock.now(), &self.shared.cx);
+            next.is_some()
+        });
+        next.unwrap()
     }
 
     fn connect(&self) -> TcpStream {
@@ -103,6 +120,14 @@ fn is_answered(mut stream: TcpStream) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
+}
+
+/// Answers with the path, after a while but for `/quick`.
+fn slow(req: &mut Request<'_>) -> String {
+    if req.path() != "/quick" {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    req.path().to_owned()
 }
 
 /// `/` is quick; everything else waits until nobody writes to `gate`.
@@ -236,11 +261,7 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
 
 #[test]
 fn a_crowd_is_answered_from_the_queue() {
-    let handler = crate::blocks(|req: &mut Request<'_>| {
-        std::thread::sleep(Duration::from_millis(1));
-        req.path().to_owned()
-    });
-    let house = House::open(handler, |shared| shared.crowd.always.store(true, Ordering::Relaxed));
+    let house = House::open(crate::blocks(slow), |shared| shared.crowd.always.store(true, Ordering::Relaxed));
     let ask = || {
         let mut stream = house.connect();
         let mut text = String::new();
@@ -257,6 +278,44 @@ fn a_crowd_is_answered_from_the_queue() {
     std::thread::scope(|scope| (0..40).for_each(|_| drop(scope.spawn(ask))));
     assert!(house.counts().queued >= 40, "{:?}", house.counts());
     house.close();
+}
+
+/// Where connections end with their calls, the thread that has answered one takes the next.
+#[test]
+fn a_thread_whose_call_has_blocked_looks_at_the_door() {
+    let (house, loops) = House::empty(slow);
+    let mut hand = house.shared.hand();
+    let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
+    house.shared.serve_away(house.accept(), &mut hand);
+    assert_eq!(house.counts().connections, 0, "it has taken in all but the last");
+    let [first, second, quick, third] = asked;
+    [first, second, quick].into_iter().for_each(is_answered);
+    // Behind a call that was quick, the door is for the loops.
+    house.shared.serve_away(house.accept(), &mut hand);
+    is_answered(third);
+    drop(loops);
+}
+
+/// Who connects and says nothing is the loop's to wait for; and while somebody waits for a thread, it is theirs.
+#[test]
+fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
+    let (house, loops) = House::empty(slow);
+    let mut hand = house.shared.hand();
+    let (asked, _silent) = (house.ask("/1"), house.connect());
+    house.shared.serve_away(house.accept(), &mut hand);
+    is_answered(asked);
+    let mut letters = Vec::new();
+    house.shared.hub.mailbox(0).inbox.take_all(&mut letters);
+    assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
+    assert_eq!(house.counts().connections, 1);
+
+    let [waits, served, at_door] = ["/2", "/3", "/4"].map(|path| house.ask(path));
+    assert!(house.shared.standby.queue(Job::Serve(house.accept())).is_ok());
+    let mut conn = house.accept();
+    assert!(conn.fill(house.shared.cx.clock.now(), &mut hand.pool).unwrap() > 0);
+    house.shared.serve_away(conn, &mut hand);
+    is_answered(served);
+    drop((house.accept(), waits, at_door, loops));
 }
 
 /// Those who are held by something else than the cores are no crowd.

@@ -15,6 +15,9 @@ use crate::transport::counters::Counters;
 const TICK: Duration = Duration::from_millis(1);
 /// After so many looks at nothing, the watcher sleeps until a loop wakes it.
 const QUIET_TICKS: u32 = 50;
+/// It sleeps no longer than this while threads without a loop make calls: they may become a crowd. On a full core a look costs
+/// 8 us, so each millisecond would be 0.8 % of it.
+const CROWD_TICK: Duration = Duration::from_millis(4);
 /// When the server stops, a leader goes on for the requests of one turn, at the most. Whatever holds its thread for longer
 /// than this is one that has lost its loop.
 const LAST_LOOKS: Duration = Duration::from_secs(1);
@@ -43,12 +46,14 @@ impl Shared {
                 }
                 *seen = turn;
             }
-            moved |= self.see_to_the_crowd(&mut gauge);
-            quiet = if moved { 0 } else { quiet + 1 };
+            let seen = self.see_to_the_crowd(&mut gauge);
+            quiet = if moved || seen.queue { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {
                 // A loop may have left a request in the queue since the crowd was looked at, and sleep again.
-                self.hub.watch.sleep_until_busy(|| over() || self.standby.has_queue());
-                quiet = 0;
+                let is_wanted = || over() || self.standby.has_queue();
+                if self.hub.watch.sleep_until_busy(seen.calls.then_some(CROWD_TICK), is_wanted) {
+                    quiet = 0;
+                }
             }
             std::thread::sleep(TICK);
         }
