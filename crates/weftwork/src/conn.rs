@@ -70,6 +70,8 @@ pub(crate) enum Step {
 /// What the poller of its owner tells of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registered {
+    /// No loop's, but that of the threads that share it: its token is its place there.
+    InCommons,
     #[default]
     Not,
     /// That bytes have come.

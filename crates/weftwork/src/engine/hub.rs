@@ -26,8 +26,6 @@ pub(super) enum Letter {
     Left(Token),
     /// A connection to take care of.
     Home(Box<Conn>),
-    /// A connection that kept its place while it was out for a call.
-    Back(Box<Conn>),
     /// Somebody has brought the connection something to send.
     Fed(Token),
 }

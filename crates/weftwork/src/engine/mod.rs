@@ -13,6 +13,8 @@ mod hub;
 mod inbox;
 mod listing;
 mod patience;
+#[cfg(any(target_os = "linux", test))]
+mod place;
 mod pool;
 mod reactor;
 mod seat;

@@ -1,4 +1,4 @@
-//! loom models of the hand-overs between threads: the seat, the inbox, the standby stack, the pool's counters, the gate.
+//! loom models of the hand-overs between threads: the seat, the place, the inbox, the standby stack, the pool's counters, the gate.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
 
@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loom::sync::Mutex;
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use super::berth::Berth;
 use super::gate::Gate;
 use super::inbox::Inbox;
+use super::place::Place;
 use super::pool::roster::{Limits as PoolLimits, Roster};
 use super::seat::Seat;
 use super::standby::{Given, Limits, Standby};
@@ -68,28 +69,46 @@ fn loom_seat_after_a_theft() {
     });
 }
 
-/// Two threads and the watcher come upon a loop that lies open: exactly one of them leads it, and is not robbed by one
-/// who saw the mark before.
+/// An event comes while the thread that is out with a connection puts it back: one of the two sees to it.
 #[test]
-fn loom_seat_lies_open_for_one() {
+fn loom_place_misses_no_event() {
+    /// Whoever has the connection reads what has come, and puts it back.
+    fn serve(place: &Place<()>, mut conn: Option<()>, has_come: &AtomicBool) {
+        while let Some(out) = conn {
+            has_come.store(false, Ordering::SeqCst);
+            conn = place.put(out);
+        }
+    }
     loom::model(|| {
-        let seat = Arc::new(Seat::new());
-        seat.lay_open(Loop(Arc::default()));
-        let takers = [Seat::take_open, Seat::take_open].map(|take| {
-            let seat = seat.clone();
+        let place = Arc::new(Place::new());
+        let has_come = Arc::new(AtomicBool::new(false));
+        let told = {
+            let (place, has_come) = (place.clone(), has_come.clone());
             thread::spawn(move || {
-                let Some(taken) = take(&seat) else { return false };
-                taken.lead();
-                seat.take_over();
-                let lay = seat.lay(taken);
-                // Whoever took it meanwhile goes on with it.
-                seat.take_back(lay).map(|mine| mine.lead()).is_some()
+                has_come.store(true, Ordering::SeqCst);
+                serve(&place, place.take(), &has_come);
             })
+        };
+        serve(&place, Some(()), &has_come);
+        told.join().unwrap();
+        assert!(!has_come.load(Ordering::SeqCst), "nobody has read it");
+        assert!(place.withdraw().is_some(), "it is where it belongs");
+    });
+}
+
+/// Two are told of events, and the watcher sends the connection away: exactly one of them has it.
+#[test]
+fn loom_place_is_left_once() {
+    loom::model(|| {
+        let place = Arc::new(Place::new());
+        assert!(place.put(()).is_none());
+        let takers = [Place::take, Place::take].map(|take| {
+            let place = place.clone();
+            thread::spawn(move || take(&place).is_some())
         });
-        let stolen = seat.take_away().map(|taken| taken.lead()).is_some();
-        let led = takers.map(|taker| taker.join().unwrap());
-        assert!(u32::from(stolen) + led.map(u32::from).iter().sum::<u32>() >= 1, "somebody leads in the end");
-        assert!(seat.take_away().is_none(), "it is not left behind");
+        let sent = place.withdraw().is_some();
+        let taken = takers.map(|taker| taker.join().unwrap());
+        assert_eq!(u32::from(sent) + taken.map(u32::from).iter().sum::<u32>(), 1);
     });
 }
 
@@ -212,8 +231,8 @@ fn loom_standby_looks_after_the_queue() {
                 (taken, standby.wait(&berth, Duration::ZERO).is_some())
             })
         };
-        assert!(standby.leave_in_queue(()).is_ok());
-        while standby.muster().taken == 0 {
+        assert!(standby.queue(()).is_ok());
+        while standby.muster().queued > 0 {
             let called = standby.call_for_queue();
             assert!(matches!(called, None | Some(Given::Taken)), "it may have one thread");
             thread::yield_now();
@@ -381,45 +400,6 @@ fn loom_standby_keeps_a_parked_thread_for_a_risk() {
         standby.close();
         let had_work = worker.join().unwrap();
         assert!(had_work || !risked);
-    });
-}
-
-/// One more thread may be started. A leader risks a little with it while another gives its loop away: one of them may.
-#[test]
-fn loom_standby_keeps_a_thread_for_a_small_risk() {
-    loom::model(|| {
-        let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 1 }));
-        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
-        let giver = {
-            let standby = standby.clone();
-            thread::spawn(move || matches!(standby.give(()), Given::Spawn(())))
-        };
-        let risked = standby.small_risk();
-        let given = giver.join().unwrap();
-        assert!(risked ^ given, "the last thread is kept, or used");
-        if risked {
-            assert!(
-                matches!(standby.give_at_any_rate((), true), Given::Spawn(())),
-                "that is what it was kept for"
-            );
-        }
-    });
-}
-
-/// A risk comes true while another job is given: the thread that was kept is not counted twice, so that there is
-/// one for each.
-#[test]
-fn loom_standby_uses_what_it_kept() {
-    loom::model(|| {
-        let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 3, queue_max: 1 }));
-        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
-        assert!(standby.small_risk());
-        let giver = {
-            let standby = standby.clone();
-            thread::spawn(move || matches!(standby.give(()), Given::Spawn(())))
-        };
-        assert!(matches!(standby.give_at_any_rate((), true), Given::Spawn(())));
-        assert!(giver.join().unwrap());
     });
 }
 

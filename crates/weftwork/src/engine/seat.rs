@@ -1,6 +1,6 @@
 //! Where a loop lies while its leader runs a handler. Whoever takes it from there leads.
 
-use super::sync::{AtomicBool, AtomicCell, AtomicU64, Ordering};
+use super::sync::{AtomicCell, AtomicU64, Ordering};
 
 /// The seat of one loop. `T` is the loop.
 pub(super) struct Seat<T> {
@@ -8,8 +8,6 @@ pub(super) struct Seat<T> {
     /// Odd: laid down (and perhaps taken away since). Even: taken back. Every laying is another number, so the
     /// watcher can tell a leader that gets on from one that is stuck, without a clock and without a lock.
     turn: AtomicU64,
-    /// It was laid down for whoever comes: see [`Seat::lay_open`].
-    open: AtomicBool,
 }
 
 /// Says which laying it was: a thread takes back only what it has laid down itself.
@@ -18,7 +16,7 @@ pub(super) struct Lay(u64);
 
 impl<T> Seat<T> {
     pub(super) fn new() -> Seat<T> {
-        Seat { cell: AtomicCell::new(None), turn: AtomicU64::new(0), open: AtomicBool::new(false) }
+        Seat { cell: AtomicCell::new(None), turn: AtomicU64::new(0) }
     }
 
     /// The leader lays its loop down and may do something that takes long.
@@ -45,29 +43,11 @@ impl<T> Seat<T> {
         Some(value)
     }
 
-    /// The leader lays its loop down for good: whoever has nothing else to do takes it up.
-    pub(super) fn lay_open(&self, value: T) {
-        self.open.store(true, Ordering::Relaxed);
-        self.lay(value);
-    }
-
-    /// Takes what was laid down for whoever comes.
-    ///
-    /// The mark only spares others the swap. Who saw it just as the loop changes hands may take what the next
-    /// leader has laid down for itself, and leads.
-    pub(super) fn take_open(&self) -> Option<T> {
-        if !self.open.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.cell.swap(None)
-    }
-
     /// A new leader has the loop. Whoever laid it down before can tell by then that it is gone, also before it is
     /// laid down again.
     pub(super) fn take_over(&self) {
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn + turn % 2, Ordering::Relaxed);
-        self.open.store(false, Ordering::Relaxed);
     }
 
     /// False when the loop was taken away and somebody else has taken over since.

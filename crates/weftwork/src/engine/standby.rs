@@ -41,8 +41,6 @@ struct Crew<J> {
     /// Calls in progress that may turn out to block: for each of them a thread is kept free.
     risks: usize,
     closed: bool,
-    /// Jobs that were taken from the queue, ever.
-    taken: u64,
     shortage: Option<Shortage>,
 }
 
@@ -80,8 +78,6 @@ pub(super) struct Muster {
     /// Threads that are not parked.
     pub(super) busy: usize,
     pub(super) queued: usize,
-    /// Jobs that were taken from the queue, ever.
-    pub(super) taken: u64,
 }
 
 /// What became of a job that was given away.
@@ -114,7 +110,6 @@ impl<J> Standby<J> {
             threads: 0,
             risks: 0,
             closed: false,
-            taken: 0,
             shortage: None,
         };
         Standby { crew: Mutex::new(crew), empty: Condvar::new(), has_queue: AtomicBool::new(false), limits }
@@ -169,25 +164,12 @@ impl<J> Standby<J> {
 
     /// The job waits for the first thread that is free. Gives it back when the queue is full.
     pub(super) fn queue(&self, job: J) -> Result<(), J> {
-        let crew = self.enqueue(job)?;
-        self.settle(crew);
-        Ok(())
-    }
-
-    fn enqueue(&self, job: J) -> Result<Guard<'_, Crew<J>>, J> {
         let mut crew = lock(&self.crew);
         if crew.closed || crew.queue.len() >= self.limits.queue_max {
             return Err(job);
         }
         crew.queue.push_back(job);
-        Ok(crew)
-    }
-
-    /// Leaves a job for whichever thread is free first, and wakes none for it. Gives it back when the queue is
-    /// full. Somebody has to look after it: see [`Standby::call_for_queue`].
-    pub(super) fn leave_in_queue(&self, job: J) -> Result<(), J> {
-        let crew = self.enqueue(job)?;
-        self.note(&crew);
+        self.settle(crew);
         Ok(())
     }
 
@@ -198,7 +180,6 @@ impl<J> Standby<J> {
             return None;
         }
         let job = crew.queue.pop_front()?;
-        crew.taken += 1;
         self.note(&crew);
         let kept = crew.risks;
         Some(self.hand_over(crew, job, kept))
@@ -218,7 +199,6 @@ impl<J> Standby<J> {
     fn settle(&self, mut crew: Guard<'_, Crew<J>>) {
         let to_spare = crew.parked.len() > crew.risks && !crew.queue.is_empty();
         let called = if to_spare { crew.parked.pop().zip(crew.queue.pop_front()) } else { None };
-        crew.taken += u64::from(called.is_some());
         self.note(&crew);
         drop(crew);
         if let Some((berth, job)) = called {
@@ -232,15 +212,6 @@ impl<J> Standby<J> {
     pub(super) fn risk(&self) -> bool {
         let mut crew = lock(&self.crew);
         let granted = crew.parked.len() > crew.risks;
-        crew.risks += usize::from(granted);
-        granted
-    }
-
-    /// As [`Standby::risk`], where it is likely that one of those at work takes it up soon: there, a thread that could
-    /// be started is enough.
-    pub(super) fn small_risk(&self) -> bool {
-        let mut crew = lock(&self.crew);
-        let granted = crew.spare(&self.limits) > 0;
         crew.risks += usize::from(granted);
         granted
     }
@@ -286,7 +257,6 @@ impl<J> Standby<J> {
         {
             let mut crew = lock(&self.crew);
             if let Some(job) = crew.queue.pop_front() {
-                crew.taken += 1;
                 self.note(&crew);
                 return Some(job);
             }
@@ -364,7 +334,7 @@ impl<J> Standby<J> {
 
     pub(super) fn muster(&self) -> Muster {
         let crew = lock(&self.crew);
-        Muster { busy: crew.threads - crew.parked.len(), queued: crew.queue.len(), taken: crew.taken }
+        Muster { busy: crew.threads - crew.parked.len(), queued: crew.queue.len() }
     }
 
     fn note(&self, crew: &Crew<J>) {

@@ -64,7 +64,6 @@ pub(super) struct Loop {
     pub(super) index: usize,
     /// Its leader is in a call that may block, and a thread is kept free to take over.
     pub(super) at_risk: bool,
-    pub(super) left_to_others: u32,
     poll: Poll,
     events: Events,
     /// The events of this turn. The loop may change hands in the middle of them.
@@ -112,7 +111,6 @@ impl Loop {
         Ok(Loop {
             index,
             at_risk: false,
-            left_to_others: 0,
             poll,
             events: Events::with_capacity(EVENTS),
             batch: Vec::with_capacity(EVENTS),
@@ -215,13 +213,6 @@ impl Loop {
         self.drive(errand, cx)
     }
 
-    /// Takes back a connection that kept its place.
-    fn welcome(&mut self, mut conn: Box<Conn>) -> Errand {
-        conn.begin_turn();
-        self.note_missed(&mut conn);
-        Errand { conn }
-    }
-
     fn note_missed(&mut self, conn: &mut Conn) {
         if let Some(missed) = self.table.missed(Token(conn.token)) {
             conn.note_ready(missed.ended);
@@ -302,7 +293,6 @@ impl Loop {
             match letter {
                 Letter::Left(token) => self.release(token),
                 Letter::Home(conn) => return Some(self.attach(conn)),
-                Letter::Back(conn) => return Some(self.welcome(conn)),
                 // One that is out will look at its feed before it is parked.
                 Letter::Fed(token) => {
                     if let Some(conn) = self.table.take(token) {

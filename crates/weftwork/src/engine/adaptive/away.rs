@@ -1,13 +1,14 @@
-//! A thread without a loop: it answers one connection by itself, and stays with it while its calls block.
+//! A thread without a loop: it answers one connection by itself, and then others whose calls block.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Hand, Shared};
+use super::commons::{Joined, News};
+use super::{Hand, Job, Shared};
 use crate::conn::{Call, Conn, Flushed, Registered, Step, Wait};
-use crate::engine::errand::Errand;
 use crate::engine::habits::QUICK;
 use crate::engine::hub::Letter;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
@@ -16,18 +17,16 @@ use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::stream::is_would_block;
 
-/// How long a thread waits for the next request of a connection whose last one blocked. Long enough for a
-/// client that asks again at once, also when 400 of them share a core and a round takes 8 ms: 20 ms answered
-/// 7 % more of them than 5 ms did, 50 ms no more. An idle client costs a thread no more than that.
+/// How long a thread waits for the next request of a connection whose last one blocked, where there is no commons. Long
+/// enough for a client that asks again at once, also when 400 of them share a core and a round takes 8 ms.
 const STICKY: Duration = Duration::from_millis(20);
-
-/// A request that has waited for a thread for this long may have lost its client: worth a system call.
-const LONG: Duration = Duration::from_millis(20);
 
 /// What becomes of the connection.
 enum Fate {
     /// Its loop takes care of it.
     Home,
+    /// It waits for its next request in the commons, from now on.
+    Commons(Tick),
     /// It is over.
     Over,
     /// It is over, and its last call blocked.
@@ -36,53 +35,113 @@ enum Fate {
     TakeOver,
 }
 
+/// A connection to serve, and whether its last call blocked, if that is known.
+type Guest = (Box<Conn>, Option<bool>);
+
 impl Shared {
-    /// Serves a connection until it ends, or is better off with its loop. While they end and their calls block, the next
-    /// one at the door after it.
-    pub(super) fn serve_away(self: &Arc<Shared>, mut conn: Box<Conn>, hand: &mut Hand) {
-        loop {
-            match self.stay_with(&mut conn, hand) {
-                Fate::Home => return self.hub.post(conn.home as usize, Letter::Home(conn)),
-                Fate::Over => return conn.reclaim(&mut hand.pool),
-                Fate::TakeOver => return conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
-                Fate::Spent => {
-                    let home = conn.home;
-                    conn.reclaim(&mut hand.pool);
-                    let Some(next) = self.next_at_door() else { return };
-                    (conn, conn.home) = (next, home);
+    /// Serves a connection until it ends, or is better off with its loop. While calls block, others after it: whoever of
+    /// those that block asks first, and who comes in at the door.
+    pub(super) fn serve_away(self: &Arc<Shared>, conn: Box<Conn>, hand: &mut Hand) {
+        self.serve_all((conn, None), hand);
+    }
+
+    /// Waits in the commons for whoever asks.
+    pub(super) fn attend(self: &Arc<Shared>, hand: &mut Hand) {
+        if let Some(guest) = self.next_in_commons(true) {
+            self.serve_all(guest, hand);
+        }
+    }
+
+    fn serve_all(self: &Arc<Shared>, guest: Guest, hand: &mut Hand) {
+        let mut next = Some(guest);
+        while let Some(guest) = next {
+            next = self.serve(guest, hand);
+        }
+    }
+
+    /// Serves one, and says who is next.
+    fn serve(self: &Arc<Shared>, (mut conn, blocked): Guest, hand: &mut Hand) -> Option<Guest> {
+        let home = conn.home;
+        let was_member = conn.registered == Registered::InCommons;
+        let absent = self.commons.absent(&conn);
+        let fate = self.stay_with(&mut conn, blocked, hand);
+        match fate {
+            Fate::Over | Fate::Spent => drop(absent),
+            Fate::Home | Fate::Commons(_) | Fate::TakeOver => std::mem::forget(absent),
+        }
+        let goes_on = was_member || matches!(fate, Fate::Commons(_) | Fate::Spent);
+        match fate {
+            Fate::Home => {
+                self.commons.leave(&mut conn);
+                self.hub.post(home as usize, Letter::Home(conn));
+            }
+            Fate::Commons(now) => {
+                conn.rest(&mut hand.pool);
+                if let Some(conn) = self.commons.put(conn, now) {
+                    return Some((conn, Some(true)));
                 }
             }
+            Fate::Over => conn.reclaim(&mut hand.pool),
+            Fate::Spent => {
+                conn.reclaim(&mut hand.pool);
+                if let Some(guest) = self.next_at_door(home) {
+                    return Some(guest);
+                }
+            }
+            Fate::TakeOver => {
+                self.commons.leave(&mut conn);
+                conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
+            }
         }
+        if goes_on { self.next_in_commons(false) } else { None }
     }
 
     /// Whoever waits at the door would wake a loop, whose leader would wake a thread for the call. This one is awake: with 100
     /// connections of one call of 1 ms each, it answers 1.32 of the requests/s.
-    fn next_at_door(&self) -> Option<Box<Conn>> {
-        let others_wait = self.standby.has_queue() || self.crowd.is_gathered();
-        if others_wait || self.cx.stage() != Stage::Running {
+    fn next_at_door(&self, home: u32) -> Option<Guest> {
+        if !self.may_go_on() {
             return None;
         }
-        self.listeners.accept(self.cx.clock.now(), &self.cx)
+        let mut conn = self.listeners.accept(self.cx.clock.now(), &self.cx)?;
+        conn.home = home;
+        Some((conn, None))
     }
 
-    /// Answers a connection that keeps its place in its loop, and brings it back.
-    pub(super) fn answer(self: &Arc<Shared>, mut errand: Errand, since: Tick, hand: &mut Hand) {
-        let now = self.cx.clock.now();
-        if since.until(now) >= LONG {
-            errand.conn.forsake_if_vain(now, &self.cx);
+    /// Who is next in the commons. Where this thread was waited for, or called, and nobody waits there any more, another is
+    /// called: else whoever asks next would wait for a call to end.
+    fn next_in_commons(self: &Arc<Shared>, is_called: bool) -> Option<Guest> {
+        let news = self.commons.next(|| self.may_go_on());
+        if self.cx.stage() != Stage::Running {
+            // It may have begun behind the watcher's last look.
+            self.empty_commons();
         }
-        match errand.with_conn(&self.hub, |conn| self.stay_with(conn, hand)) {
-            Fate::Home => self.hub.post(errand.conn.home as usize, Letter::Back(errand.conn)),
-            Fate::Over | Fate::Spent => errand.part(&self.hub).reclaim(&mut hand.pool),
-            Fate::TakeOver => {
-                errand.part(&self.hub).take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
-            }
+        let News { conn, was_waited_for } = news?;
+        let was_last = (was_waited_for || is_called) && !self.commons.is_waited_at();
+        if was_last && !self.commons.is_served_soon.load(Ordering::Relaxed) {
+            // Where there may be none, the watcher finds that out.
+            let _ = self.give(Job::Attend);
         }
+        Some((conn, Some(true)))
     }
 
-    fn stay_with(self: &Arc<Shared>, conn: &mut Conn, hand: &mut Hand) -> Fate {
-        // Whether the last call of this stay did.
-        let mut blocked = None;
+    /// This thread may wait for others than the connection it was called for.
+    fn may_go_on(&self) -> bool {
+        !self.standby.has_queue() && self.cx.stage() == Stage::Running
+    }
+
+    /// The loops have all members that are not out.
+    pub(super) fn empty_commons(&self) {
+        self.send_members_home(true);
+    }
+
+    /// The loops have the members that are quiet, or all of them.
+    pub(super) fn send_members_home(&self, all: bool) {
+        let to_loop = |conn: Box<Conn>| self.hub.post(conn.home as usize, Letter::Home(conn));
+        self.commons.send_away(all, self.cx.clock.now(), to_loop);
+    }
+
+    /// `blocked`: whether its last call did.
+    fn stay_with(self: &Arc<Shared>, conn: &mut Conn, mut blocked: Option<bool>, hand: &mut Hand) -> Fate {
         // The clock is read after each wait and each call, and not in between.
         let mut at = Instant::now();
         let mut now = self.cx.clock.at(at);
@@ -96,7 +155,7 @@ impl Shared {
                     let habit = self.habit(conn, blocked);
                     (now, at) = self.call_away(conn, now, hand);
                     blocked = Some(at - begun >= QUICK);
-                    self.crowd.note_call();
+                    self.commons.calls.fetch_add(1, Ordering::Relaxed);
                     if let Blocking::Learn { route } = habit {
                         self.habits.saw(route, at - begun);
                     }
@@ -110,13 +169,21 @@ impl Shared {
                     Ok(Flushed::Blocked | Flushed::Enough) => return Fate::Home,
                     Err(_) => return Fate::Over,
                 },
+                // From the commons, or from the door: there it is seldom looked for in vain.
+                Step::Read if conn.is_readable() => match conn.fill(now, &mut hand.pool) {
+                    Ok(0) => conn.end_of_input(),
+                    Ok(_) => {}
+                    Err(error) if is_would_block(&error) => {}
+                    Err(_) => return Fate::Over,
+                },
                 Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
                 Step::Read => {
-                    // Who came in at the door and has not asked yet is waited for by the loop.
-                    let read = match conn.is_unused() {
-                        true => conn.fill(now, &mut hand.pool),
-                        false => conn.fill_for(STICKY, now, &mut hand.pool),
-                    };
+                    match self.commons.join(conn) {
+                        Joined::Member => return Fate::Commons(now),
+                        Joined::Refused => return Fate::Home,
+                        Joined::Nowhere => {}
+                    }
+                    let read = conn.fill_for(STICKY, now, &mut hand.pool);
                     at = Instant::now();
                     now = self.cx.clock.at(at);
                     match read {
@@ -130,16 +197,13 @@ impl Shared {
         }
     }
 
-    /// Whether to wait for this client, for a moment.
+    /// Whether its next request is to be waited for away from its loop.
     fn may_stay(&self, conn: &Conn, blocked: Option<bool>) -> bool {
         blocked != Some(false)
-            // A head that has begun has a deadline, which its loop keeps.
+            // A head that has begun has a deadline, which its loop keeps; so does one that was never begun.
             && conn.is_idle()
-            && self.cx.stage() == Stage::Running
-            // Its loop would hear of each request, too.
-            && conn.registered == Registered::Not
-            && !self.standby.has_queue()
-            && !self.crowd.is_gathered()
+            && !conn.is_unused()
+            && self.may_go_on()
     }
 
     /// What is to be learned from the next call. Nothing once a call of this stay has blocked: the others are mostly the

@@ -20,12 +20,6 @@ use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 
-/// After so many requests that it left to others, the leader of a crowd changes. The kernel is fair: to lead is more
-/// work than to answer, and who has had more than the others waits until they had as much. With one leader for all,
-/// one in ten of 400 clients waited for 90 ms and longer; so it is 20 to 60, and a fifth more are answered. 4 and
-/// 64 are no better.
-const TERM: u32 = 16;
-
 /// How a call of the handler is made.
 enum Way {
     /// With the loop on its seat, where it can be taken back or away.
@@ -34,8 +28,6 @@ enum Way {
     Risk { route: u64 },
     /// Without the loop: it is given away first.
     Eager,
-    /// By a thread that is at work already, once it has answered.
-    Queue,
 }
 
 /// Whether the loop is still led by this thread.
@@ -51,7 +43,6 @@ impl Shared {
     /// is to be served without it.
     pub(super) fn lead(self: &Arc<Shared>, mut lp: Box<Loop>, hand: &mut Hand) -> Option<Box<Conn>> {
         lp.refresh(&self.cx);
-        lp.left_to_others = 0;
         self.seats[lp.index].take_over();
         loop {
             let next;
@@ -70,7 +61,6 @@ impl Shared {
                         lp = self.send_all(lp, &mut errand);
                         self.call(lp, errand, Some(route), hand)
                     }
-                    Way::Queue => self.leave_in_queue(lp, errand),
                     Way::Eager => {
                         lp = self.send_all(lp, &mut errand);
                         self.give_away(lp, errand)
@@ -110,36 +100,13 @@ impl Shared {
         }
         match self.handler.blocking(&conn.asked()) {
             Blocking::Never => Way::Inline { route: None },
-            Blocking::Always => self.aside(),
-            Blocking::Learn { route } if self.habits.blocks(route) => self.aside(),
+            Blocking::Always => Way::Eager,
+            Blocking::Learn { route } if self.habits.blocks(route) => Way::Eager,
             Blocking::Learn { route } if self.habits.is_proven(route) => Way::Inline { route: Some(route) },
             // If it blocked, a thread would have to be there to take the loop. Where none is, this way leaves one behind.
             Blocking::Learn { route } if self.standby.risk() => Way::Risk { route },
             Blocking::Learn { .. } => Way::Eager,
         }
-    }
-
-    /// How a call is made that is expected to block.
-    fn aside(&self) -> Way {
-        if self.crowd.is_gathered() { Way::Queue } else { Way::Eager }
-    }
-
-    /// Leaves the request to the threads at work, and one more where a core is free for it. After some, leaves the
-    /// loop to them as well, and joins them.
-    fn leave_in_queue(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand) -> Led {
-        if let Err(Job::Answer(mut errand, _)) = self.standby.leave_in_queue(Job::Answer(errand, lp.now())) {
-            lp = self.send_all(lp, &mut errand);
-            return self.give_away(lp, errand);
-        }
-        Counters::count(&self.cx.counters.queued);
-        lp.left_to_others += 1;
-        if lp.left_to_others < TERM || !self.standby.small_risk() {
-            return Led::On(lp, None);
-        }
-        lp.at_risk = true;
-        (lp, ()) = self.keeping(lp, |lp| lp.send_all(&self.cx));
-        self.seats[lp.index].lay_open(lp);
-        Led::Lost(None)
     }
 
     /// Runs the handler with the loop on its seat: two swaps, if it is quick.

@@ -5,14 +5,14 @@
 //!   leader ---------> call +-- stuck: the watcher gives the loop to a standby thread
 //!     ^                    +-- known to block: the leader gives the loop away before the call
 //!     |                    |         |
-//!     +--- standby <--- away: answer alone, stay for the next request (or take the next connection
-//!                          |    at the door) while calls block
-//!                          |
-//!                          +-- the same, in a crowd: into the queue of the threads that are away
+//!     +--- standby <--- away: answer alone, then whoever asks next in the commons, where connections
+//!                       whose calls block wait together, or comes in at the door
 //! ```
 
 mod away;
-mod crowd;
+#[cfg_attr(not(target_os = "linux"), path = "commons/nowhere.rs")]
+mod commons;
+mod gauge;
 mod leader;
 #[cfg(test)]
 mod tests;
@@ -31,12 +31,11 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use mio::Poll;
 
-use self::crowd::Crowd;
+use self::commons::Commons;
 use self::leader::Held;
 use super::berth::Berth;
 use super::blocking;
 use super::doors::Listening;
-use super::errand::Errand;
 use super::habits::Habits;
 use super::hub::Hub;
 use super::seat::Seat;
@@ -60,8 +59,8 @@ enum Job {
     Lead(Box<Loop>),
     /// Answer a request that waited until a thread was free.
     Serve(Box<Conn>),
-    /// The same, of a connection that keeps its place in its loop; and since when it has waited.
-    Answer(Errand, Tick),
+    /// Answer whoever asks next in the commons.
+    Attend,
 }
 
 /// What all threads of the engine share.
@@ -75,7 +74,7 @@ struct Shared {
     standby: Standby<Job>,
     habits: Habits,
     threads: Threads,
-    crowd: Crowd,
+    commons: Commons,
     /// Lines about work that waits since every thread is taken.
     starved: LineBudget,
 }
@@ -130,7 +129,7 @@ impl Shared {
             standby: Standby::new(limits),
             habits: Habits::new(),
             threads: Threads::default(),
-            crowd: Crowd::default(),
+            commons: Commons::open()?,
             starved: LineBudget::new(1),
             handler,
             cx,
@@ -199,13 +198,6 @@ impl Shared {
         }
     }
 
-    /// Takes a loop that was left to whoever is free.
-    fn take_open(&self, index: usize) -> Option<Box<Loop>> {
-        let mut lp = self.seats[index].take_open()?;
-        self.end_risk(&mut lp);
-        Some(lp)
-    }
-
     fn end_risk(&self, lp: &mut Loop) {
         if std::mem::take(&mut lp.at_risk) {
             self.standby.risk_is_over();
@@ -261,11 +253,7 @@ impl Shared {
     fn perform(self: &Arc<Shared>, job: Job, hand: &mut Hand) {
         let conn = match job {
             Job::Lead(lp) => self.lead(lp, hand),
-            Job::Answer(errand, since) => {
-                let home = errand.conn.home as usize;
-                self.answer(errand, since, hand);
-                self.take_open(home).and_then(|lp| self.lead(lp, hand))
-            }
+            Job::Attend => return self.attend(hand),
             Job::Serve(mut conn) => {
                 conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
                 Some(conn)

@@ -1,9 +1,8 @@
-//! What becomes of requests where threads are short, where a crowd gathers, and where code of users panics?
+//! What becomes of requests where threads are short, where calls block, and where code of users panics?
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::RwLock;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::*;
@@ -70,6 +69,13 @@ impl House {
         let mut stream = self.connect();
         write!(stream, "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n{more}").unwrap();
         stream
+    }
+
+    /// What was brought to the loop since the last time.
+    fn letters(&self) -> Vec<Letter> {
+        let mut letters = Vec::new();
+        self.shared.hub.mailbox(0).inbox.take_all(&mut letters);
+        letters
     }
 
     #[track_caller]
@@ -259,24 +265,107 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
     house.close();
 }
 
+/// In one piece: half a head is its loop's to wait for.
+fn ask_on(stream: &mut TcpStream, path: &str) {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+}
+
+/// Asks, and reads the answer, on a connection that is kept.
+#[track_caller]
+fn is_answered_on(stream: &mut TcpStream, path: &str) {
+    ask_on(stream, path);
+    is_next_answer(stream, path);
+}
+
+/// The body of the next answer is this, and nothing comes behind it.
+#[track_caller]
+fn is_next_answer(stream: &mut TcpStream, body: &str) {
+    let mut answer = Vec::new();
+    while !answer.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
+        let mut part = [0; 512];
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&part[..count]);
+    }
+}
+
+/// Once its first call has blocked, a connection has its threads without the help of its loop.
 #[test]
-fn a_crowd_is_answered_from_the_queue() {
-    let house = House::open(crate::blocks(slow), |shared| shared.crowd.always.store(true, Ordering::Relaxed));
+#[cfg(target_os = "linux")]
+fn connections_whose_calls_block_share_their_threads() {
+    let house = House::open(crate::blocks(slow), |_| {});
     let ask = || {
         let mut stream = house.connect();
-        let mut text = String::new();
-        for number in 1..=10 {
-            let close = if number == 10 { "Connection: close\r\n" } else { "" };
-            text += &format!("GET /{number} HTTP/1.1\r\nHost: x\r\n{close}\r\n");
-        }
-        stream.write_all(text.as_bytes()).unwrap();
-        let mut answers = String::new();
-        stream.read_to_string(&mut answers).unwrap();
-        assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 10, "{answers}");
-        assert!(answers.ends_with("/10"), "{answers}");
+        (0..20).for_each(|number| is_answered_on(&mut stream, &format!("/{number}")));
     };
-    std::thread::scope(|scope| (0..40).for_each(|_| drop(scope.spawn(ask))));
-    assert!(house.counts().queued >= 40, "{:?}", house.counts());
+    std::thread::scope(|scope| (0..20).for_each(|_| drop(scope.spawn(ask))));
+    let counts = house.counts();
+    assert!((20..100).contains(&counts.handed_eagerly), "{counts:?}");
+    house.close();
+}
+
+/// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is its loop's.
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_is_forgotten_in_the_commons() {
+    let gate = Arc::new(RwLock::new(()));
+    let inner = gate.clone();
+    let handler = move |req: &mut Request<'_>| {
+        if req.path() == "/gate" {
+            drop(inner.read().unwrap());
+        }
+        slow(req)
+    };
+    let house = House::open(crate::blocks(handler), |_| {});
+    let commons = &house.shared.commons;
+    let mut stream = house.connect();
+    is_answered_on(&mut stream, "/1");
+    eventually("it is a member", || commons.has_members() && commons.is_waited_at());
+    for _ in 0..10 {
+        let held = gate.write().unwrap();
+        let before = house.counts().requests;
+        ask_on(&mut stream, "/gate");
+        eventually("it is out, and another thread waits", || {
+            house.counts().requests > before && commons.is_waited_at()
+        });
+        ask_on(&mut stream, "/2");
+        drop(held);
+        is_next_answer(&mut stream, "/2");
+    }
+    eventually("it is quiet for long", || !commons.has_members());
+    assert_eq!(house.counts().connections, 1);
+    is_answered_on(&mut stream, "/3");
+    eventually("it is a member", || commons.has_members());
+    house.close();
+}
+
+/// Members that find no thread are their loop's: there they wait in the queue, and others are served meanwhile.
+#[test]
+#[cfg(target_os = "linux")]
+fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.clone();
+    let handler = move |req: &mut Request<'_>| {
+        if req.path() == "/gate" {
+            drop(closed.read().unwrap());
+        }
+        if req.path() == "/" { "/".to_owned() } else { slow(req) }
+    };
+    let house = House::open(handler, |shared| shared.threads.given_max.set(4).unwrap());
+    // By then it is known to be.
+    (0..2).for_each(|_| house.is_quick());
+    let mut streams: Vec<_> = (0..8).map(|_| house.connect()).collect();
+    for stream in &mut streams {
+        (0..3).for_each(|_| is_answered_on(stream, "/gate"));
+    }
+    assert!(house.shared.commons.has_members());
+    let held = gate.write().unwrap();
+    streams.iter_mut().for_each(|stream| ask_on(stream, "/gate"));
+    eventually("those without a thread are in the queue", || house.shared.standby.muster().queued == 5);
+    house.is_quick();
+    drop(held);
+    streams.iter_mut().for_each(|stream| is_next_answer(stream, "/gate"));
+    assert_eq!(house.counts().shed, 0);
     house.close();
 }
 
@@ -304,8 +393,7 @@ fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
     let (asked, _silent) = (house.ask("/1"), house.connect());
     house.shared.serve_away(house.accept(), &mut hand);
     is_answered(asked);
-    let mut letters = Vec::new();
-    house.shared.hub.mailbox(0).inbox.take_all(&mut letters);
+    let letters = house.letters();
     assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
     assert_eq!(house.counts().connections, 1);
 
@@ -316,23 +404,6 @@ fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
     house.shared.serve_away(conn, &mut hand);
     is_answered(served);
     drop((house.accept(), waits, at_door, loops));
-}
-
-/// Those who are held by something else than the cores are no crowd.
-#[test]
-fn a_crowd_that_needs_no_core_is_none() {
-    let gate = Arc::new(RwLock::new(()));
-    let house = House::open(gated(&gate), |_| {});
-    let held = gate.write().unwrap();
-    let blocked: Vec<_> = (0..40).map(|_| house.ask("/gate")).collect();
-    eventually("all are at work", || house.shared.standby.muster().busy > 40);
-    house.shared.crowd.gathered.store(true, Ordering::Relaxed);
-    // Something to watch.
-    is_answered(house.ask("/"));
-    eventually("it is over", || !house.shared.crowd.is_gathered());
-    drop(held);
-    blocked.into_iter().for_each(is_answered);
-    house.close();
 }
 
 /// Code of users that runs outside of the call.
@@ -349,6 +420,9 @@ impl Drop for Mine {
 impl Handler for Mined {
     fn call(&self, req: &mut Request<'_>) -> Response {
         let mine = req.path().ends_with("mine").then(|| Mine);
+        if req.path().starts_with("/away") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         // Nobody writes the body of an answer to HEAD: what would have written it is dropped.
         Response::stream(move |_| {
             drop(mine);
@@ -364,7 +438,7 @@ impl Handler for Mined {
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         assert!(asked.path() != "/odd", "as asked");
         match asked.path() {
-            "/away/mine" => Blocking::Always,
+            "/away/mine" | "/away" => Blocking::Always,
             _ => Blocking::Never,
         }
     }
@@ -382,6 +456,15 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
             let _ = stream.read_to_end(&mut answer);
         }
     }
+    for _ in 0..3 {
+        // It is a member by its second request.
+        let mut stream = house.connect();
+        stream.write_all(b"HEAD /away HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+        stream.write_all(b"HEAD /away/mine HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    eventually("nobody is a member", || !house.shared.commons.has_members());
     for _ in 0..3 {
         let mut stream = house.connect();
         write!(stream, "HEAD /ahead HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")

@@ -1,12 +1,14 @@
-//! Finds leaders that are stuck in a handler, and has their loops led by somebody else. Looks at the
-//! [crowd](super::crowd), too.
+//! Finds leaders that are stuck in a handler, and has their loops led by somebody else. Sees to the
+//! [commons](super::commons), too: that there are threads for whoever asks, and that who is quiet goes home.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Shared;
-use super::crowd::Gauge;
+use super::gauge::Gauge;
+use super::{Job, Shared};
+use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 
@@ -15,9 +17,13 @@ use crate::transport::counters::Counters;
 const TICK: Duration = Duration::from_millis(1);
 /// After so many looks at nothing, the watcher sleeps until a loop wakes it.
 const QUIET_TICKS: u32 = 50;
-/// It sleeps no longer than this while threads without a loop make calls: they may become a crowd. On a full core a look costs
-/// 8 us, so each millisecond would be 0.8 % of it.
-const CROWD_TICK: Duration = Duration::from_millis(4);
+/// It sleeps no longer than this while the commons has members. On a full core a look costs 8 us, so each millisecond would be
+/// 0.8 % of it.
+const COMMONS_TICK: Duration = Duration::from_millis(4);
+/// How often it looks for members that are quiet.
+const QUIET_LOOK: Duration = Duration::from_millis(100);
+/// So many threads are called in one look for requests that wait in the queue: the system may have refused them before.
+const CALLED_MAX: usize = 2;
 /// When the server stops, a leader goes on for the requests of one turn, at the most. Whatever holds its thread for longer
 /// than this is one that has lost its loop.
 const LAST_LOOKS: Duration = Duration::from_secs(1);
@@ -36,6 +42,7 @@ impl Shared {
         let mut seen: Vec<u64> = self.seats.iter().map(|seat| seat.turn()).collect();
         let mut gauge = Gauge::new();
         let mut quiet = 0;
+        let mut homed = self.cx.clock.now();
         while !over() {
             let mut moved = false;
             for (index, seen) in seen.iter_mut().enumerate() {
@@ -46,12 +53,14 @@ impl Shared {
                 }
                 *seen = turn;
             }
-            let seen = self.see_to_the_crowd(&mut gauge);
-            quiet = if moved || seen.queue { 0 } else { quiet + 1 };
+            moved |= self.see_to_the_queue();
+            moved |= self.see_to_the_commons(&mut gauge, &mut homed);
+            quiet = if moved { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {
-                // A loop may have left a request in the queue since the crowd was looked at, and sleep again.
+                let patience = self.commons.has_members().then_some(COMMONS_TICK);
+                // A request may have been left in the queue since that was looked at.
                 let is_wanted = || over() || self.standby.has_queue();
-                if self.hub.watch.sleep_until_busy(seen.calls.then_some(CROWD_TICK), is_wanted) {
+                if self.hub.watch.sleep_until_busy(patience, is_wanted) {
                     quiet = 0;
                 }
             }
@@ -66,11 +75,46 @@ impl Shared {
         let until = Instant::now() + LAST_LOOKS;
         loop {
             (0..self.seats.len()).for_each(|index| self.take_away(index));
+            self.empty_commons();
             if self.standby.count().0 == 0 || Instant::now() >= until {
                 return;
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    /// True: requests wait for a thread.
+    fn see_to_the_queue(self: &Arc<Shared>) -> bool {
+        let queued = self.standby.muster().queued;
+        (0..queued.min(CALLED_MAX)).for_each(|_| self.call_for_queue());
+        queued > 0
+    }
+
+    /// True: requests wait there for a thread.
+    fn see_to_the_commons(self: &Arc<Shared>, gauge: &mut Gauge, homed: &mut Tick) -> bool {
+        if !self.commons.has_members() {
+            self.commons.is_served_soon.store(false, Ordering::Relaxed);
+            return false;
+        }
+        let now = self.cx.clock.now();
+        let is_over = self.cx.stage() != Stage::Running;
+        if is_over || homed.after(QUIET_LOOK) <= now {
+            *homed = now;
+            self.send_members_home(is_over);
+        }
+        let at_work = self.standby.muster().busy.saturating_sub(self.seats.len());
+        gauge.look(at_work, self.commons.calls.load(Ordering::Relaxed), now);
+        self.commons.is_served_soon.store(gauge.is_served_soon(), Ordering::Relaxed);
+        let is_short = self.commons.is_short();
+        for _ in 0..gauge.called(is_short) {
+            if self.give(Job::Attend).is_err() {
+                // Their loops have them wait in the queue, which is bounded and has deadlines.
+                self.empty_commons();
+                self.note_starved(now);
+                break;
+            }
+        }
+        is_short
     }
 
     fn take_away(self: &Arc<Shared>, index: usize) {

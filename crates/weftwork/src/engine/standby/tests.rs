@@ -3,6 +3,7 @@
 use std::sync::Weak;
 
 use super::*;
+use crate::engine::burst::eventually;
 
 #[test]
 fn a_refusal_is_news_once_and_bounds_what_is_promised() {
@@ -13,7 +14,7 @@ fn a_refusal_is_news_once_and_bounds_what_is_promised() {
     assert_eq!(standby.note_refusal(), Some(3));
     assert_eq!(standby.note_refusal(), None);
     assert_eq!(standby.count(), (2, 0));
-    assert!(!standby.has_thread() && standby.has_room() && !standby.small_risk());
+    assert!(!standby.has_thread() && standby.has_room());
     assert!(matches!(standby.give(5), Given::Refused(5)));
     assert!(matches!(standby.give_or_queue(5), Given::Taken));
     assert!(standby.call_for_queue().is_none() && !standby.has_room());
@@ -35,30 +36,30 @@ fn a_full_queue_gives_the_job_back() {
     assert!(matches!(standby.give_or_queue(1), Given::Spawn(1)));
     assert!(!standby.has_queue());
     assert!(matches!(standby.give_or_queue(2), Given::Taken) && standby.has_queue());
-    assert!(standby.has_room() && standby.leave_in_queue(3).is_ok());
+    assert!(standby.has_room() && standby.queue(3).is_ok());
     assert!(!standby.has_room() && !standby.has_thread());
     assert!(matches!(standby.give_or_queue(4), Given::Refused(4)));
-    assert_eq!((standby.queue(4), standby.leave_in_queue(4)), (Err(4), Err(4)));
-    assert_eq!(standby.muster(), Muster { busy: 1, queued: 2, taken: 0 });
+    assert_eq!(standby.queue(4), Err(4));
+    assert_eq!(standby.muster(), Muster { busy: 1, queued: 2 });
     // The one thread takes what has waited longest.
     let berth = Berth::new();
     assert_eq!(standby.wait(&berth, Duration::ZERO), Some(2));
     assert!(standby.has_queue());
     assert_eq!(standby.wait(&berth, Duration::ZERO), Some(3));
     assert!(!standby.has_queue());
-    assert_eq!(standby.muster(), Muster { busy: 1, queued: 0, taken: 2 });
+    assert_eq!(standby.muster(), Muster { busy: 1, queued: 0 });
 }
 
 #[test]
 fn nothing_is_taken_on_once_it_is_closed() {
     let standby = Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 2 });
     assert!(matches!(standby.give(1), Given::Spawn(1)));
-    assert!(standby.leave_in_queue(2).is_ok());
+    assert!(standby.queue(2).is_ok());
     standby.close();
-    assert_eq!(standby.muster(), Muster { busy: 1, queued: 0, taken: 0 });
+    assert_eq!(standby.muster(), Muster { busy: 1, queued: 0 });
     assert!(matches!(standby.give(3), Given::Refused(3)));
     assert!(matches!(standby.give_at_any_rate(3, false), Given::Refused(3)));
-    assert_eq!((standby.queue(3), standby.leave_in_queue(3)), (Err(3), Err(3)));
+    assert_eq!(standby.queue(3), Err(3));
     standby.queue_first(3);
     assert_eq!(standby.wait(&Berth::new(), Duration::ZERO), None);
 }
@@ -80,7 +81,7 @@ fn jobs_are_dropped_when_nobody_holds_the_lock() {
     let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 1, queue_max: 1 }));
     *lock(&place) = Arc::downgrade(&standby);
     let job = || Asks { standby: &place, was_free: &was_free };
-    assert!(standby.leave_in_queue(job()).is_ok());
+    assert!(standby.queue(job()).is_ok());
     standby.close();
     assert!(was_free.swap(false, Ordering::Relaxed), "when it closes");
     standby.queue_first(job());
@@ -89,11 +90,16 @@ fn jobs_are_dropped_when_nobody_holds_the_lock() {
 
 #[test]
 fn a_risk_that_is_over_frees_what_was_kept_for_it() {
-    let standby = Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 1 });
+    let standby = Standby::new(Limits { kept: 1, threads_max: 1, queue_max: 1 });
     assert!(matches!(standby.give(1), Given::Spawn(1)));
     assert!(!standby.risk(), "none is parked");
-    assert!(standby.small_risk() && !standby.small_risk());
-    assert!(matches!(standby.give(2), Given::Refused(2)));
-    standby.risk_is_over();
-    assert!(matches!(standby.give(2), Given::Spawn(2)));
+    std::thread::scope(|scope| {
+        let parked = scope.spawn(|| standby.wait(&Berth::new(), Duration::from_secs(60)));
+        eventually("it is parked", || standby.count() == (1, 1));
+        assert!(standby.risk() && !standby.risk());
+        assert!(matches!(standby.give(2), Given::Refused(2)));
+        standby.risk_is_over();
+        assert!(matches!(standby.give(2), Given::Taken));
+        assert_eq!(parked.join().unwrap(), Some(2));
+    });
 }
