@@ -55,7 +55,8 @@ impl Listening {
 
     /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
     pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
-        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        // Not under the lock: a line of the log may take long, and who shuts them must not wait for it.
+        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         accept_any(&listeners, now, cx)
     }
 

@@ -222,6 +222,11 @@ impl Watch {
     /// The store must be seen before the load: a watcher that goes to sleep looks the other way round.
     pub(super) fn note_busy(&self, index: usize) {
         self.busy[index].store(true, Ordering::SeqCst);
+        self.wake_if_asleep();
+    }
+
+    /// There is something to watch, which was stored before (SeqCst).
+    pub(super) fn wake_if_asleep(&self) {
         if self.asleep.load(Ordering::SeqCst) {
             self.wake();
         }

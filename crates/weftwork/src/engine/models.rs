@@ -69,30 +69,59 @@ fn loom_seat_after_a_theft() {
     });
 }
 
-/// An event comes while the thread that is out with a connection puts it back: one of the two sees to it.
+/// Two events come while the thread that is out with a connection puts it back: somebody sees to each.
 #[test]
 fn loom_place_misses_no_event() {
     /// Whoever has the connection reads what has come, and puts it back.
     fn serve(place: &Place<()>, mut conn: Option<()>, has_come: &AtomicBool) {
         while let Some(out) = conn {
             has_come.store(false, Ordering::SeqCst);
-            conn = place.put(out);
+            conn = place.put(out).map(|(back, _)| back);
         }
     }
     loom::model(|| {
         let place = Arc::new(Place::new());
         let has_come = Arc::new(AtomicBool::new(false));
-        let told = {
+        let told = [(), ()].map(|()| {
             let (place, has_come) = (place.clone(), has_come.clone());
             thread::spawn(move || {
                 has_come.store(true, Ordering::SeqCst);
-                serve(&place, place.take(), &has_come);
+                serve(&place, place.take(false), &has_come);
             })
-        };
+        });
         serve(&place, Some(()), &has_come);
-        told.join().unwrap();
+        told.map(|told| told.join().unwrap());
         assert!(!has_come.load(Ordering::SeqCst), "nobody has read it");
         assert!(place.withdraw().is_some(), "it is where it belongs");
+    });
+}
+
+/// One is told of more bytes and another of the end, while a third puts the connection back: whoever has it last knows of the
+/// end.
+#[test]
+fn loom_place_forgets_no_end() {
+    /// Whoever has the connection, which knows whether its peer has ended, puts it back.
+    fn put_back(place: &Place<bool>, mut conn: bool) {
+        while let Some((knows, ended)) = place.put(conn) {
+            conn = knows || ended;
+        }
+    }
+    loom::model(|| {
+        let place = Arc::new(Place::new());
+        let told = [false, true].map(|ended| {
+            let place = place.clone();
+            thread::spawn(move || {
+                if let Some(knows) = place.take(ended) {
+                    put_back(&place, knows || ended);
+                }
+            })
+        });
+        put_back(&place, false);
+        told.map(|told| told.join().unwrap());
+        // What nobody was told of yet is told when it is next put back.
+        let knows = place.withdraw().unwrap();
+        let put = place.put(knows);
+        assert!(knows || put.is_some_and(|(_, ended)| ended), "the end is forgotten");
     });
 }
 
@@ -102,9 +131,9 @@ fn loom_place_is_left_once() {
     loom::model(|| {
         let place = Arc::new(Place::new());
         assert!(place.put(()).is_none());
-        let takers = [Place::take, Place::take].map(|take| {
+        let takers = [true, false].map(|ended| {
             let place = place.clone();
-            thread::spawn(move || take(&place).is_some())
+            thread::spawn(move || place.take(ended).is_some())
         });
         let sent = place.withdraw().is_some();
         let taken = takers.map(|taker| taker.join().unwrap());

@@ -1,32 +1,39 @@
 //! Where something lies that any of several threads may take, when an event for it comes to them.
 
-use super::sync::{AtomicBool, AtomicCell, Ordering};
+use super::sync::{AtomicCell, AtomicU8, Ordering};
 
 /// A place for one thing. Whoever takes it from there has it alone.
 pub(super) struct Place<T> {
     cell: AtomicCell<Option<T>>,
-    /// An event has come while the thing was out. It does not come again.
-    missed: AtomicBool,
+    /// What was told of the thing while it was out, and is not told again: [`CAME`], [`ENDED`], both or nothing.
+    missed: AtomicU8,
 }
+
+const CAME: u8 = 1;
+const ENDED: u8 = 2;
 
 impl<T> Place<T> {
     pub(super) fn new() -> Place<T> {
-        Place { cell: AtomicCell::new(None), missed: AtomicBool::new(false) }
+        Place { cell: AtomicCell::new(None), missed: AtomicU8::new(0) }
     }
 
-    /// Takes what lies there, for an event that has come. None: it is out, and whoever puts it back will be told.
-    pub(super) fn take(&self) -> Option<T> {
+    /// Takes what lies there, for an event that has come; `ended`: it is the last one. None: it is out, and whoever puts it
+    /// back will be told.
+    pub(super) fn take(&self, ended: bool) -> Option<T> {
         self.cell.swap(None).or_else(|| {
-            // Swapped, not stored: of this and the swap that puts it back, the later one sees the other.
-            self.missed.swap(true, Ordering::SeqCst);
+            // A swap of the cell is on both sides of this one, here and in `put`: whichever comes later sees the other.
+            self.missed.fetch_or(if ended { CAME | ENDED } else { CAME }, Ordering::SeqCst);
             self.cell.swap(None)
         })
     }
 
-    /// Puts it there. It comes back when an event was missed meanwhile.
-    pub(super) fn put(&self, value: T) -> Option<T> {
+    /// Puts it there. It comes back when an event was missed meanwhile, with whether that was the last one.
+    pub(super) fn put(&self, value: T) -> Option<(T, bool)> {
         self.cell.swap(Some(value));
-        if self.missed.swap(false, Ordering::SeqCst) { self.cell.swap(None) } else { None }
+        let missed = self.missed.swap(0, Ordering::SeqCst);
+        let ended = missed & ENDED != 0;
+        // Somebody may have been quicker, for another event, and not know of this one: then it is missed again.
+        if missed == 0 { None } else { self.take(ended).map(|value| (value, ended)) }
     }
 
     /// Takes what lies there for good.

@@ -60,15 +60,14 @@ impl Shared {
     }
 
     /// Serves one, and says who is next.
-    fn serve(self: &Arc<Shared>, (mut conn, blocked): Guest, hand: &mut Hand) -> Option<Guest> {
+    fn serve(self: &Arc<Shared>, (conn, blocked): Guest, hand: &mut Hand) -> Option<Guest> {
         let home = conn.home;
         let was_member = conn.registered == Registered::InCommons;
         let absent = self.commons.absent(&conn);
+        // A panic closes it before its place is free for another.
+        let mut conn = conn;
         let fate = self.stay_with(&mut conn, blocked, hand);
-        match fate {
-            Fate::Over | Fate::Spent => drop(absent),
-            Fate::Home | Fate::Commons(_) | Fate::TakeOver => std::mem::forget(absent),
-        }
+        std::mem::forget(absent);
         let goes_on = was_member || matches!(fate, Fate::Commons(_) | Fate::Spent);
         match fate {
             Fate::Home => {
@@ -81,10 +80,12 @@ impl Shared {
                     return Some((conn, Some(true)));
                 }
             }
-            Fate::Over => conn.reclaim(&mut hand.pool),
-            Fate::Spent => {
+            Fate::Over | Fate::Spent => {
                 conn.reclaim(&mut hand.pool);
-                if let Some(guest) = self.next_at_door(home) {
+                self.commons.close(conn);
+                if matches!(fate, Fate::Spent)
+                    && let Some(guest) = self.next_at_door(home)
+                {
                     return Some(guest);
                 }
             }
@@ -113,11 +114,12 @@ impl Shared {
         let news = self.commons.next(|| self.may_go_on());
         if self.cx.stage() != Stage::Running {
             // It may have begun behind the watcher's last look.
-            self.empty_commons();
+            self.send_members_home(Duration::ZERO);
         }
         let News { conn, was_waited_for } = news?;
         let was_last = (was_waited_for || is_called) && !self.commons.is_waited_at();
-        if was_last && !self.commons.is_served_soon.load(Ordering::Relaxed) {
+        let is_missed = was_last && self.commons.has_anybody();
+        if is_missed && !self.commons.is_served_soon.load(Ordering::Relaxed) {
             // Where there may be none, the watcher finds that out.
             let _ = self.give(Job::Attend);
         }
@@ -129,15 +131,10 @@ impl Shared {
         !self.standby.has_queue() && self.cx.stage() == Stage::Running
     }
 
-    /// The loops have all members that are not out.
-    pub(super) fn empty_commons(&self) {
-        self.send_members_home(true);
-    }
-
-    /// The loops have the members that are quiet, or all of them.
-    pub(super) fn send_members_home(&self, all: bool) {
+    /// The loops have the members that have been quiet for so long, and are not out.
+    pub(super) fn send_members_home(&self, quiet: Duration) {
         let to_loop = |conn: Box<Conn>| self.hub.post(conn.home as usize, Letter::Home(conn));
-        self.commons.send_away(all, self.cx.clock.now(), to_loop);
+        self.commons.send_away(quiet, self.cx.clock.now(), to_loop);
     }
 
     /// `blocked`: whether its last call did.
@@ -179,7 +176,12 @@ impl Shared {
                 Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
                 Step::Read => {
                     match self.commons.join(conn) {
-                        Joined::Member => return Fate::Commons(now),
+                        Joined::Member { is_first } => {
+                            if is_first {
+                                self.hub.watch.wake_if_asleep();
+                            }
+                            return Fate::Commons(now);
+                        }
                         Joined::Refused => return Fate::Home,
                         Joined::Nowhere => {}
                     }

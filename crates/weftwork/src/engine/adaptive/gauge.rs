@@ -21,8 +21,9 @@ const LOOKS: u32 = 16;
 const AT_WORK_MIN: usize = 16;
 /// When so many calls end in each millisecond, the next is 100 us away at most; to wake a thread takes 50 on a busy core.
 const BRISK: u64 = 10;
-/// So many threads are called at once, at the most, where requests wait and nothing else is known.
-const CALLED_MAX: usize = 32;
+/// So many threads are called in one look, at the most: meanwhile the watcher sees no stuck loop, and each of them calls the
+/// next where that is needed.
+const CALLED_MAX: usize = 4;
 
 /// What the watcher measures.
 #[derive(Debug)]

@@ -176,6 +176,7 @@ impl Shared {
         if let Err(lp) = self.offer(lp) {
             let now = lp.now();
             self.standby.queue_first(Job::Lead(lp));
+            self.commons.call_one();
             self.note_starved(now);
         }
     }
@@ -207,7 +208,11 @@ impl Shared {
     /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room.
     fn give_or_queue(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
         let given = self.standby.give_or_queue(job);
-        given.or_start(|job| self.spawn(job).or_else(|job| self.standby.queue(job)))
+        let given = given.or_start(|job| self.spawn(job).or_else(|job| self.standby.queue(job)));
+        if self.standby.has_queue() {
+            self.commons.call_one();
+        }
+        given
     }
 
     /// One more thread takes from the queue.

@@ -17,7 +17,7 @@ use crate::transport::counters::Counters;
 const TICK: Duration = Duration::from_millis(1);
 /// After so many looks at nothing, the watcher sleeps until a loop wakes it.
 const QUIET_TICKS: u32 = 50;
-/// It sleeps no longer than this while the commons has members. On a full core a look costs 8 us, so each millisecond would be
+/// It sleeps no longer than this while somebody is in the commons. On a full core a look costs 8 us, so each millisecond would be
 /// 0.8 % of it.
 const COMMONS_TICK: Duration = Duration::from_millis(4);
 /// How often it looks for members that are quiet.
@@ -57,9 +57,14 @@ impl Shared {
             moved |= self.see_to_the_commons(&mut gauge, &mut homed);
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {
-                let patience = self.commons.has_members().then_some(COMMONS_TICK);
-                // A request may have been left in the queue since that was looked at.
-                let is_wanted = || over() || self.standby.has_queue();
+                let patience = match self.commons.has_anybody() {
+                    true => Some(COMMONS_TICK),
+                    // Whoever is out may be there again without a loop's being busy.
+                    false => (self.commons.members() > 0).then_some(QUIET_LOOK),
+                };
+                // A request may have been left in the queue since that was looked at, and somebody may have joined.
+                let has_joined = || patience.is_none() && self.commons.members() > 0;
+                let is_wanted = || over() || self.standby.has_queue() || has_joined();
                 if self.hub.watch.sleep_until_busy(patience, is_wanted) {
                     quiet = 0;
                 }
@@ -75,7 +80,7 @@ impl Shared {
         let until = Instant::now() + LAST_LOOKS;
         loop {
             (0..self.seats.len()).for_each(|index| self.take_away(index));
-            self.empty_commons();
+            self.send_members_home(Duration::ZERO);
             if self.standby.count().0 == 0 || Instant::now() >= until {
                 return;
             }
@@ -92,7 +97,7 @@ impl Shared {
 
     /// True: requests wait there for a thread.
     fn see_to_the_commons(self: &Arc<Shared>, gauge: &mut Gauge, homed: &mut Tick) -> bool {
-        if !self.commons.has_members() {
+        if !self.commons.has_anybody() {
             self.commons.is_served_soon.store(false, Ordering::Relaxed);
             return false;
         }
@@ -100,7 +105,8 @@ impl Shared {
         let is_over = self.cx.stage() != Stage::Running;
         if is_over || homed.after(QUIET_LOOK) <= now {
             *homed = now;
-            self.send_members_home(is_over);
+            let quiet = if is_over { Duration::ZERO } else { self.cx.settings.idle_timeout };
+            self.send_members_home(quiet);
         }
         let at_work = self.standby.muster().busy.saturating_sub(self.seats.len());
         gauge.look(at_work, self.commons.calls.load(Ordering::Relaxed), now);
@@ -109,7 +115,7 @@ impl Shared {
         for _ in 0..gauge.called(is_short) {
             if self.give(Job::Attend).is_err() {
                 // Their loops have them wait in the queue, which is bounded and has deadlines.
-                self.empty_commons();
+                self.send_members_home(Duration::ZERO);
                 self.note_starved(now);
                 break;
             }

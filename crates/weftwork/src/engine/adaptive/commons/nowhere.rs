@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::Duration;
 
 use crate::conn::Conn;
 use crate::transport::Tick;
@@ -14,7 +15,9 @@ pub(super) struct Commons {
 
 pub(super) enum Joined {
     #[allow(dead_code)]
-    Member,
+    Member {
+        is_first: bool,
+    },
     #[allow(dead_code)]
     Refused,
     Nowhere,
@@ -48,9 +51,19 @@ impl Commons {
         None
     }
 
+    pub(super) fn call_one(&self) {}
+
     pub(super) fn leave(&self, _: &mut Conn) {}
 
-    pub(super) fn has_members(&self) -> bool {
+    pub(super) fn close(&self, conn: Box<Conn>) {
+        drop(conn);
+    }
+
+    pub(super) fn members(&self) -> usize {
+        0
+    }
+
+    pub(super) fn has_anybody(&self) -> bool {
         false
     }
 
@@ -62,5 +75,5 @@ impl Commons {
         false
     }
 
-    pub(super) fn send_away(&self, _: bool, _: Tick, _: impl FnMut(Box<Conn>)) {}
+    pub(super) fn send_away(&self, _: Duration, _: Tick, _: impl FnMut(Box<Conn>)) {}
 }
