@@ -81,12 +81,10 @@ pub(super) struct News {
 /// What a look at the poller has brought.
 enum Look {
     News(Box<Conn>),
-    /// News of one that is out, or has gone; or a signal has come.
+    /// News of one that is out, or has gone; or a signal has come, or a call for other work.
     Vain,
     /// Nothing, in all that time.
     Nothing,
-    /// There is other work.
-    Called,
 }
 
 /// A member that is out. Its place is free when this is dropped: by a panic.
@@ -174,11 +172,10 @@ impl Commons {
         loop {
             // Counted before it looks at what else there is to do: from then on it is called for that.
             self.waiting.fetch_add(1, Ordering::SeqCst);
-            let look = if self.has_anybody() && may_wait() { self.look(&PATIENCE) } else { Look::Called };
+            let look = (self.has_anybody() && may_wait()).then(|| self.look(&PATIENCE));
             let others = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
-            match look {
+            match look? {
                 Look::News(conn) => return Some(News { conn, was_waited_for: true }),
-                Look::Called => return None,
                 Look::Nothing if others > 0 => return None,
                 Look::Nothing | Look::Vain => {}
             }
@@ -193,7 +190,7 @@ impl Commons {
         };
         let Some(&Event { flags, data }) = events.first() else { return Look::Nothing };
         if data.u64() == BELL {
-            return Look::Called;
+            return Look::Vain;
         }
         let token = data.u64() as usize;
         let MemberPlace { place, generation, .. } = &self.places[index(token)];
