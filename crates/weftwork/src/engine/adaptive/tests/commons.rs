@@ -1,0 +1,161 @@
+//! Does the commons lose nobody: no event, no end, no thread, and no member that is quiet?
+
+use super::*;
+
+/// Answers with the path, after a while but for `/`; `/gate` waits until nobody writes to `gate` before.
+fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
+    let gate = gate.clone();
+    move |req: &mut Request<'_>| {
+        if req.path() == "/gate" {
+            drop(gate.read().unwrap());
+        }
+        if req.path() == "/" { "/".to_owned() } else { slow(req) }
+    }
+}
+
+/// In one piece: half a head is its loop's to wait for.
+fn ask_on(stream: &mut TcpStream, path: &str) {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+}
+
+/// Asks, and reads the answer, on a connection that is kept.
+#[track_caller]
+fn is_answered_on(stream: &mut TcpStream, path: &str) {
+    ask_on(stream, path);
+    is_next_answer(stream, path);
+}
+
+/// The body of the next answer is this, and nothing comes behind it.
+#[track_caller]
+fn is_next_answer(stream: &mut TcpStream, body: &str) {
+    let mut answer = Vec::new();
+    while !answer.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
+        let mut part = [0; 512];
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&part[..count]);
+    }
+}
+
+/// Once its first call has blocked, a connection has its threads without the help of its loop.
+#[test]
+fn connections_whose_calls_block_share_their_threads() {
+    let house = House::open(crate::blocks(slow), |_| {});
+    let ask = || {
+        let mut stream = house.connect();
+        (0..20).for_each(|number| is_answered_on(&mut stream, &format!("/{number}")));
+    };
+    std::thread::scope(|scope| (0..20).for_each(|_| drop(scope.spawn(ask))));
+    let counts = house.counts();
+    assert!((20..100).contains(&counts.handed_eagerly), "{counts:?}");
+    house.close();
+}
+
+/// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is its loop's.
+#[test]
+fn nothing_is_forgotten_in_the_commons() {
+    let gate = Arc::new(RwLock::new(()));
+    let house = House::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let commons = &house.shared.commons;
+    let [mut stream, mut other] = [house.connect(), house.connect()];
+    is_answered_on(&mut stream, "/1");
+    for _ in 0..10 {
+        is_answered_on(&mut other, "/1");
+        let held = gate.write().unwrap();
+        let before = house.counts().requests;
+        ask_on(&mut stream, "/gate");
+        eventually("it is out, and another thread waits", || {
+            house.counts().requests > before && commons.is_waited_at()
+        });
+        ask_on(&mut stream, "/2");
+        drop(held);
+        is_next_answer(&mut stream, "/2");
+    }
+    eventually("both are quiet for long", || commons.members() == 0);
+    assert_eq!((house.counts().connections, commons.has_anybody()), (2, false));
+    is_answered_on(&mut stream, "/3");
+    eventually("it is a member", || commons.members() == 1 && commons.has_anybody());
+    house.close();
+}
+
+/// `holds` is true in one of many rounds at least: the machine may be busy for longer than a member stays.
+#[track_caller]
+fn in_some_round(what: &str, mut holds: impl FnMut() -> bool) {
+    assert!((0..20).any(|_| holds()), "{what}");
+}
+
+/// A thread that goes on to others has closed what was over.
+#[test]
+fn who_is_over_is_closed_before_others_are_waited_for() {
+    let house = House::open(crate::blocks(slow), |_| {});
+    in_some_round("its end came when the other one had left", || {
+        let mut member = house.connect();
+        is_answered_on(&mut member, "/1");
+        is_answered(house.ask("/2"));
+        house.shared.commons.members() == 1
+    });
+    house.close();
+}
+
+/// Nothing else happens on the server when it joins: whoever looks after members sleeps by then.
+#[test]
+fn who_joins_after_a_long_call_goes_home_all_the_same() {
+    let handler = |_: &mut Request<'_>| {
+        std::thread::sleep(Duration::from_millis(200));
+        "passed"
+    };
+    let house = House::open(crate::blocks(handler), |_| {});
+    let mut member = house.connect();
+    ask_on(&mut member, "/");
+    is_next_answer(&mut member, "passed");
+    let commons = &house.shared.commons;
+    eventually("it has gone home, and nobody waits", || commons.members() == 0 && !commons.is_waited_at());
+    house.close();
+}
+
+/// Who ends its side while it is out is told of to others, and that is not forgotten.
+#[test]
+fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
+    let gate = Arc::new(RwLock::new(()));
+    let house = House::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let commons = &house.shared.commons;
+    in_some_round("its end came when the other one had left", || {
+        let [mut stream, mut other] = [house.connect(), house.connect()];
+        is_answered_on(&mut stream, "/1");
+        is_answered_on(&mut other, "/1");
+        let held = gate.write().unwrap();
+        let before = house.counts().requests;
+        ask_on(&mut stream, "/gate");
+        eventually("it is out", || house.counts().requests > before);
+        ask_on(&mut stream, "/2");
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        eventually("others were told", || !commons.has_news());
+        drop(held);
+        is_next_answer(&mut stream, "/2");
+        assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
+        commons.members() == 1
+    });
+    house.close();
+}
+
+/// Members that find no thread are their loop's: there they wait in the queue, and others are served meanwhile.
+#[test]
+fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
+    let gate = Arc::new(RwLock::new(()));
+    let house = House::open(slow_behind(&gate), |shared| shared.threads.given_max.set(4).unwrap());
+    // By then it is known to be.
+    (0..2).for_each(|_| house.is_quick());
+    let mut streams: Vec<_> = (0..8).map(|_| house.connect()).collect();
+    for stream in &mut streams {
+        (0..3).for_each(|_| is_answered_on(stream, "/gate"));
+    }
+    assert!(house.shared.commons.members() > 0);
+    let held = gate.write().unwrap();
+    streams.iter_mut().for_each(|stream| ask_on(stream, "/gate"));
+    eventually("those without a thread are in the queue", || house.shared.standby.muster().queued == 5);
+    house.is_quick();
+    drop(held);
+    streams.iter_mut().for_each(|stream| is_next_answer(stream, "/gate"));
+    assert_eq!(house.counts().shed, 0);
+    house.close();
+}
