@@ -71,7 +71,7 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registered {
     /// No loop's, but that of the threads that share it: its token is its place there.
-    InCommons,
+    Shared,
     #[default]
     Not,
     /// That bytes have come.

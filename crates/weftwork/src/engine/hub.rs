@@ -28,6 +28,8 @@ pub(super) enum Letter {
     Home(Box<Conn>),
     /// Somebody has brought the connection something to send.
     Fed(Token),
+    /// Whoever leads the loop has something to look after from now on.
+    LookAround,
 }
 
 /// Where one loop can be reached, whoever leads it.

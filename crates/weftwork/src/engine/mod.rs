@@ -8,16 +8,19 @@ mod errand;
 #[cfg(feature = "fibers")]
 mod fibers;
 mod gate;
+mod gauge;
 mod habits;
 mod hub;
 mod inbox;
 mod listing;
 mod patience;
-#[cfg(any(target_os = "linux", test))]
+#[cfg(any(target_os = "linux", target_os = "android", test))]
 mod place;
 mod pool;
 mod reactor;
 mod seat;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "shared_poller/nowhere.rs")]
+mod shared_poller;
 mod solo;
 mod standby;
 mod sync;
@@ -28,6 +31,8 @@ mod workers;
 
 #[cfg(test)]
 mod burst;
+#[cfg(test)]
+mod client;
 #[cfg(all(test, loom))]
 mod models;
 

@@ -296,7 +296,7 @@ fn check(roster: &Roster, threads_max: usize) {
 #[test]
 fn loom_pool_makes_exactly_one_thread_more() {
     loom::model(|| {
-        let roster = Arc::new(Roster::new(PoolLimits { standby: 2, threads_max: 4 }));
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 2, at_door_max: 16, threads_max: 4 }));
         assert_eq!(roster.open(), 2);
         let accepted = {
             let roster = roster.clone();
@@ -319,7 +319,7 @@ fn loom_pool_makes_exactly_one_thread_more() {
 #[test]
 fn loom_pool_makes_a_thread_for_each_that_waits() {
     loom::model(|| {
-        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, threads_max: 5 }));
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, at_door_max: 16, threads_max: 5 }));
         roster.open();
         roster.leave_door();
         assert!(roster.wait_until_asked());
@@ -347,12 +347,15 @@ fn loom_pool_makes_a_thread_for_each_that_waits() {
 fn loom_pool_never_leaves_the_door_alone() {
     for dies in [false, true] {
         loom::model(move || {
-            let roster = Arc::new(Roster::new(PoolLimits { standby: 2, threads_max: 3 }));
+            let roster = Arc::new(Roster::new(PoolLimits { standby: 2, at_door_max: 16, threads_max: 3 }));
             roster.open();
             roster.leave_door();
             let back = {
                 let roster = roster.clone();
-                thread::spawn(move || if dies { roster.lose(false) } else { roster.come_to_door() })
+                thread::spawn(move || match dies {
+                    true => roster.lose(false),
+                    false => assert!(!roster.come_to_door()),
+                })
             };
             roster.leave_door();
             back.join().unwrap();
@@ -365,13 +368,13 @@ fn loom_pool_never_leaves_the_door_alone() {
 #[test]
 fn loom_pool_keeps_its_standby() {
     loom::model(|| {
-        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, threads_max: 3 }));
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, at_door_max: 16, threads_max: 3 }));
         roster.open();
         for _ in 0..2 {
             roster.leave_door();
             assert!(roster.wait_until_asked());
         }
-        (0..2).for_each(|_| roster.come_to_door());
+        (0..2).for_each(|_| assert!(!roster.come_to_door()));
         let surplus: Vec<_> = (0..2)
             .map(|_| {
                 let roster = roster.clone();
@@ -385,11 +388,68 @@ fn loom_pool_keeps_its_standby() {
     });
 }
 
+/// A thread sits down while the other one leaves the door: it is called, or stays.
+#[test]
+fn loom_pool_calls_from_the_bench() {
+    loom::model(|| {
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 2, at_door_max: 1, threads_max: 2 }));
+        roster.open();
+        let sits = {
+            let roster = roster.clone();
+            thread::spawn(move || roster.sit_down(Duration::ZERO))
+        };
+        roster.leave_door();
+        assert!(sits.join().unwrap());
+        let count = roster.count();
+        assert_eq!((count.threads, count.at_door, count.on_bench), (2, 1, 0));
+    });
+}
+
+/// Threads sit down while one leaves the door, where nobody is to be called, and that ends: somebody is at the door.
+#[test]
+fn loom_pool_calls_when_threads_come_back_no_longer() {
+    loom::model(|| {
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 2, at_door_max: 1, threads_max: 2 }));
+        roster.open();
+        roster.set_served_soon(true);
+        let sits = {
+            let roster = roster.clone();
+            thread::spawn(move || roster.sit_down(Duration::ZERO))
+        };
+        let left = {
+            let roster = roster.clone();
+            thread::spawn(move || roster.leave_door())
+        };
+        roster.set_served_soon(false);
+        assert!(sits.join().unwrap());
+        left.join().unwrap();
+        check(&roster, 2);
+    });
+}
+
+/// The server stops while one sits down and another is called: nobody is left on the bench.
+#[test]
+fn loom_pool_close_empties_the_bench() {
+    loom::model(|| {
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 3, at_door_max: 1, threads_max: 3 }));
+        roster.open();
+        let sit = [(); 2].map(|()| {
+            let roster = roster.clone();
+            thread::spawn(move || roster.sit_down(Duration::ZERO))
+        });
+        roster.leave_door();
+        roster.close();
+        sit.map(|sits| assert!(sits.join().unwrap()));
+        let count = roster.count();
+        assert_eq!((count.threads, count.at_door, count.on_bench), (3, 2, 0));
+    });
+}
+
 /// The server stops while the maker goes to sleep, and while a thread is asked for.
 #[test]
 fn loom_pool_close_wakes_the_maker() {
     loom::model(|| {
-        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, threads_max: 2 }));
+        let roster = Arc::new(Roster::new(PoolLimits { standby: 1, at_door_max: 16, threads_max: 2 }));
         roster.open();
         let maker = {
             let roster = roster.clone();

@@ -35,6 +35,8 @@ pub(super) enum Fate {
     Over,
     /// Its client keeps the thread waiting for longer than it may.
     Park,
+    /// It waits for its next request, and has not looked yet whether that is there.
+    Rest,
     /// Another protocol has it from now on, on this thread.
     TakeOver,
 }
@@ -46,6 +48,8 @@ pub(super) struct Solo<'a> {
     hand: &'a mut Hand,
     patience: &'a dyn Fn(&Conn, Stage) -> Option<Duration>,
     gate: &'a Gate,
+    /// The connection may [rest](Fate::Rest) between requests, while the server runs.
+    pub(super) may_rest: bool,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
@@ -68,7 +72,12 @@ impl<'a> Solo<'a> {
         patience: &'a dyn Fn(&Conn, Stage) -> Option<Duration>,
         gate: &'a Gate,
     ) -> Solo<'a> {
-        Solo { cx, handler, hand, patience, gate, bell: None, now: cx.clock.now() }
+        Solo { cx, handler, hand, patience, gate, may_rest: false, bell: None, now: cx.clock.now() }
+    }
+
+    /// The time at the last look.
+    pub(super) fn now(&self) -> Tick {
+        self.now
     }
 
     /// Serves the connection until it ends, or has to be parked.
@@ -114,6 +123,9 @@ impl<'a> Solo<'a> {
         let (now, pool) = (self.now, &mut self.hand.pool);
         let drained = conn.is_drained(now, self.cx);
         let at_once = drained || conn.is_readable();
+        if self.may_rest && !at_once && stage == Stage::Running && conn.is_idle() && !conn.is_unused() {
+            return Some(Fate::Rest);
+        }
         // Bytes that keep coming must not outrun a deadline: only a wait in vain looks at it otherwise.
         if !at_once && now >= conn.deadline(self.cx) {
             conn.expire(now, self.cx);

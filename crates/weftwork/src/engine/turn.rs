@@ -299,6 +299,7 @@ impl Loop {
                         return Some(Errand { conn });
                     }
                 }
+                Letter::LookAround => {}
             }
         }
         None

@@ -264,7 +264,7 @@ impl Workers {
         };
         match fate {
             Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
-            Fate::Over | Fate::Park => conn.reclaim(&mut hand.pool),
+            Fate::Over | Fate::Park | Fate::Rest => conn.reclaim(&mut hand.pool),
         }
     }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::commons::{Joined, News};
+use super::commons::News;
 use super::{Hand, Job, Shared};
 use crate::conn::{Call, Conn, Flushed, Registered, Step, Wait};
 use crate::engine::habits::QUICK;
 use crate::engine::hub::Letter;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
+use crate::engine::shared_poller::Joined;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -62,7 +63,7 @@ impl Shared {
     /// Serves one, and says who is next.
     fn serve(self: &Arc<Shared>, (conn, blocked): Guest, hand: &mut Hand) -> Option<Guest> {
         let home = conn.home;
-        let was_member = conn.registered == Registered::InCommons;
+        let was_member = conn.registered == Registered::Shared;
         let absent = self.commons.absent(&conn);
         // A panic closes it before its place is free for another.
         let mut conn = conn;

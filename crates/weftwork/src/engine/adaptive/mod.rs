@@ -10,9 +10,7 @@
 //! ```
 
 mod away;
-#[cfg_attr(not(target_os = "linux"), path = "commons/nowhere.rs")]
 mod commons;
-mod gauge;
 mod leader;
 #[cfg(test)]
 mod tests;

@@ -55,9 +55,7 @@ impl House {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
+        crate::engine::client::connect(self.address)
     }
 
     /// Sends a request; the last one of its connection.

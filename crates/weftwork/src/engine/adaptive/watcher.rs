@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::gauge::Gauge;
 use super::{Job, Shared};
+use crate::engine::gauge::Gauge;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counters;

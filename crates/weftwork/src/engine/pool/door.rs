@@ -5,9 +5,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Place, Shared};
+use super::{At, Place, Shared};
 use crate::conn::Conn;
 use crate::engine::doors::{Accepted, accept};
+use crate::engine::shared_poller::Told;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 
@@ -23,7 +24,7 @@ pub(super) enum Look {
 }
 
 impl Shared {
-    /// Waits for a connection: one that was parked and has a request, or a new one. None: the thread ends.
+    /// Waits for a connection: one that was parked and has a request, a member that asks, or a new one. None: the thread ends.
     pub(super) fn next_at_door(&self, place: &mut Place<'_>) -> Option<Box<Conn>> {
         let mut until = self.cx.clock.now().after(PATIENCE);
         loop {
@@ -32,49 +33,45 @@ impl Shared {
                 self.bell.ring();
                 return None;
             }
-            let now = self.cx.clock.now();
-            // In turns: where more is asked than all threads can answer the queue is never empty, and who is new would stay
-            // outside for as long as that lasts.
-            if mem::take(&mut place.owes_door)
-                && let Look::Conn(conn) = self.look_at_doors(now)
+            // In turns: where more is asked than all threads can answer the queue is never empty, and who is not in it would
+            // wait for as long as that lasts.
+            if !place.owes_door
+                && let Some(conn) = self.next_queued(place)
             {
-                place.hand_on();
-                place.leave_door();
-                // The ring that was for somebody in the queue may have been heard here.
-                if !self.lock_queue().is_empty() {
-                    self.bell.ring();
-                }
-                return Some(conn);
-            }
-            if let Some(conn) = self.next_queued(place) {
                 place.owes_door = true;
                 place.hand_on();
                 return Some(conn);
             }
-            let patience = match self.look_at_doors(now) {
-                Look::Conn(conn) => {
-                    place.hand_on();
-                    place.leave_door();
-                    return Some(conn);
+            let now = self.cx.clock.now();
+            let mut patience = now.until(until);
+            if mem::take(&mut place.looks_first) || !place.told_of.is_empty() {
+                match self.look_at_doors(now) {
+                    Look::Conn(conn) => return Some(place.leave_with(conn)),
+                    // Who was told of a listener looks there again: handed on now, it would only be reported again at once.
+                    // When all looked again, 600 idle clients of a full server took a core, and no thread ended.
+                    Look::Shut(then) if !place.told_of.is_empty() => patience = now.until(then),
+                    Look::Nobody | Look::Shut(_) => place.hand_on(),
                 }
-                // Who was told of a listener looks there again: handed on now, it would only be reported again at once.
-                // When all looked again, 600 idle clients of a full server took a core, and no thread ended.
-                Look::Shut(then) if !place.told_of.is_empty() => now.until(then),
-                Look::Nobody | Look::Shut(_) => {
-                    place.hand_on();
+            }
+            if place.owes_door || place.is_surplus && place.told_of.is_empty() {
+                patience = Duration::ZERO;
+            }
+            match self.bell.wait(patience) {
+                Told::Member(conn) => return Some(place.leave_with(conn)),
+                Told::Other(door) if !place.told_of.contains(&door) => place.told_of.push(door),
+                Told::Other(_) | Told::Vain => {}
+                Told::Nothing if mem::take(&mut place.owes_door) || !place.told_of.is_empty() => {}
+                Told::Nothing if place.is_surplus => {
+                    place.sit_down()?;
+                    until = self.cx.clock.now().after(PATIENCE);
+                }
+                Told::Nothing => {
+                    let now = self.cx.clock.now();
                     if now >= until {
-                        if place.retire() {
-                            return None;
-                        }
+                        place.retire()?;
                         until = now.after(PATIENCE);
                     }
-                    now.until(until)
                 }
-            };
-            if let Some(door) = self.bell.wait(patience)
-                && !place.told_of.contains(&door)
-            {
-                place.told_of.push(door);
             }
         }
     }
@@ -122,7 +119,60 @@ impl Shared {
     }
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// Of a thread that is counted at the door already.
+    pub(super) fn new(shared: &'a Shared) -> Place<'a> {
+        Place {
+            shared,
+            at: At::Door,
+            told_of: Vec::new(),
+            owes_door: false,
+            looks_first: true,
+            is_surplus: false,
+        }
+    }
+
+    /// Counted in at the door again.
+    pub(super) fn come_to_door(&mut self) {
+        self.is_surplus = self.shared.roster.come_to_door();
+        self.at = At::Door;
+    }
+
+    fn leave_door(&mut self) {
+        self.shared.roster.leave_door();
+        self.at = At::Connection;
+    }
+
+    fn leave_with(&mut self, conn: Box<Conn>) -> Box<Conn> {
+        self.hand_on();
+        self.leave_door();
+        if mem::take(&mut self.owes_door) && !self.shared.lock_queue().is_empty() {
+            // The ring that was for somebody in the queue may have been heard here.
+            self.shared.bell.ring();
+        }
+        conn
+    }
+
+    /// The thread makes room at the door, until it is needed there. None: it was not for long, and is counted out.
+    fn sit_down(&mut self) -> Option<()> {
+        self.is_surplus = false;
+        let stays = self.shared.roster.sit_down(PATIENCE);
+        self.ends_unless(stays)
+    }
+
+    /// None: the thread is not needed, and counted out.
+    fn retire(&mut self) -> Option<()> {
+        let stays = !self.shared.roster.retire();
+        self.ends_unless(stays)
+    }
+
+    fn ends_unless(&mut self, stays: bool) -> Option<()> {
+        if !stays {
+            self.at = At::Out;
+        }
+        stays.then_some(())
+    }
+
     /// Lets another thread be told of the listeners.
     pub(super) fn hand_on(&mut self) {
         if self.told_of.is_empty() {

@@ -1,15 +1,17 @@
 //! Threads that share the door: each accepts, serves its connection, and accepts again.
 //!
 //! ```text
-//!   listeners === threads at the door --accept--> serve --+--> at the door again
-//!                      ^    ^                             +--> end, if enough others have waited there long
-//!        thread-maker -+    +--- a parked request ---+
-//!        (when nobody is left at the door: one more) |
-//!                                                  porter <--- idle or slow connections
+//!   listeners === threads at the door --accept--> serve --+--> at the door again, or on the bench while enough others
+//!                  ^   ^     ^    ^                       |    are there; end, if nobody has needed it for long
+//!   thread-maker --+   |     |    +---- members <---------+ idle connections
+//!   (nobody is left at |     |             |              |
+//!    the door and on   |     |             v quiet        v
+//!    the bench: one    |     +---------- porter <---------+ slow ones
+//!    more)           bench   a parked request
 //! ```
 //!
 //! The counters, and with them the decision when a thread is made and when one ends, are in [`roster`]; how
-//! one thread is woken and not all of them, in [`bell`].
+//! one thread is woken and not all of them, in [`bell`]; where a connection waits for its next request, in [`stay`].
 //!
 //! Where connections come faster than threads are made, the maker takes them in itself and makes one for each, and
 //! hands its task on before it has used up its share of a busy core ([`STARTS_MAX`]). There is still one maker,
@@ -22,6 +24,7 @@ mod bell;
 mod door;
 mod porter;
 pub(in crate::engine) mod roster;
+mod stay;
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,8 +42,7 @@ use self::roster::{Limits, Roster};
 use super::doors::have_visitors;
 use super::gate::Gate;
 use super::hub::Hub;
-use super::patience::OnAnyThread;
-use super::solo::{Fate, Hand, Solo};
+use super::solo::Hand;
 use super::threads::{STARTS_MAX, Threads};
 use super::turn::Loop;
 use super::{Room, contained};
@@ -49,9 +51,8 @@ use crate::message::Handler;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 
-/// How long an idle connection keeps its thread when others wait at the door. An idle one among many
-/// costs them at most this; a client that asks again within it costs no detour over the porter.
-const IDLE_KEPT: Duration = Duration::from_millis(100);
+/// So many threads wait at the door, at the most, unless more are to stand by.
+const AT_DOOR_MAX: usize = 16;
 /// When the system refuses a thread, the next try comes after this.
 const MAKER_PAUSE: Duration = Duration::from_millis(100);
 
@@ -102,7 +103,11 @@ impl Shared {
             bell.hang_at(door, listener)?;
         }
         let shared = Arc::new(Shared {
-            roster: Roster::new(Limits { standby, threads_max: cx.settings.threads_max }),
+            roster: Roster::new(Limits {
+                standby,
+                at_door_max: standby.max(AT_DOOR_MAX),
+                threads_max: cx.settings.threads_max,
+            }),
             bell,
             doors: RwLock::new(listeners),
             shut_until: AtomicU64::new(0),
@@ -213,25 +218,11 @@ impl Shared {
 
     /// The life of a thread: one connection after the other.
     fn work(&self) {
-        let mut place = Place { shared: self, at: At::Door, told_of: Vec::new(), owes_door: false };
+        let mut place = Place::new(self);
         let mut hand = Hand::new(&self.cx);
         while let Some(conn) = self.next_at_door(&mut place) {
-            self.serve(conn, &mut hand);
+            place.looks_first = self.serve(conn, &mut hand);
             place.come_to_door();
-        }
-    }
-
-    fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
-        // A thread that nobody waits for may wait for its client, for a while; a server that drains has nobody to spare it
-        // for, but others may bring something to its client for long.
-        let patience = |conn: &Conn, stage| {
-            let kept = if self.roster.is_pressed() { Duration::ZERO } else { IDLE_KEPT };
-            (stage == Stage::Running || conn.is_fed()).then_some(kept)
-        };
-        match Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate).serve(&mut conn) {
-            Fate::Park => self.park(conn),
-            Fate::Over => conn.reclaim(&mut hand.pool),
-            Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
         }
     }
 
@@ -257,6 +248,10 @@ struct Place<'a> {
     told_of: Vec<usize>,
     /// It has taken one from the queue: the next is one from outside, if there is any.
     owes_door: bool,
+    /// Its connection is over: the next one may wait outside.
+    looks_first: bool,
+    /// There are more than enough at the door.
+    is_surplus: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -265,27 +260,6 @@ enum At {
     Connection,
     /// Counted out already.
     Out,
-}
-
-impl Place<'_> {
-    fn leave_door(&mut self) {
-        self.shared.roster.leave_door();
-        self.at = At::Connection;
-    }
-
-    fn come_to_door(&mut self) {
-        self.shared.roster.come_to_door();
-        self.at = At::Door;
-    }
-
-    /// True: the thread is not needed, and counted out.
-    fn retire(&mut self) -> bool {
-        let retired = self.shared.roster.retire();
-        if retired {
-            self.at = At::Out;
-        }
-        retired
-    }
 }
 
 impl Drop for Place<'_> {

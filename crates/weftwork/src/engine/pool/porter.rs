@@ -6,14 +6,24 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Shared;
 use crate::conn::Conn;
 use crate::engine::contained;
+use crate::engine::errand::Errand;
+use crate::engine::gauge::Gauge;
 use crate::engine::hub::Letter;
-use crate::engine::turn::{Loop, Next};
+use crate::engine::turn::Loop;
+use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
+
+/// How often the members are looked at while one of them waits for a thread, and while none does.
+const TICK: Duration = Duration::from_millis(1);
+const QUIET_TICK: Duration = Duration::from_millis(4);
+/// How often it looks for members that are quiet.
+const QUIET_LOOK: Duration = Duration::from_millis(100);
 
 impl Shared {
     /// The life of the porter.
@@ -25,20 +35,59 @@ impl Shared {
     }
 
     fn keep(self: &Arc<Shared>, lp: &mut Loop) {
+        let mut gauge = Gauge::new();
+        let mut looked = self.cx.clock.now();
         loop {
-            match lp.next(&self.hub, &self.cx) {
-                Next::Stop => return,
-                // A response that others have brought was promised to them, and its handler has run: it may wait in any queue.
-                Next::Call(errand) if !errand.conn.awaits_response() && self.is_full() => {
-                    lp.shed(errand, &self.cx);
-                }
-                Next::Call(errand) => {
-                    let mut conn = lp.detach(errand);
-                    conn.queued_since = self.roster.is_pressed().then(|| self.cx.clock.now());
-                    self.enqueue(conn);
-                }
+            while let Some(errand) = lp.next_here(&self.hub, &self.cx) {
+                self.pass_on(errand, lp);
             }
+            let patience = self.see_to_members(&mut gauge, &mut looked);
+            if lp.is_over(&self.cx) {
+                // With the loop they are dropped. Whoever joins from now on sees that the server is at its end.
+                return self.send_members_away(Duration::ZERO);
+            }
+            lp.wait(&self.hub, &self.cx, patience);
         }
+    }
+
+    fn pass_on(self: &Arc<Shared>, errand: Errand, lp: &mut Loop) {
+        // A response that others have brought was promised to them, and its handler has run: it may wait in any queue.
+        if !errand.conn.awaits_response() && self.is_full() {
+            lp.shed(errand, &self.cx);
+        } else {
+            let mut conn = lp.detach(errand);
+            conn.queued_since = self.roster.is_pressed().then(|| self.cx.clock.now());
+            self.enqueue(conn);
+        }
+    }
+
+    /// Has threads come for members that ask, and takes those over that do not. When to look again.
+    fn see_to_members(&self, gauge: &mut Gauge, looked: &mut Tick) -> Option<Duration> {
+        let members = &self.bell.members;
+        if members.members() == 0 {
+            self.roster.set_served_soon(false);
+            return None;
+        }
+        let now = self.cx.clock.now();
+        let is_over = self.cx.stage() != Stage::Running;
+        if is_over || looked.after(QUIET_LOOK) <= now {
+            *looked = now;
+            self.send_members_away(if is_over { Duration::ZERO } else { self.cx.settings.idle_timeout });
+        }
+        let count = self.roster.count();
+        gauge.look(count.threads - count.at_door - count.on_bench, count.taken, now);
+        self.roster.set_served_soon(gauge.is_served_soon());
+        let is_short = count.at_door == 0 && members.has_news();
+        if (0..gauge.called(is_short)).any(|_| !self.roster.call()) {
+            // The porter has them wait in the queue, which is bounded and has deadlines.
+            self.send_members_away(Duration::ZERO);
+        }
+        Some(if is_short { TICK } else { QUIET_TICK })
+    }
+
+    /// The porter has the members that have been quiet for so long, and are not out.
+    pub(super) fn send_members_away(&self, quiet: Duration) {
+        self.bell.members.send_away(quiet, self.cx.clock.now(), |conn| self.park(conn));
     }
 
     /// The queue holds those as well for whom there is a thread that has not come yet: they do not count.

@@ -9,6 +9,8 @@ pub(in crate::engine) struct Roster {
     count: Mutex<Count>,
     /// Tells the thread-maker that a thread is wanted, or that the server stops.
     wanted: Condvar,
+    /// Tells one of the bench that it is needed at the door.
+    called: Condvar,
     limits: Limits,
 }
 
@@ -16,6 +18,8 @@ pub(in crate::engine) struct Roster {
 pub(in crate::engine) struct Limits {
     /// Threads that stay at the door when there is nothing to do.
     pub(in crate::engine) standby: usize,
+    /// Others sit on the bench.
+    pub(in crate::engine) at_door_max: usize,
     pub(in crate::engine) threads_max: usize,
 }
 
@@ -26,12 +30,20 @@ pub(in crate::engine) struct Count {
     pub(in crate::engine) at_door: usize,
     /// The maker was asked for a thread, and has not made it yet.
     pub(in crate::engine) asked: bool,
+    /// Threads that wait until nobody is at the door.
+    pub(in crate::engine) on_bench: usize,
+    /// Those that may go to the door, and are counted there already.
+    called: usize,
+    /// Connections that threads have left the door with, ever.
+    pub(in crate::engine) taken: u32,
+    /// Threads come back so often that none has to be called to an empty door.
+    is_served_soon: bool,
     closed: bool,
 }
 
 impl Roster {
     pub(in crate::engine) fn new(limits: Limits) -> Roster {
-        Roster { count: Mutex::new(Count::default()), wanted: Condvar::new(), limits }
+        Roster { count: Mutex::new(Count::default()), wanted: Condvar::new(), called: Condvar::new(), limits }
     }
 
     /// The first threads need no asking: this many are to be started, and are counted already.
@@ -46,12 +58,55 @@ impl Roster {
     pub(in crate::engine) fn leave_door(&self) {
         let mut count = lock(&self.count);
         count.at_door -= 1;
-        self.ask_if_empty(count);
+        count.taken = count.taken.wrapping_add(1);
+        if !count.is_served_soon {
+            self.call_if_empty(count);
+        }
     }
 
-    /// A thread has finished its connection.
-    pub(in crate::engine) fn come_to_door(&self) {
-        lock(&self.count).at_door += 1;
+    /// A thread has done what its connection asked for. True: there are more than enough at the door.
+    pub(in crate::engine) fn come_to_door(&self) -> bool {
+        let mut count = lock(&self.count);
+        count.at_door += 1;
+        count.at_door > self.limits.at_door_max
+    }
+
+    /// A thread makes room at the door, and waits until it is called there. False: it was not for long, and is counted out.
+    pub(in crate::engine) fn sit_down(&self, patience: Duration) -> bool {
+        let mut count = lock(&self.count);
+        if count.at_door <= self.limits.at_door_max || count.closed {
+            return true;
+        }
+        count.at_door -= 1;
+        count.on_bench += 1;
+        count = self.wait_until_called(count, patience);
+        if count.called > 0 {
+            count.called -= 1;
+            return true;
+        }
+        count.on_bench -= 1;
+        if count.closed || count.at_door < self.limits.standby {
+            count.at_door += 1;
+            return true;
+        }
+        count.threads -= 1;
+        false
+    }
+
+    /// Requests wait, and nobody comes: one goes to the door. False: there is none, and there may be no more.
+    pub(in crate::engine) fn call(&self) -> bool {
+        let count = lock(&self.count);
+        let may_come = count.at_door + count.on_bench > 0 || count.threads < self.limits.threads_max;
+        self.call_if_empty(count);
+        may_come
+    }
+
+    /// Whether it helps to call others to an empty door: see [`Gauge`](crate::engine::gauge::Gauge).
+    pub(in crate::engine) fn set_served_soon(&self, is_served_soon: bool) {
+        let mut count = lock(&self.count);
+        if std::mem::replace(&mut count.is_served_soon, is_served_soon) && !is_served_soon {
+            self.call_if_empty(count);
+        }
     }
 
     /// A thread has waited for long: true if the others at the door are enough, and it is counted out.
@@ -70,15 +125,32 @@ impl Roster {
         let mut count = lock(&self.count);
         count.threads -= 1;
         count.at_door -= usize::from(was_at_door);
-        self.ask_if_empty(count);
+        self.call_if_empty(count);
     }
 
-    fn ask_if_empty(&self, mut count: Guard<'_, Count>) {
-        if count.at_door == 0 && count.threads < self.limits.threads_max && !count.asked && !count.closed {
+    fn call_if_empty(&self, mut count: Guard<'_, Count>) {
+        if count.at_door > 0 {
+            return;
+        }
+        if self.call_from_bench(&mut count) {
+            return;
+        }
+        if count.threads < self.limits.threads_max && !count.asked && !count.closed {
             count.asked = true;
             drop(count);
             self.wanted.notify_one();
         }
+    }
+
+    fn call_from_bench(&self, count: &mut Count) -> bool {
+        let is_there = count.on_bench > 0;
+        if is_there {
+            count.on_bench -= 1;
+            count.called += 1;
+            count.at_door += 1;
+            self.called.notify_one();
+        }
+        is_there
     }
 
     /// The maker waits until it is asked. True: it has to start one thread, which is counted already.
@@ -100,6 +172,7 @@ impl Roster {
     /// has to be one for each of those that wait, and one for the door.
     pub(in crate::engine) fn one_more(&self, waiting: usize) -> bool {
         let mut count = lock(&self.count);
+        while count.at_door <= waiting && self.call_from_bench(&mut count) {}
         let more = count.at_door <= waiting && count.threads < self.limits.threads_max && !count.closed;
         count.threads += usize::from(more);
         count.at_door += usize::from(more);
@@ -119,19 +192,21 @@ impl Roster {
 
     /// Nobody is at the door: no time to keep a thread waiting for a client.
     pub(in crate::engine) fn is_pressed(&self) -> bool {
-        lock(&self.count).at_door == 0
+        let count = lock(&self.count);
+        count.at_door + count.on_bench == 0
     }
 
     /// Threads that have no connection, or may still be made: so many find one without waiting for others.
     pub(in crate::engine) fn free(&self) -> usize {
         let count = lock(&self.count);
-        self.limits.threads_max - (count.threads - count.at_door)
+        self.limits.threads_max - (count.threads - count.at_door - count.on_bench)
     }
 
     /// The server stops: no more threads are made.
     pub(in crate::engine) fn close(&self) {
         lock(&self.count).closed = true;
         self.wanted.notify_all();
+        self.called.notify_all();
     }
 
     pub(in crate::engine) fn count(&self) -> Count {
@@ -149,5 +224,21 @@ impl Roster {
     #[cfg(loom)]
     fn sleep<'a>(&'a self, count: Guard<'a, Count>) -> Guard<'a, Count> {
         self.wanted.wait(count).unwrap()
+    }
+
+    #[cfg(not(loom))]
+    fn wait_until_called<'a>(&'a self, count: Guard<'a, Count>, patience: Duration) -> Guard<'a, Count> {
+        let goes_on = |count: &mut Count| count.called == 0 && !count.closed;
+        let waited = self.called.wait_timeout_while(count, patience, goes_on);
+        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+
+    /// loom has no clock.
+    #[cfg(loom)]
+    fn wait_until_called<'a>(&'a self, mut count: Guard<'a, Count>, _: Duration) -> Guard<'a, Count> {
+        while count.called == 0 && !count.closed {
+            count = self.called.wait(count).unwrap();
+        }
+        count
     }
 }

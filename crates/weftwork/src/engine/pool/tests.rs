@@ -1,5 +1,8 @@
 //! Does the thread-maker help everybody who waits, and does its task go from thread to thread?
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod members;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -108,7 +111,7 @@ fn who_finds_a_thread_at_the_door_is_answered_without_a_queue() {
 
 #[test]
 fn threads_that_may_be_made_are_free() {
-    let roster = Roster::new(Limits { standby: 1, threads_max: 3 });
+    let roster = Roster::new(Limits { standby: 1, at_door_max: 16, threads_max: 3 });
     assert_eq!(roster.free(), 3);
     roster.open();
     assert_eq!(roster.free(), 3);
@@ -124,7 +127,7 @@ fn threads_that_may_be_made_are_free() {
 
 #[test]
 fn the_maker_stops_at_the_most_threads() {
-    let roster = Roster::new(Limits { standby: 1, threads_max: 4 });
+    let roster = Roster::new(Limits { standby: 1, at_door_max: 16, threads_max: 4 });
     roster.open();
     roster.leave_door();
     assert!(roster.wait_until_asked());
@@ -135,10 +138,74 @@ fn the_maker_stops_at_the_most_threads() {
 
 #[test]
 fn the_maker_makes_none_for_whom_there_is_one_at_the_door() {
-    let roster = Roster::new(Limits { standby: 4, threads_max: 9 });
+    let roster = Roster::new(Limits { standby: 4, at_door_max: 16, threads_max: 9 });
     roster.open();
     assert!(!roster.one_more(0) && !roster.one_more(3));
     assert!(roster.one_more(4) && !roster.one_more(4));
     roster.close();
     assert!(!roster.one_more(9), "a server that stops makes no more");
+}
+
+/// With one at the door that is enough, and another one.
+fn crowded_roster() -> Roster {
+    let roster = Roster::new(Limits { standby: 1, at_door_max: 1, threads_max: 2 });
+    roster.open();
+    roster.leave_door();
+    assert!(roster.wait_until_asked());
+    assert!(roster.come_to_door(), "there are two");
+    roster
+}
+
+#[test]
+fn who_is_not_needed_sits_down_and_ends() {
+    let roster = crowded_roster();
+    assert!(!roster.sit_down(Duration::ZERO), "nobody has called it");
+    assert_eq!((roster.count().threads, roster.count().at_door, roster.count().on_bench), (1, 1, 0));
+    assert!(roster.sit_down(PATIENCE), "it is needed at the door");
+    assert_eq!((roster.count().at_door, roster.count().on_bench), (1, 0));
+}
+
+#[test]
+fn who_leaves_an_empty_door_calls_one_from_the_bench() {
+    let roster = crowded_roster();
+    std::thread::scope(|scope| {
+        let seated = scope.spawn(|| roster.sit_down(PATIENCE));
+        eventually("it sits", || roster.count().on_bench == 1);
+        assert_eq!(roster.free(), 2, "it is as free as those at the door");
+        roster.leave_door();
+        assert!(seated.join().unwrap());
+    });
+    let count = roster.count();
+    assert_eq!((count.threads, count.at_door, count.on_bench, count.asked), (2, 1, 0, false));
+}
+
+/// Where threads come back often, nobody is called to an empty door before they do no longer.
+#[test]
+fn nobody_is_called_where_threads_come_back_often() {
+    let roster = crowded_roster();
+    roster.set_served_soon(true);
+    std::thread::scope(|scope| {
+        let seated = scope.spawn(|| roster.sit_down(PATIENCE));
+        eventually("it sits", || roster.count().on_bench == 1);
+        roster.leave_door();
+        assert_eq!((roster.count().at_door, roster.count().on_bench), (0, 1));
+        assert!(!roster.is_pressed());
+        roster.set_served_soon(false);
+        assert!(seated.join().unwrap());
+    });
+    roster.leave_door();
+    assert!(!roster.call(), "there may be no more");
+    assert!(roster.is_pressed());
+}
+
+#[test]
+fn the_stop_calls_everybody_from_the_bench() {
+    let roster = crowded_roster();
+    std::thread::scope(|scope| {
+        let seated = scope.spawn(|| roster.sit_down(PATIENCE));
+        eventually("it sits", || roster.count().on_bench == 1);
+        roster.close();
+        assert!(seated.join().unwrap());
+    });
+    assert_eq!((roster.count().at_door, roster.count().on_bench), (2, 0));
 }

@@ -1,6 +1,7 @@
 //! Does the commons lose nobody: no event, no end, no thread, and no member that is quiet?
 
 use super::*;
+use crate::engine::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
 
 /// Answers with the path, after a while but for `/`; `/gate` waits until nobody writes to `gate` before.
 fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
@@ -10,30 +11,6 @@ fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
             drop(gate.read().unwrap());
         }
         if req.path() == "/" { "/".to_owned() } else { slow(req) }
-    }
-}
-
-/// In one piece: half a head is its loop's to wait for.
-fn ask_on(stream: &mut TcpStream, path: &str) {
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
-}
-
-/// Asks, and reads the answer, on a connection that is kept.
-#[track_caller]
-fn is_answered_on(stream: &mut TcpStream, path: &str) {
-    ask_on(stream, path);
-    is_next_answer(stream, path);
-}
-
-/// The body of the next answer is this, and nothing comes behind it.
-#[track_caller]
-fn is_next_answer(stream: &mut TcpStream, body: &str) {
-    let mut answer = Vec::new();
-    while !answer.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
-        let mut part = [0; 512];
-        let count = stream.read(&mut part).unwrap();
-        assert!(count > 0, "{:?}", String::from_utf8_lossy(&answer));
-        answer.extend_from_slice(&part[..count]);
     }
 }
 
@@ -76,12 +53,6 @@ fn nothing_is_forgotten_in_the_commons() {
     is_answered_on(&mut stream, "/3");
     eventually("it is a member", || commons.members() == 1 && commons.has_anybody());
     house.close();
-}
-
-/// `holds` is true in one of many rounds at least: the machine may be busy for longer than a member stays.
-#[track_caller]
-fn in_some_round(what: &str, mut holds: impl FnMut() -> bool) {
-    assert!((0..20).any(|_| holds()), "{what}");
 }
 
 /// A thread that goes on to others has closed what was over.

@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::engine::shared_poller::{SharedPoller, Told};
 use crate::transport::system;
 
 /// Threads keep the listeners open while they wait: so long, at most, after the server has closed them.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-#[derive(Debug)]
 pub(in crate::engine::pool) struct Bell {
+    /// Nowhere: a thread that keeps a connection waits for it alone.
+    #[cfg_attr(any(target_os = "linux", target_os = "android"), allow(dead_code))]
+    pub(in crate::engine::pool) members: SharedPoller,
     stop: OwnedFd,
     heard: OwnedFd,
     ring: OwnedFd,
@@ -34,7 +37,13 @@ impl Bell {
     /// `stop` wakes everybody when it becomes readable.
     pub(in crate::engine::pool) fn new(stop: BorrowedFd<'_>) -> io::Result<Bell> {
         let (heard, ring) = system::pipe()?;
-        Ok(Bell { stop: stop.try_clone_to_owned()?, heard, ring, doors: RwLock::default() })
+        Ok(Bell {
+            members: SharedPoller::open()?,
+            stop: stop.try_clone_to_owned()?,
+            heard,
+            ring,
+            doors: RwLock::default(),
+        })
     }
 
     pub(in crate::engine::pool) fn hang_at(&self, _door: usize, listener: impl AsFd) -> io::Result<()> {
@@ -49,8 +58,8 @@ impl Bell {
         let _ = rustix::io::write(&self.ring, &[0]);
     }
 
-    /// Waits; the listener at which somebody waits, if it was that and no other thread was told.
-    pub(in crate::engine::pool) fn wait(&self, patience: Duration) -> Option<usize> {
+    /// Waits; for the listener at which somebody waits and of which no other thread was told.
+    pub(in crate::engine::pool) fn wait(&self, patience: Duration) -> Told {
         let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner).clone();
         let untold = |(_, door): &(usize, &Door)| !door.told.load(Ordering::SeqCst);
         let watched: Vec<_> = doors.iter().enumerate().filter(untold).collect();
@@ -60,15 +69,18 @@ impl Bell {
             .chain(listeners)
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
-        poll(&mut fds, Timespec::try_from(patience.min(LOOK_UP)).ok().as_ref()).ok()?;
+        if poll(&mut fds, Timespec::try_from(patience.min(LOOK_UP)).ok().as_ref()).is_err() {
+            return Told::Vain;
+        }
         if !fds[1].revents().is_empty() {
             // Taken by one thread; the others find nothing, and wait on.
             let _ = rustix::io::read(&self.heard, &mut [0; 1]);
-            return None;
+            return Told::Vain;
         }
         let ready = watched.iter().zip(&fds[2..]).filter(|(_, fd)| !fd.revents().is_empty());
         let mut ready = ready.map(|((index, door), _)| (*index, door));
-        ready.find(|(_, door)| !door.told.swap(true, Ordering::SeqCst)).map(|(index, _)| index)
+        let told = ready.find(|(_, door)| !door.told.swap(true, Ordering::SeqCst));
+        told.map_or(Told::Nothing, |(index, _)| Told::Other(index))
     }
 
     /// The thread that was told of a listener has accepted there: the next may be told.

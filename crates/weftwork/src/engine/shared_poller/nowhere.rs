@@ -1,17 +1,14 @@
-//! What stands in for the [commons](super::commons) where the system has no poller that tells one thread of each event.
+//! What stands in for the [shared poller](super) where the system has none that tells one thread of each event.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
+
+use rustix::event::Timespec;
 
 use crate::conn::Conn;
 use crate::transport::Tick;
 
-#[derive(Default)]
-pub(super) struct Commons {
-    pub(super) calls: AtomicU32,
-    pub(super) is_served_soon: AtomicBool,
-}
+pub(super) struct SharedPoller;
 
 pub(super) enum Joined {
     #[allow(dead_code)]
@@ -23,17 +20,22 @@ pub(super) enum Joined {
     Nowhere,
 }
 
-pub(super) struct Absent;
-
-pub(super) struct News {
-    pub(super) conn: Box<Conn>,
-    pub(super) was_waited_for: bool,
+pub(super) enum Told {
+    #[allow(dead_code)]
+    Member(Box<Conn>),
+    Other(usize),
+    Vain,
+    Nothing,
 }
 
-impl Commons {
-    pub(super) fn open() -> io::Result<Commons> {
-        Ok(Commons::default())
+pub(super) struct Absent;
+
+impl SharedPoller {
+    pub(super) fn open() -> io::Result<SharedPoller> {
+        Ok(SharedPoller)
     }
+
+    pub(super) fn ring(&self) {}
 
     pub(super) fn join(&self, _: &mut Conn) -> Joined {
         Joined::Nowhere
@@ -47,11 +49,9 @@ impl Commons {
         Some(conn)
     }
 
-    pub(super) fn next(&self, _: impl Fn() -> bool) -> Option<News> {
-        None
+    pub(super) fn wait(&self, _: Option<&Timespec>) -> Told {
+        Told::Nothing
     }
-
-    pub(super) fn call_one(&self) {}
 
     pub(super) fn leave(&self, _: &mut Conn) {}
 
@@ -67,11 +67,7 @@ impl Commons {
         false
     }
 
-    pub(super) fn is_waited_at(&self) -> bool {
-        false
-    }
-
-    pub(super) fn is_short(&self) -> bool {
+    pub(super) fn has_news(&self) -> bool {
         false
     }
 

@@ -1,0 +1,178 @@
+//! Does the door lose no member: no event, no end, and nobody who finds no thread?
+
+use std::net::{Shutdown, SocketAddr};
+use std::sync::RwLock;
+
+use super::*;
+use crate::engine::client::{ask_on, connect, in_some_round, is_answered_on, is_next_answer};
+use crate::message::Request;
+
+/// A pool, and its insides.
+struct House {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    /// Whoever writes here holds the calls of `/gate`.
+    gate: Arc<RwLock<()>>,
+}
+
+impl House {
+    fn open(threads_max: usize) -> House {
+        let (shared, address, gate, porter) = House::empty(threads_max);
+        shared.open(porter).unwrap();
+        House { shared, address, gate }
+    }
+
+    /// Nobody works there.
+    fn empty(threads_max: usize) -> (Arc<Shared>, SocketAddr, Arc<RwLock<()>>, Loop) {
+        let (_, site) = Burst::at_the_door(0);
+        let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
+        let gate = Arc::<RwLock<()>>::default();
+        let held = gate.clone();
+        let handler = move |req: &mut Request<'_>| {
+            if req.path() == "/gate" {
+                drop(held.read().unwrap());
+            }
+            req.path().to_owned()
+        };
+        let settings = Settings::default().threads_max(threads_max).connections_max(99).accepted_max(99);
+        let cx = Arc::new(Context::new(settings).unwrap());
+        let (shared, porter) = Shared::new(1, cx, Arc::new(handler), vec![site.listener]).unwrap();
+        (shared, address, gate, porter)
+    }
+
+    fn members(&self) -> usize {
+        self.shared.bell.members.members()
+    }
+
+    fn has_anybody(&self) -> bool {
+        self.shared.bell.members.has_anybody()
+    }
+
+    fn requests(&self) -> u64 {
+        self.shared.cx.counts().requests
+    }
+
+    fn close(self) {
+        stop(&self.shared);
+        assert_eq!(self.shared.cx.counts().connections, 0);
+    }
+}
+
+/// One thread answers all who wait for their next request.
+#[test]
+fn idle_connections_keep_no_threads() {
+    let house = House::open(512);
+    let mut clients = Vec::new();
+    for at in 0..20 {
+        clients.push(connect(house.address));
+        (0..=at).for_each(|at| is_answered_on(&mut clients[at], &format!("/{at}")));
+    }
+    let threads = house.shared.threads();
+    assert!(threads < 5, "{threads}");
+    house.close();
+}
+
+/// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is the porter's.
+#[test]
+fn nothing_is_forgotten_at_the_door() {
+    let house = House::open(512);
+    let mut client = connect(house.address);
+    is_answered_on(&mut client, "/1");
+    for _ in 0..10 {
+        let held = house.gate.write().unwrap();
+        let before = house.requests();
+        ask_on(&mut client, "/gate");
+        eventually("it is out, and another thread waits", || {
+            house.requests() > before && house.shared.roster.count().at_door > 0
+        });
+        ask_on(&mut client, "/2");
+        eventually("that thread was told", || !house.shared.bell.members.has_news());
+        drop(held);
+        is_next_answer(&mut client, "/2");
+    }
+    eventually("it is quiet for long", || house.members() == 0);
+    assert_eq!((house.shared.cx.counts().connections, house.has_anybody()), (1, false));
+    is_answered_on(&mut client, "/3");
+    eventually("it is a member again", || house.has_anybody());
+    house.close();
+}
+
+/// Who ends its side while it is out is told of to others, and that is not forgotten.
+#[test]
+fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
+    let house = House::open(512);
+    in_some_round("its end came when it was with the porter", || {
+        let mut client = connect(house.address);
+        is_answered_on(&mut client, "/1");
+        let was_member = house.has_anybody();
+        let held = house.gate.write().unwrap();
+        let before = house.requests();
+        ask_on(&mut client, "/gate");
+        eventually("it is out", || house.requests() > before);
+        client.shutdown(Shutdown::Write).unwrap();
+        eventually("another thread was told", || !house.shared.bell.members.has_news());
+        drop(held);
+        is_next_answer(&mut client, "/gate");
+        assert_eq!(client.read(&mut [0; 64]).unwrap(), 0);
+        was_member
+    });
+    house.close();
+}
+
+/// Members that find no thread are the porter's: there they wait in the queue, which has a limit and deadlines.
+#[test]
+fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
+    let house = House::open(3);
+    let mut clients: Vec<_> = (0..8).map(|_| connect(house.address)).collect();
+    in_some_round("they were quiet before they asked", || {
+        clients.iter_mut().for_each(|client| is_answered_on(client, "/1"));
+        let members = house.members();
+        let held = house.gate.write().unwrap();
+        clients.iter_mut().for_each(|client| ask_on(client, "/gate"));
+        eventually("those without a thread are in the queue", || house.shared.lock_queue().len() == 5);
+        assert_eq!(house.shared.threads(), 3);
+        drop(held);
+        clients.iter_mut().for_each(|client| is_next_answer(client, "/gate"));
+        members == 8
+    });
+    assert_eq!(house.shared.cx.counts().shed, 0);
+    house.close();
+}
+
+/// Where the queue is never empty, who is not in it has every second turn.
+#[test]
+fn members_and_the_queue_have_their_turns() {
+    let (shared, address, _gate, _porter) = House::empty(3);
+    shared.roster.open();
+    let accept = |client: &mut TcpStream, path| {
+        ask_on(client, path);
+        let mut next = None;
+        eventually("it is at the door", || {
+            if let Look::Conn(conn) = shared.look_at_doors(shared.cx.clock.now()) {
+                next = Some(conn);
+            }
+            next.is_some()
+        });
+        next.unwrap()
+    };
+    let mut place = Place::new(&shared);
+    let mut hand = Hand::new(&shared.cx);
+    let mut member = connect(address);
+    let conn = accept(&mut member, "/member");
+    assert!(!shared.serve(conn, &mut hand), "others wait for it");
+    is_next_answer(&mut member, "/member");
+    let mut clients = [(); 3].map(|()| connect(address));
+    for client in &mut clients {
+        let conn = accept(client, "/queued");
+        shared.enqueue(conn);
+    }
+    ask_on(&mut member, "/member");
+    for is_member in [false, true, false, false] {
+        let conn = shared.next_at_door(&mut place).unwrap();
+        assert_eq!(conn.registered == crate::conn::Registered::Shared, is_member);
+        place.looks_first = shared.serve(conn, &mut hand);
+        place.come_to_door();
+    }
+    is_next_answer(&mut member, "/member");
+    clients.iter_mut().for_each(|client| is_next_answer(client, "/queued"));
+}

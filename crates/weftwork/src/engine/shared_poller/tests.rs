@@ -1,0 +1,118 @@
+//! Does an event come to the one it is for, and does nobody stay who is quiet?
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use super::*;
+use crate::engine::burst::{Burst, Site, eventually};
+use crate::engine::client;
+use crate::engine::doors::{Accepted, accept};
+use crate::transport::address::Address;
+
+struct House {
+    site: Site,
+    address: SocketAddr,
+    poller: SharedPoller,
+}
+
+impl House {
+    fn open() -> House {
+        let (_, site) = Burst::at_the_door(0);
+        let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
+        House { site, address, poller: SharedPoller::open().unwrap() }
+    }
+
+    /// A client, and its connection.
+    fn connect(&self) -> (TcpStream, Box<Conn>) {
+        let client = client::connect(self.address);
+        let mut next = None;
+        eventually("it is at the door", || {
+            if let Accepted::Conn(conn) = accept(&self.site.listener, self.now(), &self.site.cx) {
+                next = Some(conn);
+            }
+            next.is_some()
+        });
+        (client, next.unwrap())
+    }
+
+    /// The same in its place.
+    fn put(&self, mut conn: Box<Conn>, now: Tick) {
+        assert!(matches!(self.poller.join(&mut conn), Joined::Member { .. }));
+        assert!(self.poller.put(conn, now).is_none(), "something was noted that was for another");
+    }
+
+    fn now(&self) -> Tick {
+        self.site.cx.clock.now()
+    }
+
+    fn sent_away(&self, quiet: Duration, now: Tick) -> usize {
+        let mut count = 0;
+        self.poller.send_away(quiet, now, |_| count += 1);
+        count
+    }
+}
+
+/// A thread has an event in hand when the member that it is for goes, and the next one gets the place.
+#[test]
+fn an_event_for_who_has_gone_is_nothing_to_the_next_one() {
+    let house = House::open();
+    let [(_client, gone), (_other, mut next)] = [house.connect(), house.connect()];
+    house.put(gone, house.now());
+    let mut token = 0;
+    house.poller.send_away(Duration::ZERO, house.now(), |gone| token = gone.token);
+    assert!(matches!(house.poller.join(&mut next), Joined::Member { is_first: true }));
+    let next_token = next.token;
+    assert!(token != next_token && index(token) == index(next_token), "it has the same place");
+    assert!(matches!(house.poller.told(token as u64, ENDS), Told::Vain));
+    house.put(next, house.now());
+    assert!(matches!(house.poller.told(token as u64, ENDS), Told::Vain));
+    assert!(house.poller.has_anybody(), "it is where it was");
+    assert!(matches!(house.poller.told(next_token as u64, EventFlags::IN), Told::Member(_)));
+    assert!(!house.poller.has_anybody());
+}
+
+/// However short a connection may be idle, it is not here for longer; and for half a second at most.
+#[test]
+fn who_is_quiet_for_as_long_as_it_may_is_sent_away() {
+    let house = House::open();
+    let put = house.now();
+    for (idle, stays) in [(Duration::from_millis(20), Duration::from_millis(20)), (Duration::MAX, STAY)] {
+        let (_client, conn) = house.connect();
+        house.put(conn, put);
+        let just_before = Tick(put.after(stays).0 - 1);
+        assert_eq!(house.sent_away(idle, just_before), 0);
+        assert_eq!(house.sent_away(idle, put.after(stays)), 1);
+        assert_eq!((house.poller.members(), house.poller.has_anybody()), (0, false));
+    }
+}
+
+#[test]
+fn who_finds_no_place_is_refused() {
+    let house = House::open();
+    let (_client, mut conn) = house.connect();
+    let all = std::mem::take(&mut *lock(&house.poller.free));
+    assert_eq!(house.poller.join(&mut conn), Joined::Refused);
+    *lock(&house.poller.free) = all;
+    assert_eq!(house.poller.join(&mut conn), Joined::Member { is_first: true });
+    assert_eq!(house.poller.join(&mut conn), Joined::Member { is_first: false });
+    house.poller.close(conn);
+    assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (0, PLACES));
+}
+
+/// Each event is one thread's: two that wait get one each.
+#[test]
+fn a_ring_is_heard_once_and_something_watched_once() {
+    let house = House::open();
+    let none = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
+    assert!(matches!(house.poller.wait(none), Told::Nothing));
+    house.poller.ring();
+    assert!(matches!(house.poller.wait(none), Told::Vain));
+    assert!(matches!(house.poller.wait(none), Told::Nothing));
+    let poller = Arc::new(SharedPoller::open().unwrap());
+    poller.watch(7, &house.site.listener).unwrap();
+    let _client = client::connect(house.address);
+    eventually("it is told", || matches!(poller.wait(none), Told::Other(7)));
+    assert!(matches!(poller.wait(none), Told::Nothing), "nobody has said that he is done");
+    poller.watch_again(7, &house.site.listener).unwrap();
+    assert!(matches!(poller.wait(none), Told::Other(7)));
+}
