@@ -21,6 +21,8 @@ use crate::interrupt;
 /// How long an answer may take: wrk's bound.
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// In less time than this an answer may well not be there yet.
+const LATE_MIN: Duration = Duration::from_millis(100);
 /// How often late answers, failed connects and interrupts are looked for.
 pub(super) const SWEEP: Duration = Duration::from_millis(50);
 /// How often something else is looked at. One in 200 requests waits that long, so that a p99 does not.
@@ -119,7 +121,8 @@ impl Generator {
         }
         let elapsed = now - start - away;
         // A connection that got no answer in all that time is late, though the time may be shorter than TIMEOUT.
-        for connection in self.connections.iter().filter(|one| one.is_busy() && one.since() < start) {
+        let is_late = |one: &&Connection| elapsed >= LATE_MIN && one.is_busy() && one.since() < start;
+        for connection in self.connections.iter().filter(is_late) {
             self.askings[connection.group].tally.timeouts += 1;
         }
         self.askings.iter_mut().for_each(|asking| asking.tally.elapsed = elapsed);

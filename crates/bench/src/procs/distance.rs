@@ -57,24 +57,34 @@ pub(crate) struct Distances {
     /// All that were looked at; the idle and those at a fixed rate leave cores at rest, and are not.
     #[serde(default)]
     cells: usize,
-    /// Of these the ones that were taken though a look found the cores elsewhere, or before it was known where they go.
+    /// Of these the ones that were taken before it was known where the cores go.
+    #[serde(default)]
+    cells_before: usize,
+    /// And later ones that were taken though a look found the cores elsewhere.
     #[serde(default)]
     cells_elsewhere: usize,
 }
 
 impl fmt::Display for Distances {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Distances { near_ns, far_ns, counted, cells, cells_elsewhere } = self;
+        let Distances { near_ns, far_ns, counted, cells, cells_before, cells_elsewhere } = self;
         let counted = if *counted == Apart::Far { "far apart" } else { "near" };
         write!(
             out,
             "The host moves the cores: a cache line takes {near_ns:.0} ns from one to the other and back at best, and \
              {far_ns:.0} where they are far apart; cells count where they are {counted}."
         )?;
-        if *cells_elsewhere > 0 {
-            write!(out, " Of {cells} cells {cells_elsewhere} found them elsewhere for part of the time.")?;
+        match (cells_before, cells_elsewhere) {
+            (0, 0) => Ok(()),
+            (0, elsewhere) => {
+                write!(out, " Of {cells} cells {elsewhere} found them elsewhere for part of the time.")
+            }
+            (before, elsewhere) => write!(
+                out,
+                " Of {cells} cells {before} were taken before both distances were met, and {elsewhere} of the later ones found \
+                 the cores elsewhere for part of the time."
+            ),
         }
-        Ok(())
     }
 }
 
@@ -99,6 +109,7 @@ pub(crate) struct Distance {
     /// Each look of this try found the cores where they should be.
     stayed: bool,
     cells: usize,
+    cells_before: usize,
     cells_elsewhere: usize,
 }
 
@@ -139,6 +150,7 @@ impl Distance {
             spent: Duration::ZERO,
             stayed: true,
             cells: 0,
+            cells_before: 0,
             cells_elsewhere: 0,
         }
     }
@@ -176,6 +188,7 @@ impl Distance {
             far_ns,
             counted: self.counted?,
             cells: self.cells,
+            cells_before: self.cells_before,
             cells_elsewhere: self.cells_elsewhere,
         })
     }
@@ -243,7 +256,10 @@ impl Distance {
             return false;
         }
         self.cells += 1;
-        self.cells_elsewhere += usize::from(!self.stayed || !self.is_moved());
+        match self.is_moved() {
+            false => self.cells_before += 1,
+            true => self.cells_elsewhere += usize::from(!self.stayed),
+        }
         true
     }
 
@@ -388,7 +404,8 @@ mod tests {
             distance.note(*trip);
         });
         distance.counted();
-        cells(&distance, 1, 1);
+        let met = distance.met().unwrap();
+        assert_eq!((met.cells, met.cells_before, met.cells_elsewhere), (1, 1, 0));
     }
 
     #[test]
@@ -405,14 +422,21 @@ mod tests {
 
     #[test]
     fn a_page_says_which_counted_and_of_how_many_cells_that_is_not_true() {
-        let says = |counted, cells_elsewhere| {
-            let met = Distances { near_ns: 50.0, far_ns: 500.0, counted, cells: 20, cells_elsewhere };
+        let says = |counted, cells_before, cells_elsewhere| {
+            let met =
+                Distances { near_ns: 50.0, far_ns: 500.0, counted, cells: 20, cells_before, cells_elsewhere };
             met.to_string()
         };
-        let far = says(Apart::Far, 3);
+        let far = says(Apart::Far, 0, 3);
         assert!(far.contains("50 ns") && far.contains("500 where"), "{far}");
         assert!(far.contains("count where they are far apart. Of 20 cells 3 found"), "{far}");
-        assert!(says(Apart::Near, 0).ends_with("count where they are near."), "{}", says(Apart::Near, 0));
+        let near = says(Apart::Near, 0, 0);
+        assert!(near.ends_with("count where they are near."), "{near}");
+        let late = says(Apart::Near, 19, 0);
+        assert!(
+            late.contains("Of 20 cells 19 were taken before both distances were met, and 0 of"),
+            "{late}"
+        );
     }
 
     #[test]
