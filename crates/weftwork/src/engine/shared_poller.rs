@@ -139,7 +139,9 @@ impl SharedPoller {
         }
         let Some(index) = lock(&self.free).pop() else { return Joined::Refused };
         let is_first = self.members.fetch_add(1, Ordering::SeqCst) == 0;
-        let token = self.places[index].token.load(Ordering::Relaxed);
+        let MemberPlace { place, token, .. } = &self.places[index];
+        place.forget();
+        let token = token.load(Ordering::Relaxed);
         // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
         if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
             self.free(index);

@@ -221,8 +221,8 @@ impl Shared {
         let mut place = Place::new(self);
         let mut hand = Hand::new(&self.cx);
         while let Some(conn) = self.next_at_door(&mut place) {
-            place.looks_first = self.serve(conn, &mut hand);
-            place.come_to_door();
+            let is_over = self.serve(conn, &mut hand);
+            place.come_to_door(is_over);
         }
     }
 
@@ -248,8 +248,10 @@ struct Place<'a> {
     told_of: Vec<usize>,
     /// It has taken one from the queue: the next is one from outside, if there is any.
     owes_door: bool,
-    /// Its connection is over: the next one may wait outside.
+    /// The next connection may wait outside: it looks there before it waits to be told.
     looks_first: bool,
+    /// So it has had the one that it has.
+    has_looked: bool,
     /// There are more than enough at the door.
     is_surplus: bool,
 }

@@ -109,6 +109,10 @@ impl Roster {
         }
     }
 
+    pub(in crate::engine) fn is_served_soon(&self) -> bool {
+        lock(&self.count).is_served_soon
+    }
+
     /// A thread has waited for long: true if the others at the door are enough, and it is counted out.
     pub(in crate::engine) fn retire(&self) -> bool {
         let mut count = lock(&self.count);

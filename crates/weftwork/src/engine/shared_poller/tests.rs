@@ -71,6 +71,18 @@ fn an_event_for_who_has_gone_is_nothing_to_the_next_one() {
     assert!(!house.poller.has_anybody());
 }
 
+/// A member is out, in its last call, when its client goes and another thread is told of that.
+#[test]
+fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
+    let house = House::open();
+    let [(_client, gone), (_other, next)] = [house.connect(), house.connect()];
+    house.put(gone, house.now());
+    let Told::Member(gone) = house.poller.told(0, EventFlags::IN) else { panic!("it was there") };
+    assert!(matches!(house.poller.told(0, ENDS), Told::Vain));
+    house.poller.close(gone);
+    house.put(next, house.now());
+}
+
 /// However short a connection may be idle, it is not here for longer; and for half a second at most.
 #[test]
 fn who_is_quiet_for_as_long_as_it_may_is_sent_away() {

@@ -5,6 +5,7 @@ use std::sync::RwLock;
 
 use super::*;
 use crate::engine::client::{ask_on, connect, in_some_round, is_answered_on, is_next_answer};
+use crate::engine::pool::door::TAKEN_IN_MAX;
 use crate::message::Request;
 
 /// A pool, and its insides.
@@ -139,39 +140,95 @@ fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
     house.close();
 }
 
+/// The test plays the threads of a pool in which nobody works.
+fn accept(shared: &Shared, client: &mut TcpStream, path: &str) -> Box<Conn> {
+    ask_on(client, path);
+    let mut next = None;
+    eventually("it is at the door", || {
+        if let Look::Conn(conn) = shared.look_at_doors(shared.cx.clock.now()) {
+            next = Some(conn);
+        }
+        next.is_some()
+    });
+    next.unwrap()
+}
+
+fn becomes_member(shared: &Shared, address: SocketAddr, hand: &mut Hand) -> TcpStream {
+    let mut member = connect(address);
+    let conn = accept(shared, &mut member, "/member");
+    assert!(!shared.serve(conn, hand), "others wait for it");
+    is_next_answer(&mut member, "/member");
+    member
+}
+
+/// So many clients outside, with the last request of their connection.
+fn wait_outside(shared: &Shared, address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let clients = (0..count).map(|_| {
+        let mut client = connect(address);
+        client.write_all(b"GET /new HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        client
+    });
+    let clients = clients.collect();
+    eventually("they are outside", || shared.has_visitors());
+    clients
+}
+
+/// Where somebody always waits outside and connections end with their answer, who is a member has its turn.
+#[test]
+fn members_and_those_outside_have_their_turns() {
+    let (shared, address, _gate, _porter) = House::empty(3);
+    shared.roster.open();
+    let mut place = Place::new(&shared);
+    let mut hand = Hand::new(&shared.cx);
+    let mut member = becomes_member(&shared, address, &mut hand);
+    let mut clients = wait_outside(&shared, address, 9);
+    ask_on(&mut member, "/member");
+    let turns = (1..).find(|_| {
+        let conn = shared.next_at_door(&mut place).unwrap();
+        let is_member = conn.registered == crate::conn::Registered::Shared;
+        let is_over = shared.serve(conn, &mut hand);
+        place.come_to_door(is_over);
+        is_member
+    });
+    assert!(turns <= Some(4), "{turns:?}");
+    is_next_answer(&mut member, "/member");
+    is_next_answer(&mut clients[0], "/new");
+}
+
+/// Where threads come back often and nobody else is called to the door, those outside come in together.
+#[test]
+fn who_lets_one_in_lets_others_in_where_nobody_else_comes() {
+    let (shared, address, _gate, _porter) = House::empty(3);
+    shared.roster.open();
+    let mut place = Place::new(&shared);
+    for (is_served_soon, queued) in [(false, 0), (true, TAKEN_IN_MAX)] {
+        shared.roster.set_served_soon(is_served_soon);
+        let _clients = wait_outside(&shared, address, TAKEN_IN_MAX + 2);
+        place.looks_first = true;
+        shared.next_at_door(&mut place).unwrap();
+        assert_eq!(shared.lock_queue().len(), queued);
+        place.come_to_door(true);
+    }
+}
+
 /// Where the queue is never empty, who is not in it has every second turn.
 #[test]
 fn members_and_the_queue_have_their_turns() {
     let (shared, address, _gate, _porter) = House::empty(3);
     shared.roster.open();
-    let accept = |client: &mut TcpStream, path| {
-        ask_on(client, path);
-        let mut next = None;
-        eventually("it is at the door", || {
-            if let Look::Conn(conn) = shared.look_at_doors(shared.cx.clock.now()) {
-                next = Some(conn);
-            }
-            next.is_some()
-        });
-        next.unwrap()
-    };
     let mut place = Place::new(&shared);
     let mut hand = Hand::new(&shared.cx);
-    let mut member = connect(address);
-    let conn = accept(&mut member, "/member");
-    assert!(!shared.serve(conn, &mut hand), "others wait for it");
-    is_next_answer(&mut member, "/member");
+    let mut member = becomes_member(&shared, address, &mut hand);
     let mut clients = [(); 3].map(|()| connect(address));
     for client in &mut clients {
-        let conn = accept(client, "/queued");
-        shared.enqueue(conn);
+        shared.enqueue(accept(&shared, client, "/queued"));
     }
     ask_on(&mut member, "/member");
     for is_member in [false, true, false, false] {
         let conn = shared.next_at_door(&mut place).unwrap();
         assert_eq!(conn.registered == crate::conn::Registered::Shared, is_member);
-        place.looks_first = shared.serve(conn, &mut hand);
-        place.come_to_door();
+        let is_over = shared.serve(conn, &mut hand);
+        place.come_to_door(is_over);
     }
     is_next_answer(&mut member, "/member");
     clients.iter_mut().for_each(|client| is_next_answer(client, "/queued"));
