@@ -1,4 +1,4 @@
-//! Would one more thread help? What the watcher finds out for the [commons](super::commons).
+//! Would one more thread help? What their watcher finds out for the [threads that share connections](super::shared_poller).
 //!
 //! A thread more is of use to a request that waits for one, unless the cores are full: then it only waits in the kernel's
 //! queue instead, and brings its stack into the caches; or unless threads come back from their calls so often that one of
@@ -19,8 +19,6 @@ const FULL: Duration = Duration::from_micros(60);
 const LOOKS: u32 = 16;
 /// Below this many threads at work the cores are not asked: whatever they do, they are few.
 const AT_WORK_MIN: usize = 16;
-/// When so many calls end in each millisecond, the next is 100 us away at most; to wake a thread takes 50 on a busy core.
-const BRISK: u64 = 10;
 /// So many threads are called in one look, at the most: meanwhile the watcher sees no stuck loop, and each of them calls the
 /// next where that is needed.
 const CALLED_MAX: usize = 4;
@@ -28,6 +26,8 @@ const CALLED_MAX: usize = 4;
 /// What the watcher measures.
 #[derive(Debug)]
 pub(super) struct Gauge {
+    /// So many calls in each millisecond are often enough.
+    brisk: u64,
     waits: Option<Waits>,
     full: Majority,
     /// Calls that have ended, ever, at the last look, and when that was.
@@ -40,9 +40,10 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// Measures the calling thread.
-    pub(super) fn new() -> Gauge {
+    /// Measures the calling thread. Where `brisk` calls end in each millisecond, no thread is called.
+    pub(super) fn new(brisk: u64) -> Gauge {
         Gauge {
+            brisk,
             waits: Waits::of_this_thread(),
             full: Majority::default(),
             calls: 0,
@@ -66,7 +67,7 @@ impl Gauge {
 
     /// Who has asked need not have a thread called.
     pub(super) fn is_served_soon(&self) -> bool {
-        self.pace >= BRISK || self.full.is_reached()
+        self.pace >= self.brisk || self.full.is_reached()
     }
 
     /// How many threads are to be called, where requests wait for one or not. Twice as many as at the last look; and on full
@@ -133,7 +134,7 @@ mod tests {
 
     /// A gauge that the kernel tells nothing, after a look a millisecond with so many calls in each.
     fn gauge(paces: &[u32]) -> Gauge {
-        let mut gauge = Gauge { waits: None, ..Gauge::new() };
+        let mut gauge = Gauge { waits: None, ..Gauge::new(10) };
         let mut calls = 0;
         for (tick, pace) in paces.iter().enumerate() {
             calls += pace;

@@ -407,11 +407,11 @@ fn loom_pool_calls_from_the_bench() {
 
 /// Threads sit down while one leaves the door, where nobody is to be called, and that ends: somebody is at the door.
 #[test]
-fn loom_pool_calls_when_threads_come_back_no_longer() {
+fn loom_pool_calls_when_the_cores_are_free_again() {
     loom::model(|| {
         let roster = Arc::new(Roster::new(PoolLimits { standby: 2, at_door_max: 1, threads_max: 2 }));
         roster.open();
-        roster.set_served_soon(true);
+        roster.set_cores_full(true);
         let sits = {
             let roster = roster.clone();
             thread::spawn(move || roster.sit_down(Duration::ZERO))
@@ -420,7 +420,7 @@ fn loom_pool_calls_when_threads_come_back_no_longer() {
             let roster = roster.clone();
             thread::spawn(move || roster.leave_door())
         };
-        roster.set_served_soon(false);
+        roster.set_cores_full(false);
         assert!(sits.join().unwrap());
         left.join().unwrap();
         check(&roster, 2);

@@ -126,10 +126,12 @@ impl Shared {
     /// Where nobody else is called to the door, others who wait there would have one turn for all turns of the members: with
     /// 400 that ask all the time, 200 new ones had their first answer after half a second, not 30 ms.
     fn take_more_in(&self, now: Tick) {
-        if !self.roster.is_served_soon() {
+        if !self.roster.are_cores_full() {
             return;
         }
-        while self.lock_queue().len() < TAKEN_IN_MAX
+        // Whoever has a request already must find its place there.
+        let taken_in_max = TAKEN_IN_MAX.min(self.cx.settings.queue_max / 2);
+        while self.lock_queue().len() < taken_in_max
             && let Look::Conn(conn) = self.look_at_doors(now)
         {
             self.enqueue(conn);

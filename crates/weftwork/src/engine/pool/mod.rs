@@ -246,7 +246,7 @@ struct Place<'a> {
     at: At,
     /// Listeners that this thread was told of. The others hear nothing of them before it is done there.
     told_of: Vec<usize>,
-    /// It has taken one from the queue: the next is one from outside, if there is any.
+    /// It has taken one from the queue: the next is a member that asks or one from outside, if there is any.
     owes_door: bool,
     /// The next connection may wait outside: it looks there before it waits to be told.
     looks_first: bool,

@@ -36,8 +36,8 @@ pub(in crate::engine) struct Count {
     called: usize,
     /// Connections that threads have left the door with, ever.
     pub(in crate::engine) taken: u32,
-    /// Threads come back so often that none has to be called to an empty door.
-    is_served_soon: bool,
+    /// Nobody is called to an empty door: it would only wait in the kernel's queue.
+    are_cores_full: bool,
     closed: bool,
 }
 
@@ -59,7 +59,7 @@ impl Roster {
         let mut count = lock(&self.count);
         count.at_door -= 1;
         count.taken = count.taken.wrapping_add(1);
-        if !count.is_served_soon {
+        if !count.are_cores_full {
             self.call_if_empty(count);
         }
     }
@@ -102,15 +102,15 @@ impl Roster {
     }
 
     /// Whether it helps to call others to an empty door: see [`Gauge`](crate::engine::gauge::Gauge).
-    pub(in crate::engine) fn set_served_soon(&self, is_served_soon: bool) {
+    pub(in crate::engine) fn set_cores_full(&self, are_cores_full: bool) {
         let mut count = lock(&self.count);
-        if std::mem::replace(&mut count.is_served_soon, is_served_soon) && !is_served_soon {
+        if std::mem::replace(&mut count.are_cores_full, are_cores_full) && !are_cores_full {
             self.call_if_empty(count);
         }
     }
 
-    pub(in crate::engine) fn is_served_soon(&self) -> bool {
-        lock(&self.count).is_served_soon
+    pub(in crate::engine) fn are_cores_full(&self) -> bool {
+        lock(&self.count).are_cores_full
     }
 
     /// A thread has waited for long: true if the others at the door are enough, and it is counted out.

@@ -179,18 +179,18 @@ fn who_leaves_an_empty_door_calls_one_from_the_bench() {
     assert_eq!((count.threads, count.at_door, count.on_bench, count.asked), (2, 1, 0, false));
 }
 
-/// Where threads come back often, nobody is called to an empty door before they do no longer.
+/// While the cores are full nobody is called to an empty door.
 #[test]
-fn nobody_is_called_where_threads_come_back_often() {
+fn nobody_is_called_while_the_cores_are_full() {
     let roster = crowded_roster();
-    roster.set_served_soon(true);
+    roster.set_cores_full(true);
     std::thread::scope(|scope| {
         let seated = scope.spawn(|| roster.sit_down(PATIENCE));
         eventually("it sits", || roster.count().on_bench == 1);
         roster.leave_door();
         assert_eq!((roster.count().at_door, roster.count().on_bench), (0, 1));
         assert!(!roster.is_pressed());
-        roster.set_served_soon(false);
+        roster.set_cores_full(false);
         assert!(seated.join().unwrap());
     });
     roster.leave_door();

@@ -195,14 +195,14 @@ fn members_and_those_outside_have_their_turns() {
     is_next_answer(&mut clients[0], "/new");
 }
 
-/// Where threads come back often and nobody else is called to the door, those outside come in together.
+/// While the cores are full, and nobody else is called to the door, those outside come in together.
 #[test]
 fn who_lets_one_in_lets_others_in_where_nobody_else_comes() {
     let (shared, address, _gate, _porter) = House::empty(3);
     shared.roster.open();
     let mut place = Place::new(&shared);
-    for (is_served_soon, queued) in [(false, 0), (true, TAKEN_IN_MAX)] {
-        shared.roster.set_served_soon(is_served_soon);
+    for (are_cores_full, queued) in [(false, 0), (true, TAKEN_IN_MAX)] {
+        shared.roster.set_cores_full(are_cores_full);
         let _clients = wait_outside(&shared, address, TAKEN_IN_MAX + 2);
         place.looks_first = true;
         shared.next_at_door(&mut place).unwrap();
