@@ -178,6 +178,16 @@ mod tests {
         assert!(!gauge(&[10, 5]).is_served_soon(), "the last look counts");
     }
 
+    /// Calls that end often help the first who waits, and not the hundredth.
+    #[test]
+    fn where_calls_do_not_count_only_full_cores_do() {
+        let mut gauge = Gauge { waits: None, ..Gauge::new(u64::MAX) };
+        gauge.look(AT_WORK_MIN, 1000, Tick(1));
+        assert_eq!((gauge.is_served_soon(), gauge.called(true)), (false, 1));
+        gauge.full = Majority(LOOKS);
+        assert_eq!((gauge.is_served_soon(), gauge.called(true)), (true, 0));
+    }
+
     #[test]
     fn on_full_cores_one_is_called_where_nothing_gets_on() {
         for (pace, called) in [(1, 0), (0, 1)] {

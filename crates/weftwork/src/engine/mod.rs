@@ -14,7 +14,7 @@ mod hub;
 mod inbox;
 mod listing;
 mod patience;
-#[cfg(any(target_os = "linux", target_os = "android", test))]
+#[cfg(any(target_os = "linux", target_os = "android", all(test, loom)))]
 mod place;
 mod pool;
 mod reactor;

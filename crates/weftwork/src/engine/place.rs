@@ -37,7 +37,6 @@ impl<T> Place<T> {
     }
 
     /// Whoever has the place next is not told of what its last owner has missed.
-    #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
     pub(super) fn forget(&self) {
         self.missed.store(0, Ordering::SeqCst);
     }

@@ -172,12 +172,16 @@ impl<'a> Place<'a> {
     }
 
     fn leave_with(&mut self, conn: Box<Conn>) -> Box<Conn> {
+        let absent = self.shared.bell.members.absent(&conn);
+        // Closed before its place is free, should the log panic meanwhile.
+        let conn = conn;
         self.hand_on();
         self.leave_door();
         if mem::take(&mut self.owes_door) && !self.shared.lock_queue().is_empty() {
             // The ring that was for somebody in the queue may have been heard here.
             self.shared.bell.ring();
         }
+        mem::forget(absent);
         conn
     }
 

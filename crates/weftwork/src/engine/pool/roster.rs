@@ -101,7 +101,7 @@ impl Roster {
         may_come
     }
 
-    /// Whether it helps to call others to an empty door: see [`Gauge`](crate::engine::gauge::Gauge).
+    /// What the [`Gauge`](crate::engine::gauge::Gauge) has found. As soon as they are not, somebody comes to an empty door.
     pub(in crate::engine) fn set_cores_full(&self, are_cores_full: bool) {
         let mut count = lock(&self.count);
         if std::mem::replace(&mut count.are_cores_full, are_cores_full) && !are_cores_full {

@@ -25,6 +25,12 @@ impl House {
 
     /// Nobody works there.
     fn empty(threads_max: usize) -> (Arc<Shared>, SocketAddr, Arc<RwLock<()>>, Loop) {
+        House::empty_with(|settings| settings.threads_max(threads_max))
+    }
+
+    fn empty_with(
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> (Arc<Shared>, SocketAddr, Arc<RwLock<()>>, Loop) {
         let (_, site) = Burst::at_the_door(0);
         let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
         let gate = Arc::<RwLock<()>>::default();
@@ -35,7 +41,7 @@ impl House {
             }
             req.path().to_owned()
         };
-        let settings = Settings::default().threads_max(threads_max).connections_max(99).accepted_max(99);
+        let settings = change(Settings::default().connections_max(99).accepted_max(99));
         let cx = Arc::new(Context::new(settings).unwrap());
         let (shared, porter) = Shared::new(1, cx, Arc::new(handler), vec![site.listener]).unwrap();
         (shared, address, gate, porter)
@@ -195,19 +201,21 @@ fn members_and_those_outside_have_their_turns() {
     is_next_answer(&mut clients[0], "/new");
 }
 
-/// While the cores are full, and nobody else is called to the door, those outside come in together.
+/// While the cores are full, and nobody else is called to the door, those outside come in together; but they leave places in
+/// the queue for those who have asked already.
 #[test]
 fn who_lets_one_in_lets_others_in_where_nobody_else_comes() {
-    let (shared, address, _gate, _porter) = House::empty(3);
-    shared.roster.open();
-    let mut place = Place::new(&shared);
-    for (are_cores_full, queued) in [(false, 0), (true, TAKEN_IN_MAX)] {
+    for (are_cores_full, queue_max, queued) in
+        [(false, 99, 0), (true, 99, TAKEN_IN_MAX), (true, 4, 2), (true, 0, 0)]
+    {
+        let (shared, address, _gate, _porter) = House::empty_with(|s| s.queue_max(queue_max));
+        shared.roster.open();
+        let mut place = Place::new(&shared);
         shared.roster.set_cores_full(are_cores_full);
         let _clients = wait_outside(&shared, address, TAKEN_IN_MAX + 2);
-        place.looks_first = true;
         shared.next_at_door(&mut place).unwrap();
-        assert_eq!(shared.lock_queue().len(), queued);
-        place.come_to_door(true);
+        assert_eq!(shared.lock_queue().len(), queued, "queue_max {queue_max}");
+        shared.lock_queue().clear();
     }
 }
 
