@@ -286,6 +286,11 @@ impl Conn {
         self.readable
     }
 
+    /// False: more of the request in progress is to come.
+    pub(crate) fn is_request_read(&self) -> bool {
+        self.http.request_is_read()
+    }
+
     /// What the request that waits for the handler asks for.
     pub(crate) fn asked(&self) -> Asked<'_> {
         static NONE: Method = Method::GET;

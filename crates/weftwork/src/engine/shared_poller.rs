@@ -79,7 +79,7 @@ pub(super) enum Told {
     Nothing,
 }
 
-/// A member that is out. Its place is free when this is dropped: by a panic.
+/// A member that is out. Its place is free when this is dropped: by a panic. Nothing is changed if it has left before.
 pub(super) struct Absent<'a>(&'a SharedPoller, usize);
 
 impl Drop for Absent<'_> {
@@ -144,7 +144,7 @@ impl SharedPoller {
         let token = token.load(Ordering::Relaxed);
         // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
         if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
-            self.free(index);
+            self.free(token);
             return Joined::Refused;
         }
         (conn.registered, conn.token) = (Registered::Shared, token);
@@ -153,7 +153,7 @@ impl SharedPoller {
 
     /// To be held while a member is out, and forgotten when it is back.
     pub(super) fn absent(&self, conn: &Conn) -> Option<Absent<'_>> {
-        (conn.registered == Registered::Shared).then(|| Absent(self, index(conn.token)))
+        (conn.registered == Registered::Shared).then(|| Absent(self, conn.token))
     }
 
     /// Puts a member in its place. It comes back if something has happened to it meanwhile.
@@ -203,7 +203,7 @@ impl SharedPoller {
             conn.registered = Registered::Not;
             // What has come may have been told of here.
             conn.note_ready(false);
-            self.free(index(conn.token));
+            self.free(conn.token);
         }
     }
 
@@ -214,11 +214,14 @@ impl SharedPoller {
         drop(absent);
     }
 
-    fn free(&self, index: usize) {
-        let next = |token: usize| Some(token.wrapping_add(PLACES) & TOKENS);
-        let _ = self.places[index].token.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        lock(&self.free).push(index);
-        self.members.fetch_sub(1, Ordering::SeqCst);
+    /// The place of whoever has this token is free, unless it was before.
+    fn free(&self, token: usize) {
+        let next = token.wrapping_add(PLACES) & TOKENS;
+        let owner = &self.places[index(token)].token;
+        if owner.compare_exchange(token, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            lock(&self.free).push(index(token));
+            self.members.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// Those that are out are among them.

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::gate::Gate;
 use super::patience::{self, OnThisThread};
+use super::shared_poller::SharedPoller;
 use crate::conn::{Call, Conn, Flushed, Step};
 use crate::message::{Handler, Wakes};
 use crate::transport::context::{Context, Stage};
@@ -48,8 +49,9 @@ pub(super) struct Solo<'a> {
     hand: &'a mut Hand,
     patience: &'a dyn Fn(&Conn, Stage) -> Option<Duration>,
     gate: &'a Gate,
-    /// The connection may [rest](Fate::Rest) between requests, while the server runs.
-    pub(super) may_rest: bool,
+    /// Where the connection may [rest](Fate::Rest) between requests, while the server runs. It leaves for a call whose
+    /// body is on its way: each packet would wake another thread there. For 200 MB, 8,500 switches of threads and not 2,100.
+    pub(super) members: Option<&'a SharedPoller>,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
@@ -72,7 +74,7 @@ impl<'a> Solo<'a> {
         patience: &'a dyn Fn(&Conn, Stage) -> Option<Duration>,
         gate: &'a Gate,
     ) -> Solo<'a> {
-        Solo { cx, handler, hand, patience, gate, may_rest: false, bell: None, now: cx.clock.now() }
+        Solo { cx, handler, hand, patience, gate, members: None, bell: None, now: cx.clock.now() }
     }
 
     /// The time at the last look.
@@ -110,6 +112,9 @@ impl<'a> Solo<'a> {
         if self.gate.pass() {
             self.refresh();
         }
+        if !conn.is_request_read() {
+            self.leave_members(conn);
+        }
         let wait = OnThisThread::new(self.cx);
         let Hand { dates, post, .. } = &mut *self.hand;
         let call = Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post };
@@ -123,7 +128,8 @@ impl<'a> Solo<'a> {
         let (now, pool) = (self.now, &mut self.hand.pool);
         let drained = conn.is_drained(now, self.cx);
         let at_once = drained || conn.is_readable();
-        if self.may_rest && !at_once && stage == Stage::Running && conn.is_idle() && !conn.is_unused() {
+        let may_rest = self.members.is_some() && stage == Stage::Running;
+        if may_rest && !at_once && conn.is_idle() && !conn.is_unused() {
             return Some(Fate::Rest);
         }
         // Bytes that keep coming must not outrun a deadline: only a wait in vain looks at it otherwise.
@@ -209,6 +215,13 @@ impl<'a> Solo<'a> {
             Err(_) => return Some(Fate::Over),
         }
         None
+    }
+
+    #[cold]
+    fn leave_members(&self, conn: &mut Conn) {
+        if let Some(members) = self.members {
+            members.leave(conn);
+        }
     }
 
     fn refresh(&mut self) {

@@ -149,6 +149,10 @@ impl Shared {
             }
             match conn.step(now, &self.cx) {
                 Step::Call => {
+                    if !conn.is_request_read() {
+                        // Each packet of it would wake another thread there.
+                        self.commons.leave(conn);
+                    }
                     let begun = at;
                     let habit = self.habit(conn, blocked);
                     (now, at) = self.call_away(conn, now, hand);

@@ -65,7 +65,7 @@ impl Shared {
         // A panic closes it before its place is free for another.
         let mut conn = conn;
         let mut solo = Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
-        solo.may_rest = may_rest;
+        solo.members = may_rest.then_some(&self.bell.members);
         let fate = solo.serve(&mut conn);
         let now = solo.now();
         std::mem::forget(absent);

@@ -83,6 +83,19 @@ fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
     house.put(next, house.now());
 }
 
+/// A member that is out leaves, and another has its place when the thread that has it panics.
+#[test]
+fn who_has_left_frees_no_place_again() {
+    let house = House::open();
+    let [(_client, mut gone), (_other, next)] = [house.connect(), house.connect()];
+    assert!(matches!(house.poller.join(&mut gone), Joined::Member { .. }));
+    let absent = house.poller.absent(&gone);
+    house.poller.leave(&mut gone);
+    house.put(next, house.now());
+    drop(absent);
+    assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (1, PLACES - 1));
+}
+
 /// However short a connection may be idle, it is not here for longer; and for half a second at most.
 #[test]
 fn who_is_quiet_for_as_long_as_it_may_is_sent_away() {

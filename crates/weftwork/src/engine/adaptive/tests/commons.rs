@@ -109,6 +109,32 @@ fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
     house.close();
 }
 
+/// While a body is on its way, each of its packets would wake a thread that waits for others.
+#[test]
+fn who_is_in_the_middle_of_a_request_is_no_member() {
+    let gate = Arc::new(RwLock::new(()));
+    let house = House::open(crate::blocks(slow_behind(&gate)), |_| {});
+    let commons = &house.shared.commons;
+    in_some_round("it was quiet before it asked", || {
+        let mut stream = house.connect();
+        is_answered_on(&mut stream, "/1");
+        let members = commons.members();
+        let held = gate.write().unwrap();
+        let before = house.counts().requests;
+        // More than is read ahead of the call, and not all.
+        stream.write_all(b"POST /gate HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n").unwrap();
+        stream.write_all(&[b'a'; 100_000]).unwrap();
+        eventually("it is out", || house.counts().requests > before);
+        assert_eq!(commons.members(), 0);
+        drop(held);
+        stream.write_all(b"a").unwrap();
+        is_next_answer(&mut stream, "/gate");
+        is_answered_on(&mut stream, "/2");
+        members == 1
+    });
+    house.close();
+}
+
 /// Members that find no thread are their loop's: there they wait in the queue, and others are served meanwhile.
 #[test]
 fn members_for_whom_there_is_no_thread_wait_in_the_queue() {

@@ -126,6 +126,30 @@ fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
     house.close();
 }
 
+/// While a body is on its way, each of its packets would wake a thread at the door.
+#[test]
+fn who_is_in_the_middle_of_a_request_is_no_member() {
+    let house = House::open(512);
+    in_some_round("it was quiet before it asked", || {
+        let mut client = connect(house.address);
+        is_answered_on(&mut client, "/1");
+        let members = house.members();
+        let held = house.gate.write().unwrap();
+        let before = house.requests();
+        // More than is read ahead of the call, and not all.
+        client.write_all(b"POST /gate HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n").unwrap();
+        client.write_all(&[b'a'; 100_000]).unwrap();
+        eventually("it is out", || house.requests() > before);
+        assert_eq!(house.members(), 0);
+        drop(held);
+        client.write_all(b"a").unwrap();
+        is_next_answer(&mut client, "/gate");
+        is_answered_on(&mut client, "/2");
+        members == 1
+    });
+    house.close();
+}
+
 /// Members that find no thread are the porter's: there they wait in the queue, which has a limit and deadlines.
 #[test]
 fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
