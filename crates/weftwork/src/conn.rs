@@ -286,9 +286,10 @@ impl Conn {
         self.readable
     }
 
-    /// False: more of the request in progress is to come.
-    pub(crate) fn is_request_read(&self) -> bool {
+    /// False: more of the request in progress may be to come.
+    pub(crate) fn is_request_here(&self) -> bool {
         self.http.request_is_read()
+            || self.http.body_left().is_some_and(|left| left <= self.undecoded() as u64)
     }
 
     /// What the request that waits for the handler asks for.

@@ -75,6 +75,7 @@ every_engine! {
         (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
         (Promise::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
         (Promise::FeedsWithoutThreads, "a connection keeps its thread, whatever it waits for"),
+        (Promise::FloodsTakeTurns, "a connection keeps its thread for as long as it asks"),
     ];
     pool: Engine::Pool { standby: Some(2) }, lacks &[
         (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),

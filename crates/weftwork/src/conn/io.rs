@@ -181,9 +181,14 @@ impl Conn {
         Ok(event)
     }
 
+    /// Bytes that were read and that nobody has looked at.
+    pub(super) fn undecoded(&self) -> usize {
+        self.buffers.as_ref().map_or(0, |b| b.input.len() - b.raw)
+    }
+
     /// Bytes of the body in progress that are in memory.
     pub(super) fn buffered_body(&self) -> usize {
-        self.buffers.as_ref().map_or(0, |b| b.payload.len() + b.input.len() - b.raw)
+        self.buffers.as_ref().map_or(0, |b| b.payload.len()) + self.undecoded()
     }
 
     /// Bytes behind the head that are in memory, the framing of chunks included: of chunks of one byte it is five

@@ -34,6 +34,8 @@ pub(super) struct Doors {
     listeners: Arc<Vec<Listener>>,
     /// Somebody may be waiting at this one. The poller tells of a change only once.
     ready: Vec<bool>,
+    /// Where the next one is taken from, if somebody waits there: at the first of them somebody may always wait.
+    next: usize,
     accepted: u32,
     closed_until: Option<Tick>,
     /// Somebody waits for a place.
@@ -70,7 +72,7 @@ impl Listening {
 impl Doors {
     pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Doors {
         let ready = vec![false; listeners.len()];
-        Doors { listeners, ready, accepted: 0, closed_until: None, wants_room: false }
+        Doors { listeners, ready, next: 0, accepted: 0, closed_until: None, wants_room: false }
     }
 
     pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
@@ -114,11 +116,13 @@ impl Doors {
 
     pub(super) fn accept(&mut self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         while self.closed_until.is_none() && self.accepted < ACCEPTS_A_TURN {
-            let door = self.ready.iter().position(|ready| *ready)?;
+            let doors = self.ready.len();
+            let door = (self.next..self.next + doors).map(|at| at % doors).find(|door| self.ready[*door])?;
             match accept(&self.listeners[door], now, cx) {
                 // One too many has its refusal with it: the loop sends that.
                 Accepted::Conn(conn) | Accepted::Excess(conn) => {
                     self.accepted += 1;
+                    self.next = door + 1;
                     return Some(conn);
                 }
                 Accepted::Nobody => self.ready[door] = false,

@@ -236,9 +236,12 @@ pub(crate) trait Room: Send + Sync {
 /// A panic outside of a handler was caught: what it came upon is lost, all else goes on.
 #[cold]
 fn contained() {
-    log::error!(
-        "a thread of the server panicked outside of any handler, and goes on; this is a bug of weftwork"
-    );
+    // It may have been the log that panicked.
+    let _ = std::panic::catch_unwind(|| {
+        log::error!(
+            "a thread of the server panicked outside of any handler, and goes on; this is a bug of weftwork"
+        );
+    });
 }
 
 /// Waits until all threads have ended, for at most `patience`; how many have not.

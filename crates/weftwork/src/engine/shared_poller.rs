@@ -138,15 +138,15 @@ impl SharedPoller {
             return Joined::Member { is_first: false };
         }
         let Some(index) = lock(&self.free).pop() else { return Joined::Refused };
-        let is_first = self.members.fetch_add(1, Ordering::SeqCst) == 0;
         let MemberPlace { place, token, .. } = &self.places[index];
         place.forget();
         let token = token.load(Ordering::Relaxed);
         // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
         if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
-            self.free(token);
+            lock(&self.free).push(index);
             return Joined::Refused;
         }
+        let is_first = self.members.fetch_add(1, Ordering::SeqCst) == 0;
         (conn.registered, conn.token) = (Registered::Shared, token);
         Joined::Member { is_first }
     }

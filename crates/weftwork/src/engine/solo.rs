@@ -22,6 +22,9 @@ use crate::transport::{DateCache, Pool, Post, Tick};
 /// `poll(2)`; a server that stops is noticed after it.
 const READ_PATIENCE: Duration = Duration::from_millis(5);
 
+/// A client that asks faster than it is answered has the thread for so long, where others wait for one.
+const TURN: Duration = Duration::from_millis(100);
+
 /// What a thread has of its own.
 pub(super) struct Hand {
     pub(super) dates: DateCache,
@@ -34,7 +37,7 @@ pub(super) struct Hand {
 pub(super) enum Fate {
     /// It is over.
     Over,
-    /// Its client keeps the thread waiting for longer than it may.
+    /// Its client keeps the thread for longer than it may.
     Park,
     /// It waits for its next request, and has not looked yet whether that is there.
     Rest,
@@ -54,6 +57,7 @@ pub(super) struct Solo<'a> {
     pub(super) members: Option<&'a SharedPoller>,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
+    begun: Tick,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
     now: Tick,
 }
@@ -74,7 +78,8 @@ impl<'a> Solo<'a> {
         patience: &'a dyn Fn(&Conn, Stage) -> Option<Duration>,
         gate: &'a Gate,
     ) -> Solo<'a> {
-        Solo { cx, handler, hand, patience, gate, members: None, bell: None, now: cx.clock.now() }
+        let now = cx.clock.now();
+        Solo { cx, handler, hand, patience, gate, members: None, bell: None, begun: now, now }
     }
 
     /// The time at the last look.
@@ -91,6 +96,10 @@ impl<'a> Solo<'a> {
                 return Fate::Over;
             }
             let fate = match conn.step(self.now, self.cx) {
+                Step::Call if self.has_had_its_turn(conn, stage) => match conn.flush(self.now) {
+                    Ok(_) => Some(Fate::Park),
+                    Err(_) => Some(Fate::Over),
+                },
                 Step::Call => self.call(conn),
                 Step::Close => Some(Fate::Over),
                 Step::Read => self.read(conn, stage),
@@ -104,6 +113,11 @@ impl<'a> Solo<'a> {
         }
     }
 
+    fn has_had_its_turn(&self, conn: &Conn, stage: Stage) -> bool {
+        self.now >= self.begun.after(TURN)
+            && (self.patience)(conn, stage).is_some_and(|patience| patience.is_zero())
+    }
+
     fn call(&mut self, conn: &mut Conn) -> Option<Fate> {
         if conn.queued_since.is_some() {
             conn.forsake_if_vain(self.now, self.cx);
@@ -112,7 +126,7 @@ impl<'a> Solo<'a> {
         if self.gate.pass() {
             self.refresh();
         }
-        if !conn.is_request_read() {
+        if !conn.is_request_here() {
             self.leave_members(conn);
         }
         let wait = OnThisThread::new(self.cx);

@@ -1,5 +1,7 @@
 //! The threads that an engine has started: kept to be joined, and started before they have their work.
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -81,14 +83,19 @@ impl Threads {
             }
             Err(error) => {
                 if let Some(threads) = standby.note_refusal() {
-                    log::error!(
-                        "the system refuses another thread ({error}); this server has {threads}, requests wait for \
-                         one of them, and the next try comes after {REFUSED_FOR:?}. What limits threads: pids.max of the \
-                         cgroup (docker --pids-limit, systemd TasksMax), RLIMIT_NPROC (ulimit -u), memory"
-                    );
+                    // A log that panics must not take the job along: it may be a loop, with its connections.
+                    let _ = catch_unwind(AssertUnwindSafe(|| tell_of_refusal(&error, threads)));
                 }
                 berth.first().map_or(Ok(()), Err)
             }
         }
     }
+}
+
+fn tell_of_refusal(error: &io::Error, threads: usize) {
+    log::error!(
+        "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
+         next try comes after {REFUSED_FOR:?}. What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
+         TasksMax), RLIMIT_NPROC (ulimit -u), memory"
+    );
 }

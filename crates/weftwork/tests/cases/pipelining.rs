@@ -1,7 +1,9 @@
 //! Are requests that come together answered together, in order, however the bytes are cut?
 
+use std::time::Duration;
+
 use super::ROOM;
-use crate::support::{Client, noise};
+use crate::support::{Client, Promise, eventually, noise};
 
 const COUNT: usize = 200;
 
@@ -113,4 +115,36 @@ fn the_end_of_the_client_does_not_cut_answers() {
     client.half_close();
     expect(&mut client, |i| i);
     client.ends();
+}
+
+/// More clients than there are threads, each of which asks faster than it is answered: others have their turn.
+#[test]
+fn who_asks_without_end_does_not_have_a_thread_to_itself() {
+    const CLIENTS: usize = 16;
+    /// Enough for all of them to be busy for longer than a client waits.
+    const REQUESTS: usize = 20_000;
+    if !ROOM.promises(Promise::FloodsTakeTurns) {
+        return;
+    }
+    let site = ROOM.start_with(|s| s.threads_max(CLIENTS / 2));
+    let flood = "GET /sleep/1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(REQUESTS);
+    let floods: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let client = site.client();
+            let sending = client.send_aside(flood.clone().into_bytes());
+            (sending, std::thread::spawn(move || client.rest()))
+        })
+        .collect();
+    eventually("all threads are taken", || site.calls() > 10 * CLIENTS);
+    let mut client = site.client();
+    for _ in 0..3 {
+        client.get("/sleep/1").is(200, "slept");
+    }
+    assert!(site.calls() < CLIENTS * REQUESTS / 2, "the flood was over");
+    site.running.shutdown(Duration::ZERO);
+    for (sending, reading) in floods {
+        // It is cut off in the middle.
+        let _ = sending.join().unwrap();
+        reading.join().unwrap();
+    }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Promise {
     QueueForThreads,
     /// No thread waits for a client.
     ClientsCostNoThread,
+    /// A client that asks without end has no thread to itself.
+    FloodsTakeTurns,
     /// Connections are spread evenly over the loops.
     EvenLoops,
     /// At `connections_max`, idle connections make room for others.

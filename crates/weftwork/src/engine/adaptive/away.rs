@@ -21,6 +21,8 @@ use crate::transport::stream::is_would_block;
 /// How long a thread waits for the next request of a connection whose last one blocked, where there is no commons. Long
 /// enough for a client that asks again at once, also when 400 of them share a core and a round takes 8 ms.
 const STICKY: Duration = Duration::from_millis(20);
+/// A client that asks faster than it is answered has the thread for so long, where others wait for one.
+const TURN: Duration = Duration::from_millis(100);
 
 /// What becomes of the connection.
 enum Fate {
@@ -118,12 +120,16 @@ impl Shared {
             self.send_members_home(Duration::ZERO);
         }
         let News { conn, was_waited_for } = news?;
+        let absent = self.commons.absent(&conn);
+        // Closed before its place is free, should the log panic meanwhile.
+        let conn = conn;
         let was_last = (was_waited_for || is_called) && !self.commons.is_waited_at();
         let is_missed = was_last && self.commons.has_anybody();
         if is_missed && !self.commons.is_served_soon.load(Ordering::Relaxed) {
             // Where there may be none, the watcher finds that out.
             let _ = self.give(Job::Attend);
         }
+        std::mem::forget(absent);
         Some((conn, Some(true)))
     }
 
@@ -143,13 +149,18 @@ impl Shared {
         // The clock is read after each wait and each call, and not in between.
         let mut at = Instant::now();
         let mut now = self.cx.clock.at(at);
+        let came = now;
         loop {
             if self.cx.stage() == Stage::Closing {
                 return Fate::Over;
             }
             match conn.step(now, &self.cx) {
+                Step::Call if now >= came.after(TURN) && self.standby.has_queue() => {
+                    return if conn.flush(now).is_ok() { Fate::Home } else { Fate::Over };
+                }
                 Step::Call => {
-                    if !conn.is_request_read() {
+                    let was_member = conn.registered == Registered::Shared;
+                    if !conn.is_request_here() {
                         // Each packet of it would wake another thread there.
                         self.commons.leave(conn);
                     }
@@ -157,7 +168,10 @@ impl Shared {
                     let habit = self.habit(conn, blocked);
                     (now, at) = self.call_away(conn, now, hand);
                     blocked = Some(at - begun >= QUICK);
-                    self.commons.calls.fetch_add(1, Ordering::Relaxed);
+                    if was_member {
+                        // The thread goes on there. Who has come from the door may find others at it for long.
+                        self.commons.calls.fetch_add(1, Ordering::Relaxed);
+                    }
                     if let Blocking::Learn { route } = habit {
                         self.habits.saw(route, at - begun);
                     }

@@ -18,7 +18,7 @@ pub(super) struct Commons {
     poller: SharedPoller,
     /// Threads that sleep until an event comes.
     waiting: AtomicUsize,
-    /// Calls made by threads without a loop, ever.
+    /// Calls of members, ever.
     pub(super) calls: AtomicU32,
     /// The watcher has found that another thread would be of no use: see [`Gauge`](crate::engine::gauge::Gauge).
     pub(super) is_served_soon: AtomicBool,

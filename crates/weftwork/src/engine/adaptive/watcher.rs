@@ -2,11 +2,13 @@
 //! [commons](super::commons), too: that there are threads for whoever asks, and that who is quiet goes home.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Job, Shared};
+use crate::engine::contained;
 use crate::engine::gauge::Gauge;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -39,8 +41,15 @@ impl Shared {
     }
 
     fn watch(self: &Arc<Shared>) {
-        let over = || self.cx.stage() == Stage::Closing;
         self.hub.watch.take_up();
+        // A panic is a bug of ours, or of the log.
+        while catch_unwind(AssertUnwindSafe(|| self.keep_watch())).is_err() {
+            contained();
+        }
+    }
+
+    fn keep_watch(self: &Arc<Shared>) {
+        let over = || self.cx.stage() == Stage::Closing;
         let mut seen: Vec<u64> = self.seats.iter().map(|seat| seat.turn()).collect();
         let mut gauge = Gauge::new(BRISK);
         let mut quiet = 0;

@@ -112,3 +112,19 @@ fn who_comes_in_ends_a_shortage() {
     assert!(matches!(accept(&listeners[0], Tick(30), &cx), Accepted::Conn(_)));
     assert_eq!(cx.spare.note_shortage(Tick(40)), None);
 }
+
+/// Somebody always waits at the first of them: who waits at the second is next all the same.
+#[test]
+fn listeners_have_their_turns() {
+    let [(first, come), (second, come_to_second)] = [door(), door()];
+    let listeners: Vec<_> = [first, second].map(|one| Arc::into_inner(one).unwrap().remove(0)).into();
+    let listeners = Arc::new(listeners);
+    let (cx, now) = (context(), Tick(0));
+    let mut doors = Doors::new(Arc::clone(&listeners));
+    let _clients = [come(), come(), come(), come_to_second()];
+    listeners.iter().for_each(|one| wait_for_one(std::slice::from_ref(one)));
+    doors.note_all_ready();
+    let _taken = [(); 2].map(|()| doors.accept(now, &cx).unwrap());
+    assert!(have_visitors(&listeners[..1]));
+    assert!(!have_visitors(&listeners[1..]));
+}

@@ -105,11 +105,17 @@ impl Shared {
             return Look::Shut(shut_until);
         }
         let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner);
-        for listener in doors.iter() {
+        // In turns: at the first of them somebody may always wait.
+        let first = self.first_door.load(Ordering::Relaxed);
+        for door in (0..doors.len()).map(|at| (first + at) % doors.len()) {
+            let listener = &doors[door];
             loop {
                 match accept(listener, now, &self.cx) {
                     Accepted::Excess(conn) => self.park(conn),
-                    Accepted::Conn(conn) => return Look::Conn(conn),
+                    Accepted::Conn(conn) => {
+                        self.first_door.store(door + 1, Ordering::Relaxed);
+                        return Look::Conn(conn);
+                    }
                     Accepted::Nobody => break,
                     Accepted::Gone => {}
                     Accepted::NotBefore(then) => return self.shut(then),

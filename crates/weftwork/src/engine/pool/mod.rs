@@ -29,7 +29,7 @@ mod stay;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::Builder;
 use std::time::Duration;
@@ -64,6 +64,8 @@ struct Shared {
     bell: Bell,
     /// None once the server drains.
     doors: RwLock<Vec<Listener>>,
+    /// Where they are looked at first.
+    first_door: AtomicUsize,
     /// When the doors may be tried again: descriptors are used up, or there are too many connections.
     shut_until: AtomicU64,
     /// Parked connections that have a request.
@@ -110,6 +112,7 @@ impl Shared {
             }),
             bell,
             doors: RwLock::new(listeners),
+            first_door: AtomicUsize::new(0),
             shut_until: AtomicU64::new(0),
             queue: Mutex::default(),
             hub,
@@ -150,8 +153,11 @@ impl Shared {
         let mut made = 0;
         let mut asked = owes || self.roster.wait_until_asked();
         while asked {
-            if self.make_enough(&mut made) == Maker::HasHandedOn {
-                return self.work();
+            match catch_unwind(AssertUnwindSafe(|| self.make_enough(&mut made))) {
+                Ok(Maker::HasHandedOn) => return self.work(),
+                Ok(Maker::Stays) => {}
+                // A log that panics: whoever is missing is asked for again.
+                Err(_) => contained(),
             }
             asked = self.roster.wait_until_asked();
         }
@@ -175,11 +181,11 @@ impl Shared {
             *made += 1;
             self.gate.shut();
             if let Err(error) = self.start_thread() {
-                log::error!("the system refuses another thread: {error}");
                 self.gate.open();
                 if std::mem::take(&mut owes) {
                     self.roster.lose(true);
                 }
+                log::error!("the system refuses another thread: {error}");
                 self.roster.pause(MAKER_PAUSE);
             }
             if !owes {

@@ -30,6 +30,8 @@ struct Looks {
     members: Tick,
     /// For those that are quiet.
     quiet: Tick,
+    /// So many connections had been taken from the door then.
+    taken: u32,
 }
 
 impl Shared {
@@ -46,7 +48,7 @@ impl Shared {
         // Calls that end often help one who waits, and not a hundred: only full cores keep threads from being called. With
         // 400 clients of a call of 1 ms and two cores, half of the requests/s otherwise, and cores at rest.
         let mut gauge = Gauge::new(u64::MAX);
-        let mut looks = Looks { members: now, quiet: now };
+        let mut looks = Looks { members: now, quiet: now, taken: 0 };
         loop {
             while let Some(errand) = lp.next_here(&self.hub, &self.cx) {
                 self.pass_on(errand, lp);
@@ -90,6 +92,11 @@ impl Shared {
             self.send_members_away(if is_over { Duration::ZERO } else { self.cx.settings.idle_timeout });
         }
         let count = self.roster.count();
+        if !members.has_anybody() && count.taken == looks.taken {
+            // All are in long calls.
+            return Some(QUIET_LOOK);
+        }
+        looks.taken = count.taken;
         gauge.look(count.threads - count.at_door - count.on_bench, count.taken, now);
         self.roster.set_cores_full(gauge.is_served_soon());
         let is_short = count.at_door == 0 && members.has_news();

@@ -75,15 +75,15 @@ impl Shared {
     /// A connection waits for its next request among the members, from now on.
     fn rest(&self, mut conn: Box<Conn>, now: Tick, hand: &mut Hand) -> Rested {
         conn.rest(&mut hand.pool);
-        match self.bell.members.join(&mut conn) {
-            Joined::Member { is_first } => {
-                if is_first {
-                    self.hub.post(0, Letter::LookAround);
-                }
-            }
+        let is_first = match self.bell.members.join(&mut conn) {
+            Joined::Member { is_first } => is_first,
             Joined::Refused | Joined::Nowhere => return Rested::Refused(conn),
+        };
+        let back = self.bell.members.put(conn, now);
+        if is_first {
+            self.hub.post(0, Letter::LookAround);
         }
-        if let Some(back) = self.bell.members.put(conn, now) {
+        if let Some(back) = back {
             return Rested::Back(back);
         }
         if self.cx.stage() != Stage::Running {

@@ -209,3 +209,17 @@ fn the_stop_calls_everybody_from_the_bench() {
     });
     assert_eq!((roster.count().at_door, roster.count().on_bench), (2, 0));
 }
+
+/// Somebody always waits at the first of them: who waits at the second is next all the same.
+#[test]
+fn listeners_have_their_turns() {
+    let [(_first, site), (_second, other)] = [3, 1].map(Burst::at_the_door);
+    let listeners = vec![site.listener, other.listener];
+    let (shared, _porter) = Shared::new(1, site.cx, site.handler, listeners).unwrap();
+    let is_at = |door: usize| have_visitors(&shared.doors.read().unwrap()[door..=door]);
+    eventually("somebody is at each", || is_at(0) && is_at(1));
+    for _ in 0..2 {
+        assert!(matches!(shared.look_at_doors(shared.cx.clock.now()), Look::Conn(_)));
+    }
+    assert!(is_at(0) && !is_at(1));
+}
