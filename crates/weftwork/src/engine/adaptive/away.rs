@@ -159,19 +159,10 @@ impl Shared {
                     return if conn.flush(now).is_ok() { Fate::Home } else { Fate::Over };
                 }
                 Step::Call => {
-                    let was_member = conn.registered == Registered::Shared;
-                    if !conn.is_request_here() {
-                        // Each packet of it would wake another thread there.
-                        self.commons.leave(conn);
-                    }
                     let begun = at;
                     let habit = self.habit(conn, blocked);
                     (now, at) = self.call_away(conn, now, hand);
                     blocked = Some(at - begun >= QUICK);
-                    if was_member {
-                        // The thread goes on there. Who has come from the door may find others at it for long.
-                        self.commons.calls.fetch_add(1, Ordering::Relaxed);
-                    }
                     if let Blocking::Learn { route } = habit {
                         self.habits.saw(route, at - begun);
                     }
@@ -235,10 +226,20 @@ impl Shared {
 
     /// Calls the handler. When that had ended, as a tick and exactly.
     fn call_away(&self, conn: &mut Conn, now: Tick, hand: &mut Hand) -> (Tick, Instant) {
+        let was_member = conn.registered == Registered::Shared;
+        if !conn.is_request_here() {
+            // Each packet of it would wake another thread there.
+            self.commons.leave(conn);
+        }
         let wait = Away { shared: self, here: OnThisThread::new(&self.cx) };
         let Hand { dates, post, .. } = hand;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
-        (conn.run(call), wait.here.last_look())
+        let now = conn.run(call);
+        if was_member {
+            // The thread goes on there. Who has come from the door may find others at it for long.
+            self.commons.calls.fetch_add(1, Ordering::Relaxed);
+        }
+        (now, wait.here.last_look())
     }
 }
 

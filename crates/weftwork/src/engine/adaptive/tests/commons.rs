@@ -24,7 +24,8 @@ fn connections_whose_calls_block_share_their_threads() {
     };
     std::thread::scope(|scope| (0..20).for_each(|_| drop(scope.spawn(ask))));
     let counts = house.counts();
-    assert!((20..100).contains(&counts.handed_eagerly), "{counts:?}");
+    // Who comes when another one has gone may be let in by that one's thread.
+    assert!((1..100).contains(&counts.handed_eagerly), "{counts:?}");
     house.close();
 }
 

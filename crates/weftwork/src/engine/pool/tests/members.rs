@@ -74,8 +74,9 @@ fn idle_connections_keep_no_threads() {
         clients.push(connect(house.address));
         (0..=at).for_each(|at| is_answered_on(&mut clients[at], &format!("/{at}")));
     }
+    // One; more where a busy machine has nobody at the door for a while.
     let threads = house.shared.threads();
-    assert!(threads < 5, "{threads}");
+    assert!(threads < 10, "{threads}");
     house.close();
 }
 
