@@ -23,7 +23,7 @@ use crate::transport::{DateCache, Pool, Post, Tick};
 const READ_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A client that asks faster than it is answered has the thread for so long, where others wait for one.
-const TURN: Duration = Duration::from_millis(100);
+pub(super) const TURN: Duration = Duration::from_millis(100);
 
 /// What a thread has of its own.
 pub(super) struct Hand {

@@ -13,6 +13,7 @@ use crate::engine::habits::QUICK;
 use crate::engine::hub::Letter;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
 use crate::engine::shared_poller::Joined;
+use crate::engine::solo::TURN;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -21,8 +22,6 @@ use crate::transport::stream::is_would_block;
 /// How long a thread waits for the next request of a connection whose last one blocked, where there is no commons. Long
 /// enough for a client that asks again at once, also when 400 of them share a core and a round takes 8 ms.
 const STICKY: Duration = Duration::from_millis(20);
-/// A client that asks faster than it is answered has the thread for so long, where others wait for one.
-const TURN: Duration = Duration::from_millis(100);
 
 /// What becomes of the connection.
 enum Fate {

@@ -23,15 +23,15 @@ use crate::transport::counters::Counters;
 const TICK: Duration = Duration::from_millis(1);
 const QUIET_TICK: Duration = Duration::from_millis(4);
 /// How often it looks for members that are quiet.
-const QUIET_LOOK: Duration = Duration::from_millis(100);
+pub(super) const QUIET_LOOK: Duration = Duration::from_millis(100);
 
 /// When the porter has looked last.
-struct Looks {
-    members: Tick,
+pub(super) struct Looks {
+    pub(super) members: Tick,
     /// For those that are quiet.
-    quiet: Tick,
+    pub(super) quiet: Tick,
     /// So many connections had been taken from the door then.
-    taken: u32,
+    pub(super) taken: u32,
 }
 
 impl Shared {
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     /// Has threads come for members that ask, and takes those over that do not. When to look again.
-    fn see_to_members(&self, gauge: &mut Gauge, looks: &mut Looks) -> Option<Duration> {
+    pub(super) fn see_to_members(&self, gauge: &mut Gauge, looks: &mut Looks) -> Option<Duration> {
         let members = &self.bell.members;
         if members.members() == 0 {
             self.roster.set_cores_full(false);
@@ -93,7 +93,8 @@ impl Shared {
         }
         let count = self.roster.count();
         if !members.has_anybody() && count.taken == looks.taken {
-            // All are in long calls.
+            // All are in long calls. Whoever comes in has a thread without being counted here.
+            self.roster.set_cores_full(false);
             return Some(QUIET_LOOK);
         }
         looks.taken = count.taken;

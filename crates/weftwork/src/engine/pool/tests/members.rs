@@ -5,8 +5,11 @@ use std::sync::RwLock;
 
 use super::*;
 use crate::engine::client::{ask_on, connect, in_some_round, is_answered_on, is_next_answer};
+use crate::engine::gauge::Gauge;
 use crate::engine::pool::door::TAKEN_IN_MAX;
+use crate::engine::pool::porter::{Looks, QUIET_LOOK};
 use crate::message::Request;
+use crate::transport::Tick;
 
 /// A pool, and its insides.
 struct House {
@@ -265,4 +268,22 @@ fn members_and_the_queue_have_their_turns() {
     }
     is_next_answer(&mut member, "/member");
     clients.iter_mut().for_each(|client| is_next_answer(client, "/queued"));
+}
+
+/// The cores were full, and now all members are in long calls: who comes in has a thread made, and the porter rests.
+#[test]
+fn where_all_members_are_in_long_calls_the_cores_are_not_full() {
+    let (shared, address, _gate, _porter) = House::empty(3);
+    shared.roster.open();
+    let mut place = Place::new(&shared);
+    let mut hand = Hand::new(&shared.cx);
+    let mut member = becomes_member(&shared, address, &mut hand);
+    ask_on(&mut member, "/member");
+    let _out = shared.next_at_door(&mut place).unwrap();
+    shared.roster.set_cores_full(true);
+    let mut gauge = Gauge::new(u64::MAX);
+    let (now, taken) = (shared.cx.clock.now(), shared.roster.count().taken);
+    let mut looks = Looks { members: Tick(u64::MAX), quiet: now, taken };
+    assert_eq!(shared.see_to_members(&mut gauge, &mut looks), Some(QUIET_LOOK));
+    assert!(!shared.roster.are_cores_full() && shared.roster.count().asked);
 }
