@@ -57,6 +57,7 @@ pub(super) struct Solo<'a> {
     pub(super) members: Option<&'a SharedPoller>,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
+    /// When the thread took the connection up.
     begun: Tick,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
     now: Tick,

@@ -71,16 +71,17 @@ impl House {
 /// One thread answers all who wait for their next request.
 #[test]
 fn idle_connections_keep_no_threads() {
-    let house = House::open(512);
-    let mut clients = Vec::new();
-    for at in 0..20 {
-        clients.push(connect(house.address));
-        (0..=at).for_each(|at| is_answered_on(&mut clients[at], &format!("/{at}")));
-    }
-    // One; more where a busy machine has nobody at the door for a while.
-    let threads = house.shared.threads();
-    assert!(threads < 10, "{threads}");
-    house.close();
+    in_some_round("a busy machine had nobody at the door for a while", || {
+        let house = House::open(512);
+        let mut clients = Vec::new();
+        for at in 0..20 {
+            clients.push(connect(house.address));
+            (0..=at).for_each(|at| is_answered_on(&mut clients[at], &format!("/{at}")));
+        }
+        let threads = house.shared.threads();
+        house.close();
+        threads < 5
+    });
 }
 
 /// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is the porter's.
