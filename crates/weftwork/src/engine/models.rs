@@ -76,17 +76,17 @@ fn loom_place_misses_no_event() {
     fn serve(place: &Place<()>, mut conn: Option<()>, has_come: &AtomicBool) {
         while let Some(out) = conn {
             has_come.store(false, Ordering::SeqCst);
-            conn = place.put(out).map(|(back, _)| back);
+            conn = place.put(0, out).map(|(back, _)| back);
         }
     }
     loom::model(|| {
-        let place = Arc::new(Place::new());
+        let place = Arc::new(Place::new(0));
         let has_come = Arc::new(AtomicBool::new(false));
         let told = [(), ()].map(|()| {
             let (place, has_come) = (place.clone(), has_come.clone());
             thread::spawn(move || {
                 has_come.store(true, Ordering::SeqCst);
-                serve(&place, place.take(false), &has_come);
+                serve(&place, place.take(0, false), &has_come);
             })
         });
         serve(&place, Some(()), &has_come);
@@ -102,16 +102,16 @@ fn loom_place_misses_no_event() {
 fn loom_place_forgets_no_end() {
     /// Whoever has the connection, which knows whether its peer has ended, puts it back.
     fn put_back(place: &Place<bool>, mut conn: bool) {
-        while let Some((knows, ended)) = place.put(conn) {
+        while let Some((knows, ended)) = place.put(0, conn) {
             conn = knows || ended;
         }
     }
     loom::model(|| {
-        let place = Arc::new(Place::new());
+        let place = Arc::new(Place::new(0));
         let told = [false, true].map(|ended| {
             let place = place.clone();
             thread::spawn(move || {
-                if let Some(knows) = place.take(ended) {
+                if let Some(knows) = place.take(0, ended) {
                     put_back(&place, knows || ended);
                 }
             })
@@ -120,7 +120,7 @@ fn loom_place_forgets_no_end() {
         told.into_iter().for_each(|told| told.join().unwrap());
         // What nobody was told of yet is told when it is next put back.
         let knows = place.withdraw().unwrap();
-        let put = place.put(knows);
+        let put = place.put(0, knows);
         assert!(knows || put.is_some_and(|(_, ended)| ended), "the end is forgotten");
     });
 }
@@ -129,15 +129,31 @@ fn loom_place_forgets_no_end() {
 #[test]
 fn loom_place_is_left_once() {
     loom::model(|| {
-        let place = Arc::new(Place::new());
-        assert!(place.put(()).is_none());
+        let place = Arc::new(Place::new(0));
+        assert!(place.put(0, ()).is_none());
         let takers = [true, false].map(|ended| {
             let place = place.clone();
-            thread::spawn(move || place.take(ended).is_some())
+            thread::spawn(move || place.take(0, ended).is_some())
         });
         let sent = place.withdraw().is_some();
         let taken = takers.map(|taker| taker.join().unwrap());
         assert_eq!(u32::from(sent) + taken.map(u32::from).iter().sum::<u32>(), 1);
+    });
+}
+
+/// An event for who had the place comes while it is passed on, and the next one is put there: that one is not told of it.
+#[test]
+fn loom_place_tells_the_next_one_nothing() {
+    loom::model(|| {
+        let place = Arc::new(Place::new(0));
+        let late = {
+            let place = place.clone();
+            thread::spawn(move || place.take(0, true).is_some())
+        };
+        assert!(place.pass_on(0, 1));
+        assert!(place.put(1, ()).is_none(), "it is told of what it has not missed");
+        assert!(late.join().unwrap() ^ place.withdraw().is_some(), "exactly one has it");
+        assert!(!place.pass_on(0, 2), "it was passed on before");
     });
 }
 

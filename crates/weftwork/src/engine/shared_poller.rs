@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::place::Place;
+use super::place::{OWNER_MAX, Place};
 use super::sync::{Mutex, lock};
 use crate::conn::{Conn, Registered};
 use crate::transport::Tick;
@@ -29,8 +29,6 @@ const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFla
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 /// Tokens of others than members: a number with this bit.
 const OTHER: u64 = 1 << 63;
-/// Tokens of members are without it.
-const TOKENS: usize = usize::MAX >> 1;
 /// The token of the bell, and of what wakes everybody.
 const BELL: u64 = u64::MAX;
 
@@ -47,10 +45,8 @@ pub(super) struct SharedPoller {
 }
 
 struct MemberPlace {
+    /// Its owner's number is the token: the place, and above that how many had it before.
     place: Place<Box<Conn>>,
-    /// The token of whoever has it: the place, and above that how many had it before. An event may still be on its way when
-    /// the next one is there.
-    token: AtomicUsize,
     /// When the member was put there last.
     since: AtomicU64,
 }
@@ -94,11 +90,7 @@ fn index(token: usize) -> usize {
 
 impl SharedPoller {
     pub(super) fn open() -> io::Result<SharedPoller> {
-        let place = |index| MemberPlace {
-            place: Place::new(),
-            token: AtomicUsize::new(index),
-            since: AtomicU64::new(0),
-        };
+        let place = |index| MemberPlace { place: Place::new(index), since: AtomicU64::new(0) };
         let shared = SharedPoller {
             poller: epoll::create(CreateFlags::CLOEXEC)?,
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -138,9 +130,7 @@ impl SharedPoller {
             return Joined::Member { is_first: false };
         }
         let Some(index) = lock(&self.free).pop() else { return Joined::Refused };
-        let MemberPlace { place, token, .. } = &self.places[index];
-        place.forget();
-        let token = token.load(Ordering::Relaxed);
+        let token = self.places[index].place.owner();
         // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
         if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
             lock(&self.free).push(index);
@@ -161,7 +151,7 @@ impl SharedPoller {
         let MemberPlace { place, since, .. } = &self.places[index(conn.token)];
         since.store(now.0, Ordering::Relaxed);
         self.present.fetch_add(1, Ordering::SeqCst);
-        let (mut conn, ended) = place.put(conn)?;
+        let (mut conn, ended) = place.put(conn.token, conn)?;
         self.present.fetch_sub(1, Ordering::SeqCst);
         conn.note_ready(ended);
         Some(conn)
@@ -184,13 +174,10 @@ impl SharedPoller {
             return if token == BELL { Told::Vain } else { Told::Other((token & !OTHER) as usize) };
         }
         let token = token as usize;
-        let MemberPlace { place, token: owner, .. } = &self.places[index(token)];
         let ended = flags.intersects(ENDS);
-        if owner.load(Ordering::Relaxed) != token {
-            return Told::Vain;
-        }
-        let Some(mut conn) = place.take(ended) else { return Told::Vain };
+        let Some(mut conn) = self.places[index(token)].place.take(token, ended) else { return Told::Vain };
         self.present.fetch_sub(1, Ordering::SeqCst);
+        // The place may have been passed on just now, and then this is the next one.
         conn.note_ready(ended && conn.token == token);
         Told::Member(conn)
     }
@@ -216,9 +203,8 @@ impl SharedPoller {
 
     /// The place of whoever has this token is free, unless it was before.
     fn free(&self, token: usize) {
-        let next = token.wrapping_add(PLACES) & TOKENS;
-        let owner = &self.places[index(token)].token;
-        if owner.compare_exchange(token, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        let next = token.wrapping_add(PLACES) & OWNER_MAX;
+        if self.places[index(token)].place.pass_on(token, next) {
             lock(&self.free).push(index(token));
             self.members.fetch_sub(1, Ordering::SeqCst);
         }
