@@ -107,7 +107,7 @@ impl Shared {
     }
 
     /// True: requests wait there for a thread.
-    fn see_to_the_commons(self: &Arc<Shared>, gauge: &mut Gauge, homed: &mut Tick) -> bool {
+    pub(super) fn see_to_the_commons(self: &Arc<Shared>, gauge: &mut Gauge, homed: &mut Tick) -> bool {
         if !self.commons.has_anybody() {
             self.commons.is_served_soon.store(false, Ordering::Relaxed);
             return false;
@@ -123,6 +123,11 @@ impl Shared {
         gauge.look(at_work, self.commons.calls.load(Ordering::Relaxed), now);
         self.commons.is_served_soon.store(gauge.is_served_soon(), Ordering::Relaxed);
         let is_short = self.commons.is_short();
+        if is_short && self.standby.has_queue() {
+            // Threads take from the queue for as long as that lasts, however soon they come back: there members have their turn.
+            self.send_members_home(Duration::ZERO);
+            return true;
+        }
         for _ in 0..gauge.called(is_short) {
             if self.give(Job::Attend).is_err() {
                 // Their loops have them wait in the queue, which is bounded and has deadlines.

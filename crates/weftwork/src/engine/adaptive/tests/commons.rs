@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::engine::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
+use crate::engine::gauge::Gauge;
+use crate::engine::shared_poller::Joined;
 
 /// Answers with the path, after a while but for `/`; `/gate` waits until nobody writes to `gate` before.
 fn slow_behind(gate: &Arc<RwLock<()>>) -> impl Handler {
@@ -161,4 +163,32 @@ fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
     streams.iter_mut().for_each(|stream| is_next_answer(stream, "/gate"));
     assert_eq!(house.counts().shed, 0);
     house.close();
+}
+
+/// While others wait in the queue no thread looks at the commons, however soon one comes back from its call.
+#[test]
+fn members_that_ask_while_others_wait_in_the_queue_wait_there_too() {
+    let (house, loops) = House::empty(slow);
+    let shared = &house.shared;
+    let now = shared.cx.clock.now();
+    let mut stream = house.connect();
+    let mut conn = house.accept();
+    assert!(matches!(shared.commons.join(&mut conn), Joined::Member { is_first: true }));
+    assert!(shared.commons.put(conn, now).is_none());
+    ask_on(&mut stream, "/1");
+    eventually("it is there", || shared.commons.has_news());
+    let (mut gauge, mut homed) = (Gauge::new(1), now);
+    let mut look = || {
+        shared.commons.calls.fetch_add(1000, Ordering::Relaxed);
+        assert!(shared.see_to_the_commons(&mut gauge, &mut homed), "it waits for a thread");
+        assert!(shared.commons.is_served_soon.load(Ordering::Relaxed));
+        shared.commons.members()
+    };
+    assert_eq!(look(), 1);
+    let _waits = house.ask("/2");
+    assert!(shared.standby.queue(Job::Serve(house.accept())).is_ok());
+    assert_eq!(look(), 0);
+    let letters = house.letters();
+    assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
+    drop(loops);
 }
