@@ -65,7 +65,11 @@ pub(super) struct Solo<'a> {
 
 impl Hand {
     pub(super) fn new(cx: &Context) -> Hand {
-        Hand { dates: DateCache::new(cx.clock.now()), pool: Pool::alone(), post: cx.watchdog.post() }
+        Hand {
+            dates: DateCache::new(cx.clock.now()),
+            pool: Pool::of_thread(&cx.surplus),
+            post: cx.watchdog.post(),
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! An idle connection has none of it. The three travel together, so taking and giving back is one pointer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use weftwork_wire::Head;
 
 /// Fresh read buffers hold this much: a usual head, or sixteen pipelined ones.
@@ -16,6 +19,9 @@ const POOLED_BYTES_MAX: usize = 16 << 20;
 /// that of a loop, each of 100 threads kept 1.6 MB.
 const POOLED_BYTES_MAX_ALONE: usize = 64 << 10;
 const POOLED_MAX_ALONE: usize = 2;
+/// The threads of a server that have connections of their own pool so much more, all together: what grew for a long body need
+/// not grow again for the next. It took six calls of `mremap(2)` and the faults of 60 pages for each.
+const SURPLUS_BYTES_MAX: usize = POOLED_BYTES_MAX;
 
 /// The bytes and the parsed head of a connection in use.
 #[derive(Debug, Default)]
@@ -106,15 +112,57 @@ pub(crate) struct Pool {
     free_max: usize,
     bytes: usize,
     bytes_max: usize,
+    /// What it holds beyond that.
+    loan: Loan,
+}
+
+/// How much the pools of threads hold together, beyond what each of them may.
+#[derive(Debug, Default)]
+pub(crate) struct Surplus(AtomicUsize);
+
+/// One pool's part of it. Nothing where there is none.
+#[derive(Debug, Default)]
+struct Loan {
+    of: Option<Arc<Surplus>>,
+    bytes: usize,
+}
+
+impl Loan {
+    /// False: there is not so much.
+    fn set(&mut self, bytes: usize) -> bool {
+        let Some(Surplus(lent)) = self.of.as_deref() else { return bytes == 0 };
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 && lent.fetch_add(more, Ordering::Relaxed) + more > SURPLUS_BYTES_MAX {
+            lent.fetch_sub(more, Ordering::Relaxed);
+            return false;
+        }
+        if self.bytes > bytes {
+            lent.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 impl Pool {
     /// For a loop.
     pub(crate) fn new() -> Pool {
-        Pool { free: Vec::new(), free_max: POOLED_MAX, bytes: 0, bytes_max: POOLED_BYTES_MAX }
+        let (free_max, bytes_max) = (POOLED_MAX, POOLED_BYTES_MAX);
+        Pool { free: Vec::new(), free_max, bytes: 0, bytes_max, loan: Loan::default() }
     }
 
     /// For a thread that serves one connection after another.
+    pub(crate) fn of_thread(surplus: &Arc<Surplus>) -> Pool {
+        Pool { loan: Loan { of: Some(surplus.clone()), bytes: 0 }, ..Pool::alone() }
+    }
+
+    /// For one connection.
     pub(crate) fn alone() -> Pool {
         Pool { free_max: POOLED_MAX_ALONE, bytes_max: POOLED_BYTES_MAX_ALONE, ..Pool::new() }
     }
@@ -122,18 +170,27 @@ impl Pool {
     pub(crate) fn take(&mut self) -> Box<Buffers> {
         let Some(buffers) = self.free.pop() else { return Buffers::fresh() };
         self.bytes -= buffers.bytes();
+        if self.loan.bytes > 0 {
+            self.has_room_for(0);
+        }
         buffers
     }
 
     pub(crate) fn give_back(&mut self, mut buffers: Box<Buffers>) {
         if self.free.len() < self.free_max {
             buffers.reset();
-            if self.bytes + buffers.bytes() > self.bytes_max {
+            if !self.has_room_for(buffers.bytes()) {
                 buffers.shrink();
             }
             self.bytes += buffers.bytes();
             self.free.push(buffers);
         }
+    }
+
+    /// Borrows what is missing, or gives back what is not.
+    fn has_room_for(&mut self, bytes: usize) -> bool {
+        let missing = (self.bytes + bytes).saturating_sub(self.bytes_max);
+        missing == self.loan.bytes || self.loan.set(missing)
     }
 }
 
@@ -220,6 +277,29 @@ mod tests {
         let mut pool = Pool::alone();
         pool.give_back(grown(256 << 10));
         assert!(pool.free[0].bytes() < 32 << 10);
+    }
+
+    #[test]
+    fn threads_keep_large_buffers_while_there_is_room_for_all_of_them() {
+        let surplus = Arc::new(Surplus::default());
+        let held = || surplus.0.load(Ordering::Relaxed);
+        let mut pools: Vec<Pool> = (0..100).map(|_| Pool::of_thread(&surplus)).collect();
+        for pool in &mut pools {
+            pool.give_back(grown(256 << 10));
+        }
+        let is_large = |pool: &&Pool| pool.bytes > 256 << 10;
+        let large = pools.iter().filter(is_large).count();
+        assert_eq!(large, SURPLUS_BYTES_MAX / (pools[0].bytes - POOLED_BYTES_MAX_ALONE));
+        assert!(held() <= SURPLUS_BYTES_MAX);
+        // What one takes out another has room for.
+        let taken = pools[0].take();
+        pools[99].take();
+        pools[99].give_back(grown(256 << 10));
+        assert_eq!((pools[0].bytes, pools[99].bytes > 256 << 10), (0, true));
+        pools[0].give_back(taken);
+        assert!(!is_large(&&pools[0]));
+        pools.clear();
+        assert_eq!(held(), 0);
     }
 
     #[test]

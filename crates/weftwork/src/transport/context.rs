@@ -9,6 +9,7 @@ use std::time::Duration;
 use weftwork_wire::Limits;
 
 use super::budget::LineBudget;
+use super::buffers::Surplus;
 use super::clock::Clock;
 use super::counters::{Counters, Counts};
 use super::spare::Spare;
@@ -40,6 +41,8 @@ pub(crate) struct Context {
     pub(crate) counters: Arc<Counters>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) spare: Spare,
+    /// Of the buffers of threads that have connections of their own.
+    pub(crate) surplus: Arc<Surplus>,
     /// Of the lines about clients.
     pub(crate) lines: LineBudget,
     /// Asked about requests that it is not called for yet.
@@ -80,6 +83,7 @@ impl Context {
             counters: Arc::default(),
             watchdog: Arc::default(),
             spare: Spare::new(),
+            surplus: Arc::default(),
             lines: LineBudget::new(LINES_A_SECOND),
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),

@@ -230,7 +230,7 @@ impl Shared {
     fn hand(self: &Arc<Shared>) -> Hand {
         Hand {
             dates: DateCache::new(self.cx.clock.now()),
-            pool: Pool::alone(),
+            pool: Pool::of_thread(&self.cx.surplus),
             held: Rc::new(Held::new(self.clone())),
             post: self.cx.watchdog.post(),
         }
