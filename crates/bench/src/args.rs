@@ -52,8 +52,8 @@ pub(crate) enum LoadKind {
 #[derive(Debug)]
 pub(crate) struct GridOptions {
     pub(crate) rounds: usize,
-    /// More rounds of who was close to the first of a column.
-    pub(crate) runoff_rounds: usize,
+    /// How long each of those who were close to the first of a column has the load once more, in turn.
+    pub(crate) runoff: Duration,
     pub(crate) time: Duration,
     pub(crate) workloads: Vec<&'static Workload>,
     pub(crate) subjects: Vec<Subject>,
@@ -83,15 +83,15 @@ const FULL_TIME: Duration = Duration::from_millis(300);
 /// With all that surrounds it a cell takes 0.6 s, and a fifth more where the host moves the cores; at a fixed rate 4.5 s, of
 /// idle connections 10. With twenty contestants these are 630 cells a round, and once 120 and 19 of the others.
 const FULL_ROUNDS: usize = 2;
-/// Two rounds of 0.3 s do not tell apart who is close: three columns (churn-64, health-512, file-range-100k) that were lost by
-/// 5 to 19 % in such a run were won by 7 to 26 % in four rounds of 0.5 s.
-const RUNOFF_ROUNDS: usize = 8;
+/// Two rounds of 0.3 s do not tell apart who is close: columns that were lost by 6 to 29 % in such runs were won in turns. Of 40
+/// columns some 30 have a run-off, of four on average.
+const RUNOFF: Duration = Duration::from_secs(4);
 
 impl Default for GridOptions {
     fn default() -> Self {
         GridOptions {
             rounds: 5,
-            runoff_rounds: 0,
+            runoff: Duration::ZERO,
             time: Duration::from_secs(1),
             workloads: QUICK.iter().collect(),
             subjects: ["floor", "nginx", "weft"].into_iter().filter_map(|name| name.parse().ok()).collect(),
@@ -156,7 +156,7 @@ fn full(parser: &mut Parser) -> Result<Command> {
         grid: GridOptions {
             time: FULL_TIME,
             rounds: FULL_ROUNDS,
-            runoff_rounds: RUNOFF_ROUNDS,
+            runoff: RUNOFF,
             workloads: GRID.iter().collect(),
             subjects: subject::all(),
             ..GridOptions::default()
@@ -170,7 +170,7 @@ fn full(parser: &mut Parser) -> Result<Command> {
             Arg::Long("json") => options.json = Some(parser.value()?.into()),
             Arg::Long("html") => options.html = Some(parser.value()?.into()),
             Arg::Long("markdown") => options.markdown = Some(parser.value()?.into()),
-            Arg::Long("runoff") => options.grid.runoff_rounds = parser.value()?.parse()?,
+            Arg::Long("runoff") => options.grid.runoff = parser.value()?.parse_with(seconds_or_none)?,
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::FULL)),
             Arg::Long(name) => {
                 let name = name.to_owned();
@@ -211,7 +211,6 @@ fn grid(
 impl GridOptions {
     fn check(&self) -> Result<()> {
         within("--rounds", self.rounds, 1, 100)?;
-        within("--runoff", self.runoff_rounds, 0, 100)?;
         within("--idle", self.idle, 1, 1_000_000)
     }
 }
@@ -326,6 +325,10 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
         return Err("from 0.2 to 60 seconds".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+fn seconds_or_none(text: &str) -> std::result::Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
 }
 
 fn apart(text: &str) -> std::result::Result<Apart, &'static str> {

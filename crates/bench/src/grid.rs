@@ -45,31 +45,19 @@ pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
     Ok(peers)
 }
 
-/// Every round of every workload, and the run-off. Who is known to break a rule that a workload is about is left out of it.
+/// Every round of every workload, and the run-offs. Who is known to break a rule that a workload is about is left out of it.
 pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Contestant]) -> Result<Run> {
     let start = Instant::now();
     let mut distance = Distance::survey(options.cores, options.apart)?;
     let mut rows = empty_rows(options, &peers.subjects, known);
-    let mut takes_part: Vec<bool> = rows.iter().map(|row| row.why.is_none()).collect();
-    for round in 0..options.rounds + options.runoff_rounds {
-        if round == options.rounds {
-            takes_part = runoff::contenders(&rows, known, runoff::WIDE);
-        }
-        if round == options.rounds + options.runoff_rounds.div_ceil(2) {
-            takes_part = runoff::contenders(&rows, known, runoff::NARROW);
-        }
-        for at in order(&rows, round, &takes_part) {
+    for round in 0..options.rounds {
+        for at in order(&rows, round) {
             run_row(options, peers, &mut distance, round, &mut rows[at])?;
         }
     }
-    Ok(Run {
-        rows,
-        rounds: options.rounds,
-        runoff_rounds: options.runoff_rounds,
-        time: options.time,
-        took: start.elapsed(),
-        distances: distance.met(),
-    })
+    let runoffs = runoff::run(options.runoff, peers, &rows, known, &mut distance)?;
+    let (rounds, time, took) = (options.rounds, options.time, start.elapsed());
+    Ok(Run { rows, rounds, runoffs, time, took, distances: distance.met() })
 }
 
 fn check_idle(options: &GridOptions, files_max: u64) -> Result<()> {
@@ -116,14 +104,15 @@ fn left_out(subject: &Subject, workload: &Workload, known: &[Contestant]) -> Opt
 
 /// Which rows are measured in a round, in what order. In each column somebody else begins than in the round before, so that
 /// none always follows the same one.
-fn order(rows: &[Row], round: usize, takes_part: &[bool]) -> Vec<usize> {
+fn order(rows: &[Row], round: usize) -> Vec<usize> {
     let mut order = Vec::new();
     let mut start = 0;
     for column in columns(rows) {
         let all = start..start + column.len();
         start = all.end;
-        let mut turn: Vec<usize> =
-            all.filter(|at| takes_part[*at] && round < rows[*at].workload.rounds_max).collect();
+        let is_left_out = |row: &Row| row.why.is_some() && row.samples.is_empty();
+        let is_due = |at: &usize| !is_left_out(&rows[*at]) && round < rows[*at].workload.rounds_max;
+        let mut turn: Vec<usize> = all.filter(is_due).collect();
         let first = round % turn.len().max(1);
         turn.rotate_left(first);
         order.append(&mut turn);
@@ -185,7 +174,7 @@ fn progress(options: &GridOptions, round: usize, row: &Row, sample: Option<&Samp
     eprintln!(
         "round {}/{}  {:<15} {:<17} {says}",
         round + 1,
-        options.rounds + options.runoff_rounds,
+        options.rounds,
         row.workload.name,
         row.subject.to_string()
     );
@@ -205,14 +194,14 @@ mod tests {
             why: None,
         };
         let names = ["floor", "weft:adaptive", "nginx", "hyper"];
-        let rows: Vec<Row> =
+        let mut rows: Vec<Row> =
             ["health-64", "mixed"].iter().flat_map(|of| names.map(|name| row(of, name))).collect();
-        let turn = |round, takes_part: [bool; 4]| order(&rows, round, &takes_part.repeat(2));
-        assert_eq!(turn(0, [true; 4]), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(order(&rows, 0), [0, 1, 2, 3, 4, 5, 6, 7]);
         // What takes long by itself has one round.
-        assert_eq!(turn(1, [true; 4]), [1, 2, 3, 0]);
-        assert_eq!(turn(2, [false, true, false, true]), [1, 3]);
-        assert_eq!(turn(3, [false, true, false, true]), [3, 1]);
-        assert_eq!(turn(3, [false; 4]), [0; 0]);
+        assert_eq!(order(&rows, 1), [1, 2, 3, 0]);
+        // One is left out; another has failed, and may do better.
+        rows[1].why = Some("left out".to_owned());
+        (rows[3].why, rows[3].samples) = (Some("it broke off".to_owned()), vec![None]);
+        assert_eq!(order(&rows, 2), [3, 0, 2]);
     }
 }

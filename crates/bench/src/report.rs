@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::measure::{Metric, Sample};
 use crate::procs::distance::Distances;
+use crate::results::Runoff;
 use crate::subject::Subject;
 use crate::workloads::Workload;
 
@@ -15,7 +16,8 @@ use crate::workloads::Workload;
 pub(crate) struct Run {
     pub(crate) rows: Vec<Row>,
     pub(crate) rounds: usize,
-    pub(crate) runoff_rounds: usize,
+    /// By the names of the columns in which others were close to the default engine.
+    pub(crate) runoffs: Vec<(String, Runoff)>,
     pub(crate) time: Duration,
     pub(crate) took: Duration,
     /// None: the cores stayed where they were.
@@ -42,7 +44,7 @@ impl Run {
     #[cfg(test)]
     pub(crate) fn of(rows: Vec<Row>) -> Run {
         let (time, took) = (Duration::from_secs(2), Duration::from_secs(9));
-        Run { rows, rounds: 2, runoff_rounds: 0, time, took, distances: None }
+        Run { rows, rounds: 2, runoffs: Vec::new(), time, took, distances: None }
     }
 }
 

@@ -23,9 +23,9 @@ pub(crate) struct Results {
     pub(crate) command: String,
     pub(crate) machine: Machine,
     pub(crate) rounds: usize,
-    /// Those that followed among who was close to the first of a column.
+    /// How long each of those who were close to the first of a column had the load once more.
     #[serde(default)]
-    pub(crate) runoff_rounds: usize,
+    pub(crate) runoff_s: f64,
     /// Measured time of each cell.
     pub(crate) seconds: f64,
     pub(crate) took_s: u64,
@@ -75,6 +75,28 @@ pub(crate) struct Column {
     pub(crate) title: String,
     pub(crate) floor: String,
     pub(crate) cells: Vec<Cell>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) runoff: Option<Runoff>,
+}
+
+/// Who was close to the first of a column, the default engine among them: all at once, with the load in turn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Runoff {
+    /// That each has had, and that count.
+    pub(crate) turns: usize,
+    /// The default engine first.
+    pub(crate) scores: Vec<Score>,
+}
+
+/// How one subject did in a run-off.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Score {
+    pub(crate) subject: String,
+    /// By what decides the column, over parts of the run-off.
+    pub(crate) figure: Figure,
+    /// Its ratio to that of the default engine.
+    pub(crate) over_ours: Figure,
+    pub(crate) errors: f64,
 }
 
 /// One subject at one workload.
@@ -87,9 +109,6 @@ pub(crate) struct Cell {
     /// In all rounds.
     pub(crate) errors: f64,
     pub(crate) failed_rounds: usize,
-    /// Rounds that it took part in.
-    #[serde(default)]
-    pub(crate) rounds: usize,
     /// Why a round failed, or the cell was left out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) why: Option<String>,

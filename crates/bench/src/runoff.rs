@@ -1,45 +1,86 @@
-//! Who is measured again? A few rounds do not tell apart those who are close to the first.
+//! Who is measured again, and how do they do? A few rounds do not tell apart those who are close to the first: where the host
+//! moves the cores, cells of one server lie up to half apart. So they run at once, and have the load in turn.
+
+mod score;
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
+use crate::failure::{Failure, Result};
 use crate::measure::Metric;
+use crate::peers::Peers;
+use crate::procs::distance::Distance;
 use crate::report::{Row, columns};
-use crate::results::{Contestant, is_honest};
-use crate::workloads::decides;
+use crate::results::{Contestant, Runoff, Score, is_honest};
+use crate::subject::Subject;
+use crate::turns;
+use crate::workloads::{Kind, Workload, decides};
 
-/// Who takes part.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry {
-    /// Who is this close to the first of a column may be first in truth.
-    reach: f64,
-    /// The default engine apart: each costs as much time as in any other round.
-    others_max: usize,
+/// Who is this close to the first of a column may be first in truth.
+const REACH: f64 = 1.25;
+/// The default engine apart: each costs as much time as any other.
+const OTHERS_MAX: usize = 4;
+
+/// The run-offs of all columns that have one, by their names. Each server has the load for so long in each.
+pub(crate) fn run(
+    time: Duration,
+    peers: &mut Peers,
+    rows: &[Row],
+    known: &[Contestant],
+    distance: &mut Distance,
+) -> Result<Vec<(String, Runoff)>> {
+    let mut runoffs = Vec::new();
+    for rows in columns(rows).filter(|_| !time.is_zero()) {
+        let workload = rows[0].workload;
+        let subjects = contenders(rows, known);
+        if subjects.is_empty() || !matches!(workload.kind, Kind::Requests(_)) {
+            continue;
+        }
+        match of_column(time, peers, &subjects, workload, distance) {
+            Ok(runoff) => runoffs.extend(runoff.map(|runoff| (workload.name.clone(), runoff))),
+            // Then the rounds decide.
+            Err(Failure::Run(message)) => eprintln!("run-off of {}: {message}", workload.name),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(runoffs)
 }
 
-/// The first half of the rounds: those of one server lie up to half apart where the host moves its cores.
-pub(crate) const WIDE: Entry = Entry { reach: 1.25, others_max: 4 };
-/// The second. In 14 rounds of 0.5 s two of three columns were won that six rounds of 0.3 s had lost, by 4 and 5 %.
-pub(crate) const NARROW: Entry = Entry { reach: 1.1, others_max: 2 };
-
-/// For each row, whether it is in the run-off of its column. There is one where the default engine and others are within
-/// reach of the first; other engines of ours and the floors are no rivals.
-pub(crate) fn contenders(rows: &[Row], known: &[Contestant], entry: Entry) -> Vec<bool> {
-    columns(rows).flat_map(|rows| contenders_of_column(rows, known, entry)).collect()
+fn of_column(
+    time: Duration,
+    peers: &mut Peers,
+    subjects: &[Subject],
+    workload: &Workload,
+    distance: &mut Distance,
+) -> Result<Option<Runoff>> {
+    let mut contestants = turns::start(peers, subjects, workload)?;
+    let rounds = time.div_duration_f64(workload.turn()).ceil() as usize;
+    turns::measure(&mut contestants, rounds, workload.turn(), distance)?;
+    let lists: Vec<_> = contestants.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
+    let runoff = score::scores(decides(&workload.name), &lists);
+    for Score { subject, figure, over_ours, .. } in runoff.iter().flat_map(|runoff| &runoff.scores) {
+        let (value, ratio) = (figure.median, over_ours.median);
+        eprintln!("run-off    {:<15} {subject:<17} {value:.2}, {ratio:.3} of ours", workload.name);
+    }
+    Ok(runoff)
 }
 
-fn contenders_of_column(rows: &[Row], known: &[Contestant], entry: Entry) -> Vec<bool> {
+/// Who is in the run-off of a column, the default engine first. There is one where it and others are within reach of the first;
+/// other engines of ours and the floors are no rivals.
+fn contenders(rows: &[Row], known: &[Contestant]) -> Vec<Subject> {
     let metric = decides(&rows[0].workload.name);
-    let rivals = rows.iter().enumerate().filter(|(_, row)| is_honest(known, &row.subject.to_string()));
-    let mut figures: Vec<(usize, f64)> =
-        rivals.filter_map(|(at, row)| Some((at, figure(row, metric)?))).collect();
+    let rivals = rows.iter().filter(|row| is_honest(known, &row.subject.to_string()));
+    let mut figures: Vec<(&Subject, f64)> =
+        rivals.filter_map(|row| Some((&row.subject, figure(row, metric)?))).collect();
     figures.sort_by(|one, other| order(metric, one.1, other.1));
-    let Some(&(_, first)) = figures.first() else { return vec![false; rows.len()] };
-    let is_near = |value: f64| (value / first).max(first / value) <= entry.reach;
-    let near = figures.into_iter().filter(|(_, value)| is_near(*value)).map(|(at, _)| at);
-    let (ours, mut others): (Vec<usize>, Vec<usize>) = near.partition(|at| rows[*at].subject.is_ours());
-    others.truncate(entry.others_max);
-    let is_close = !ours.is_empty() && !others.is_empty();
-    (0..rows.len()).map(|at| is_close && (ours.contains(&at) || others.contains(&at))).collect()
+    let Some(&(_, first)) = figures.first() else { return Vec::new() };
+    let is_near = |value: f64| (value / first).max(first / value) <= REACH;
+    let near = figures.into_iter().filter(|(_, value)| is_near(*value)).map(|(subject, _)| subject);
+    let (ours, others): (Vec<&Subject>, Vec<&Subject>) = near.partition(|subject| subject.is_ours());
+    if ours.is_empty() || others.is_empty() {
+        return Vec::new();
+    }
+    ours.into_iter().chain(others.into_iter().take(OTHERS_MAX)).cloned().collect()
 }
 
 /// What decides, of who may be first: no engine of ours but the default one, no floor, nobody who made errors.
@@ -80,10 +121,7 @@ mod tests {
             broken: vec![IGNORES_CLOSE.to_owned()],
             ..Contestant::default()
         };
-        let contenders = contenders(&rows, &[cheat], WIDE);
-        let names: Vec<String> = (rows.iter().zip(contenders).filter(|(_, takes_part)| *takes_part))
-            .map(|(row, _)| row.subject.to_string())
-            .collect();
+        let names: Vec<String> = contenders(&rows, &[cheat]).iter().map(Subject::to_string).collect();
         assert_eq!(names, takes_part);
     }
 
@@ -126,33 +164,9 @@ mod tests {
         check(
             "health-64",
             &[others.as_slice(), &[("weft:adaptive", 1.0, 5.0)]].concat(),
-            &["nginx", "weft:adaptive"],
+            &["weft:adaptive", "nginx"],
         );
         check("health-64", &[others.as_slice(), &[("weft:adaptive!", 1.0, 5.0)]].concat(), &[]);
         check("health-64", &[("weft:adaptive", 1.0, 5.0)], &[]);
-    }
-
-    #[test]
-    fn each_column_has_its_own() {
-        let rows = [
-            row("health-10", "weft:adaptive", [1.0, 5.0, 0.0]),
-            row("health-10", "nginx", [1.0, 9.0, 0.0]),
-            row("health-64", "weft:adaptive", [1.0, 5.0, 0.0]),
-            row("health-64", "nginx", [1.0, 5.0, 0.0]),
-        ];
-        assert_eq!(contenders(&rows, &[], WIDE), [false, false, true, true]);
-    }
-
-    #[test]
-    fn the_second_half_is_for_the_closest() {
-        let rows = [
-            row("health-10", "weft:adaptive", [1.0, 5.2, 0.0]),
-            row("health-10", "nginx", [1.0, 5.9, 0.0]),
-            row("health-10", "hyper", [1.0, 5.4, 0.0]),
-            row("health-10", "axum", [1.0, 5.3, 0.0]),
-            row("health-10", "ntex", [1.0, 5.0, 0.0]),
-        ];
-        assert_eq!(contenders(&rows, &[], WIDE), [true; 5]);
-        assert_eq!(contenders(&rows, &[], NARROW), [true, false, false, true, true]);
     }
 }

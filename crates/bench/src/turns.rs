@@ -31,10 +31,6 @@ pub(crate) struct TurnOptions {
     pub(crate) turn: Option<Duration>,
 }
 
-/// Short beside the tenths of a second after which hosts move cores, long beside the 64 requests under way at its end.
-const TURN: Duration = Duration::from_millis(30);
-/// Where handlers block: servers take some ten milliseconds to find as many threads as that takes.
-const TURN_BLOCKING: Duration = Duration::from_millis(400);
 /// Caches fill, threads start.
 const WARM_UP: Duration = Duration::from_millis(200);
 /// The name of the other build.
@@ -44,9 +40,14 @@ pub(crate) fn run(options: &TurnOptions) -> Result<()> {
     let mut peers = grid::prepare(&options.grid)?;
     let mut distance = Distance::survey(options.grid.cores, options.grid.apart)?;
     for workload in &options.grid.workloads {
-        let mut contestants = start(options, &mut peers, workload)?;
-        let default = if workload.sleep.is_zero() { TURN } else { TURN_BLOCKING };
-        let turn = options.turn.unwrap_or(default);
+        let subjects = peers.subjects.clone();
+        let mut contestants = start(&mut peers, &subjects, workload)?;
+        if let Some(build) = &options.beside {
+            let subject = Subject::Weft { engine: None };
+            let server = peers.start_build(build, &subject, workload)?;
+            contestants.push(Contestant::new(BESIDE.to_owned(), server, &subject, workload)?);
+        }
+        let turn = options.turn.unwrap_or_else(|| workload.turn());
         measure(&mut contestants, options.grid.rounds, turn, &mut distance)?;
         io::stdout().write_all(table::table(workload, turn, &contestants).as_bytes())?;
     }
@@ -54,22 +55,25 @@ pub(crate) fn run(options: &TurnOptions) -> Result<()> {
 }
 
 /// One server and the connections that ask it.
-struct Contestant {
-    name: String,
+pub(crate) struct Contestant {
+    pub(crate) name: String,
     server: Server,
     generator: Generator,
-    turns: Vec<Turn>,
+    pub(crate) turns: Vec<Turn>,
+    /// When its last turn began.
+    used: Usage,
 }
 
 /// What a server did when it was its turn.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+pub(crate) struct Turn {
     /// None: the cores were moved meanwhile.
-    apart: Option<Apart>,
-    answers: u64,
-    errors: u64,
-    elapsed: Duration,
-    cpu_us: f64,
+    pub(crate) apart: Option<Apart>,
+    pub(crate) answers: u64,
+    pub(crate) errors: u64,
+    pub(crate) elapsed: Duration,
+    /// And until its next one: what a server puts off counts.
+    pub(crate) cpu_us: f64,
 }
 
 impl Turn {
@@ -79,18 +83,14 @@ impl Turn {
     }
 }
 
-fn start(options: &TurnOptions, peers: &mut Peers, workload: &Workload) -> Result<Vec<Contestant>> {
-    let mut contestants = Vec::new();
-    for subject in peers.subjects.clone().iter().filter(|subject| subject.can(workload.ask)) {
+/// Those who can do what is asked, each with its connections.
+pub(crate) fn start(peers: &mut Peers, subjects: &[Subject], workload: &Workload) -> Result<Vec<Contestant>> {
+    let able = subjects.iter().filter(|subject| subject.can(workload.ask));
+    able.map(|subject| {
         let server = peers.start(subject, workload)?;
-        contestants.push(Contestant::new(subject.to_string(), server, subject, workload)?);
-    }
-    if let Some(build) = &options.beside {
-        let subject = Subject::Weft { engine: None };
-        let server = peers.start_build(build, &subject, workload)?;
-        contestants.push(Contestant::new(BESIDE.to_owned(), server, &subject, workload)?);
-    }
-    Ok(contestants)
+        Contestant::new(subject.to_string(), server, subject, workload)
+    })
+    .collect()
 }
 
 impl Contestant {
@@ -100,25 +100,34 @@ impl Contestant {
         let groups = std::slice::from_ref(workload.group());
         let mut generator = Generator::expecting(server.port, groups, Some(&body), false)?;
         generator.drive(WARM_UP)?;
-        Ok(Contestant { name, server, generator, turns: Vec::new() })
+        let used = Usage::of(server.pid());
+        Ok(Contestant { name, server, generator, turns: Vec::new(), used })
     }
 
     fn take_turn(&mut self, time: Duration, distance: &mut Distance) -> Result<()> {
         let before = distance.apart()?;
-        let used = Usage::of(self.server.pid());
+        self.charge();
         let tallies = self.generator.drive(time)?;
-        let cpu_us = Usage::of(self.server.pid()).cpu_us_since(&used);
         let apart = (distance.apart()? == before).then_some(before);
         for tally in &tallies {
             let (answers, errors, elapsed) = (tally.answers(), tally.errors(), tally.elapsed);
-            self.turns.push(Turn { apart, answers, errors, elapsed, cpu_us });
+            self.turns.push(Turn { apart, answers, errors, elapsed, cpu_us: 0.0 });
         }
         self.server.check()
+    }
+
+    /// The last turn has all CPU that was used since it began.
+    fn charge(&mut self) {
+        let used = Usage::of(self.server.pid());
+        if let Some(last) = self.turns.last_mut() {
+            last.cpu_us = used.cpu_us_since(&self.used);
+        }
+        self.used = used;
     }
 }
 
 /// Everybody begins in turn, so that none always follows the same one.
-fn measure(
+pub(crate) fn measure(
     contestants: &mut [Contestant],
     rounds: usize,
     turn: Duration,
@@ -132,6 +141,7 @@ fn measure(
             contestants[(round + at) % count].take_turn(turn, distance)?;
         }
     }
+    contestants.iter_mut().for_each(Contestant::charge);
     eprintln!("{rounds} turns each, {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -88,6 +88,13 @@ pub(crate) const FILES: &[(&str, usize)] = &[
     ("10m.bin", 10 << 20),
     ("page.html", 20 << 10),
 ];
+const TURN: Duration = Duration::from_millis(30);
+/// Servers take some ten milliseconds to find as many threads as handlers that block take.
+const TURN_BLOCKING: Duration = Duration::from_millis(400);
+/// With so much under way at once, which takes some ten milliseconds.
+const TURN_BULK: Duration = Duration::from_millis(300);
+const BULK_BYTES: usize = 8 << 20;
+
 /// What is asked for of some of them: first and last byte.
 pub(crate) const FILE_RANGES: &[(&str, (usize, usize))] =
     &[("1k.bin", (100, 299)), ("100k.bin", (50_000, 60_239)), ("10m.bin", (5_000_000, 5_099_999))];
@@ -143,6 +150,21 @@ impl Workload {
         }
     }
 
+    /// How long a server has the load where several have it in turn: long beside the requests that are under way at its end, and
+    /// short beside the tenths of a second after which hosts move cores.
+    pub(crate) fn turn(&self) -> Duration {
+        if !self.sleep.is_zero() {
+            return TURN_BLOCKING;
+        }
+        let group = self.group();
+        let file = || FILES.iter().find(|(name, _)| group.path.strip_prefix('/') == Some(name));
+        let bytes = match self.ask {
+            Ask::File if group.range.is_none() => file().map_or(0, |(_, bytes)| *bytes),
+            _ => group.body_bytes,
+        };
+        if bytes * group.connections >= BULK_BYTES { TURN_BULK } else { TURN }
+    }
+
     /// The group that the server is asked by first, to see that it answers right.
     pub(crate) fn group(&self) -> &Group {
         match &self.kind {
@@ -166,6 +188,18 @@ mod tests {
                 assert!(table[..at].iter().all(|other| other.name != workload.name), "{}", workload.name);
             }
         }
+    }
+
+    #[test]
+    fn turns_are_longer_where_requests_are() {
+        let turn = |name| named(&GRID, name)[0].turn();
+        for name in ["health-64", "zero-400", "echo-64k", "file-1k", "file-100k", "file-range-10m"] {
+            assert_eq!(turn(name), TURN, "{name}");
+        }
+        for name in ["echo-1m", "file-1m", "file-10m"] {
+            assert_eq!(turn(name), TURN_BULK, "{name}");
+        }
+        assert_eq!(["slow-10", "slow-close-400", "wait-100"].map(turn), [TURN_BLOCKING; 3]);
     }
 
     #[test]

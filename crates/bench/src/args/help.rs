@@ -61,7 +61,7 @@ Usage: weftwork-bench turns [OPTIONS]
 
 Options:
   --rounds N             how often each has its turn [300]
-  --turn-ms N            how long a turn is [30; 400 where handlers block]
+  --turn-ms N            how long a turn is [30; 400 where handlers block, 300 with 8 MiB and more under way]
   --only A,B,..          workloads of 'quick' and 'full', but for mixed, idle and rate [keepalive]
   --subjects A,B,..      as in quick; ratios are to the first one [floor,nginx,weft]
   --beside PATH          another build of weft, on the default engine
@@ -80,9 +80,9 @@ Usage: weftwork-bench full [OPTIONS]
 Options:
   --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle, rate)
                          have one [2]
-  --runoff N             more rounds where others are close to the default engine: in the first half of them up to four
-                         others within a quarter of a column's first, in the second up to two within a tenth; with
-                         them the whole grid takes 35 to 40 minutes [8]
+  --runoff S             how long each has the load once more, in turn with the others, where up to four others are within
+                         a quarter of a column's first, and the default engine is; that decides the column. With it the
+                         whole grid takes 30 minutes; 0: none [4]
   --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 4 at least, mixed 1.2,
                          files of 10 MiB 1 [0.3]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,

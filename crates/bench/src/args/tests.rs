@@ -81,9 +81,9 @@ fn full_takes_the_whole_grid_or_what_is_named() {
     let all = full("full");
     assert_eq!(all.grid.workloads.len(), GRID.len());
     assert!(all.grid.subjects.len() > 15 && all.json.is_none() && all.html.is_none());
-    assert_eq!([all, full("full --runoff 0")].map(|options| options.grid.runoff_rounds), [8, 0]);
+    assert_eq!([all, full("full --runoff 0")].map(|options| options.grid.runoff.as_secs()), [4, 0]);
     check_refused("quick --runoff 1", "--runoff");
-    check_refused("full --runoff 101", "--runoff must be from 0");
+    check_refused("full --runoff 61", "from 0.2 to 60 seconds");
     let some =
         full("full --only slow,json-64 --subjects hyper,weft:pool --rounds 1 --json a --html b --markdown c");
     assert_eq!(names(&some.grid).len(), 7);

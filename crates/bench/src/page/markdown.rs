@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::standing::{CPU, Measure, RATE, command, counts, decides, first, how, ours, standings};
+use super::standing::{CPU, Measure, RATE, command, counts, decides, first, how, ours, score, standings};
 use super::svg::short;
-use crate::results::{Cell, Column, LeftOut, Results};
+use crate::results::{Cell, Column, LeftOut, Results, Score};
 use crate::workloads::UNKNOWN;
 
 const METHOD: &str = "
@@ -12,10 +12,12 @@ const METHOD: &str = "
 
 - Server and load each have a core of their own. A fresh server is started for every cell, asked once whether its answer is
   right, warmed up, measured, and stopped. Contestants run in turn, round by round, so that a slow minute of the machine hits
-  all of them. Where the default engine and others were within a quarter of a column's first, it and the best four of them run
-  again, for half of the rounds that the first lines name, and who is within a tenth then (two others at most) for the other half: a
-  few short rounds do not tell them apart. Medians are over all rounds that a
-  server took part in, and all of these have to be without errors; the figures of everybody else are of the first rounds.
+  all of them. Tables and charts show the medians over the rounds, all of which have to be without errors.
+- A few short rounds do not tell apart who is close. Where the default engine and others were within a quarter of a column's first, it
+  and the best four of them have a **run-off**, and that decides who is first: all of them run at once, and each has the load for
+  30 ms at a time (400 where handlers block, 300 with 8 MiB and more under way), beginning in turn. What the host does to the
+  machine befalls all alike then: ratios lie 2 to 5 % apart. CPU is counted from one's turn to one's next, so what is put off
+  counts. The figures are medians over eight parts of it.
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
   do not block: it hardly depends on how fast the load is. Ticks are 10 ms, so two per cent is its grain.
 - **requests/s** decides where handlers block; in `mixed` those of the quick clients, while others block. Elsewhere it says as much about the load: with `Connection: close` the generator
@@ -121,8 +123,9 @@ fn cell(results: &Results, column: &Column, subject: &str, measure: Measure) -> 
 /// All columns: what decides, us, the first, and the floor; and how sure that is.
 fn write_columns(out: &mut String, results: &Results) {
     out.push_str(
-        "\n## All columns\n\nThe last three columns are of adaptive and of the first of the others; where there was one round, none lie apart.\n\n\
-         | column | decided by | adaptive | first of the others | floor | rounds | they lie apart | CPU of others |\n\
+        "\n## All columns\n\nIn the run-off: what the first of the others has of our figure, and between which two the parts of it lie. The \
+         last two columns are of the rounds of adaptive and of the first of the others; where there was one, none lie apart.\n\n\
+         | column | decided by | adaptive | first of the others | floor | in the run-off | rounds lie apart | CPU of others |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     for column in &results.workloads {
@@ -142,7 +145,7 @@ fn write_columns(out: &mut String, results: &Results) {
             shown(ours),
             best.map_or("-".to_owned(), |name| format!("{name} {}", shown(name).replace('*', ""))),
             shown("floor"),
-            both(column, [Some(ours), best], "", |cell| (cell.rounds > 0).then_some(cell.rounds as f64)),
+            ran_off(column, measure, best),
             both(column, [Some(ours), best], " %", |cell| cell.spread_percent(measure.key)),
             both(column, [Some(ours), best], " %", Cell::others_percent)
         );
@@ -168,6 +171,13 @@ fn write_errors(out: &mut String, results: &Results) {
     if out.len() == before {
         out.push_str("None.\n");
     }
+}
+
+fn ran_off(column: &Column, measure: Measure, best: Option<&str>) -> String {
+    let score = best.and_then(|name| score(column, measure, name));
+    score.map_or("-".to_owned(), |Score { over_ours, .. }| {
+        format!("{:.2} ({:.2} to {:.2})", over_ours.median, over_ours.low, over_ours.high)
+    })
 }
 
 /// A percentage of us, and of the first of the others.

@@ -3,8 +3,10 @@
 
 use crate::measure::Metric;
 use crate::procs::pin::Span;
-use crate::results::{Cell, Column, Results, major_minor};
+use crate::results::{Cell, Column, Results, Score, major_minor};
 use crate::workloads::{self, UNKNOWN, why_lost};
+
+use super::svg::short;
 
 /// A figure of a column that decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,11 +42,25 @@ pub(super) fn counts(results: &Results, cell: &Cell, measure: Measure) -> Option
     cell.median(measure.key).filter(|value| is_fair && !is_floor && *value > 0.0)
 }
 
-/// The best of a column: the subject and its figure.
+/// The best of a column, and its figure of the rounds.
 pub(super) fn first<'r>(results: &Results, column: &'r Column, measure: Measure) -> Option<(&'r str, f64)> {
     let counted =
         column.cells.iter().filter_map(|cell| Some((cell.subject.as_str(), counts(results, cell, measure)?)));
-    counted.reduce(|best, next| if better(measure, next.1, best.1) { next } else { best })
+    let ran_off = |name: &str| score(column, measure, name).map(|score| score.figure.median);
+    let is_better = |one: (&str, f64), other: (&str, f64)| match (ran_off(one.0), ran_off(other.0)) {
+        (Some(one), Some(other)) => better(measure, one, other),
+        // Who was too far behind for the run-off is behind.
+        (Some(_), None) => true,
+        (None, Some(_)) => false,
+        (None, None) => better(measure, one.1, other.1),
+    };
+    counted.reduce(|best, next| if is_better(next, best) { next } else { best })
+}
+
+/// How a subject did in the run-off, if that decides and it made no errors there.
+pub(super) fn score<'r>(column: &'r Column, measure: Measure, subject: &str) -> Option<&'r Score> {
+    let runoff = column.runoff.as_ref().filter(|_| measure == decides(column))?;
+    runoff.scores.iter().find(|score| score.subject == subject && score.errors == 0.0)
 }
 
 fn better(measure: Measure, one: f64, other: f64) -> bool {
@@ -86,21 +102,33 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
         return Some(Standing { is_won: false, says, why });
     };
     let (name, best) = first(results, &others, measure)?;
+    let (title, unit) = (format!("{} ({})", column.name, column.title), measure.title);
+    let scores = [&ours.subject, name].map(|subject| score(column, measure, subject));
+    let (mine, best, sure) = match scores {
+        [Some(mine), Some(best)] => {
+            let (turns, over_ours) =
+                (column.runoff.as_ref().map_or(0, |runoff| runoff.turns), &best.over_ours);
+            let parts = format!("{:.2} to {:.2} of ours", over_ours.low, over_ours.high);
+            (
+                mine.figure.median,
+                best.figure.median,
+                format!("; run-off of {turns} turns each, parts of it {parts}"),
+            )
+        }
+        _ => (mine, best, apart(measure, ours, others.cell(name))),
+    };
     let behind = if measure.more_is_better { best / mine } else { mine / best };
-    let percent = (behind - 1.0) * 100.0;
-    let mut says = format!(
-        "{} ({}): {} {}, {name} {}: {percent:.0} % behind",
-        column.name,
-        column.title,
-        super::svg::short(mine),
-        measure.title,
-        super::svg::short(best)
-    );
-    let spread = |cell: &Cell| cell.spread_percent(measure.key);
-    if let (Some(ours), Some(theirs)) = (spread(ours), others.cell(name).and_then(spread)) {
-        says.push_str(&format!("; our rounds lie {ours:.0} % apart, theirs {theirs:.0} %"));
-    }
+    let (percent, mine, best) = ((behind - 1.0) * 100.0, short(mine), short(best));
+    let says = format!("{title}: {mine} {unit}, {name} {best}: {percent:.0} % behind{sure}");
     Some(Standing { is_won: behind <= TIE, says, why: why_lost(&column.name, name).to_owned() })
+}
+
+/// How far the rounds of both lie apart.
+fn apart(measure: Measure, ours: &Cell, theirs: Option<&Cell>) -> String {
+    match (ours.spread_percent(measure.key), theirs.and_then(|cell| cell.spread_percent(measure.key))) {
+        (Some(ours), Some(theirs)) => format!("; our rounds lie {ours:.0} % apart, theirs {theirs:.0} %"),
+        _ => String::new(),
+    }
 }
 
 /// Options that say where the results go, and nothing of how they came about.
@@ -145,9 +173,11 @@ pub(super) fn how(results: &Results) -> String {
         results.load,
         if results.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", results.rounds) },
         results.seconds,
-        match results.runoff_rounds {
-            0 => String::new(),
-            more => format!(", and up to {more} more among who was close to a column's first"),
+        match results.runoff_s {
+            0.0 => String::new(),
+            seconds => format!(
+                ", and {seconds} s in the run-off of each column in which others were close to the first"
+            ),
         },
         results.took_s.div_ceil(60),
         results.core_distances.map(|distances| format!(" {distances}")).unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::results::{Contestant, Figure};
+use crate::results::{Contestant, Figure, Runoff, Score};
 use standing::standings;
 
 fn cell(subject: &str, rate: f64, cpu: f64, errors: f64) -> Cell {
@@ -19,7 +19,8 @@ fn cell(subject: &str, rate: f64, cpu: f64, errors: f64) -> Cell {
 }
 
 fn column(name: &str, cells: Vec<Cell>) -> Column {
-    Column { name: name.to_owned(), title: format!("title of <{name}>"), floor: "epoll".to_owned(), cells }
+    let (name, title, floor) = (name.to_owned(), format!("title of <{name}>"), "epoll".to_owned());
+    Column { name, title, floor, cells, runoff: None }
 }
 
 fn results(workloads: Vec<Column>) -> Results {
@@ -54,9 +55,56 @@ fn cpu_decides_where_nothing_blocks_and_rate_where_something_does() {
 
 #[test]
 fn the_first_lines_say_who_was_measured_again() {
-    let how = |runoff_rounds| standing::how(&Results { runoff_rounds, ..results(Vec::new()) });
-    assert!(how(4).contains("in turn, and up to 4 more among who was close"), "{}", how(4));
-    assert!(how(0).contains("in turn; medians"), "{}", how(0));
+    let how = |runoff_s| standing::how(&Results { runoff_s, ..results(Vec::new()) });
+    assert!(how(4.0).contains("in turn, and 4 s in the run-off"), "{}", how(4.0));
+    assert!(how(0.0).contains("in turn; medians"), "{}", how(0.0));
+}
+
+/// By the rounds nginx is first; with errors it counts as not there.
+fn run_off(name: &str, ours: f64, nginx: f64, errors: f64) -> Results {
+    let mut column = column(
+        name,
+        vec![
+            cell("weft:adaptive", 1e5, 5.0, 0.0),
+            cell("nginx", 2e5, 4.0, 0.0),
+            cell("h2o", 9e4, 5.1, 0.0),
+            cell("floor", 3e5, 1.0, 0.0),
+        ],
+    );
+    let figure = |value: f64| Figure { median: value, low: value * 0.9, high: value * 1.2 };
+    let score = |subject: &str, value, errors| Score {
+        subject: subject.to_owned(),
+        figure: figure(value),
+        over_ours: figure(value / ours),
+        errors,
+    };
+    let scores = vec![score("weft:adaptive", ours, 0.0), score("nginx", nginx, errors)];
+    column.runoff = Some(Runoff { turns: 133, scores });
+    let mut results = results(vec![column]);
+    results.subjects.push(Contestant { name: "h2o".to_owned(), ..Contestant::default() });
+    results
+}
+
+#[test]
+fn the_run_off_decides_where_there_was_one() {
+    for (name, ours, nginx, errors, is_won) in [
+        ("health-100", 4.0, 5.0, 0.0, true),
+        ("health-100", 5.0, 4.0, 0.0, false),
+        ("slow-100", 5.0, 4.0, 0.0, true),
+        ("slow-100", 4.0, 5.0, 0.0, false),
+        // Then h2o is the next, and by the rounds.
+        ("health-100", 5.0, 4.0, 1.0, true),
+    ] {
+        let standings = standings(&run_off(name, ours, nginx, errors));
+        assert_eq!(standings[0].is_won, is_won, "{name} {ours} {nginx}: {standings:?}");
+    }
+    let text = markdown(&run_off("health-100", 5.0, 4.0, 0.0));
+    let lost = "5.00 CPU us a request, nginx 4.00: 25 % behind; run-off of 133 turns each, parts of it 0.72 to 0.96 of ours.";
+    assert!(text.contains(lost), "{text}");
+    let text = markdown(&run_off("health-100", 4.0, 5.0, 0.0));
+    let row = "| CPU us a request | **5.00** | nginx 4.00 | 1.00 | 1.25 (1.12 to 1.50) |";
+    assert!(text.contains(row), "{text}");
+    assert!(text.contains("| weft:adaptive | **5.00** |") && text.contains("| nginx | 4.00 |"), "{text}");
 }
 
 #[test]
@@ -105,12 +153,11 @@ fn noise_is_shown_and_marked() {
     let mut cells = vec![cell("weft:adaptive", 1e5, 5.0, 0.0), cell("nginx", 1e5, 4.0, 0.0)];
     let far = Figure { median: 5.0, low: 4.0, high: 6.0 };
     cells[0].figures.insert("cpu_us_per_request".to_owned(), far);
-    cells[0].rounds = 6;
     let others = Figure { median: 12.0, low: 12.0, high: 12.0 };
     cells[1].figures.insert("others_cpu_percent".to_owned(), others);
     let results = results(vec![column("health-100", cells)]);
     let text = markdown(&results);
-    let row = "| CPU us a request | 5.00 ~ | nginx 4.00 ~ |  | 6, - | 40 %, 2 % | -, 12 % |";
+    let row = "| CPU us a request | 5.00 ~ | nginx 4.00 ~ |  | - | 40 %, 2 % | -, 12 % |";
     assert!(text.contains(row) && text.contains("| nginx | **4.00** ~ |"), "{text}");
     let html = html(&results);
     assert!(html.contains("<td>weft:adaptive ~<td") && html.contains("<th>CPU of others, %"), "{html}");

@@ -124,13 +124,13 @@ pub(crate) fn tables(run: &Run) -> String {
         text.push('\n');
     }
     let (rounds, time, took) = (run.rounds, run.time, run.took.as_secs());
-    let runoff = match run.runoff_rounds {
+    let runoffs = match run.runoffs.len() {
         0 => String::new(),
-        more => format!(", up to {more} more of who was close to the first"),
+        count => format!(", {count} run-offs"),
     };
     let _ = writeln!(
         text,
-        "{rounds} rounds of {time:?} a cell{runoff}, {took} s in all; targets: {met} met, {lost} lost"
+        "{rounds} rounds of {time:?} a cell{runoffs}, {took} s in all; targets: {met} met, {lost} lost"
     );
     if let Some(distances) = &run.distances {
         let _ = writeln!(text, "{distances}");

@@ -28,7 +28,7 @@ pub(crate) fn collect(
         command: env::args().skip(1).collect::<Vec<_>>().join(" "),
         machine: Machine::here(),
         rounds: run.rounds,
-        runoff_rounds: run.runoff_rounds,
+        runoff_s: options.runoff.as_secs_f64(),
         seconds: run.time.as_secs_f64(),
         took_s: run.took.as_secs(),
         server_core: options.cores.server.first,
@@ -39,17 +39,19 @@ pub(crate) fn collect(
         core_distances: run.distances,
         subjects,
         left_out,
-        workloads: run.workloads().filter_map(column).collect(),
+        workloads: run.workloads().filter_map(|rows| column(run, rows)).collect(),
     }
 }
 
-fn column(rows: &[Row]) -> Option<Column> {
+fn column(run: &Run, rows: &[Row]) -> Option<Column> {
     let workload = rows.first()?.workload;
+    let runoff = run.runoffs.iter().find(|(name, _)| *name == workload.name);
     Some(Column {
         name: workload.name.clone(),
         title: workload.title.clone(),
         floor: workload.floor_name().unwrap_or_default().to_owned(),
         cells: rows.iter().map(|row| cell(row, rows)).collect(),
+        runoff: runoff.map(|(_, runoff)| runoff.clone()),
     })
 }
 
@@ -61,7 +63,6 @@ fn cell(row: &Row, rows: &[Row]) -> Cell {
         ratios: ratios(row, rows),
         errors: row.errors().unwrap_or(0.0),
         failed_rounds: row.failures(),
-        rounds: row.samples.len(),
         why: row.why.clone(),
         targets: reached.map(|verdict| Reached { met: verdict.met, says: verdict.says }).collect(),
     }

@@ -40,7 +40,7 @@ fn medians_spreads_and_ratios() {
 fn a_document_of_before_still_reads() {
     let mut old =
         serde_json::to_value(Results { server_cores: 1, load_cores: 1, ..Results::default() }).unwrap();
-    for name in ["server_cores", "load_cores", "left_out", "runoff_rounds"] {
+    for name in ["server_cores", "load_cores", "left_out", "runoff_s"] {
         assert!(old.as_object_mut().unwrap().remove(name).is_some());
     }
     let back: Results = serde_json::from_value(old).unwrap();

@@ -1,0 +1,101 @@
+//! What do the turns of a run-off say? Medians over some parts of it, each long enough that ticks of 10 ms count little.
+
+use crate::measure::Metric;
+use crate::report::median;
+use crate::results::{Figure, Runoff, Score};
+use crate::turns::Turn;
+
+const PARTS: usize = 8;
+
+/// Of the rounds in which the host left the cores where they were, for all. `lists`: the turns of each, ours first.
+pub(super) fn scores(metric: Metric, lists: &[(&str, &[Turn])]) -> Option<Runoff> {
+    let rounds = lists.iter().map(|(_, turns)| turns.len()).min()?;
+    let stayed = |round: &usize| {
+        let apart = lists[0].1[*round].apart;
+        apart.is_some() && lists.iter().all(|(_, turns)| turns[*round].apart == apart)
+    };
+    let rounds: Vec<usize> = (0..rounds).filter(stayed).collect();
+    let parts: Vec<&[usize]> = rounds.chunks(rounds.len().div_ceil(PARTS).max(1)).collect();
+    let values_of =
+        |turns: &[Turn]| -> Vec<f64> { parts.iter().map(|part| value(metric, turns, part)).collect() };
+    let ours = values_of(lists[0].1);
+    let scores = lists.iter().map(|(subject, turns)| {
+        let values = values_of(turns);
+        let over_ours = figure(values.iter().zip(&ours).map(|(theirs, ours)| theirs / ours).collect())?;
+        let errors = turns.iter().map(|turn| turn.errors).sum::<u64>() as f64;
+        Some(Score { subject: (*subject).to_owned(), figure: figure(values)?, over_ours, errors })
+    });
+    Some(Runoff { turns: rounds.len(), scores: scores.collect::<Option<_>>()? })
+}
+
+/// Over these rounds together.
+fn value(metric: Metric, turns: &[Turn], rounds: &[usize]) -> f64 {
+    let sum = |of: fn(&Turn) -> f64| rounds.iter().map(|round| of(&turns[*round])).sum::<f64>();
+    let answers = sum(|turn| turn.answers as f64);
+    match metric {
+        Metric::Rate => answers / sum(|turn| turn.elapsed.as_secs_f64()),
+        _ => sum(|turn| turn.cpu_us) / answers,
+    }
+}
+
+/// None where one of them is no number: somebody did not answer, or used no tick.
+fn figure(values: Vec<f64>) -> Option<Figure> {
+    if !values.iter().all(|value| value.is_normal()) {
+        return None;
+    }
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    Some(Figure { median: median(values)?, low, high })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::procs::distance::Apart;
+
+    const NEAR: Option<Apart> = Some(Apart::Near);
+
+    fn turn(apart: Option<Apart>, answers: u64, cpu_ms: u64) -> Turn {
+        let cpu_us = cpu_ms as f64 * 1e3;
+        Turn { apart, answers, errors: 0, elapsed: Duration::from_millis(30), cpu_us }
+    }
+
+    #[test]
+    fn what_a_tick_says_counts_together_with_others() {
+        // 30 ms each, as the kernel tells it.
+        let ours: Vec<Turn> = [20, 40].repeat(20).iter().map(|ms| turn(NEAR, 10_000, *ms)).collect();
+        let mut theirs = vec![turn(NEAR, 5_000, 30); 40];
+        theirs[7].errors = 2;
+        let lists = [("weft", ours.as_slice()), ("nginx", theirs.as_slice())];
+        let runoff = scores(Metric::CpuUs, &lists).unwrap();
+        assert_eq!(runoff.turns, 40);
+        let [weft, nginx] = &runoff.scores[..] else { panic!("{runoff:?}") };
+        assert_eq!((weft.subject.as_str(), weft.over_ours.median, weft.errors), ("weft", 1.0, 0.0));
+        // Parts of five turns: 2 or 3 of them long.
+        assert_eq!(weft.figure, Figure { median: 3.0, low: 2.8, high: 3.2 });
+        assert_eq!((nginx.figure.median, nginx.errors), (6.0, 2.0));
+        let Figure { median, low, high } = nginx.over_ours;
+        assert!(low < 1.9 && (1.99..2.02).contains(&median) && high > 2.1, "{:?}", nginx.over_ours);
+        let runoff = scores(Metric::Rate, &lists).unwrap();
+        assert_eq!(runoff.scores[1].over_ours, Figure { median: 0.5, low: 0.5, high: 0.5 });
+    }
+
+    #[test]
+    fn only_rounds_count_in_which_all_stayed_where_they_were() {
+        let far = Some(Apart::Far);
+        let ours = [turn(NEAR, 100, 10), turn(NEAR, 1, 10), turn(far, 50, 10), turn(None, 1, 10)];
+        let theirs = [turn(NEAR, 100, 20), turn(far, 1, 10), turn(far, 50, 20), turn(None, 1, 10)];
+        let runoff = scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]).unwrap();
+        assert_eq!((runoff.turns, runoff.scores[1].over_ours.median), (2, 2.0));
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_compared() {
+        let (ours, theirs) = ([turn(NEAR, 100, 10)], [turn(NEAR, 0, 10)]);
+        assert_eq!(scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]), None);
+        assert_eq!(scores(Metric::CpuUs, &[("weft", &[][..]), ("nginx", &theirs)]), None);
+        assert_eq!(scores(Metric::CpuUs, &[]), None);
+    }
+}
