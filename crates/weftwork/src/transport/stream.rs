@@ -303,7 +303,7 @@ impl Socket {
 
 /// One slow disk or fast peer must not keep a loop: a quarter MiB a call. No gain was seen with a whole one.
 #[cfg(target_os = "linux")]
-const FILE_BYTES_A_CALL: usize = 256 << 10;
+const FILE_BYTES_A_CALL: usize = 1 << 20;
 
 #[inline(always)]
 fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
