@@ -298,7 +298,7 @@ impl Conn {
         match self.buffers.as_deref() {
             // Its head is gone: an idle connection holds no buffer.
             Some(_) if self.phase == Phase::Later => Asked::new(&NONE, b""),
-            Some(buffers) => Asked::new(&buffers.head.method, buffers.head.path.of(buffers.unread())),
+            Some(buffers) => Asked::new(&buffers.head.method, buffers.head.path_in(buffers.unread())),
             None => Asked::new(&NONE, b""),
         }
     }
@@ -368,6 +368,10 @@ impl Conn {
         }
         if self.pace.what != what {
             self.pace = self.pace.then(what, now);
+            if what == Timeout::Body {
+                // However it was cut into segments: some may have come with the head.
+                self.pace.count(self.bytes_ahead());
+            }
         }
         Step::Read
     }

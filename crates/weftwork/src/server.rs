@@ -195,6 +195,7 @@ impl Server {
         engine.check(&settings)?;
         for listener in &listeners {
             listener.listen(settings.backlog)?;
+            listener.limit_unread(settings.write_timeout);
         }
         let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
         let handler: Arc<dyn Handler> = Arc::new(handler);

@@ -69,8 +69,8 @@ pub struct Head {
     pub method: Method,
     /// The target, in one of its four forms (RFC 9112 §3.2).
     pub target: Span,
-    /// Path of the target, without its query. `/` for an absolute target without a path (RFC 9110 §4.2.3),
-    /// `*` for that of OPTIONS, empty for that of CONNECT.
+    /// Path of the target, without its query. `/` for an absolute target without a path (RFC 9110 §4.2.3), but for that of
+    /// OPTIONS: see [`Head::path_in`]. Empty for the target of CONNECT.
     pub path: Span,
     /// After the `?`, without it; None when there is no `?`.
     pub query: Option<Span>,
@@ -100,6 +100,16 @@ impl Head {
     pub fn is_absolute(&self) -> bool {
         // Every other form starts with its path.
         self.target.start != self.path.start
+    }
+
+    /// The path, or `*`: what OPTIONS asks for where it means the whole server, in asterisk form or as an absolute target
+    /// without a path and a query (RFC 9110 §4.2.3, RFC 9112 §3.2.4). `bytes` are those that the head was read from.
+    #[inline]
+    pub fn path_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        match self.path.of(bytes) {
+            b"" if self.method == Method::OPTIONS => b"*",
+            path => path,
+        }
     }
 }
 

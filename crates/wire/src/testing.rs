@@ -136,7 +136,7 @@ fn seen(head: &Head, bytes: &[u8]) -> Seen {
     Seen {
         method: head.method.to_string(),
         target: of(head.target),
-        path: of(head.path),
+        path: text(head.path_in(bytes)),
         query: head.query.map(of),
         authority: head.authority.map(of),
         version: head.version,

@@ -157,7 +157,11 @@ impl Conn {
             Timeout::Silence => self.beat(now, cx),
             Timeout::Write => match self.gets_on(now, cx) {
                 Ok(true) => {}
-                Ok(false) => self.leave(cx),
+                Ok(false) => {
+                    // What it has not taken would stay with the kernel.
+                    self.stream.reset_unless_ended();
+                    self.leave(cx);
+                }
                 // Its peer has gone, and that is not late.
                 Err(_) => self.phase = Phase::Done,
             },

@@ -100,7 +100,9 @@ impl Workers {
         let mut doors = Vec::new();
         for _ in 1..workers {
             let siblings = listeners.iter().map(|listener| listener.sibling(settings.backlog));
-            doors.push(siblings.collect::<io::Result<Vec<_>>>()?);
+            let siblings = siblings.collect::<io::Result<Vec<_>>>()?;
+            siblings.iter().for_each(|listener| listener.limit_unread(settings.write_timeout));
+            doors.push(siblings);
         }
         doors.push(listeners);
         Ok(Arc::new(Workers {

@@ -64,7 +64,7 @@ pub(crate) trait Exchange {
     /// What was asked for, for such lines.
     fn asked(&self) -> Asked<'_> {
         let (head, bytes) = self.head();
-        Asked::new(&head.method, head.path.of(bytes))
+        Asked::new(&head.method, head.path_in(bytes))
     }
 }
 

@@ -65,14 +65,14 @@ impl<'c> Request<'c> {
     /// The same: to see that it is text takes longer than to find its route.
     pub(crate) fn path_bytes(&self) -> &[u8] {
         let (head, bytes) = self.exchange.head();
-        self.behind_prefix(head.path.of(bytes))
+        self.behind_prefix(head.path_in(bytes))
     }
 
     /// What a route is found by, in one look at the head.
     pub(crate) fn method_path_and_query(&self) -> (&Method, &[u8], &str) {
         let (head, bytes) = self.exchange.head();
         let query = head.query.map_or("", |query| ascii(query.of(bytes)));
-        (&head.method, self.behind_prefix(head.path.of(bytes)), query)
+        (&head.method, self.behind_prefix(head.path_in(bytes)), query)
     }
 
     fn behind_prefix<'r>(&'r self, whole: &'r [u8]) -> &'r [u8] {
@@ -88,7 +88,7 @@ impl<'c> Request<'c> {
     /// The path with the prefixes of mounts.
     pub(crate) fn whole_path(&self) -> &str {
         let (head, bytes) = self.exchange.head();
-        ascii(head.path.of(bytes))
+        ascii(head.path_in(bytes))
     }
 
     /// What is behind the `?`, still encoded.

@@ -67,8 +67,13 @@ impl Pace {
         Pace::start(what, now.max(self.progress))
     }
 
-    pub(crate) fn advance(&mut self, bytes: usize, now: Tick) {
+    /// So much had come before.
+    pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
+    }
+
+    pub(crate) fn advance(&mut self, bytes: usize, now: Tick) {
+        self.count(bytes);
         self.progress = now.max(self.progress);
     }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, sockopt};
@@ -92,6 +93,18 @@ impl Listener {
     pub(crate) fn listen(&self, backlog: u32) -> Result<(), Error> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         net::listen(&self.fd, backlog).map_err(|error| explain(&self.address, error.into()))
+    }
+
+    /// Its connections end, also those that were closed here, when their peers have taken nothing for twice as long: where it is we
+    /// that wait for them, that is over before, and is logged.
+    pub(crate) fn limit_unread(&self, write_timeout: Duration) {
+        if let Address::Tcp(address) = self.address
+            && let Err(error) = system::limit_unread(&self.fd, write_timeout.saturating_mul(2))
+        {
+            log::info!(
+                "a client of {address} that reads nothing may keep what it was sent in the kernel: {error}"
+            );
+        }
     }
 
     /// One more listener at the same address: with a queue of its own where the kernel has that (TCP and

@@ -21,7 +21,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
-use super::system::{MORE, SEND, SOCKETS_WAIT};
+use super::system::{MORE, SEND, SOCKETS_WAIT, limit_unread};
 
 /// A connected TCP or Unix socket, or what stands in for one.
 #[derive(Debug)]
@@ -215,12 +215,15 @@ impl Stream {
         const SILENCE: Duration = Duration::from_secs(60);
         const PAUSE: Duration = Duration::from_secs(10);
         const PROBES: u32 = 6;
+        const VANISHED: Duration = Duration::from_secs(120);
         if let Stream::Socket(Socket { fd, .. }) = self {
             // What cannot be set is done without: a Unix socket's peer does not vanish.
             let _ = sockopt::set_socket_keepalive(fd, true)
                 .and_then(|()| sockopt::set_tcp_keepidle(fd, SILENCE))
                 .and_then(|()| sockopt::set_tcp_keepintvl(fd, PAUSE))
-                .and_then(|()| sockopt::set_tcp_keepcnt(fd, PROBES));
+                .and_then(|()| sockopt::set_tcp_keepcnt(fd, PROBES))
+                // It has its limit from the listener, and that would count for probes as well.
+                .and_then(|()| limit_unread(fd, VANISHED));
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::PollFlags;
 use rustix::io::Result;
@@ -50,6 +51,19 @@ pub(crate) fn socket(family: AddressFamily) -> Result<OwnedFd> {
 pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
     let (fd, peer) = flagged::accept(listener)?;
     Ok((fd, peer.and_then(|peer: SocketAddrAny| SocketAddr::try_from(peer).ok())))
+}
+
+/// The kernel gives a connection up whose peer has taken nothing for so long of what it was sent, also when it was closed here:
+/// else a peer that answers the kernel and reads nothing keeps megabytes there. Connections have it from their listener (tcp(7),
+/// `TCP_USER_TIMEOUT`). Other systems have no such option.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn limit_unread(tcp: impl AsFd, time: Duration) -> Result<()> {
+    net::sockopt::set_tcp_user_timeout(tcp, u32::try_from(time.as_millis()).unwrap_or(u32::MAX))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn limit_unread(_: impl AsFd, _: Duration) -> Result<()> {
+    Ok(())
 }
 
 /// Descriptors are what a server runs out of first, and the soft limit is often a thousand. How many there are then.

@@ -110,6 +110,28 @@ fn a_crawl_gets_408_and_a_walk_does_not() {
     }
 }
 
+/// However the kernel cuts it into segments.
+#[test]
+fn what_comes_with_the_head_counts_for_the_average_of_a_body() {
+    let begin = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 7510\r\n\r\n";
+    for ahead in [1, 100_000] {
+        let (status, _) = dribbled(2_000, ahead, &(begin.to_owned() + &"x".repeat(7_000)), "xxxxxxxxxx");
+        assert_eq!(status, 200, "{ahead} read ahead");
+    }
+}
+
+/// The connection ends, and what may still come of the request with it.
+#[test]
+fn a_handler_that_waits_in_vain_for_a_small_body_answers_408_and_close() {
+    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    let mut client = site.client();
+    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.answer_head().status, 100);
+    let answer = client.answer();
+    assert!(answer.status == 408 && answer.closes(), "{answer:?}");
+    client.ends();
+}
+
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Takes a large answer a little at a time. Returns how long it was served, of so much at most.
@@ -302,4 +324,40 @@ fn ends_unread(path: &str) {
 fn a_client_that_does_not_read_is_left() {
     ends_unread("/bytes/50000000");
     ends_unread("/stream/50000000");
+}
+
+/// The socket of the server, whether somebody holds it or it is only the kernel's.
+#[cfg(target_os = "linux")]
+fn is_kept(site: &Site, client: &Client) -> bool {
+    let port = |name: &str| u16::from_str_radix(name.rsplit(':').next().unwrap(), 16).unwrap();
+    let ends = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        (port(fields.next().unwrap()), port(fields.next().unwrap()))
+    };
+    let number = |name: String| name.rsplit(':').next().unwrap().parse().unwrap();
+    let wanted: (u16, u16) = (number(site.running.addresses()[0].to_string()), number(client.name()));
+    std::fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1).any(|line| ends(line) == wanted)
+}
+
+/// Its peer answers the kernel and reads nothing: unless the kernel has a deadline, too, that keeps megabytes for ever, and
+/// no limit counts them.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {
+    let site = ROOM.start_with(|s| s.write_timeout(SHORT).idle_timeout(SHORT).linger_timeout(SHORT));
+    let many = |last: &str| {
+        let asked = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";
+        [asked, "\r\n"].concat().repeat(100) + asked + last + "\r\n"
+    };
+    let large = "GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
+    for asked in [large, many(""), many("Connection: close\r\n")] {
+        let mut client = site.client();
+        client.read_hand_to_mouth();
+        client.send(asked);
+        client.wait_for_bytes();
+        assert!(is_kept(&site, &client));
+        eventually("the kernel has given it up", || !is_kept(&site, &client));
+        eventually("so have we", || site.running.counts().connections == 0);
+    }
+    site.is_well();
 }

@@ -101,6 +101,7 @@ impl Inside {
         let (route, argument) = path.split_once('/').unwrap_or((path, ""));
         let number = argument.parse().unwrap_or(0);
         Ok(match route {
+            "" if req.path() == "*" => Response::text("all of it"),
             "" => Response::text("hello"),
             "seen" => seen(req),
             "echo" => Response::bytes(req.body().bytes()?),

@@ -68,8 +68,8 @@ fn absolute_form(bytes: &[u8], at: Range<usize>, head: &mut Head) -> Result<usiz
     let start = at.start + scheme.len();
     head.authority = Some(span(start..start + len));
     let end = path_and_query(bytes, start + len, head)?;
-    if rest.get(len) != Some(&b'/') {
-        // RFC 9110 §4.2.3: an empty path means `/`. The last byte of `http://` is one, and a span can show it.
+    if rest.get(len) != Some(&b'/') && !(head.method == Method::OPTIONS && head.query.is_none()) {
+        // RFC 9110 §4.2.3: an empty path means `/`, but for OPTIONS. The last byte of `http://` is one, and a span can show it.
         head.path = span(start - 1..start);
     }
     Ok(end)

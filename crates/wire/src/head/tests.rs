@@ -166,7 +166,10 @@ fn rfc9112_3_2_2_absolute_form() {
     target("GET HTTPS://a:8443/b", ("/b", None, Some("a:8443")));
     target("GET http://a", ("/", None, Some("a")));
     target("GET http://a?q", ("/", Some("q"), Some("a")));
-    target("OPTIONS http://[::1]:80", ("/", None, Some("[::1]:80")));
+    // RFC 9110 §4.2.3: an empty path is as good as `/`, but not as the target of OPTIONS.
+    target("OPTIONS http://[::1]:80", ("*", None, Some("[::1]:80")));
+    target("OPTIONS http://a/", ("/", None, Some("a")));
+    target("OPTIONS http://a?q", ("/", Some("q"), Some("a")));
     for end in ["", "/", "?q", ":80", "me@a/", "a:b/", "a:65536/", "[::1", "[]", "a%4/", "a|b/"] {
         bad_target(&format!("GET http://{end}"), Fault::AuthorityInvalid);
     }

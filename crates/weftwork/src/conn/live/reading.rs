@@ -25,6 +25,7 @@ impl Live<'_> {
                     if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
                         self.say_continue()?;
                     }
+                    self.begin_to_wait();
                     self.send_some()?;
                     self.receive()?;
                 }
@@ -90,6 +91,18 @@ impl Live<'_> {
         }
     }
 
+    /// What came with the head counts for the average as if it had come behind it: who sends all in one piece is not slower.
+    fn begin_to_wait(&mut self) {
+        if self.body.is_none() {
+            let (now, ahead) = (self.wait.now(), self.conn.bytes_ahead());
+            let is_begun = self.conn.pace.what == Timeout::Body;
+            let body = self.body_pace(now);
+            if !is_begun {
+                body.count(ahead);
+            }
+        }
+    }
+
     /// How the body gets on: begun by whoever read ahead, or now, and then the same for the whole call. The pace of
     /// the connection is that of its responses meanwhile.
     fn body_pace(&mut self, now: Tick) -> &mut Pace {
@@ -106,6 +119,8 @@ impl Live<'_> {
         let waited = self.wait_unseen(until, |live| live.wait.readable(live.conn.stream.as_fd(), until));
         waited.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
+                // What still comes of the body is not waited for: the answer says so.
+                self.conn.http.close_after();
                 Counters::count(&self.cx.counters.timeouts);
                 let knobs = self.cx.settings.show(Timeout::Body.knobs());
                 let (asked, id) = (self.target(), self.id_for_log());
@@ -114,6 +129,7 @@ impl Live<'_> {
             }
             io::ErrorKind::ConnectionAborted => BodyError::ServerStops,
             io::ErrorKind::ResourceBusy => {
+                self.conn.http.close_after();
                 self.note_overload("to wait for a request body");
                 BodyError::Overload
             }

@@ -130,7 +130,8 @@ impl Rig {
         let (calls, kernel) = (self.calls.clone(), self.kernel.clone());
         let handler = move |req: &mut Request| -> Response { talk::answer(req, &calls, &kernel) };
         let (cx, dates, post) = (&*self.cx, &mut self.dates, &Post::default());
-        self.kernel.judged(Judge::begins_call);
+        let held = if conn.awaits_response() { 0 } else { conn.bytes_ahead() };
+        self.kernel.judged(|judge| judge.begins_call(held));
         // It waits for a thread.
         self.kernel.work();
         conn.run(Call { cx, now: wait.now(), handler: &handler, wait: &wait, dates, post });

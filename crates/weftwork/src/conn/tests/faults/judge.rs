@@ -30,7 +30,8 @@ pub(super) struct Judge {
     /// The request in progress, on the clock of a client that sends.
     since: u64,
     last: u64,
-    came: u64,
+    /// Of its body: before the call, however it was cut, and in it.
+    held: u64,
     came_in_call: u64,
     first_wait: Option<u64>,
     in_call: bool,
@@ -71,16 +72,15 @@ impl Judge {
 
     pub(super) fn received(&mut self, count: usize) {
         self.last = self.senders();
-        self.came += count as u64;
         self.came_in_call += count as u64;
     }
 
-    pub(super) fn begins_call(&mut self) {
-        (self.in_call, self.first_wait, self.came_in_call) = (true, None, 0);
+    pub(super) fn begins_call(&mut self, held: usize) {
+        (self.in_call, self.first_wait, self.held, self.came_in_call) = (true, None, held as u64, 0);
     }
 
     pub(super) fn ends_call(&mut self) {
-        (self.in_call, self.since, self.came) = (false, self.senders(), 0);
+        (self.in_call, self.since) = (false, self.senders());
     }
 
     /// So much of what was offered was taken.
@@ -109,9 +109,10 @@ impl Judge {
     pub(super) fn check_read(&mut self, until: Tick) {
         let (now, left) = (self.senders(), until.0.saturating_sub(self.now));
         let first = *self.first_wait.get_or_insert(now);
-        let longest = first + GRACE.max(self.came * BYTE);
+        let came = self.held + self.came_in_call;
+        let longest = first + GRACE.max(came * BYTE);
         assert!(left <= PAUSE && now + left <= longest, "a body is waited for for {left} ms: {self:?}");
-        let shortest = (self.last + PAUSE).min(self.since + GRACE.max(self.came_in_call * BYTE));
+        let shortest = (self.last + PAUSE).min(self.since + GRACE.max(came * BYTE));
         assert!(now + left >= shortest, "a body is waited for for no more than {left} ms: {self:?}");
     }
 
