@@ -15,7 +15,7 @@ use crate::peers::Peers;
 use crate::procs::distance::Distance;
 use crate::procs::{limits, pin};
 use crate::report::{Row, Run, columns, table};
-use crate::results::Contestant;
+use crate::results::{Contestant, congestion_control};
 use crate::runoff;
 use crate::subject::Subject;
 use crate::workloads::{Kind, Workload};
@@ -36,6 +36,12 @@ pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
     options.cores.check()?;
     if options.load == LoadKind::Own && options.cores.load.count > 1 {
         eprintln!("note: the own load is one thread; --load wrk uses every core of the load");
+    }
+    if congestion_control() == "bbr" {
+        eprintln!(
+            "note: this kernel paces TCP (BBR), and long bodies are measured by its timers: \
+             sysctl -w net.ipv4.tcp_congestion_control=cubic"
+        );
     }
     let files_max = limits::raise_files()?;
     check_idle(options, files_max)?;

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::procs::distance::Distances;
 
 pub(crate) use collect::collect;
-pub(crate) use machine::{Machine, major_minor};
+pub(crate) use machine::{Machine, congestion_control, major_minor};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Results {

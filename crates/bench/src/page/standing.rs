@@ -161,7 +161,7 @@ pub(super) fn how(results: &Results) -> String {
     let server = Span { first: results.server_core, count: results.server_cores };
     let load = Span { first: results.load_core, count: results.load_cores };
     format!(
-        "{}, commit {}. {}, {} cores, {} GiB, Linux {}, {}. Server on {server}, load ({}) on {load}. {} of \
+        "{}, commit {}. {}, {} cores, {} GiB, Linux {}{}, {}. Server on {server}, load ({}) on {load}. {} of \
          {} s a cell, in turn{}; medians; {} minutes in all.{}",
         results.when,
         results.commit,
@@ -169,6 +169,10 @@ pub(super) fn how(results: &Results) -> String {
         machine.cores,
         machine.memory_gib,
         major_minor(&machine.kernel),
+        match machine.congestion_control.as_str() {
+            "" => String::new(),
+            name => format!(" ({} for TCP)", name.to_uppercase()),
+        },
         machine.rustc,
         results.load,
         if results.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", results.rounds) },

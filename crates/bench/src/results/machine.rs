@@ -13,6 +13,9 @@ pub(crate) struct Machine {
     pub(crate) memory_gib: u64,
     /// Major and minor: what follows may name the host.
     pub(crate) kernel: String,
+    /// How it decides when to send: some pace what is sent by timers.
+    #[serde(default)]
+    pub(crate) congestion_control: String,
     pub(crate) rustc: String,
 }
 
@@ -35,9 +38,15 @@ impl Machine {
                 .max(thread::available_parallelism().map_or(1, usize::from)),
             memory_gib: memory_kib >> 20,
             kernel: major_minor(&file("/proc/sys/kernel/osrelease")),
+            congestion_control: congestion_control(),
             rustc: said("rustc", &["--version"]),
         }
     }
+}
+
+/// Of new connections.
+pub(crate) fn congestion_control() -> String {
+    file("/proc/sys/net/ipv4/tcp_congestion_control").trim().to_owned()
 }
 
 /// `6.18` of `6.18.44-cloud-amd64`.
