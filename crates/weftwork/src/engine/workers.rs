@@ -249,7 +249,10 @@ impl Workers {
                 }
                 Job::Serve { conn, worker } => {
                     self.serve(conn, &mut hand);
-                    self.next_at_door(worker).or_else(|| self.standby.wait(berth, PATIENCE))
+                    self.next_at_door(worker).or_else(|| {
+                        hand.pool.rest();
+                        self.standby.wait(berth, PATIENCE)
+                    })
                 }
             };
         }

@@ -19,9 +19,9 @@ const POOLED_BYTES_MAX: usize = 16 << 20;
 /// that of a loop, each of 100 threads kept 1.6 MB.
 const POOLED_BYTES_MAX_ALONE: usize = 64 << 10;
 const POOLED_MAX_ALONE: usize = 2;
-/// The threads of a server that have connections of their own pool so much more, all together: what grew for a long body need
-/// not grow again for the next. It took six calls of `mremap(2)` and the faults of 60 pages for each.
-const SURPLUS_BYTES_MAX: usize = POOLED_BYTES_MAX;
+/// The threads of a server that have connections of their own pool so much more, all together, while they are at work: what grew
+/// for a long body need not grow again for the next. It took six calls of `mremap(2)` and the faults of 60 pages for each.
+const SURPLUS_BYTES_MAX: usize = 4 << 20;
 
 /// The bytes and the parsed head of a connection in use.
 #[derive(Debug, Default)]
@@ -187,6 +187,15 @@ impl Pool {
         }
     }
 
+    /// The thread has nothing to do: what it has beyond its own is for others.
+    pub(crate) fn rest(&mut self) {
+        if self.loan.bytes > 0 {
+            self.free.iter_mut().for_each(|buffers| buffers.shrink());
+            self.bytes = self.free.iter().map(|buffers| buffers.bytes()).sum();
+            self.has_room_for(0);
+        }
+    }
+
     /// Borrows what is missing, or gives back what is not.
     fn has_room_for(&mut self, bytes: usize) -> bool {
         let missing = (self.bytes + bytes).saturating_sub(self.bytes_max);
@@ -298,6 +307,12 @@ mod tests {
         assert_eq!((pools[0].bytes, pools[99].bytes > 256 << 10), (0, true));
         pools[0].give_back(taken);
         assert!(!is_large(&&pools[0]));
+        // Nor has one that rests any.
+        pools[99].rest();
+        assert!(!is_large(&&pools[99]));
+        pools[0].take();
+        pools[0].give_back(grown(256 << 10));
+        assert!(is_large(&&pools[0]));
         pools.clear();
         assert_eq!(held(), 0);
     }

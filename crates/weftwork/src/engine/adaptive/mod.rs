@@ -249,6 +249,7 @@ impl Shared {
                 contained();
                 hand.held.give_away();
             }
+            hand.pool.rest();
             job = self.standby.wait(berth, PATIENCE);
         }
     }
