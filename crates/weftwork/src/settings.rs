@@ -122,8 +122,8 @@ settings! {
     fields_max: u32 = 100, "most field lines in a head (431)";
     /// Most bytes of chunk extensions in one body: 4 KiB; nobody sends them but attackers. More: 413.
     chunk_extension_bytes_max: ByteCount = ByteCount(4 * KIB), "chunk extensions in one body (413)";
-    /// Largest request body that a handler can read, unless it lifts the limit: 2 MiB, as axum. Larger: 413. 0 is refused; for
-    /// no limit give it more than anybody sends.
+    /// Largest request body that a handler can read, also while it streams its response, unless it lifts the limit: 2 MiB, as
+    /// axum. Larger: 413. 0 is refused; for no limit give it more than anybody sends.
     body_bytes_max: ByteCount = ByteCount(2 * MIB), "largest request body (413)";
     /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
     /// form or document costs no thread. Nothing of one whose declared length is past `body_bytes_max`.

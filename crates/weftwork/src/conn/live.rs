@@ -22,6 +22,7 @@ use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Wait};
 use crate::error::{Blame, Error};
+use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
 use crate::message::{Asked, BodyError, Handler, Part, Payload, Request, Response, SERVER_ERROR};
@@ -69,6 +70,8 @@ struct Live<'a> {
     path: Option<Box<[u8]>>,
     /// How the request's body gets on, once the handler has waited for it.
     body: Option<Pace>,
+    /// How much of it may be read.
+    quota: Quota,
     /// The response, if it is streamed. Others are most, and shall not lay it out on their stack, nor drop it.
     streamed: Option<Box<Streamed<'a>>>,
     /// What somebody named the request.
@@ -95,8 +98,19 @@ impl Conn {
         let Call { cx, now: begun, handler, wait, dates, post } = call;
         let asked = self.pace.progress();
         let (mut response, is_later) = (None, self.awaits_response());
-        let mut live =
-            Live { conn: self, cx, wait, dates, asked, path: None, body: None, streamed: None, id: None };
+        let quota = Quota::new(cx.settings.body_bytes_max.0);
+        let mut live = Live {
+            conn: self,
+            cx,
+            wait,
+            dates,
+            asked,
+            path: None,
+            body: None,
+            quota,
+            streamed: None,
+            id: None,
+        };
         if is_later {
             (response, live.path) = live.conn.take_response();
         } else {
@@ -121,8 +135,7 @@ impl<'a> Live<'a> {
     /// The response is laid where it stays until it is written: to hand it on by value, three times, took as long
     /// as to parse the head.
     fn respond(&mut self, handler: &dyn Handler, response: &mut Option<Response>) {
-        let body_bytes_max = self.cx.settings.body_bytes_max.0;
-        let mut request = Request::new(self, body_bytes_max);
+        let mut request = Request::new(self);
         let called = catch_unwind(AssertUnwindSafe(|| *response = Some(handler.call(&mut request))));
         if let Err(panic) = called {
             drop(request);
@@ -373,6 +386,14 @@ impl Exchange for Live<'_> {
     fn body_left(&self) -> Option<u64> {
         let buffered = self.conn.buffers.as_deref().map_or(0, |buffers| buffers.payload.len() as u64);
         self.conn.http.body_left().map(|left| left + buffered)
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    fn quota_mut(&mut self) -> &mut Quota {
+        &mut self.quota
     }
 
     fn trailers(&self) -> &[(HeaderName, HeaderValue)] {

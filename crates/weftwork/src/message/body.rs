@@ -177,6 +177,17 @@ pub(crate) struct Quota {
     pub(crate) failed: Option<BodyError>,
 }
 
+impl Quota {
+    pub(crate) fn new(limit: u64) -> Quota {
+        Quota { limit, taken: 0, failed: None }
+    }
+
+    /// How much may still be read.
+    pub(crate) fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.taken)
+    }
+}
+
 /// The body of a [`Request`](super::Request), which implements [`Read`] and [`BufRead`].
 ///
 /// It waits for the client where it must; the deadlines of [`Settings`](crate::Settings) bound every wait.
@@ -184,19 +195,18 @@ pub(crate) struct Quota {
 /// by the connection, or ends it when there is too much of it.
 pub struct Body<'r> {
     exchange: &'r mut dyn Exchange,
-    quota: &'r mut Quota,
 }
 
 impl<'r> Body<'r> {
-    pub(super) fn new(exchange: &'r mut dyn Exchange, quota: &'r mut Quota) -> Body<'r> {
-        Body { exchange, quota }
+    pub(super) fn new(exchange: &'r mut dyn Exchange) -> Body<'r> {
+        Body { exchange }
     }
 
     /// Replaces the limit for this body, in bytes; `u64::MAX` lifts it. The default is the setting
     /// `body_bytes_max` (2 MiB).
     #[must_use]
     pub fn limit(self, bytes: u64) -> Body<'r> {
-        self.quota.limit = bytes;
+        self.exchange.quota_mut().limit = bytes;
         self
     }
 
@@ -205,7 +215,7 @@ impl<'r> Body<'r> {
     /// # Errors
     /// Every [`BodyError`] but `NotUtf8` and `NotJson`.
     pub fn bytes(mut self) -> Result<Bytes, BodyError> {
-        let expected = self.exchange.body_left().unwrap_or(0).min(self.quota.limit);
+        let expected = self.exchange.body_left().unwrap_or(0).min(self.exchange.quota().limit);
         // A length is only a promise: room is made for 64 KiB of it, the rest as it comes.
         let mut all = Vec::with_capacity(usize::try_from(expected).unwrap_or(0).min(64 << 10));
         loop {
@@ -250,7 +260,7 @@ impl<'r> Body<'r> {
 
     /// Sees to it that a part is there that may be read, or the end.
     fn look(&mut self) -> Result<(), BodyError> {
-        let room = self.quota.limit - self.quota.taken.min(self.quota.limit);
+        let room = self.exchange.quota().left();
         // Of a length that is known, nothing is waited for that may not be read.
         let known = self.exchange.body_left();
         if known.is_some_and(|left| left > room) || (self.exchange.fill()?.len() as u64) > room {
@@ -262,13 +272,13 @@ impl<'r> Body<'r> {
     /// Notes why the body is not read to its end.
     #[cold]
     pub(crate) fn fail(&mut self, error: BodyError) -> BodyError {
-        self.quota.failed = Some(error.clone());
+        self.exchange.quota_mut().failed = Some(error.clone());
         error
     }
 
     #[cold]
     fn refused(&self) -> BodyError {
-        let limit = self.quota.limit;
+        let limit = self.exchange.quota().limit;
         self.tell(format_args!("a request body is larger than body_bytes_max allows here: {limit} bytes"));
         BodyError::TooLarge { limit }
     }
@@ -279,7 +289,7 @@ impl<'r> Body<'r> {
     }
 
     fn used(&mut self, count: usize) {
-        self.quota.taken += count as u64;
+        self.exchange.quota_mut().taken += count as u64;
         self.exchange.consume(count);
     }
 }
@@ -306,6 +316,6 @@ impl BufRead for Body<'_> {
 
 impl fmt::Debug for Body<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").field("quota", &self.quota).finish_non_exhaustive()
+        f.debug_struct("Body").field("quota", self.exchange.quota()).finish_non_exhaustive()
     }
 }

@@ -69,14 +69,13 @@ impl Decoding {
         next: impl FnOnce(&mut Request<'_>) -> Response,
     ) -> Response {
         self.head = Some(decoded_head(req));
-        let (quota, deadline, notes) = (req.quota.clone(), req.deadline, taken_notes(req));
+        let (deadline, notes) = (req.deadline, taken_notes(req));
         let mut decoded = Decoded { state: &mut self, below: req.exchange };
-        let mut inner = Request::new(&mut decoded, quota.limit);
-        (inner.quota, inner.deadline, inner.notes) = (quota, deadline, notes);
+        let mut inner = Request { exchange: &mut decoded, deadline, notes };
         // Middleware around this learns from the request also when a handler panics.
         let answered = catch_unwind(AssertUnwindSafe(|| next(&mut inner)));
-        let (quota, deadline, notes) = (inner.quota.clone(), inner.deadline, taken_notes(&mut inner));
-        (req.quota, req.deadline, req.notes) = (quota, deadline, notes);
+        let (deadline, notes) = (inner.deadline, taken_notes(&mut inner));
+        (req.deadline, req.notes) = (deadline, notes);
         let mut response = answered.unwrap_or_else(|panic| resume_unwind(panic));
         if let Payload::Stream(write) = response.payload {
             response.payload = Payload::Stream(Box::new(move |out| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
 
-use super::body::BodyError;
+use super::body::{BodyError, Quota};
 use super::client::Source;
 use super::handler::Asked;
 
@@ -36,6 +36,10 @@ pub(crate) trait Exchange {
     fn consume(&mut self, count: usize);
     /// Bytes of the body that were not given out yet, when its head said how many there are.
     fn body_left(&self) -> Option<u64>;
+    /// How much of the body may be read, by the handler and by the writer of its response together.
+    fn quota(&self) -> &Quota;
+    /// The same, to count and to change.
+    fn quota_mut(&mut self) -> &mut Quota;
     /// Fields behind a chunked body that was read to its end.
     fn trailers(&self) -> &[(HeaderName, HeaderValue)];
     /// Sends a 1xx response at once.
@@ -93,6 +97,14 @@ macro_rules! forward_the_rest {
 
         fn local_addr(&self) -> Option<std::net::SocketAddr> {
             self.below.local_addr()
+        }
+
+        fn quota(&self) -> &crate::message::body::Quota {
+            self.below.quota()
+        }
+
+        fn quota_mut(&mut self) -> &mut crate::message::body::Quota {
+            self.below.quota_mut()
         }
 
         fn trailers(&self) -> &[(http::HeaderName, http::HeaderValue)] {

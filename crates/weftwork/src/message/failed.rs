@@ -74,7 +74,9 @@ impl Request<'_> {
     /// that status: of an `io::Error` within another error only its sources are seen, and so parsers hide the [`BodyError`] in it.
     #[inline]
     pub(crate) fn blame(&self, response: &mut Response) {
-        if let (Some(why), Payload::Failed(failed)) = (&self.quota.failed, &mut response.payload) {
+        if let Payload::Failed(failed) = &mut response.payload
+            && let Some(why) = &self.exchange.quota().failed
+        {
             self.tell_of(failed);
             *response = Error::from(why.clone()).into_response();
         }

@@ -1,7 +1,7 @@
 //! Floor 1: what a handler sees. Requests, responses, bodies, and the traits that join them.
 
 mod attachment;
-mod body;
+pub(crate) mod body;
 pub(crate) mod client;
 #[cfg(feature = "compression")]
 pub(crate) mod decoding;

@@ -11,7 +11,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, V
 use weftwork_wire::Field;
 use weftwork_wire::fields::media_type_quality;
 
-use super::body::{Body, Quota};
+use super::body::Body;
 use super::client;
 use super::exchange::Exchange;
 use super::headers::CONNECTION_FIELDS;
@@ -21,7 +21,6 @@ use super::texts::{form_decoded_lossy, plain_field_name};
 /// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
 pub struct Request<'c> {
     pub(super) exchange: &'c mut dyn Exchange,
-    pub(super) quota: Quota,
     pub(super) deadline: Option<Instant>,
     pub(super) notes: OnceCell<Box<Notes>>,
 }
@@ -36,13 +35,8 @@ pub(super) struct Notes {
 }
 
 impl<'c> Request<'c> {
-    pub(crate) fn new(exchange: &'c mut dyn Exchange, body_bytes_max: u64) -> Request<'c> {
-        Request {
-            exchange,
-            quota: Quota { limit: body_bytes_max, taken: 0, failed: None },
-            deadline: None,
-            notes: OnceCell::new(),
-        }
+    pub(crate) fn new(exchange: &'c mut dyn Exchange) -> Request<'c> {
+        Request { exchange, deadline: None, notes: OnceCell::new() }
     }
 
     /// The method; any token is possible.
@@ -199,23 +193,20 @@ impl<'c> Request<'c> {
 
     /// The body. It can be taken several times; each goes on where the last one stopped.
     pub fn body(&mut self) -> Body<'_> {
-        Body::new(self.exchange, &mut self.quota)
+        Body::new(self.exchange)
     }
 
     /// The most bytes of the body that may be read: the setting `body_bytes_max` (2 MiB), if nothing has
     /// changed it for this request.
     pub fn body_bytes_max(&self) -> u64 {
-        self.quota.limit
+        self.exchange.quota().limit
     }
 
-    /// Lowers or raises that limit for all who read the body after this; [`Body::limit`] does the same.
+    /// Lowers or raises that limit for all who read the body after this; [`Body::limit`] does the same. It holds also for
+    /// [`BodyWriter::read_request`](crate::BodyWriter::read_request), which reads when all middleware has returned: one of your
+    /// own that sets the limit for what is behind it leaves it so.
     pub fn set_body_bytes_max(&mut self, bytes: u64) {
-        self.quota.limit = bytes;
-    }
-
-    /// How much of the body may still be read.
-    pub(crate) fn quota_left(&self) -> u64 {
-        self.quota.limit.saturating_sub(self.quota.taken)
+        self.exchange.quota_mut().limit = bytes;
     }
 
     /// How many bytes of the body are still to be read, when the head said how many there are.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::{Head, HeadEvent, Http1, Limits};
 
+use super::body::Quota;
 use super::client::Source;
 use super::exchange::Exchange;
 use super::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response};
@@ -27,6 +28,7 @@ pub(crate) struct Canned {
     /// The rest of the part that is being read.
     part: Vec<u8>,
     length: Option<u64>,
+    quota: Quota,
     pub(crate) sent: Vec<u8>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) deadline: Option<Instant>,
@@ -45,6 +47,7 @@ impl Canned {
             parts: Vec::new(),
             part: Vec::new(),
             length: None,
+            quota: Quota::new(2 << 20),
             sent: Vec::new(),
             peer: None,
             deadline: None,
@@ -75,7 +78,13 @@ impl Canned {
     }
 
     pub(crate) fn call(&mut self, handler: &impl Handler) -> Response {
-        handler.call(&mut Request::new(self, 2 << 20))
+        handler.call(&mut self.request(2 << 20))
+    }
+
+    /// The request, of whose body so much may be read.
+    pub(crate) fn request(&mut self, body_bytes_max: u64) -> Request<'_> {
+        self.quota = Quota::new(body_bytes_max);
+        Request::new(self)
     }
 
     /// The bytes of a response's body, whatever it is.
@@ -171,6 +180,14 @@ impl Exchange for Canned {
 
     fn body_left(&self) -> Option<u64> {
         self.length
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    fn quota_mut(&mut self) -> &mut Quota {
+        &mut self.quota
     }
 
     fn trailers(&self) -> &[(HeaderName, HeaderValue)] {

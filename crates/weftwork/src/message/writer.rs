@@ -1,13 +1,15 @@
 //! The writing end of a streamed response.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use weftwork_wire::may_be_trailer;
 
+use super::body::Body;
 use super::exchange::Exchange;
+use super::response::{Payload, Response};
 
 /// Writes the body of a streamed [`Response`](super::Response).
 ///
@@ -60,17 +62,38 @@ impl BodyWriter<'_> {
     }
 
     /// Reads what has come of the request's body into `into`, after a wait if need be; 0 at its end. What was
-    /// written before is on its way to the client when it waits. This is what an echo or a filter needs. No
-    /// limit applies: nothing of it is kept here.
+    /// written before is on its way to the client when it waits. This is what an echo or a filter needs.
+    ///
+    /// The limit is that of [`Request::body`](crate::Request::body), and what was read there counts: the setting `body_bytes_max`,
+    /// or what [`BodyLimit`](crate::middleware::BodyLimit) or
+    /// [`set_body_bytes_max`](crate::Request::set_body_bytes_max) have made of it. A handler that keeps nothing of what it reads
+    /// may lift it.
     ///
     /// # Errors
-    /// A [`BodyError`](super::BodyError), inside the [`io::Error`].
+    /// A [`BodyError`](super::BodyError), inside the [`io::Error`]. While nothing is written, passed on by `?` it becomes the
+    /// status that answers it, 413 for a body that is too large.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use weftwork::{Request, Response};
+    ///
+    /// fn shout(req: &mut Request) -> Response {
+    ///     req.set_body_bytes_max(u64::MAX);
+    ///     Response::stream(|out| {
+    ///         let mut part = [0; 4096];
+    ///         loop {
+    ///             match out.read_request(&mut part)? {
+    ///                 0 => return Ok(()),
+    ///                 count => out.write_all(&part[..count].to_ascii_uppercase())?,
+    ///             }
+    ///         }
+    ///     })
+    /// }
+    /// # let long = vec![b'a'; 3 << 20];
+    /// # assert!(weftwork::TestClient::new(shout).post("/").body(long).send().text().starts_with("AAA"));
+    /// ```
     pub fn read_request(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let part = self.exchange.fill()?;
-        let count = part.len().min(into.len());
-        into[..count].copy_from_slice(&part[..count]);
-        self.exchange.consume(count);
-        Ok(count)
+        Body::new(self.exchange).read(into)
     }
 
     /// Has fields sent behind the body: a checksum, say, or how a long job went. They are sent at its end, and
@@ -101,6 +124,19 @@ impl BodyWriter<'_> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         self.exchange.send_trailers(fields)
+    }
+}
+
+impl Response {
+    /// The same, and its writer, if it has one, reads the request's body within this limit.
+    pub(crate) fn reading_within(mut self, bytes_max: u64) -> Response {
+        if let Payload::Stream(write) = self.payload {
+            self.payload = Payload::Stream(Box::new(move |out| {
+                out.exchange.quota_mut().limit = bytes_max;
+                write(out)
+            }));
+        }
+        self
     }
 }
 

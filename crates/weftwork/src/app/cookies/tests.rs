@@ -7,7 +7,7 @@ use crate::message::testing::Canned;
 fn sent(lines: &[&str]) -> CookieJar {
     let fields: Vec<_> = lines.iter().map(|line| ("Cookie", *line)).collect();
     let mut canned = Canned::asking("GET", "/", &fields);
-    Request::new(&mut canned, 0).cookies()
+    canned.request(0).cookies()
 }
 
 #[track_caller]

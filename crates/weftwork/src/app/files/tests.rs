@@ -15,7 +15,6 @@ use super::beneath::{self, Links};
 use super::listing::{encoded, size};
 use super::target::{Refused, Target};
 use super::{Files, file, files};
-use crate::message::Request;
 use crate::message::testing::Canned;
 use crate::{Running, Server};
 
@@ -120,7 +119,7 @@ fn one_file_has_no_neighbours() {
     scratch.write("secret", "secret");
     let one = file(scratch.write("file", "hello")).unwrap();
     for (name, status) in [("file", 200), ("secret", 404), ("sub/deep", 404)] {
-        let answer = one.send(&Request::new(&mut Canned::asking("GET", "/", &[]), 0), name);
+        let answer = one.send(&Canned::asking("GET", "/", &[]).request(0), name);
         assert_eq!(answer.status().as_u16(), status, "{name}");
     }
 }

@@ -5,7 +5,8 @@ use super::{Middleware, Next};
 use crate::message::BodyError;
 use crate::message::{Request, Response};
 
-/// Lowers or raises how much of a request's body may be read by the handlers behind it.
+/// Lowers or raises how much of a request's body may be read by the handlers behind it, and by those who
+/// [stream](Response::stream) their response while they read.
 ///
 /// A body whose declared length is past the limit is refused at its first read ([`BodyError::TooLarge`], which
 /// `?` makes a 413); one without a length when it passes the limit. Of several the innermost counts, so a route can allow more than the site around it.
@@ -40,8 +41,10 @@ impl Middleware for BodyLimit {
         let before = req.body_bytes_max();
         req.set_body_bytes_max(self.bytes_max);
         let response = next.run(req);
+        // Who streams reads when the limit is the old one again. The handler may have set its own.
+        let within = req.body_bytes_max();
         req.set_body_bytes_max(before);
-        response
+        response.reading_within(within)
     }
 }
 
@@ -49,12 +52,15 @@ impl Middleware for BodyLimit {
 mod tests {
     //! The innermost limit counts, and it ends with its handler.
 
+    use std::time::Duration;
+
     use http::StatusCode;
 
     use super::*;
     use crate::Result;
     use crate::app::middleware::HandlerExt;
     use crate::message::testing::Canned;
+    use crate::{ByteCount, TestClient, unbuffered};
 
     fn length(req: &mut Request<'_>) -> Result<String> {
         Ok(req.body().bytes()?.len().to_string())
@@ -76,6 +82,61 @@ mod tests {
         assert_eq!(Canned::with_body(&["1234567890"]).call(&raised).body().unwrap(), "10");
         let lowered = length.with(BodyLimit::new(5)).with(BodyLimit::new(10));
         assert_eq!(Canned::with_body(&["123456"]).call(&lowered).status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    fn copied(_: &mut Request<'_>) -> Response {
+        Response::stream(|out| {
+            let mut part = [0; 4];
+            loop {
+                match out.read_request(&mut part)? {
+                    0 => return Ok(()),
+                    count => std::io::Write::write_all(out, &part[..count])?,
+                }
+            }
+        })
+    }
+
+    /// 413 for more than five bytes, and their echo for as many.
+    fn holds_to_five(what: &str, client: &mut TestClient) {
+        let chunks = |client: &mut TestClient, parts: &[&'static str]| {
+            client.post("/").chunks(parts.to_vec(), Duration::ZERO).send()
+        };
+        assert_eq!(client.post("/").body("12345").send().text(), "12345", "{what}");
+        assert_eq!(chunks(client, &["123", "45"]).text(), "12345", "{what}");
+        for refused in [client.post("/").body("123456").send(), chunks(client, &["123456"])] {
+            assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE, "{what}");
+            assert!(refused.text().contains("the 5 bytes that are allowed here"), "{}", refused.text());
+        }
+    }
+
+    #[test]
+    fn it_holds_while_a_response_is_streamed() {
+        holds_to_five("limited", &mut TestClient::new(copied.with(BodyLimit::new(5))));
+        let inner = copied.with(BodyLimit::new(5)).with(BodyLimit::new(2));
+        holds_to_five("the innermost", &mut TestClient::new(inner.with(BodyLimit::new(100))));
+        let setting = TestClient::new(copied).settings(|s| s.body_bytes_max(ByteCount(5)));
+        holds_to_five("the setting", &mut { setting });
+        let raised = |req: &mut Request<'_>| {
+            req.set_body_bytes_max(5);
+            copied(req)
+        };
+        holds_to_five("by the handler", &mut TestClient::new(raised.with(BodyLimit::new(2))));
+        let read_before = |req: &mut Request<'_>| -> Result<Response> {
+            std::io::Read::read_exact(&mut req.body(), &mut [0; 2])?;
+            Ok(copied(req))
+        };
+        let mut client = TestClient::new(read_before.with(BodyLimit::new(7)));
+        assert_eq!(client.post("/").body("1234567").send().text(), "34567");
+        assert_eq!(client.post("/").body("12345678").send().status, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    /// What has begun cannot become a 413: the connection ends.
+    #[test]
+    fn what_is_too_much_behind_the_head_ends_the_connection() {
+        let mut client = TestClient::new(unbuffered(copied.with(BodyLimit::new(5))));
+        let none = client.post("/").chunks(["123", "456"], Duration::from_secs(1)).try_send().unwrap_err();
+        let begun = none.partial().unwrap();
+        assert_eq!((begun.status, begun.text(), begun.is_whole()), (StatusCode::OK, "123", false));
     }
 
     #[test]

@@ -133,11 +133,8 @@ mod tests {
     fn clones_share_their_seats() {
         let limit = ConcurrencyLimit::new(0);
         let one: Box<dyn Handler> = Box::new((|_: &mut Request<'_>| "x").with(limit.clone()));
-        assert_eq!(one.call(&mut Request::new(&mut Canned::asking("GET", "/", &[]), 0)).status(), BUSY);
+        assert_eq!(one.call(&mut Canned::asking("GET", "/", &[]).request(0)).status(), BUSY);
         limit.free.store(1, Ordering::Relaxed);
-        assert_eq!(
-            one.call(&mut Request::new(&mut Canned::asking("GET", "/", &[]), 0)).status(),
-            StatusCode::OK
-        );
+        assert_eq!(one.call(&mut Canned::asking("GET", "/", &[]).request(0)).status(), StatusCode::OK);
     }
 }

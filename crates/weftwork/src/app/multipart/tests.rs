@@ -21,7 +21,7 @@ fn canned(parts: &[&[u8]]) -> Canned {
 /// What `read` makes of a form that comes in these pieces.
 fn read<T>(parts: &[&[u8]], read: impl FnOnce(Multipart<'_>) -> Result<T>) -> Result<T> {
     let mut canned = canned(parts);
-    let mut request = Request::new(&mut canned, 2 << 20);
+    let mut request = canned.request(2 << 20);
     read(request.multipart()?)
 }
 
@@ -75,7 +75,7 @@ fn a_form_that_is_not_whole_is_an_error_wherever_it_ends() {
 fn a_body_that_fails_keeps_its_error() {
     let mut canned = canned(&[&FORM.as_bytes()[..150]]);
     canned.parts.insert(0, Err(BodyError::Disconnected));
-    let mut request = Request::new(&mut canned, 2 << 20);
+    let mut request = canned.request(2 << 20);
     let mut form = request.multipart().unwrap();
     let mut last = Ok(());
     while last.is_ok() {
@@ -252,7 +252,7 @@ fn what_is_no_form_is_415() {
     ] {
         let mut canned =
             Canned::asking("POST", "/", &[("Content-Type", content_type)]).carrying(&[b"--x--\r\n"]);
-        let mut request = Request::new(&mut canned, 100);
+        let mut request = canned.request(100);
         assert_eq!(request.multipart().unwrap_err(), BodyError::NotMultipart, "{content_type}");
     }
     let mut canned = Canned::with_body(&["--x--\r\n"]);

@@ -10,7 +10,7 @@ use weftwork_wire::{BodyEvent, Received, ResponseFault};
 use super::forward::{self, Upload};
 use super::upstream::{Keeper, Link, from_now};
 use super::{Failure, NO_ANSWER, Options, tunnel, warn};
-use crate::message::{BodyError, BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
+use crate::message::{BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
 /// While the server is silent, this often somebody looks whether the client is still there.
@@ -85,10 +85,9 @@ impl Turn {
             }
             return Ok(with_fields(response, fields, required));
         }
-        let (limit, left) = (req.body_bytes_max(), req.quota_left());
         let mut streamed = Response::stream(move |out| {
             if wants_rest {
-                self.exchange(out, limit, left, length == Some(0))?;
+                self.exchange(out, length == Some(0))?;
             }
             self.stream(out, keep_alive)
         })
@@ -153,16 +152,10 @@ impl Turn {
         }
     }
 
-    /// The server answers while the client still sends: each is given what the other says. Of the request's `limit` bytes
-    /// `left` may still come; who sends more is cut off, as it is too late for a status. Once the answer `is_whole`, the server
+    /// The server answers while the client still sends: each is given what the other says. Who sends more than the limit
+    /// allows is cut off, as it is too late for a status. Once the answer `is_whole`, the server
     /// gets the rest until it ends its side, or takes nothing more: neither is a fault of the answer.
-    fn exchange(
-        &mut self,
-        out: &mut BodyWriter<'_>,
-        limit: u64,
-        mut left: u64,
-        mut is_whole: bool,
-    ) -> io::Result<()> {
+    fn exchange(&mut self, out: &mut BodyWriter<'_>, mut is_whole: bool) -> io::Result<()> {
         let mut part = [0; PART_BYTES];
         // While nothing is sent, what is broken can still be told.
         is_whole = is_whole || self.pass_what_is_there(out)?;
@@ -174,7 +167,6 @@ impl Turn {
                 Ok(false) | Err(_) if is_whole => return Ok(()),
                 Ok(true) if !self.upload.is_whole() => {
                     let count = out.read_request(&mut part)?;
-                    left = left.checked_sub(count as u64).ok_or(BodyError::TooLarge { limit })?;
                     self.upload.put(&mut self.link, &part[..count]);
                 }
                 pushed => drop(pushed?),

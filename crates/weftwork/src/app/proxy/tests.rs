@@ -30,7 +30,7 @@ fn sees_from(peer: &str, proxy: &Proxy, request: &str) -> Result<String, u16> {
     let mut canned = Canned::new(request);
     canned.peer = peer.parse().ok();
     canned.settings = Settings::default().trusted_proxies("10.0.0.0/8".parse().unwrap());
-    let request = Request::new(&mut canned, 1 << 20);
+    let request = canned.request(1 << 20);
     head_of(proxy, &request).map_err(|failure| failure.into_response().status().as_u16())
 }
 

@@ -6,21 +6,21 @@ use http::StatusCode;
 use weftwork_wire::Fault;
 
 use super::Canned;
-use crate::message::{BodyError, BodyWriter, Request};
+use crate::message::{BodyError, BodyWriter};
 
 #[test]
 fn parts_are_joined() {
     let mut canned = Canned::with_body(&["on", "e ", "two"]);
-    assert_eq!(Request::new(&mut canned, 100).body().text().unwrap(), "one two");
+    assert_eq!(canned.request(100).body().text().unwrap(), "one two");
     let mut canned = Canned::with_body(&[]);
-    assert_eq!(Request::new(&mut canned, 100).body().bytes().unwrap(), "");
+    assert_eq!(canned.request(100).body().bytes().unwrap(), "");
 }
 
 /// Taken several times, each goes on where the last one stopped, and so does the limit.
 #[test]
 fn a_body_goes_on_where_it_stopped() {
     let mut canned = Canned::with_body(&["first line\nsec", "ond line\nrest"]);
-    let mut request = Request::new(&mut canned, 100);
+    let mut request = canned.request(100);
     let mut line = String::new();
     request.body().read_line(&mut line).unwrap();
     request.body().read_line(&mut line).unwrap();
@@ -39,18 +39,18 @@ fn the_limit_is_exact() {
         [(&["12345"][..], true), (&["123", "45"], true), (&["123456"], false), (&["123", "456"], false)]
     {
         let mut canned = Canned::with_body(parts);
-        let read = Request::new(&mut canned, 5).body().bytes();
+        let read = canned.request(5).body().bytes();
         assert_eq!(read.is_ok(), fits, "{parts:?}");
         assert!(fits || read == too_large);
         let mut canned = Canned::with_body(parts);
-        assert!(Request::new(&mut canned, 5).body().limit(u64::MAX).bytes().is_ok());
+        assert!(canned.request(5).body().limit(u64::MAX).bytes().is_ok());
     }
 }
 
 #[test]
 fn a_request_lowers_and_raises_the_limit() {
     let mut canned = Canned::with_body(&["123456"]).promising(6);
-    let mut request = Request::new(&mut canned, 100);
+    let mut request = canned.request(100);
     assert_eq!((request.body_bytes_max(), request.body_left()), (100, Some(6)));
     request.set_body_bytes_max(5);
     assert_eq!(request.body().bytes(), Err(BodyError::TooLarge { limit: 5 }));
@@ -62,7 +62,7 @@ fn a_request_lowers_and_raises_the_limit() {
 #[test]
 fn a_declared_length_is_refused_at_once() {
     let mut canned = Canned::failing(BodyError::Timeout).promising(6);
-    let read = Request::new(&mut canned, 5).body().bytes();
+    let read = canned.request(5).body().bytes();
     assert_eq!(read, Err(BodyError::TooLarge { limit: 5 }));
 }
 
@@ -70,7 +70,7 @@ fn a_declared_length_is_refused_at_once() {
 fn text_is_utf8() {
     let mut canned = Canned::with_body(&["ok"]);
     canned.parts.insert(0, Ok(vec![0xff]));
-    assert_eq!(Request::new(&mut canned, 100).body().text(), Err(BodyError::NotUtf8));
+    assert_eq!(canned.request(100).body().text(), Err(BodyError::NotUtf8));
 }
 
 /// One of each; the match makes a new one fail to compile until it is here too.
@@ -130,7 +130,7 @@ fn every_error_keeps_its_status_on_its_way_through_io() {
     for error in every_error() {
         let mut canned = Canned::failing(error.clone());
         let mut into = String::new();
-        let read = Request::new(&mut canned, 100).body().read_to_string(&mut into).unwrap_err();
+        let read = canned.request(100).body().read_to_string(&mut into).unwrap_err();
         let ours = crate::Error::from(read);
         assert_eq!(ours.status(), error.status());
         assert_eq!(ours.message(), error.to_string());

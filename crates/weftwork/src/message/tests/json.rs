@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::Canned;
 use super::responses::body;
-use crate::message::{Request, Response, json};
+use crate::message::{Response, json};
 
 #[test]
 fn json_is_escaped() {
@@ -24,8 +24,8 @@ fn json_is_escaped() {
 #[test]
 fn a_body_that_is_not_json_says_where() {
     let mut canned = Canned::with_body(&["[1, ", "2]"]);
-    assert_eq!(Request::new(&mut canned, 100).body().json::<Vec<u8>>(), Ok(vec![1, 2]));
+    assert_eq!(canned.request(100).body().json::<Vec<u8>>(), Ok(vec![1, 2]));
     let mut canned = Canned::with_body(&["[1,\nx]"]);
-    let error = Request::new(&mut canned, 100).body().json::<Vec<u8>>().unwrap_err();
+    let error = canned.request(100).body().json::<Vec<u8>>().unwrap_err();
     assert!(error.to_string().contains("line 2 column 1"), "{error}");
 }

@@ -3,12 +3,12 @@
 use http::{Method, Version};
 
 use super::Canned;
-use crate::message::{Only, Request};
+use crate::message::Only;
 
 #[track_caller]
 fn query(query: &str, name: &str, value: Option<&str>) {
     let mut canned = Canned::new(format!("GET /{query} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    let request = Request::new(&mut canned, 0);
+    let request = canned.request(0);
     assert_eq!(request.query_value(name).as_deref(), value, "{query:?}");
 }
 
@@ -36,7 +36,7 @@ fn query_values_are_decoded() {
 fn a_head_is_shown_as_it_came() {
     let text = "PUT /a%20b/c?d=e HTTP/1.1\r\nHost: example.org:80\r\nX-One: 1\r\nx-one: \u{fc}\r\n\r\n";
     let mut canned = Canned::new(text);
-    let request = Request::new(&mut canned, 0);
+    let request = canned.request(0);
     assert_eq!(request.method(), Method::PUT);
     assert_eq!(request.target(), "/a%20b/c?d=e");
     assert_eq!(request.path(), "/a%20b/c");
@@ -53,7 +53,7 @@ fn a_head_is_shown_as_it_came() {
 #[track_caller]
 fn values(lines: &[u8], only: Only<'_>, elements: &[&[u8]]) {
     let mut canned = Canned::new([b"GET / HTTP/1.1\r\nHost: a\r\n", lines, b"\r\n"].concat());
-    let request = Request::new(&mut canned, 0);
+    let request = canned.request(0);
     assert_eq!(request.only("X-One"), only, "{}", lines.escape_ascii());
     assert_eq!(request.elements("X-One").collect::<Vec<_>>(), elements, "{}", lines.escape_ascii());
 }
@@ -73,7 +73,7 @@ fn a_bearer_token_is_that_of_the_one_authorization() {
     let token = |values: &[&str]| {
         let fields: Vec<_> = values.iter().map(|value| ("Authorization", *value)).collect();
         let mut canned = Canned::asking("GET", "/", &fields);
-        Request::new(&mut canned, 0).bearer_token().map(str::to_owned)
+        canned.request(0).bearer_token().map(str::to_owned)
     };
     for (values, wanted) in [
         (&["Bearer a.b-c_~+/="][..], Some("a.b-c_~+/=")),
@@ -92,7 +92,7 @@ fn a_bearer_token_is_that_of_the_one_authorization() {
 #[test]
 fn the_host_of_a_whole_target_wins() {
     let mut canned = Canned::new("GET http://one.example/x HTTP/1.1\r\nHost: two.example\r\n\r\n");
-    let request = Request::new(&mut canned, 0);
+    let request = canned.request(0);
     assert_eq!((request.host(), request.path()), (Some("one.example"), "/x"));
     assert_eq!(request.target(), "http://one.example/x");
 }
@@ -100,7 +100,7 @@ fn the_host_of_a_whole_target_wins() {
 #[test]
 fn extensions_are_kept() {
     let mut canned = Canned::new("GET / HTTP/1.0\r\n\r\n");
-    let mut request = Request::new(&mut canned, 0);
+    let mut request = canned.request(0);
     assert_eq!((request.version(), request.host()), (Version::HTTP_10, None));
     request.extensions_mut().insert(7_u32);
     assert_eq!(request.extensions().get(), Some(&7_u32));
@@ -112,7 +112,7 @@ fn the_soonest_deadline_counts() {
     let (soon, later, last) = (at(10), at(20), at(30));
     let mut canned = Canned::new("GET / HTTP/1.0\r\n\r\n");
     canned.deadline = Some(later);
-    let mut request = Request::new(&mut canned, 0);
+    let mut request = canned.request(0);
     assert_eq!(request.deadline(), Some(later));
     request.set_deadline(last);
     assert_eq!(request.deadline(), Some(later));
@@ -130,7 +130,7 @@ fn fields_for_this_connection_are_not_passed_on() {
          connection: x-three\r\nX-THREE: 3\r\nKeep-Alive: 5\r\nUpgrade: x\r\nProxy-Connection: close\r\n\
          Keep_Alive: 5\r\nX_One: 1\r\nX-Two: 4\r\n\r\n",
     );
-    let request = Request::new(&mut canned, 0);
+    let request = canned.request(0);
     let passed: Vec<_> = request.end_to_end_headers().collect();
     assert_eq!(passed, [("Host", &b"a"[..]), ("X-Two", b"2"), ("X-Two", b"4")]);
 }

@@ -214,7 +214,7 @@ fn head_tells_what_get_would() {
 fn head_tells_what_get_would_of_a_length_that_is_only_declared() {
     let declaring = |length: u64| {
         move |_: &mut Request<'_>| {
-            let mut response = page(&mut Request::new(&mut Canned::asking("GET", "/", &[]), 0));
+            let mut response = page(&mut Canned::asking("GET", "/", &[]).request(0));
             response.payload = crate::message::Payload::Empty;
             response.with_header(header::CONTENT_LENGTH, length.into())
         }
