@@ -5,7 +5,7 @@ use std::fmt;
 use http::{Method, StatusCode, header};
 
 use crate::app::routes::{Verbs, allow, other_method};
-use crate::message::{Request, Response};
+use crate::message::{OF_CONTENT, Request, Response};
 
 /// Methods as an `Allow` field names them: those with a constant first.
 pub(super) struct Allowed {
@@ -41,7 +41,12 @@ impl Allowed {
         let named = names.split(',').filter_map(|name| Method::from_bytes(name.trim().as_bytes()).ok());
         named.for_each(|method| self.add(&method));
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            return self.refuse(req);
+            self.add(&Method::OPTIONS);
+            // Of the response only what it says of methods is wrong: middleware around the mount has added to it, `Cors` say.
+            let told = other_method(&self, req);
+            OF_CONTENT.iter().for_each(|name| drop(response.remove_header(name)));
+            response.status = told.status;
+            (response.content_type, response.payload) = (told.content_type, told.payload);
         }
         response.set_header(header::ALLOW, allow(&self));
         response

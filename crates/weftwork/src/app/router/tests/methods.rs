@@ -1,6 +1,7 @@
 //! Is a path that has routes answered by them, whatever the method and whatever is beside them?
 
 use super::*;
+use crate::middleware::Cors;
 
 fn method(name: &str) -> Method {
     Method::from_bytes(name.as_bytes()).unwrap()
@@ -62,6 +63,30 @@ fn a_refused_method_is_told_with_the_whole_path() {
         let said = format!(r#""detail":"{path} takes POST, OPTIONS, not GET"}}"#);
         assert!(client.get(path).send().text().ends_with(&said), "{path}");
     }
+}
+
+/// What middleware around a mount says of its 405, it says of the one that names the routes before it, too.
+#[test]
+fn a_method_refused_by_two_keeps_the_headers_of_the_mount() {
+    let other =
+        |response: Response| response.with_header(header::CONTENT_LANGUAGE, HeaderValue::from_static("la"));
+    let inner = Router::new()
+        .put("/tea", show("put"))
+        .with(move |req: &mut Request<'_>, next: Next<'_>| other(next.run(req)))
+        .with(Cors::any_origin());
+    let mut client = TestClient::new(Router::new().get("/api/tea", show("get")).mount("/api", inner));
+    let refused = client.delete("/api/tea").header("origin", "https://there.example").send();
+    assert_eq!((refused.status.as_u16(), refused.header("access-control-allow-origin")), (405, Some("*")));
+    assert_eq!(refused.headers.get_all("allow").iter().collect::<Vec<_>>(), ["GET, HEAD, PUT, OPTIONS"]);
+    assert!(
+        refused.text().contains("/api/tea takes GET, HEAD, PUT, OPTIONS, not DELETE"),
+        "{}",
+        refused.text()
+    );
+    let described = (refused.header("content-type"), refused.header("content-language"));
+    assert_eq!(described, (Some("application/problem+json"), None));
+    let told = client.options("/api/tea").send();
+    assert_eq!((told.status.as_u16(), told.header("allow")), (204, Some("GET, HEAD, PUT, OPTIONS")));
 }
 
 /// RFC 9110 section 9.3.7: whoever is mounted at the root answers for the whole server, too.
