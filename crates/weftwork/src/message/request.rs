@@ -123,7 +123,8 @@ impl<'c> Request<'c> {
 
     /// Of these media types, the one that the client wants most, by its `Accept` (RFC 9110 section 12.5.1); the first of
     /// equals, so the one to prefer comes first. None: it takes none of them, which is a 406. Without the field it takes all.
-    /// Parameters of a media type (`text/html; charset=utf-8`) are not compared.
+    /// Parameters of a media type (`text/html; charset=utf-8`) are not compared. A weight that is malformed counts as the lowest
+    /// that there is.
     ///
     /// The response says in `Vary` that it depends on this, for caches.
     ///

@@ -55,7 +55,8 @@ pub fn names_media_type(lines: &[&[u8]], media_type: &str) -> bool {
 
 /// How much a client that sent these Accept lines wants `media_type`, in thousandths: 0 is not at all. Of the ranges that it
 /// is in, the most precise one counts (RFC 9110 §12.5.1); one with parameters is taken for one without them, where there is
-/// none, and those of `media_type` are not looked at. Without a range everything is wanted.
+/// none, and those of `media_type` are not looked at. Without a range everything is wanted. A weight that is none, `q=.2` say,
+/// is the lowest: 1.
 ///
 /// ```
 /// use weftwork_wire::fields::media_type_quality;
@@ -78,8 +79,8 @@ pub fn media_type_quality(lines: &[&[u8]], media_type: &str) -> u16 {
         let (mut weight, mut is_plain) = (1000, true);
         for parameter in parts {
             match parameter {
-                // As above: a weight that nobody can read is nothing to rely on.
-                [b'q' | b'Q', b'=', ..] => weight = permille(parameter).unwrap_or(0),
+                // Older clients send `q=.2`. What they name they do take, and a server may pass over the field (RFC 9110 §12.5.1).
+                [b'q' | b'Q', b'=', ..] => weight = permille(parameter).unwrap_or(1),
                 _ => is_plain = false,
             }
         }

@@ -133,6 +133,7 @@ fn rfc9110_12_5_1_accept() {
     // The table of the RFC, as far as it is about types without parameters; and what clients really send.
     let ranges =
         "text/*;q=0.3, text/plain;q=0.7, text/plain;format=flowed, text/plain;format=fixed;q=0.4, */*;q=0.5";
+    let old_java = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2";
     let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
     for (line, media_type, want) in [
         (ranges, "text/plain", 700),
@@ -151,8 +152,13 @@ fn rfc9110_12_5_1_accept() {
         ("*/*;q=0", "text/html", 0),
         ("*", "text/html", 0),
         ("texts/*, tex/*, /*, text/htm, text", "text/html", 0),
-        ("text/html;q=2", "text/html", 0),
-        ("text/html;q=", "text/html", 0),
+        ("text/html;q=2", "text/html", 1),
+        ("text/html;q=", "text/html", 1),
+        ("*/*;q=1.0000", "text/html", 1),
+        ("text/html;q=x, */*;q=0", "text/html", 1),
+        ("text/html;q=0.000", "text/html", 0),
+        (old_java, "application/json", 1),
+        (old_java, "image/gif", 1000),
         ("", "text/html", 1000),
         (" , ", "text/html", 1000),
         (";", "text/html", 0),
