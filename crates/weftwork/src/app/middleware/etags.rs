@@ -18,7 +18,8 @@ use crate::message::{OF_CONTENT, Request, Response};
 ///   stream or a file gets none ([`files`](crate::files) name theirs), nor does an empty answer to HEAD: GET may send more.
 ///   One that comes [later](Response::later) is sent as it is.
 /// - Then the conditions of the request are evaluated, with that tag and a `Last-Modified` field of the handler's,
-///   in the order of RFC 9110 §13.2.2: 304, 412, or the response.
+///   in the order of RFC 9110 §13.2.2: 304, 412, or the response. What has no tag, as a stream, is not what an `If-Match` with
+///   one names (412), but for an empty answer to HEAD.
 ///
 /// The hash is the standard library's, 64 bits, with the length beside it. A new release may hash otherwise:
 /// then everything is sent once more. Put `Compression` outside of this, not inside.
@@ -53,10 +54,11 @@ impl Middleware for ETags {
             return response;
         }
         // A handler for HEAD alone need not make the content that a tag would be of.
-        let is_left_out =
-            *req.method() == Method::HEAD && response.body().is_some_and(|body| body.is_empty());
+        let is_left_out = *req.method() == Method::HEAD && response.body_bytes() == Some(0);
         if !is_left_out {
             name(&mut response);
+        } else if given_tag(&response).is_none() && req.header_values("if-match").next().is_some() {
+            return response;
         }
         answer(req, response)
     }
@@ -82,15 +84,18 @@ pub(super) fn answer(req: &Request<'_>, response: Response) -> Response {
 
 fn precondition(req: &Request<'_>, response: &Response) -> Precondition {
     let current = Validators {
-        tag: response.header_values(header::ETAG).next().and_then(|tag| EntityTag::parse(tag.as_bytes())),
+        tag: given_tag(response),
         modified: response.header(header::LAST_MODIFIED).and_then(|at| date(at.as_bytes())),
     };
-    if current.tag.is_none() && current.modified.is_none() {
-        return Precondition::Holds;
-    }
     Conditions::of(req.fields()).precondition(true, &current)
 }
 
+/// The one that it has, if that is one.
+fn given_tag(response: &Response) -> Option<EntityTag<'_>> {
+    response.header_values(header::ETAG).next().and_then(|tag| EntityTag::parse(tag.as_bytes()))
+}
+
+/// The one that can be made for it.
 fn tag_of(response: &Response) -> Option<HeaderValue> {
     let body = response.body().filter(|_| response.header_values(header::ETAG).next().is_none())?;
     let is_kept =
@@ -202,6 +207,36 @@ mod tests {
         assert_eq!(status("X-Other", "x"), 200);
     }
 
+    /// RFC 9110 §13.1.1 and §13.1.2: `*` names whatever there is, and a tag nothing that has none.
+    #[test]
+    fn what_has_no_validator_meets_conditions_too() {
+        type Make = fn() -> Response;
+        let kinds: [(&str, Make); 3] = [
+            ("an unquoted tag", || {
+                Response::text("x").with_header(header::ETAG, HeaderValue::from_static("unquoted"))
+            }),
+            ("a stream", || Response::stream(|_| Ok(()))),
+            ("no-store", || {
+                Response::text("x").with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+            }),
+        ];
+        for (kind, make) in kinds {
+            let site = (move |_: &mut Request<'_>| make()).with(ETags::new());
+            for (name, value, want) in [
+                ("If-None-Match", "*", 304),
+                ("If-None-Match", "\"x\"", 200),
+                ("If-Match", "\"x\"", 412),
+                ("If-Match", "*", 200),
+                ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT", 200),
+            ] {
+                for method in ["GET", "HEAD"] {
+                    let answer = Canned::asking(method, "/", &[(name, value)]).call(&site);
+                    assert_eq!(answer.status().as_u16(), want, "{method} of {kind} with {name}: {value}");
+                }
+            }
+        }
+    }
+
     /// A handler that is there for HEAD alone need not say what GET would send.
     #[test]
     fn what_head_leaves_out_gets_no_name() {
@@ -211,6 +246,13 @@ mod tests {
             response.header(header::ETAG).map(str::to_owned)
         };
         assert_eq!(tag("HEAD"), None);
+        for empty in [|| Response::text(""), || Response::new(StatusCode::OK)] {
+            let site = (move |_: &mut Request<'_>| empty()).with(ETags::new());
+            let status =
+                |name, value| Canned::asking("HEAD", "/", &[(name, value)]).call(&site).status().as_u16();
+            assert_eq!(status("If-Match", "\"x\""), 200, "GET may send what has this tag");
+            assert_eq!(status("If-None-Match", "*"), 304);
+        }
         assert!(tag("GET").is_some());
         assert_eq!(ask("HEAD", &[]).header(header::ETAG), Some(self::tag().as_str()));
     }
