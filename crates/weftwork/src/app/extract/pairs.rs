@@ -20,6 +20,8 @@ const PAIRS_MAX: usize = 1000;
 /// Names and their texts.
 pub(super) struct Pairs<'t> {
     what: &'static str,
+    /// What a name is called by those who send it.
+    told_as: fn(&str) -> String,
     pairs: Vec<Pair<'t>>,
     fault: Option<Fault>,
     /// Names that were missing, and are given as lists without a value.
@@ -45,7 +47,12 @@ impl<'t> Pairs<'t> {
                 None => fault = Some(Fault::new("one of them is not UTF-8")),
             }
         }
-        Pairs { what, pairs: kept, fault, empty: Vec::new() }
+        Pairs { what, told_as: str::to_owned, pairs: kept, fault, empty: Vec::new() }
+    }
+
+    /// Clients send other names than the type has.
+    pub(super) fn told_as(self, told_as: fn(&str) -> String) -> Pairs<'t> {
+        Pairs { told_as, ..self }
     }
 
     /// Brings equal names together, each with its texts in order.
@@ -56,8 +63,11 @@ impl<'t> Pairs<'t> {
 
     /// Makes a value of them, which `status` answers for.
     pub(super) fn read<T: DeserializeOwned>(mut self, status: StatusCode) -> Result<T> {
-        let what = self.what;
-        Ok(self.value().map_err(|fault| fault.problem(what, status))?)
+        let (what, told_as) = (self.what, self.told_as);
+        Ok(self.value().map_err(|fault| {
+            let name = fault.name.as_deref().map(told_as);
+            Fault { name, ..fault }.problem(what, status)
+        })?)
     }
 
     /// The same for captures. How many there are, and their names, is for the route to say, and so not for the client.

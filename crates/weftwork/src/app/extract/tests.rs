@@ -287,9 +287,14 @@ fn cookies_and_fields_are_structs() {
         x_list: Vec<String>,
         user_agent: Option<String>,
     }
+    #[derive(Deserialize)]
+    struct One {
+        x_count: u8,
+    }
     let router = Router::new()
         .get("/cookie", |Cookie(session): Cookie<Session>| format!("{} {:?}", session.id, session.theme))
-        .get("/field", |Header(seen): Header<Seen>| format!("{:?} {:?}", seen.x_list, seen.user_agent));
+        .get("/field", |Header(seen): Header<Seen>| format!("{:?} {:?}", seen.x_list, seen.user_agent))
+        .get("/count", |Header(one): Header<One>| format!("{}", one.x_count));
     let mut client = TestClient::new(router);
     let answer = client.get("/cookie").header("cookie", "a=b; theme=\"dark\"; id=7").send();
     assert_eq!(answer.text(), "7 Some(\"dark\")");
@@ -305,6 +310,11 @@ fn cookies_and_fields_are_structs() {
     let answer = client.get("/cookie").header("cookie", "id=x").send();
     refused(&answer, 400, Some("id"), "the cookie `id` is \"x\": invalid digit found in string");
     refused(&client.get("/cookie").send(), 400, Some("id"), "the cookie `id` is missing");
+    // A client that sends `x_count` would be told the same again.
+    refused(&client.get("/count").send(), 400, Some("x-count"), "the field `x-count` is missing");
+    let answer = client.get("/count").header("X-Count", "x_x").send();
+    let wanted = "the field `x-count` is \"x_x\": invalid digit found in string";
+    refused(&answer, 400, Some("x-count"), wanted);
     let answer = client.get("/field").header("X-List", "1").header("x-list", "2").send();
     assert_eq!(answer.text(), "[\"1\", \"2\"] None");
     // A proxy that removes `User-Agent` lets `User_Agent` through.

@@ -100,7 +100,8 @@ impl<T: DeserializeOwned> Extract for Header<T> {
         };
         let fields: Vec<(String, String)> = req.header_lines().filter_map(named).collect();
         let pairs = fields.iter().map(|(name, value)| Some((Cow::from(name), Cow::from(value))));
-        Ok(Header(Pairs::of("field", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
+        let pairs = Pairs::of("field", pairs).sorted().told_as(|name| name.replace('_', "-"));
+        Ok(Header(pairs.read(StatusCode::BAD_REQUEST)?))
     }
 }
 
