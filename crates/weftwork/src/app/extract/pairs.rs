@@ -28,23 +28,23 @@ pub(super) struct Pairs<'t> {
     empty: Vec<&'static str>,
 }
 
-/// The pairs of a query or form; none in place of one that is not UTF-8.
-pub(super) fn form_pairs(text: &str) -> impl Iterator<Item = Option<Pair<'_>>> {
+/// The pairs of a query or form.
+pub(super) fn form_pairs(text: &str) -> impl Iterator<Item = Result<Pair<'_>, Fault>> {
     text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((form_decoded(name)?, form_decoded(value)?))
+        form_decoded(name).zip(form_decoded(value)).ok_or_else(|| Fault::not_utf8(None))
     })
 }
 
 impl<'t> Pairs<'t> {
     /// `what` one of them is called.
-    pub(super) fn of(what: &'static str, pairs: impl Iterator<Item = Option<Pair<'t>>>) -> Pairs<'t> {
+    pub(super) fn of(what: &'static str, pairs: impl Iterator<Item = Result<Pair<'t>, Fault>>) -> Pairs<'t> {
         let (mut kept, mut fault) = (Vec::new(), None);
         for pair in pairs {
             match pair {
-                Some(pair) if kept.len() < PAIRS_MAX => kept.push(pair),
-                Some(_) => fault = Some(Fault::new(format_args!("there are more than {PAIRS_MAX} of them"))),
-                None => fault = Some(Fault::new("one of them is not UTF-8")),
+                Ok(pair) if kept.len() < PAIRS_MAX => kept.push(pair),
+                Ok(_) => fault = Some(Fault::new(format_args!("there are more than {PAIRS_MAX} of them"))),
+                Err(wrong) => fault = Some(wrong),
             }
         }
         Pairs { what, told_as: str::to_owned, pairs: kept, fault, empty: Vec::new() }
@@ -115,6 +115,12 @@ pub(super) struct Fault {
 impl Fault {
     fn new(why: impl Display) -> Fault {
         Fault { name: None, text: None, why: why.to_string(), missing: None, of_names: false }
+    }
+
+    /// `name` is known to whoever made the route; those of a query are the client's.
+    pub(super) fn not_utf8(name: Option<&str>) -> Fault {
+        let why = if name.is_some() { "is not UTF-8" } else { "one of them is not UTF-8" };
+        Fault { name: name.map(str::to_owned), ..Fault::new(why) }
     }
 
     fn of_number(there: usize, taken: impl Display) -> Fault {

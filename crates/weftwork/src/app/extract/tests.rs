@@ -113,7 +113,10 @@ fn captures_are_taken_as_one_as_a_tuple_or_by_name() {
     refused(&get("/code/euro"), 400, Some("code"), rule);
     refused(&get("/two/x/y"), 400, Some("b"), &format!("the path parameter `b` is \"y\": {number}"));
     refused(&get("/struct/x/y"), 400, Some("b"), &format!("the path parameter `b` is \"y\": {number}"));
-    refused(&get("/text/%FF"), 400, None, "the path parameters: one of them is not UTF-8");
+    refused(&get("/text/%FF"), 400, Some("text"), "the path parameter `text` is not UTF-8");
+    for target in ["/two/x/%FF", "/struct/x/%FF"] {
+        refused(&get(target), 400, Some("b"), "the path parameter `b` is not UTF-8");
+    }
     refused(
         &get("/order/x"),
         400,

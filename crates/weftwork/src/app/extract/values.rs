@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use super::Extract;
-use super::pairs::{Pairs, form_pairs};
+use super::pairs::{Fault, Pairs, form_pairs};
 use crate::app::crumbs::sent;
 use crate::error::Result;
 use crate::message::Request;
@@ -74,8 +74,10 @@ pub struct Cookie<T>(pub T);
 
 impl<T: DeserializeOwned> Extract for Path<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        let decoded =
-            |(name, value)| Some((Cow::Borrowed(name), percent_decode_str(value).decode_utf8().ok()?));
+        let decoded = |(name, value)| match percent_decode_str(value).decode_utf8() {
+            Ok(value) => Ok((Cow::Borrowed(name), value)),
+            Err(_) => Err(Fault::not_utf8(Some(name))),
+        };
         let pairs = Pairs::of("path parameter", req.params().map(decoded));
         Ok(Path(pairs.read_of_route()?))
     }
@@ -99,7 +101,7 @@ impl<T: DeserializeOwned> Extract for Header<T> {
             Some((name.to_ascii_lowercase().replace('-', "_"), value.to_owned()))
         };
         let fields: Vec<(String, String)> = req.header_lines().filter_map(named).collect();
-        let pairs = fields.iter().map(|(name, value)| Some((Cow::from(name), Cow::from(value))));
+        let pairs = fields.iter().map(|(name, value)| Ok((Cow::from(name), Cow::from(value))));
         let pairs = Pairs::of("field", pairs).sorted().told_as(|name| name.replace('_', "-"));
         Ok(Header(pairs.read(StatusCode::BAD_REQUEST)?))
     }
@@ -107,7 +109,7 @@ impl<T: DeserializeOwned> Extract for Header<T> {
 
 impl<T: DeserializeOwned> Extract for Cookie<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        let pairs = sent(req).into_iter().map(|(name, value)| Some((Cow::from(name), value)));
+        let pairs = sent(req).into_iter().map(|(name, value)| Ok((Cow::from(name), value)));
         Ok(Cookie(Pairs::of("cookie", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
     }
 }
