@@ -67,6 +67,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     let mut folder = Folder::default();
     let mut words: Vec<OsString> = Vec::new();
     let mut help = false;
+    // The first option that only a server has a use for.
+    let mut given: Option<String> = None;
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Short('h') | Arg::Long("help") => help = true,
@@ -74,16 +76,29 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
             Arg::Long(name) => {
                 let name = name.to_owned();
                 if !folder.read(&name, &mut parser)? {
-                    options.read(&name, &mut parser)?;
+                    options.read(&name, &mut parser, listed_by(&words))?;
+                    given.get_or_insert(name);
                 }
             }
             Arg::Short(letter) => {
-                return Err(Usage(format!("there is no option -{letter} (weft help lists them)")));
+                return Err(Usage(format!("there is no option -{letter}; {} lists them", listed_by(&words))));
             }
             Arg::Value(word) => words.push(word),
         }
     }
-    command(words, options, folder, help)
+    let is_alone = words.first().is_some_and(|name| name == "engines" || name == "help");
+    match given.filter(|_| is_alone && !help) {
+        Some(name) => Err(Usage(format!("--{name} goes with weft demo or weft serve DIR"))),
+        None => command(words, options, folder, help),
+    }
+}
+
+/// Which help has the options of the command that these words begin.
+fn listed_by(words: &[OsString]) -> &'static str {
+    match words.first() {
+        Some(name) if name == "serve" => "weft serve --help",
+        _ => "weft demo --help",
+    }
 }
 
 fn command(words: Vec<OsString>, options: Options, folder: Folder, help: bool) -> Result<Command, Usage> {
@@ -133,7 +148,7 @@ fn unknown_command(name: &str) -> Usage {
 }
 
 impl Options {
-    fn read(&mut self, name: &str, parser: &mut Parser) -> Result<(), Usage> {
+    fn read(&mut self, name: &str, parser: &mut Parser, listed_by: &str) -> Result<(), Usage> {
         match name {
             "host" => self.hosts.push(host(parser.value()?.string()?)?),
             "port" => self.port = Some(port("--port", &parser.value()?.string()?)?),
@@ -145,7 +160,7 @@ impl Options {
             "log" => self.log = Some(level("--log", &parser.value()?.string()?)?),
             _ => {
                 let setting = Settings::default().list().into_iter().find(|known| flag(known.name) == name);
-                let Some(setting) = setting else { return Err(unknown_option(name)) };
+                let Some(setting) = setting else { return Err(unknown_option(name, listed_by)) };
                 let value = parser.value()?.string()?;
                 check_setting(setting.name, &value)?;
                 self.settings.push((setting.name.to_owned(), value));
@@ -187,12 +202,12 @@ fn check_setting(name: &str, value: &str) -> Result<(), Usage> {
     })
 }
 
-fn unknown_option(name: &str) -> Usage {
+fn unknown_option(name: &str, listed_by: &str) -> Usage {
     let settings: Vec<String> = Settings::default().list().iter().map(|setting| flag(setting.name)).collect();
     let known = OPTIONS.into_iter().chain(FOLDER_OPTIONS).chain(settings.iter().map(String::as_str));
     let meant = match nearest(name, known) {
         Some(known) => format!("did you mean --{known}?"),
-        None => "weft demo --help lists them".to_owned(),
+        None => format!("{listed_by} lists them"),
     };
     Usage(format!("there is no option --{name}; {meant}"))
 }

@@ -27,6 +27,7 @@ fn commands() {
     check("demo --help", Command::Help(Topic::Demo));
     check("--port 1 demo -h", Command::Help(Topic::Demo));
     check("serve -h", Command::Help(Topic::Serve));
+    check("help --port 3 -h", Command::Help(Topic::All));
     check("--version", Command::Version);
     check("-V", Command::Version);
     check("serve -- -dir", Command::Serve(Options::default(), Folder::default().at("-dir")));
@@ -61,7 +62,13 @@ fn mistakes() {
     fails("--prot 1", "there is no option --prot; did you mean --port?");
     fails("--head-byte-max 1", "there is no option --head-byte-max; did you mean --head-bytes-max?");
     fails("--frobnicate", "there is no option --frobnicate; weft demo --help lists them");
-    fails("-x", "there is no option -x (weft help lists them)");
+    fails("serve . --frobnicate", "there is no option --frobnicate; weft serve --help lists them");
+    fails("-x", "there is no option -x; weft demo --help lists them");
+    fails("-p 80", "there is no option -p; weft demo --help lists them");
+    fails("serve . -x", "there is no option -x; weft serve --help lists them");
+    fails("engines --port 5", "--port goes with weft demo or weft serve DIR");
+    fails("--idle-timeout 5s help", "--idle-timeout goes with weft demo or weft serve DIR");
+    fails("help serve --port 3", "--port goes with weft demo or weft serve DIR");
     fails("--port", "missing argument for option '--port'");
     fails("--port 65536", "--port is \"65536\", but has to be a number from 0 to 65535");
     fails("--host=", "--host is \"\", but has to be an address or a name; all of them are [::]");
@@ -69,6 +76,14 @@ fn mistakes() {
     fails(
         "--head-bytes-max much",
         "--head-bytes-max is \"much\", but has to be a size such as 512, 64KiB or 2MiB",
+    );
+    fails(
+        "--body-bytes-max 99999999999999999999999GiB",
+        "--body-bytes-max is \"99999999999999999999999GiB\", but has to be at most 17179869183GiB",
+    );
+    fails(
+        "--idle-timeout 99999999999999h",
+        "--idle-timeout is \"99999999999999h\", but has to be at most 213503982334d",
     );
     fails("dmeo", "there is no command \"dmeo\"; did you mean demo?");
     fails("frobnicate", "there is no command \"frobnicate\"; the commands: demo, serve, engines, help");

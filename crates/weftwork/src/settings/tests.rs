@@ -68,6 +68,21 @@ fn networks() {
     }
 }
 
+/// They are no worse written than others: who reads "a duration with its unit" looks for the mistake in vain.
+#[test]
+fn values_that_are_only_too_large_are_told_so() {
+    for text in ["213503982335d", "99999999999999999999s", "99999999999999h"] {
+        assert_eq!(Duration::parse(text), Err("at most 213503982334d"), "{text}");
+    }
+    assert!(Duration::parse("213503982334d").is_ok());
+    for text in ["17179869184GiB", "99999999999999999999999", "18446744073709551615KiB"] {
+        assert_eq!(ByteCount::parse(text), Err("at most 17179869183GiB"), "{text}");
+    }
+    assert!(ByteCount::parse("17179869183GiB").is_ok());
+    assert_eq!(u32::parse("4294967296"), Err("a smaller number"));
+    assert_eq!(Duration::parse("99999999999999999999 parsecs"), Duration::parse("30 parsecs"));
+}
+
 #[test]
 fn values_that_say_nothing_are_refused() {
     for text in ["", "s", "30", "1.5s", "-1s", "30 parsecs", "99999999999999999999s"] {

@@ -1,6 +1,7 @@
 //! How durations and sizes are written by people, and read back.
 
 use std::fmt;
+use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -60,19 +61,32 @@ pub(super) trait Unit: Sized {
     fn show(&self) -> String;
 }
 
+/// Why a text is not a number of some unit.
+enum Unfit {
+    Malformed,
+    /// It is written as it should be.
+    TooLarge,
+}
+
 /// Splits `30s` into 30 and the unit's factor; a fraction is not taken, a smaller unit says the same.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, Unfit> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
-    let number: u64 = text[..digits].replace('_', "").parse().ok()?;
+    let number = text[..digits].replace('_', "");
     let unit = text[digits..].trim().to_ascii_lowercase();
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    number.checked_mul(*factor)
+    let factor = units.iter().find(|(name, _)| *name == unit).filter(|_| !number.is_empty());
+    let (_, factor) = factor.ok_or(Unfit::Malformed)?;
+    // Of digits alone only the number can be wrong.
+    number.parse().ok().and_then(|number: u64| number.checked_mul(*factor)).ok_or(Unfit::TooLarge)
 }
 
 impl Unit for ByteCount {
     fn parse(text: &str) -> Result<ByteCount, &'static str> {
-        scaled(text, &SIZES).map(ByteCount).ok_or("a size such as 512, 64KiB or 2MiB")
+        scaled(text, &SIZES).map(ByteCount).map_err(|unfit| match unfit {
+            Unfit::Malformed => "a size such as 512, 64KiB or 2MiB",
+            // What u64 holds.
+            Unfit::TooLarge => "at most 17179869183GiB",
+        })
     }
     fn show(&self) -> String {
         self.to_string()
@@ -81,9 +95,11 @@ impl Unit for ByteCount {
 
 impl Unit for Duration {
     fn parse(text: &str) -> Result<Duration, &'static str> {
-        scaled(text, &TIMES)
-            .map(Duration::from_millis)
-            .ok_or("a duration with its unit, such as 500ms, 30s or 5m")
+        scaled(text, &TIMES).map(Duration::from_millis).map_err(|unfit| match unfit {
+            Unfit::Malformed => "a duration with its unit, such as 500ms, 30s or 5m",
+            // The milliseconds that u64 holds.
+            Unfit::TooLarge => "at most 213503982334d",
+        })
     }
     fn show(&self) -> String {
         if self.is_zero() {
@@ -115,7 +131,10 @@ impl Unit for bool {
 macro_rules! numbers {
     ($($type:ty),+) => { $( impl Unit for $type {
         fn parse(text: &str) -> Result<$type, &'static str> {
-            text.trim().replace('_', "").parse().map_err(|_| "a whole number")
+            text.trim().replace('_', "").parse().map_err(|error: ParseIntError| match error.kind() {
+                IntErrorKind::PosOverflow => "a smaller number",
+                _ => "a whole number",
+            })
         }
         fn show(&self) -> String {
             self.to_string()
