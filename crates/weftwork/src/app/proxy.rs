@@ -147,7 +147,8 @@ impl Proxy {
         self
     }
 
-    /// How long the server may think before its answer begins: 504 after that. Default 60 s.
+    /// How long the server may think before its answer begins: 504 after that. Default 60 s. Interim responses (1xx) are passed
+    /// on, and are no beginning.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Proxy {
         self.options.response_timeout = timeout;

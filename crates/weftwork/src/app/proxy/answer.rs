@@ -30,10 +30,18 @@ pub(super) struct Turn {
     pub(super) keep: Keeper,
 }
 
+/// The time for an answer to begin.
+struct Patience {
+    until: Instant,
+    /// It was over when the server was last read from. What had come by then is looked at once, as this process may have
+    /// been stopped; who says something without end is not waited for.
+    is_over: bool,
+}
+
 impl Turn {
     /// Sends the request, and reads the head of the answer.
     pub(super) fn ask(&mut self, req: &mut Request<'_>) -> Result<Received, Failure> {
-        let mut late = None;
+        let mut patience = None;
         loop {
             if let Some(until) = self.continue_by
                 && !self.is_heard(until)?
@@ -42,11 +50,17 @@ impl Turn {
             }
             // Also behind an interim response: the server waits for the rest before it says more.
             if self.continue_by.is_none() && !self.is_sent() {
+                let taken = self.link.taken;
                 forward::send(req, &mut self.upload, &mut self.link, &self.options)?;
-                late = None;
+                if self.link.taken > taken {
+                    patience = None;
+                }
             }
-            let until = *late.get_or_insert_with(|| from_now(self.options.response_timeout));
-            let Some(received) = self.head(req, until)? else { continue };
+            let patience = patience.get_or_insert_with(|| Patience {
+                until: from_now(self.options.response_timeout),
+                is_over: false,
+            });
+            let Some(received) = self.head(req, patience)? else { continue };
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return Ok(received),
                 // Ours is sent when the body is read.
@@ -114,7 +128,7 @@ impl Turn {
     }
 
     /// None: the server has said a part of it, and the rest of the request is still to be sent.
-    fn head(&mut self, req: &Request<'_>, until: Instant) -> Result<Option<Received>, Failure> {
+    fn head(&mut self, req: &Request<'_>, patience: &mut Patience) -> Result<Option<Received>, Failure> {
         loop {
             let link = &mut self.link;
             let given = &link.input[link.at..];
@@ -130,7 +144,12 @@ impl Turn {
             if !self.is_sent() && !self.link.has_more().map_err(|error| Failure::of(error, bound))? {
                 return Ok(None);
             }
-            match self.link.fill(until.min(Instant::now() + LOOK)) {
+            if patience.is_over {
+                return Err(Failure::Late(bound));
+            }
+            let (now, until) = (Instant::now(), patience.until);
+            patience.is_over = now >= until;
+            match self.link.fill(until.min(now + LOOK)) {
                 Ok(0) => return Err(Failure::Ended),
                 Ok(_) => {}
                 Err(error) if is_timed_out(&error) && Instant::now() < until => {

@@ -1,11 +1,12 @@
 //! Which URLs are servers, and which paths and fields a server sees.
 
 use std::cell::Cell;
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
@@ -16,7 +17,7 @@ use crate::engine::{Ground, Work, enter};
 use crate::message::Request;
 use crate::message::testing::Canned;
 use crate::middleware::RequestIds;
-use crate::{HandlerExt, Router, Server, Settings, TestClient};
+use crate::{ByteCount, HandlerExt, Router, Server, Settings, TestClient};
 
 #[track_caller]
 fn sees(proxy: &Proxy, request: &str) -> Result<String, u16> {
@@ -356,5 +357,42 @@ fn an_address_of_ipv6_without_a_port_has_one() {
         ("http://127.0.0.1/a", "127.0.0.1:80"),
     ] {
         assert_eq!(Proxy::to(url).unwrap().upstream.named, named);
+    }
+}
+
+/// A server that says `begin` and then `more` again and again, for as long as somebody listens, and three seconds at most.
+fn chatters(begin: &'static str, more: &'static str) -> (Proxy, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let speaker = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut is_heard = stream.write_all(begin.as_bytes()).is_ok();
+        for _ in 0..1500 {
+            is_heard = is_heard && stream.write_all(more.as_bytes()).is_ok();
+            if !is_heard {
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+    (proxy.response_timeout(Duration::from_millis(100)), speaker)
+}
+
+/// Nor does it matter whether it has the whole request by then.
+#[test]
+fn a_server_that_only_says_that_it_will_answer_is_late() {
+    for (begin, more) in [
+        ("", "HTTP/1.1 102 Processing\r\n\r\n"),
+        ("HTTP/1.1 102 ", "Processing\r\n\r\nHTTP/1.1 102 "),
+        ("HTTP/1.1 200 OK\r\nX: ", "x"),
+    ] {
+        for bytes in [0, 32 << 20] {
+            let (proxy, speaker) = chatters(begin, more);
+            let mut client = TestClient::new(proxy).settings(|s| s.body_bytes_max(ByteCount(64 << 20)));
+            let answer = client.post("/").body(vec![b'x'; bytes]).http10().send();
+            assert_eq!(answer.status.as_u16(), 504, "{begin:?}, {more:?}, {bytes} bytes");
+            drop(client);
+            speaker.join().unwrap();
+        }
     }
 }

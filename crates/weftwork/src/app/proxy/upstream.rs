@@ -247,13 +247,15 @@ pub(super) struct Link {
     /// To be sent, from `sent` on.
     output: Vec<u8>,
     sent: usize,
+    /// Bytes that it has taken by now.
+    pub(super) taken: u64,
 }
 
 impl Link {
     fn new(stream: TcpStream) -> Link {
         let (input, output) = (Vec::new(), Vec::new());
         let reader = ResponseReader::new();
-        Link { stream, input, at: 0, looked: 0, reader, is_untouched: true, output, sent: 0 }
+        Link { stream, input, at: 0, looked: 0, reader, is_untouched: true, output, sent: 0, taken: 0 }
     }
 
     /// What has come and is not used.
@@ -281,6 +283,7 @@ impl Link {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(count) => {
                     self.sent += count;
+                    self.taken += count as u64;
                     until = from_now(patience);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
