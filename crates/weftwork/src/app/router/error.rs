@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use super::pattern::Pattern;
+
 /// A mistake in a [`Router`](super::Router): the start of a server tells of it, and [`check`](crate::Handler::check)
 /// before that, but for states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RouteError {
-    /// Two routes take the same paths, or paths that cannot be told apart.
+    /// Two routes take the same paths, or have captures at one place that the router cannot tell apart: see
+    /// [`Router`](super::Router).
     Conflict {
         /// Its method; `any` for all.
         method: String,
@@ -62,7 +65,12 @@ impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RouteError::Conflict { method, path, with } => {
-                write!(f, "the route {method} {path} conflicts with {with}: both take the same paths")
+                let why = if are_alike(path, with) {
+                    "both take the same paths"
+                } else {
+                    "the router cannot tell them apart (a mount, or the fallback, takes what no route does)"
+                };
+                write!(f, "the route {method} {path} conflicts with {with}: {why}")
             }
             RouteError::Pattern { path, why } => write!(f, "the route {path:?} cannot be one: {why}"),
             RouteError::MissingState { path, state } => {
@@ -71,6 +79,11 @@ impl fmt::Display for RouteError {
             RouteError::Mounted { path, why } => write!(f, "what is mounted at {path}: {why}"),
         }
     }
+}
+
+fn are_alike(one: &str, other: &str) -> bool {
+    let (one, other) = (Pattern::parse(one), Pattern::parse(other));
+    one.is_ok_and(|one| other.is_ok_and(|other| one.is_like(&other)))
 }
 
 impl fmt::Display for PatternFault {

@@ -47,6 +47,11 @@ use build::Built;
 /// one without a slash at its end are two paths. Literal parts and the prefixes of mounts are compared as they are sent, so
 /// `/%61dmin` is not `/admin`; captures are decoded.
 ///
+/// At one place there may be literals, and beside them `{name}` or `{*name}`, not both; and captures with something behind them
+/// (`{name}.json`), or with something before (`v{name}`), or a single one with both. `{*name}` goes with none that has something
+/// behind. Other routes conflict, also where one is the more literal: for `/a/{x}/c` and `/a/{*rest}`, [mount](Router::mount) at
+/// `/a` what is to have the rest; it is asked where no route takes the path.
+///
 /// # Handlers
 ///
 /// A function of `&mut Request`, any [`Handler`], or a function of typed arguments: see [`Extract`](crate::Extract).

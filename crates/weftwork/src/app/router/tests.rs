@@ -270,7 +270,8 @@ fn every_mistake_is_told_before_the_start() {
         (
             Router::new().any("/{a}", show("1")).any("/{*rest}", show("2")),
             RouteError::Conflict { method: "any".into(), path: "/{*rest}".into(), with: "/{a}".into() },
-            "the route any /{*rest} conflicts with /{a}: both take the same paths",
+            "the route any /{*rest} conflicts with /{a}: the router cannot tell them apart (a mount, or the fallback, \
+             takes what no route does)",
         ),
         (
             Router::new().get("a", show("1")),
@@ -342,6 +343,42 @@ fn every_mistake_is_told_before_the_start() {
         let router = Router::new().get(braces, show("1"));
         assert_eq!(router.errors(), [wrong(braces, PatternFault::Braces)], "{braces}");
     }
+}
+
+/// What the docs of `Router` say of captures at one place; nothing untrue is said of those that are refused.
+#[test]
+fn captures_that_cannot_be_told_apart_are_refused_as_that() {
+    let errors = |one, other| Router::new().get(one, show("1")).get(other, show("2")).errors().to_vec();
+    for (one, other) in [
+        ("/a/{x}/c", "/a/{*r}"),
+        ("/{n}.json", "/{*r}"),
+        ("/{a}", "/{*r}"),
+        ("/pre{a}", "/{b}suf"),
+        ("/x{a}.j", "/{b}.j"),
+        ("/x{a}y", "/x{a}z"),
+    ] {
+        for (earlier, later) in [(one, other), (other, one)] {
+            let told: Vec<_> = errors(earlier, later).iter().map(ToString::to_string).collect();
+            let wanted =
+                format!("the route GET {later} conflicts with {earlier}: the router cannot tell them apart");
+            assert!(told.len() == 1 && told[0].starts_with(&wanted), "{told:?}");
+        }
+    }
+    for (one, other) in [
+        ("/a/b", "/a/{*r}"),
+        ("/a/{x}/c", "/{*r}"),
+        ("/x{a}", "/{*r}"),
+        ("/{a}", "/{b}.json"),
+        ("/x{a}", "/xy{a}"),
+        ("/{a}.j", "/{b}.min.j"),
+        ("/x{a}.j", "/{b}"),
+    ] {
+        assert_eq!((errors(one, other), errors(other, one)), (vec![], vec![]), "{one} {other}");
+    }
+    check(
+        Router::new().get("/a/{x}/c", show("route")).mount("/a", show("mount")),
+        &[("GET /a/1/c", "route /a/1/c [x=1]"), ("GET /a/1/d", "mount /a/1/d []")],
+    );
 }
 
 #[test]
