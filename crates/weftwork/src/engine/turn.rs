@@ -95,6 +95,8 @@ pub(super) struct Loop {
     now: Tick,
     /// The same, exactly.
     moment: Instant,
+    /// When the poller had been looked at last. Nobody is late by what has come since, and is not known yet.
+    polled: Tick,
     draining: bool,
 }
 
@@ -133,6 +135,7 @@ impl Loop {
             guest_is_ready: false,
             now,
             moment: Instant::now(),
+            polled: now,
             draining: false,
         })
     }
@@ -141,7 +144,8 @@ impl Loop {
         self.now
     }
 
-    /// Somebody new leads: the time on the loop is that of its last turn.
+    /// Somebody new leads: the time on the loop is that of its last turn. It may have waited long for a thread, or the process may have
+    /// been stopped meanwhile.
     pub(super) fn refresh(&mut self, cx: &Context) {
         self.moment = Instant::now();
         self.now = cx.clock.at(self.moment);
@@ -329,10 +333,10 @@ impl Loop {
             }
         }
         loop {
-            let entry = self.wheel.expire(&mut self.table, self.now)?;
+            let entry = self.wheel.expire(&mut self.table, self.polled)?;
             let Some((token, conn)) = self.table.peek(entry) else { continue };
             let due = conn.deadline(cx);
-            if due > self.now {
+            if due > self.polled {
                 self.wheel.arm(&mut self.table, entry, due);
             } else if let Some(mut conn) = self.table.take(token) {
                 conn.expire(self.now, cx);
@@ -396,6 +400,7 @@ impl Loop {
             hub.watch.note_busy(self.index);
         }
         self.refresh(cx);
+        self.polled = self.now;
         self.doors.next_turn(self.now);
         if mailbox.is_asked_for_room() {
             self.make_room();

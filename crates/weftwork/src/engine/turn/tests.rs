@@ -151,3 +151,21 @@ fn an_alarm_rings_in_time_behind_a_long_turn() {
     lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
     assert!(due.elapsed() < Duration::from_secs(3), "{:?} late", due.elapsed());
 }
+
+/// It has waited for somebody to lead it for longer than its client had time; what that has sent came in time.
+#[test]
+fn nobody_is_late_by_what_a_loop_has_not_looked_at() {
+    let cx = Context::new(Settings::default().head_timeout(Duration::from_millis(50))).unwrap();
+    let (hub, poll) = hub_of_one();
+    let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+    hub.post(0, Letter::Home(conn));
+    assert!(lp.next_here(&hub, &cx).is_none());
+    theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    lp.refresh(&cx);
+    assert!(lp.next_here(&hub, &cx).is_none() && cx.counts().connections == 1, "it has ended");
+    lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
+    assert!(lp.next_here(&hub, &cx).is_some(), "it asks");
+}
