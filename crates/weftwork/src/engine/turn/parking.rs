@@ -18,12 +18,14 @@ impl Loop {
         let token = errand.token();
         let mut conn = errand.conn;
         conn.rest(&mut self.pool);
+        // What is there of one that has come back is not known before the next look at the poller.
+        let was_watched = conn.registered != Registered::Not;
         if let Err(error) = self.register(&mut conn, token) {
             log::warn!("a connection was dropped, the poller would not watch it: {error}");
             return self.close(Errand { conn });
         }
         let due = conn.deadline(cx);
-        if due <= self.now {
+        if was_watched && due <= self.polled {
             // Its slot came up while it was out for bytes, and would again: they must not put off its end.
             conn.expire(self.now, cx);
             self.again.push(Ready { token, ended: false });
