@@ -21,6 +21,9 @@ const REACH: f64 = 1.25;
 /// The default engine apart: each costs as much time as any other.
 const OTHERS_MAX: usize = 4;
 
+/// However long they are.
+const TURNS_MIN: usize = 8;
+
 /// The run-offs of all columns that have one, by their names. Each server has the load for so long in each.
 pub(crate) fn run(
     time: Duration,
@@ -30,7 +33,10 @@ pub(crate) fn run(
     distance: &mut Distance,
 ) -> Result<Vec<(String, Runoff)>> {
     let mut runoffs = Vec::new();
-    for rows in columns(rows).filter(|_| !time.is_zero()) {
+    if time.is_zero() {
+        return Ok(runoffs);
+    }
+    for rows in columns(rows) {
         let workload = rows[0].workload;
         let subjects = contenders(rows, known);
         if subjects.is_empty() || !matches!(workload.kind, Kind::Requests(_)) {
@@ -54,7 +60,7 @@ fn of_column(
     distance: &mut Distance,
 ) -> Result<Option<Runoff>> {
     let mut contestants = turns::start(peers, subjects, workload)?;
-    let rounds = time.div_duration_f64(workload.turn()).ceil() as usize;
+    let rounds = (time.div_duration_f64(workload.turn()).ceil() as usize).max(TURNS_MIN);
     turns::measure(&mut contestants, rounds, workload.turn(), distance)?;
     let lists: Vec<_> = contestants.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
     let runoff = score::scores(decides(&workload.name), &lists);

@@ -15,7 +15,7 @@ const METHOD: &str = "
   all of them. Tables and charts show the medians over the rounds, all of which have to be without errors.
 - A few short rounds do not tell apart who is close. Where the default engine and others were within a quarter of a column's first, it
   and the best four of them have a **run-off**, and that decides who is first: all of them run at once, and each has the load for
-  30 ms at a time (400 where handlers block, 300 with 8 MiB and more under way), beginning in turn. What the host does to the
+  30 ms at a time (400 where handlers block, 300 with 8 MiB and more under way, a second for files of 10 MiB), beginning in turn. What the host does to the
   machine befalls all alike then: ratios lie 2 to 5 % apart. CPU is counted from one's turn to one's next, so what is put off
   counts. The figures are medians over eight parts of it.
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
