@@ -131,8 +131,8 @@ impl Conn {
     /// One system call. 0: nothing was left to send.
     #[inline(always)]
     fn send_once(&mut self) -> io::Result<usize> {
-        let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(0) };
-        let unsent = &buffers.output[buffers.sent..];
+        // Of a response that came later its body may be all that there is: the request has gone, and the head is sent.
+        let unsent = self.buffers.as_deref().map_or(&[][..], |buffers| &buffers.output[buffers.sent..]);
         let sent = match self.rest.as_deref_mut() {
             None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) if unsent.is_empty() => return Ok(0),
             Some(Rest::Known { part: Part::Bytes(bytes), .. }) => {
@@ -157,6 +157,7 @@ impl Conn {
             Some(Rest::Known { .. }) => self.stream.send_before_more(unsent)?,
             None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
         };
+        let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(sent) };
         buffers.sent += sent.min(unsent_len(buffers));
         if buffers.sent == buffers.output.len() {
             buffers.output.clear();

@@ -127,6 +127,21 @@ fn any_kind_of_response_may_come() {
     later.is_well();
 }
 
+/// More than the kernel takes at once: the connection waits in between, and has nothing else in its hands by then.
+#[test]
+fn what_is_brought_may_be_larger_than_a_socket_takes() {
+    let later = Later::start();
+    let mut client = later.client();
+    client.read_hand_to_mouth();
+    let large = Bytes::from(noise(20 << 20));
+    for _ in 0..2 {
+        later.ask(&mut client, GET).send(large.clone()).unwrap();
+        client.answer().is(200, &large);
+    }
+    drop(client);
+    later.is_well();
+}
+
 #[test]
 fn without_a_sender_the_other_one_is_sent() {
     let later = Later::start();
