@@ -106,6 +106,7 @@ impl Rig {
                     Ok(Flushed::All) => {}
                     Ok(Flushed::Enough) => return self.kernel.make_event(),
                     Ok(Flushed::Blocked) => {
+                        conn.rest(&mut self.pool);
                         let due = conn.deadline(&self.cx);
                         return self.kernel.judged(|judge| judge.check_write(due));
                     }
