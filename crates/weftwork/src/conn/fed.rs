@@ -126,10 +126,10 @@ impl Drop for Fed {
 
 impl Conn {
     /// The response is, or is followed by, what is brought to `fed`.
-    pub(super) fn feed_from(&mut self, fed: Fed, now: Tick) {
+    pub(super) fn feed_from(&mut self, fed: Fed, now: Tick, cx: &Context) {
         self.forget_request();
         // One to which nothing is sent cannot be found out by that.
-        self.stream.probe();
+        self.stream.probe(cx.settings.write_timeout.saturating_mul(2));
         self.rest = Some(Box::new(Rest::Fed(fed)));
         self.turn_to(Timeout::Silence, now);
         self.phase = Phase::Fed;

@@ -39,7 +39,7 @@ impl Conn {
         let Some(Rest::Take(take)) = rest.map(|rest| *rest) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
-        stream.probe();
+        stream.probe(cx.settings.write_timeout.saturating_mul(2));
         let pace = Mutex::new(Pace::start(Timeout::Idle, wait.now()));
         let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), pace, _open: open });
         let settings = &cx.settings;
@@ -119,6 +119,10 @@ impl Line for Socket {
                 waited => waited?,
             }
         }
+    }
+
+    fn limit_unread(&self, time: Option<Duration>) {
+        self.stream.limit_unread(time);
     }
 
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {

@@ -157,6 +157,25 @@ fn loom_place_tells_the_next_one_nothing() {
     });
 }
 
+/// Who puts a connection back is slow, and it is taken meanwhile and leaves: the place is the next one's, and stays that.
+#[test]
+fn loom_place_is_the_next_ones_whoever_is_late() {
+    loom::model(|| {
+        let place = Arc::new(Place::new(0));
+        let puts = {
+            let place = place.clone();
+            thread::spawn(move || place.put(0, 0))
+        };
+        if place.withdraw().is_some() {
+            assert!(place.pass_on(0, 1));
+            let back = place.put(1, 1).is_some() || place.take(1, false).is_some();
+            let late = puts.join().unwrap();
+            assert!(back ^ late.is_some(), "it is lost, or there twice");
+            assert!(place.pass_on(1, 2), "it is not the next one's");
+        }
+    });
+}
+
 /// The watcher finds a stuck leader whatever was stolen before: the parity of the turns must survive it.
 #[test]
 fn loom_seat_is_found_stuck_again() {

@@ -43,10 +43,13 @@ impl<T> Place<T> {
         })
     }
 
-    /// Puts the owner there. It comes back when an event was missed meanwhile, with whether that was the last one.
+    /// Puts the owner there. It comes back when an event was missed meanwhile, with whether that was the last one. What comes
+    /// back may be the next owner by then.
     pub(super) fn put(&self, owner: usize, value: T) -> Option<(T, bool)> {
         self.cell.swap(Some(value));
-        let missed = self.state.swap(owner << MISSED_BITS, Ordering::SeqCst) & MISSED;
+        let told = |state: usize| (state >> MISSED_BITS == owner).then_some(owner << MISSED_BITS);
+        // Somebody may have taken it already, and passed the place on.
+        let missed = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, told).ok()? & MISSED;
         let ended = missed & ENDED != 0;
         // Somebody may have been quicker, for another event, and not know of this one: then it is missed again.
         if missed == 0 { None } else { self.take(owner, ended).map(|value| (value, ended)) }

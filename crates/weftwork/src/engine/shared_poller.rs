@@ -151,9 +151,10 @@ impl SharedPoller {
         let MemberPlace { place, since, .. } = &self.places[index(conn.token)];
         since.store(now.0, Ordering::Relaxed);
         self.present.fetch_add(1, Ordering::SeqCst);
-        let (mut conn, ended) = place.put(conn.token, conn)?;
+        let token = conn.token;
+        let (mut conn, ended) = place.put(token, conn)?;
         self.present.fetch_sub(1, Ordering::SeqCst);
-        conn.note_ready(ended);
+        conn.note_ready(ended && conn.token == token);
         Some(conn)
     }
 

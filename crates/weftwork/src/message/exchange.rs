@@ -162,6 +162,8 @@ pub(crate) trait Line: Send + Sync {
     fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize>;
     /// Writes at least one byte, after a wait if need be.
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize>;
+    /// So long the peer may take nothing of what was written, as far as the kernel is concerned; none: for ever.
+    fn limit_unread(&self, time: Option<Duration>);
     /// Ends our side.
     fn shutdown_write(&self);
     /// Ends both sides.

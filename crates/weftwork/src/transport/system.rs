@@ -58,7 +58,10 @@ pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>
 /// `TCP_USER_TIMEOUT`). Other systems have no such option.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn limit_unread(tcp: impl AsFd, time: Duration) -> Result<()> {
-    net::sockopt::set_tcp_user_timeout(tcp, u32::try_from(time.as_millis()).unwrap_or(u32::MAX))
+    net::sockopt::set_tcp_user_timeout(
+        tcp,
+        u32::try_from(time.as_millis().min(i32::MAX as u128)).unwrap_or(0),
+    )
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

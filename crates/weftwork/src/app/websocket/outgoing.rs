@@ -204,6 +204,8 @@ mod tests {
             Ok(data.len())
         }
 
+        fn limit_unread(&self, _: Option<Duration>) {}
+
         fn shutdown_write(&self) {
             self.is_ended.store(true, Ordering::SeqCst);
         }

@@ -51,9 +51,9 @@ impl Live<'_> {
         self.conn.guard_end();
         match lasting {
             Lasting::Take(take) => self.conn.leave_to(Rest::Take(take)),
-            Lasting::Fed(feed, receive) => self.conn.feed_from(Fed::new(feed, Some(receive)), now),
+            Lasting::Fed(feed, receive) => self.conn.feed_from(Fed::new(feed, Some(receive)), now, self.cx),
             Lasting::Feed(feed) if self.conn.http.sends_body() => {
-                self.conn.feed_from(Fed::new(feed, None), now)
+                self.conn.feed_from(Fed::new(feed, None), now, self.cx)
             }
             Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
             Lasting::Later(_) => {}

@@ -229,6 +229,9 @@ impl Shared {
         while let Some(conn) = self.next_at_door(&mut place) {
             let is_over = self.serve(conn, &mut hand);
             place.come_to_door(is_over);
+            if place.is_surplus {
+                hand.pool.rest();
+            }
         }
     }
 
