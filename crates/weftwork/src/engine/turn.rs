@@ -95,7 +95,7 @@ pub(super) struct Loop {
     now: Tick,
     /// The same, exactly.
     moment: Instant,
-    /// When the poller had been looked at last. Nobody is late by what has come since, and is not known yet.
+    /// What had come by then is known: the time at the last look at the poller, before it. Nobody is late by what has come since.
     polled: Tick,
     draining: bool,
 }
@@ -394,13 +394,13 @@ impl Loop {
         if sleeps {
             hub.watch.note_waiting(self.index);
         }
+        self.polled = self.now;
         self.poll(if sleeps { left } else { Some(Duration::ZERO) });
         if sleeps {
             mailbox.inbox.wake_up();
             hub.watch.note_busy(self.index);
         }
         self.refresh(cx);
-        self.polled = self.now;
         self.doors.next_turn(self.now);
         if mailbox.is_asked_for_room() {
             self.make_room();
