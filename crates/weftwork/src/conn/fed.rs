@@ -129,7 +129,7 @@ impl Conn {
     pub(super) fn feed_from(&mut self, fed: Fed, now: Tick, cx: &Context) {
         self.forget_request();
         // One to which nothing is sent cannot be found out by that.
-        self.stream.probe(cx.settings.write_timeout.saturating_mul(2));
+        self.stream.probe(cx.settings.write_timeout);
         self.rest = Some(Box::new(Rest::Fed(fed)));
         self.turn_to(Timeout::Silence, now);
         self.phase = Phase::Fed;

@@ -39,7 +39,7 @@ impl Conn {
         let Some(Rest::Take(take)) = rest.map(|rest| *rest) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
-        stream.probe(cx.settings.write_timeout.saturating_mul(2));
+        stream.probe(cx.settings.write_timeout);
         let pace = Mutex::new(Pace::start(Timeout::Idle, wait.now()));
         let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), pace, _open: open });
         let settings = &cx.settings;
@@ -121,8 +121,8 @@ impl Line for Socket {
         }
     }
 
-    fn limit_unread(&self, time: Option<Duration>) {
-        self.stream.limit_unread(time);
+    fn limit_unread(&self, write_timeout: Option<Duration>) {
+        self.stream.limit_unread(write_timeout);
     }
 
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize> {

@@ -36,9 +36,8 @@ impl<T> Place<T> {
         }
         self.cell.swap(None).or_else(|| {
             let missed = if ended { MISSED } else { CAME };
-            let noted = |state: usize| (state >> MISSED_BITS == owner).then_some(state | missed);
             // A swap of the cell is on both sides of this, here and in `put`: whichever comes later sees the other.
-            self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, noted).ok()?;
+            self.change(owner, |state| state | missed)?;
             self.cell.swap(None)
         })
     }
@@ -47,9 +46,8 @@ impl<T> Place<T> {
     /// back may be the next owner by then.
     pub(super) fn put(&self, owner: usize, value: T) -> Option<(T, bool)> {
         self.cell.swap(Some(value));
-        let told = |state: usize| (state >> MISSED_BITS == owner).then_some(owner << MISSED_BITS);
         // Somebody may have taken it already, and passed the place on.
-        let missed = self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, told).ok()? & MISSED;
+        let missed = self.change(owner, |state| state & !MISSED)? & MISSED;
         let ended = missed & ENDED != 0;
         // Somebody may have been quicker, for another event, and not know of this one: then it is missed again.
         if missed == 0 { None } else { self.take(owner, ended).map(|value| (value, ended)) }
@@ -62,7 +60,12 @@ impl<T> Place<T> {
 
     /// The place is the next one's, who is not told of what this one has missed. False: it was not this one's any more.
     pub(super) fn pass_on(&self, owner: usize, next: usize) -> bool {
-        let passed = |state: usize| (state >> MISSED_BITS == owner).then_some(next << MISSED_BITS);
-        self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, passed).is_ok()
+        self.change(owner, |_| next << MISSED_BITS).is_some()
+    }
+
+    /// What the state was before. None: the place is another's, and nothing is changed.
+    fn change(&self, owner: usize, to: impl Fn(usize) -> usize) -> Option<usize> {
+        let changed = |state: usize| (state >> MISSED_BITS == owner).then(|| to(state));
+        self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, changed).ok()
     }
 }

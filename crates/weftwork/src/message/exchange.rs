@@ -162,8 +162,8 @@ pub(crate) trait Line: Send + Sync {
     fn read(&self, into: &mut [u8], timeout: Option<Duration>, told: &mut bool) -> io::Result<usize>;
     /// Writes at least one byte, after a wait if need be.
     fn write(&self, data: &[u8], timeout: Option<Duration>) -> io::Result<usize>;
-    /// So long the peer may take nothing of what was written, as far as the kernel is concerned; none: for ever.
-    fn limit_unread(&self, time: Option<Duration>);
+    /// How long a write may wait for the peer has changed, and with it how long the kernel waits.
+    fn limit_unread(&self, write_timeout: Option<Duration>);
     /// Ends our side.
     fn shutdown_write(&self);
     /// Ends both sides.

@@ -121,7 +121,7 @@ impl UpgradedWriter {
     /// `write_timeout`. A client that takes something, but on average less than `rate_bytes_min`, fails it as well.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
-        self.line.limit_unread(timeout.map(|timeout| timeout.saturating_mul(2)));
+        self.line.limit_unread(timeout);
     }
 
     /// Ends this side: the client reads the end of the stream behind what was written.

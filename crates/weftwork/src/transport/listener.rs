@@ -95,11 +95,10 @@ impl Listener {
         net::listen(&self.fd, backlog).map_err(|error| explain(&self.address, error.into()))
     }
 
-    /// Its connections end, also those that were closed here, when their peers have taken nothing for twice as long: where it is we
-    /// that wait for them, that is over before, and is logged.
+    /// Its connections end, also those that were closed here, when their peers have taken nothing for twice as long.
     pub(crate) fn limit_unread(&self, write_timeout: Duration) {
         if let Address::Tcp(address) = self.address
-            && let Err(error) = system::limit_unread(&self.fd, write_timeout.saturating_mul(2))
+            && let Err(error) = system::limit_unread(&self.fd, write_timeout)
         {
             log::info!(
                 "a client of {address} that reads nothing may keep what it was sent in the kernel: {error}"

@@ -210,8 +210,8 @@ impl Stream {
     }
 
     /// Has the kernel find out whether the peer still exists, when nothing has come for a minute: one that has vanished
-    /// ends the connection after two, or `unread_max` if that is more: so long it may take nothing of what it was sent.
-    pub(crate) fn probe(&self, unread_max: Duration) {
+    /// ends the connection after two.
+    pub(crate) fn probe(&self, write_timeout: Duration) {
         const SILENCE: Duration = Duration::from_secs(60);
         const PAUSE: Duration = Duration::from_secs(10);
         const PROBES: u32 = 6;
@@ -220,18 +220,18 @@ impl Stream {
             let _ = sockopt::set_socket_keepalive(fd, true)
                 .and_then(|()| sockopt::set_tcp_keepidle(fd, SILENCE))
                 .and_then(|()| sockopt::set_tcp_keepintvl(fd, PAUSE))
-                .and_then(|()| sockopt::set_tcp_keepcnt(fd, PROBES))
-                // It has its limit from the listener, and that would count for probes as well.
-                .and_then(|()| limit_unread(fd, unread_max.max(VANISHED)));
+                .and_then(|()| sockopt::set_tcp_keepcnt(fd, PROBES));
+            self.limit_unread(Some(write_timeout));
         }
     }
 
-    /// So long the peer may take nothing of what it was sent from now on; `None`: as long as it likes. Two minutes at least: as
-    /// long as it takes to find out that one has vanished.
-    pub(crate) fn limit_unread(&self, time: Option<Duration>) {
+    /// The peer of a connection that is probed may take nothing for twice as long; none: as long as it likes. Two minutes at
+    /// least: the limit that it has from its listener would count for the probes as well.
+    pub(crate) fn limit_unread(&self, write_timeout: Option<Duration>) {
+        const LEAST: Duration = Duration::from_secs(60);
         if let Stream::Socket(Socket { fd, .. }) = self {
             // What cannot be set is done without.
-            let _ = limit_unread(fd, time.map_or(Duration::ZERO, |time| time.max(VANISHED)));
+            let _ = limit_unread(fd, write_timeout.map_or(Duration::ZERO, |time| time.max(LEAST)));
         }
     }
 
@@ -311,9 +311,6 @@ impl Socket {
         retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count))
     }
 }
-
-/// After so long without a sign of life a peer has vanished.
-const VANISHED: Duration = Duration::from_secs(120);
 
 /// One slow disk or fast peer must not keep a loop: a MiB a call. With a quarter of it a file of 1 MiB took 8 % more CPU.
 #[cfg(target_os = "linux")]

@@ -53,15 +53,14 @@ pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>
     Ok((fd, peer.and_then(|peer: SocketAddrAny| SocketAddr::try_from(peer).ok())))
 }
 
-/// The kernel gives a connection up whose peer has taken nothing for so long of what it was sent, also when it was closed here:
-/// else a peer that answers the kernel and reads nothing keeps megabytes there. Connections have it from their listener (tcp(7),
-/// `TCP_USER_TIMEOUT`). Other systems have no such option.
+/// The kernel gives a connection up whose peer has taken nothing of what it was sent for twice `write_timeout`, also when it was
+/// closed here: else a peer that answers the kernel and reads nothing keeps megabytes there. Twice, as where it is we that wait
+/// for it, that is over before, and is logged. Connections have it from their listener (tcp(7), `TCP_USER_TIMEOUT`). No time: it
+/// may take as long as it likes. Other systems have no such option.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn limit_unread(tcp: impl AsFd, time: Duration) -> Result<()> {
-    net::sockopt::set_tcp_user_timeout(
-        tcp,
-        u32::try_from(time.as_millis().min(i32::MAX as u128)).unwrap_or(0),
-    )
+pub(super) fn limit_unread(tcp: impl AsFd, write_timeout: Duration) -> Result<()> {
+    let ms = (2 * write_timeout.as_millis()).min(i32::MAX as u128);
+    net::sockopt::set_tcp_user_timeout(tcp, ms as u32)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

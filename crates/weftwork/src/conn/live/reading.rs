@@ -25,7 +25,10 @@ impl Live<'_> {
                     if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
                         self.say_continue()?;
                     }
-                    self.begin_to_wait();
+                    if self.body.is_none() {
+                        // Now, while all that came with the head is still there.
+                        self.body_pace(self.wait.now());
+                    }
                     self.send_some()?;
                     self.receive()?;
                 }
@@ -91,25 +94,17 @@ impl Live<'_> {
         }
     }
 
-    /// What came with the head counts for the average as if it had come behind it: who sends all in one piece is not slower.
-    fn begin_to_wait(&mut self) {
-        if self.body.is_none() {
-            let (now, ahead) = (self.wait.now(), self.conn.bytes_ahead());
-            let is_begun = self.conn.pace.what == Timeout::Body;
-            let body = self.body_pace(now);
-            if !is_begun {
-                body.count(ahead);
-            }
-        }
-    }
-
     /// How the body gets on: begun by whoever read ahead, or now, and then the same for the whole call. The pace of
-    /// the connection is that of its responses meanwhile.
+    /// the connection is that of its responses meanwhile. What came with the head counts for the average as if it had come
+    /// behind it: who sends all in one piece is not slower.
     fn body_pace(&mut self, now: Tick) -> &mut Pace {
-        let before = self.conn.pace;
-        self.body.get_or_insert_with(|| match before.what {
-            Timeout::Body => before,
-            _ => Pace::start(Timeout::Body, now),
+        self.body.get_or_insert_with(|| match self.conn.pace.what {
+            Timeout::Body => self.conn.pace,
+            _ => {
+                let mut pace = Pace::start(Timeout::Body, now);
+                pace.count(self.conn.bytes_ahead());
+                pace
+            }
         })
     }
 

@@ -155,39 +155,39 @@ fn an_alarm_rings_in_time_behind_a_long_turn() {
 /// It has waited for somebody to lead it for longer than its client had time; what that has sent came in time.
 #[test]
 fn nobody_is_late_by_what_a_loop_has_not_looked_at() {
-    let cx = Context::new(Settings::default().head_timeout(Duration::from_millis(50))).unwrap();
-    let (hub, poll) = hub_of_one();
-    let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
-    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
-    hub.post(0, Letter::Home(conn));
-    assert!(lp.next_here(&hub, &cx).is_none());
-    theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    std::thread::sleep(Duration::from_millis(400));
-    lp.refresh(&cx);
-    asks(&mut lp, &hub, &cx);
+    is_heard(|lp, hub, cx, conn, asks| {
+        hub.post(0, Letter::Home(conn));
+        assert!(lp.next_here(hub, cx).is_none());
+        asks();
+        lp.refresh(cx);
+    });
 }
 
 /// It has been elsewhere, and what it has read there was all that there was then.
 #[test]
 fn nobody_is_late_by_what_came_while_it_came_home() {
+    is_heard(|lp, hub, cx, mut conn, asks| {
+        assert!(conn.fill(cx.clock.now(), &mut Pool::alone()).is_err(), "nothing is there");
+        asks();
+        hub.post(0, Letter::Home(conn));
+        lp.wait(hub, cx, Some(Duration::from_secs(60)));
+    });
+}
+
+/// Whose client has 50 ms for a head, and asks 400 before it is looked at again: it has not ended, and is heard at the next look at
+/// the poller.
+#[track_caller]
+fn is_heard(until_then: impl FnOnce(&mut Loop, &Hub, &Context, Box<Conn>, &mut dyn FnMut())) {
     let cx = Context::new(Settings::default().head_timeout(Duration::from_millis(50))).unwrap();
     let (hub, poll) = hub_of_one();
     let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
     let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-    let mut conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
-    assert!(conn.fill(cx.clock.now(), &mut Pool::alone()).is_err(), "nothing is there");
-    theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    std::thread::sleep(Duration::from_millis(400));
-    hub.post(0, Letter::Home(conn));
+    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+    until_then(&mut lp, &hub, &cx, conn, &mut || {
+        theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+    });
+    assert!(lp.next_here(&hub, &cx).is_none() && cx.counts().connections == 1, "it has ended");
     lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
-    asks(&mut lp, &hub, &cx);
-}
-
-/// It has not ended, and is heard at the next look at the poller.
-#[track_caller]
-fn asks(lp: &mut Loop, hub: &Hub, cx: &Context) {
-    assert!(lp.next_here(hub, cx).is_none() && cx.counts().connections == 1, "it has ended");
-    lp.wait(hub, cx, Some(Duration::from_secs(60)));
-    assert!(lp.next_here(hub, cx).is_some(), "it asks");
+    assert!(lp.next_here(&hub, &cx).is_some(), "it asks");
 }
