@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::ByteCount;
-use crate::message::Response;
+use crate::message::{Response, Wakes};
 use crate::testing::{TestResponse, take_response};
 use dice::Dice;
 use judge::{Judge, Who};
 use kernel::{Kernel, Mood};
-use talk::{Ends, Script, Want};
+use talk::{Ends, Promised, Script, Want};
 
 const SEEDS: u64 = 2_000;
 /// A connection that wants more than this at one event is going round in circles.
@@ -43,7 +43,16 @@ struct Rig {
     dates: DateCache,
     /// Numbers of the requests that handlers saw.
     calls: Arc<Mutex<Vec<usize>>>,
+    promised: Arc<Promised>,
+    /// Rung by who brings a response.
+    bell: Arc<dyn Wakes>,
     turns: usize,
+}
+
+impl Wakes for Kernel {
+    fn wake(&self, _: usize) {
+        self.make_event();
+    }
 }
 
 /// What a handler waits for is up to the kernel, and so is what time it is then.
@@ -70,8 +79,8 @@ impl Rig {
         let kernel = Arc::new(Kernel::new(script.bytes.clone(), dice, mood));
         let now = kernel.now();
         let conn = Some(Conn::new(Stream::Memory(kernel.clone()), None, now, &cx));
-        let (pool, dates) = (Pool::alone(), DateCache::new(now));
-        Rig { conn, kernel, cx, pool, dates, calls: Arc::default(), turns: 0 }
+        let (pool, dates, bell) = (Pool::alone(), DateCache::new(now), kernel.clone());
+        Rig { conn, kernel, cx, pool, dates, calls: Arc::default(), promised: Arc::default(), bell, turns: 0 }
     }
 
     /// What a loop does at an event, as `engine/turn.rs` does it.
@@ -95,7 +104,12 @@ impl Rig {
             match conn.step(now, &self.cx) {
                 Step::Call => self.call(),
                 Step::Close => self.close(),
-                Step::Takeover | Step::Wait => unreachable!("nothing in this talk lasts"),
+                Step::Takeover => unreachable!("nothing in this talk is an upgrade"),
+                Step::Wait if !conn.watch_feed(&self.bell, 0) => {}
+                Step::Wait => {
+                    conn.rest(&mut self.pool);
+                    return;
+                }
                 Step::Read if conn.is_readable() => self.read(now),
                 Step::Read => {
                     conn.rest(&mut self.pool);
@@ -128,8 +142,8 @@ impl Rig {
     fn call(&mut self) {
         let Some(conn) = &mut self.conn else { return };
         let wait = OnKernel { kernel: &self.kernel };
-        let (calls, kernel) = (self.calls.clone(), self.kernel.clone());
-        let handler = move |req: &mut Request| -> Response { talk::answer(req, &calls, &kernel) };
+        let (calls, promised, kernel) = (self.calls.clone(), self.promised.clone(), self.kernel.clone());
+        let handler = move |req: &mut Request| -> Response { talk::answer(req, &calls, &promised, &kernel) };
         let (cx, dates, post) = (&*self.cx, &mut self.dates, &Post::default());
         let held = if conn.awaits_response() { 0 } else { conn.bytes_ahead() };
         self.kernel.judged(|judge| judge.begins_call(held));
@@ -174,10 +188,21 @@ impl Rig {
         self.conn.is_some()
     }
 
+    /// Others do what was promised, in vain where the client has gone. False: there is nothing that was.
+    fn bring(&mut self) -> bool {
+        let promised = self.promised.lock().unwrap().pop();
+        promised.map(|(sender, response)| sender.send(response)).is_some()
+    }
+
+    /// The client does something, or others do.
+    fn goes_on(&mut self) -> bool {
+        self.kernel.brings() && self.bring() || self.kernel.goes_on() || self.bring()
+    }
+
     /// Everything that was planned happens, then all that is left is time.
     fn play(&mut self, mood: Mood) {
         self.turn();
-        while self.conn.is_some() && self.kernel.goes_on() {
+        while self.conn.is_some() && self.goes_on() {
             if let Some(jump) = self.kernel.jump() {
                 self.idles(jump);
             }
@@ -199,7 +224,7 @@ impl Rig {
 fn look_into(conn: &Conn, kernel: &Kernel) {
     let held = conn.buffers.as_deref().map_or((0, 0), |b| (b.input.capacity(), b.output.capacity()));
     assert!(held.0.max(held.1) < BUFFER_BYTES_MAX, "{held:?} bytes are held");
-    if conn.unsent() == 0 && conn.rest.is_none() {
+    if conn.unsent() == 0 && (conn.rest.is_none() || conn.awaits_response()) {
         kernel.judged(Judge::is_done);
     }
 }
@@ -231,6 +256,7 @@ fn run(seed: u64) {
     let mut dice = Dice::new(seed);
     let mood = Mood::random(&mut dice);
     let script = Script::random(&mut dice);
+    let mood = if script.wants.iter().any(|want| want.is_brought) { mood.without_half_close() } else { mood };
     let cx = context(&mut dice, mood);
     let mut rig = Rig::new(&script, dice, mood, cx);
     rig.play(mood);

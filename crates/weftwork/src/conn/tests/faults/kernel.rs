@@ -94,6 +94,11 @@ impl Mood {
         mood
     }
 
+    /// A client that ends its side counts as gone where its response is still to come.
+    pub(super) fn without_half_close(self) -> Mood {
+        Mood { half_closes: false, ..self }
+    }
+
     /// The client may not get all that it asked for.
     pub(super) fn may_cut(self) -> bool {
         self.reset_at.is_some() || self.jumps != NEVER || self.window != NEVER || self.drains
@@ -212,6 +217,11 @@ impl Kernel {
             _ => state.send(self.mood) || state.read(self.mood),
         };
         acted || state.event
+    }
+
+    /// Others do something before the client does.
+    pub(super) fn brings(&self) -> bool {
+        self.state().dice.once_in(4)
     }
 
     pub(super) fn jump(&self) -> Option<Duration> {

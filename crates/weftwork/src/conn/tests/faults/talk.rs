@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, Read, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::dice::Dice;
 use super::kernel::Kernel;
-use crate::message::{IntoResponse, Request, Response};
+use crate::message::{IntoResponse, Request, Response, ResponseSender};
 use crate::testing::TestResponse;
 
 /// Requests behind one another, and their answers.
@@ -24,7 +25,12 @@ pub(super) struct Want {
     pub(super) ends: Ends,
     /// The handler is never called for it.
     pub(super) is_refused: bool,
+    /// Others bring it: who ends his side before that counts as gone.
+    pub(super) is_brought: bool,
 }
+
+/// What handlers have promised: others bring it.
+pub(super) type Promised = Mutex<Vec<(ResponseSender, Response)>>;
 
 /// Does the connection end behind an answer?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +43,14 @@ pub(super) enum Ends {
 
 impl Want {
     fn new(body: impl Into<Vec<u8>>) -> Want {
-        Want { status: 200, body: Some(body.into()), is_head: false, ends: Ends::No, is_refused: false }
+        Want {
+            status: 200,
+            body: Some(body.into()),
+            is_head: false,
+            ends: Ends::No,
+            is_refused: false,
+            is_brought: false,
+        }
     }
 
     pub(super) fn is(&self, got: &TestResponse) -> bool {
@@ -57,6 +70,10 @@ impl std::fmt::Debug for Want {
 }
 
 const FLOOD_BYTES: usize = 5_000_000;
+
+/// Routes whose response is brought, and how long its body is.
+const BROUGHT: &[(&str, usize)] =
+    &[("brought", 100), ("brought-page", 10_000), ("brought-large", 60_000), ("brought-stream", 100_000)];
 
 type Kind = fn(&mut Script, &mut Dice);
 
@@ -78,6 +95,8 @@ const GOING_ON: &[Kind] = &[
     expecting,
     echo_stream,
     late,
+    brought,
+    brought,
 ];
 const ENDING: &[Kind] = &[panicking, closing, http10, malformed, malformed, bad_chunk];
 
@@ -97,7 +116,8 @@ impl Script {
     pub(super) fn of_all_kinds() -> Script {
         let (mut script, mut dice) = (Script::default(), Dice::new(0));
         for kind in
-            [plain, head, expecting, late, echo, chunked, echo_stream, ignored, half, closing] as [Kind; 10]
+            [plain, head, expecting, late, brought, echo, chunked, echo_stream, ignored, half, closing]
+                as [Kind; 11]
         {
             kind(&mut script, &mut dice);
         }
@@ -237,6 +257,15 @@ fn late(script: &mut Script, _: &mut Dice) {
     script.ask(&format!("GET /late/{number}"), "", b"", Want::new(format!("late {number}")));
 }
 
+fn brought(script: &mut Script, dice: &mut Dice) {
+    let (number, is_head) = (script.number(), dice.once_in(4));
+    let (route, count) = *dice.one_of(BROUGHT);
+    let body = if is_head { Vec::new() } else { repeated(number, count) };
+    let method = if is_head { "HEAD" } else { "GET" };
+    let want = Want { is_head, is_brought: true, ..Want::new(body) };
+    script.ask(&format!("{method} /{route}/{number}"), "", b"", want);
+}
+
 fn panicking(script: &mut Script, _: &mut Dice) {
     let want = Want { status: 500, ends: Ends::Yes, body: None, ..Want::new("") };
     script.ask(&format!("GET /panic/{}", script.number()), "", b"", want);
@@ -274,7 +303,14 @@ fn malformed(script: &mut Script, dice: &mut Dice) {
     let (status, head) = *dice.one_of(HEADS);
     script.bytes.extend_from_slice(head.as_bytes());
     let is_head = head.starts_with("HEAD");
-    script.wants.push(Want { status, body: None, is_head, ends: Ends::Yes, is_refused: true });
+    script.wants.push(Want {
+        status,
+        body: None,
+        is_head,
+        ends: Ends::Yes,
+        is_refused: true,
+        ..Want::new("")
+    });
 }
 
 fn bad_chunk(script: &mut Script, dice: &mut Dice) {
@@ -292,7 +328,12 @@ fn repeated(number: usize, count: usize) -> Vec<u8> {
 }
 
 /// The handler: notes the number of the request, and does what its route says.
-pub(super) fn answer(req: &mut Request<'_>, calls: &Mutex<Vec<usize>>, kernel: &Arc<Kernel>) -> Response {
+pub(super) fn answer(
+    req: &mut Request<'_>,
+    calls: &Mutex<Vec<usize>>,
+    promised: &Promised,
+    kernel: &Arc<Kernel>,
+) -> Response {
     let path = req.path().to_owned();
     let (route, number) = path[1..].split_once('/').unwrap();
     let number: usize = number.parse().unwrap();
@@ -311,11 +352,22 @@ pub(super) fn answer(req: &mut Request<'_>, calls: &Mutex<Vec<usize>>, kernel: &
         "file" => std::fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/src/conn/tests/faults/talk.rs"))
             .map_err(crate::Error::from)
             .and_then(Response::file),
+        "brought" => Ok(promise(promised, || Response::bytes(repeated(number, 100)))),
+        "brought-page" => Ok(promise(promised, || Response::bytes(repeated(number, 10_000)))),
+        "brought-large" => Ok(promise(promised, || Response::bytes(repeated(number, 60_000)))),
+        "brought-stream" => Ok(promise(promised, || stream_of(number, 100_000, kernel.clone()))),
         "late" => Ok(Response::text(format!("late {number}"))),
         // Without the hook, which would print thousands of them.
         _ => std::panic::resume_unwind(Box::new("as asked")),
     };
     answered.into_response()
+}
+
+/// Nobody has to bring it: what is sent otherwise is the same.
+fn promise(promised: &Promised, response: impl Fn() -> Response) -> Response {
+    let (sender, later) = Response::later(Duration::MAX, response());
+    promised.lock().unwrap().push((sender, response()));
+    later
 }
 
 fn stream_of(number: usize, count: usize, kernel: Arc<Kernel>) -> Response {
