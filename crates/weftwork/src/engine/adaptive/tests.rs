@@ -170,6 +170,24 @@ fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
     house.close();
 }
 
+/// The watcher looks less often then.
+#[test]
+fn who_blocks_after_a_long_calm_loses_the_loop() {
+    let gate = Arc::new(RwLock::new(()));
+    let house = House::open(gated(&gate), |_| ());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(300) {
+        is_answered(house.ask("/"));
+    }
+    let held = gate.write().unwrap();
+    let blocked = house.ask("/gate");
+    house.is_quick();
+    drop(held);
+    is_answered(blocked);
+    assert!(house.counts().taken_lazily > 0, "nobody took the loop from it");
+    house.close();
+}
+
 /// Routes that were quick so far are called with the loop at hand. Where all threads are in use, a client that lets one of
 /// them wait has its request refused, or its response cut: it does not get the loop to itself.
 #[test]
