@@ -112,6 +112,8 @@ fn who_ends_its_side_while_it_is_out_is_closed_behind_its_answer() {
         drop(held);
         is_next_answer(&mut stream, "/2");
         assert_eq!(stream.read(&mut [0; 64]).unwrap(), 0);
+        // Its client sees the end before it is counted out.
+        eventually("it is gone", || house.counts().connections == 1);
         commons.members() == 1
     });
     house.close();
