@@ -12,6 +12,15 @@ use crate::message::{Later, Response, Wakes};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
+/// What is left of a request whose response comes later.
+pub(super) struct Left {
+    pub(super) method: Method,
+    pub(super) path: Box<[u8]>,
+    pub(super) id: Option<Box<str>>,
+    /// It had a body that was not read whole.
+    pub(super) body_is_lost: bool,
+}
+
 /// A response that is to come.
 pub(super) struct Pending {
     later: Later,
@@ -23,9 +32,8 @@ pub(super) struct Pending {
     due_tick: Tick,
     /// So it is, says the owner.
     is_due: bool,
-    /// What was asked for: no more is needed of the request, and the path for the log alone.
-    method: Method,
-    path: Box<[u8]>,
+    /// No more is needed of the request, and the path for the log alone.
+    asked: Left,
     /// Under which token its loop will look at it when it is due.
     alarm: Option<usize>,
 }
@@ -37,21 +45,31 @@ impl Pending {
 }
 
 impl Conn {
-    /// The handler has answered that its response comes later; or the response that has come, for the same `path`, has.
+    /// The request will be over, but for this.
+    pub(super) fn left_of_request(&self, id: Option<Box<str>>) -> Left {
+        let asked = self.asked();
+        let has_payload = self.buffers.as_deref().is_some_and(|buffers| !buffers.payload.is_empty());
+        Left {
+            method: asked.method().clone(),
+            path: asked.path().as_bytes().into(),
+            id,
+            body_is_lost: has_payload || !self.http.request_is_read(),
+        }
+    }
+
+    /// The handler has answered that its response comes later; or the response that has come has.
     pub(super) fn respond_later(
         &mut self,
         later: Later,
         stand_in: Response,
-        path: Option<Box<[u8]>>,
+        asked: Left,
         moment: Instant,
         cx: &Context,
     ) {
         let due = moment.checked_add(later.time());
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
-        let asked = self.asked();
-        let (method, path) = (asked.method().clone(), path.unwrap_or_else(|| asked.path().as_bytes().into()));
         self.forget_request();
-        let pending = Pending { later, stand_in, due, due_tick, is_due: false, method, path, alarm: None };
+        let pending = Pending { later, stand_in, due, due_tick, is_due: false, asked, alarm: None };
         self.rest = Some(Box::new(Rest::Later(Box::new(pending))));
         self.phase = Phase::Later;
     }
@@ -123,15 +141,15 @@ impl Conn {
         self.phase == Phase::Later
     }
 
-    /// The response that has come, for a call that has no handler to make; and the path that was asked for.
+    /// The response that has come, for a call that has no handler to make; and what was asked for.
     #[cold]
-    pub(super) fn take_response(&mut self) -> (Option<Response>, Option<Box<[u8]>>) {
+    pub(super) fn take_response(&mut self, moment: Instant) -> (Option<Response>, Option<Left>) {
         let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return (None, None) };
-        let Pending { later, stand_in, method, path, .. } = *pending;
+        let Pending { later, stand_in, asked, .. } = *pending;
         self.phase = Phase::Ready;
         self.has_dwelt = true;
-        self.held().head = Head { method, ..Head::default() };
-        (Some(later.take(stand_in)), Some(path))
+        self.held().head = Head { method: asked.method.clone(), ..Head::default() };
+        (Some(later.take(stand_in, moment)), Some(asked))
     }
 
     fn pending(&self) -> Option<&Pending> {

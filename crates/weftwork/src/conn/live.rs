@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
+use super::later::Left;
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Wait};
 use crate::error::{Blame, Error};
@@ -66,8 +67,8 @@ struct Live<'a> {
     dates: &'a mut DateCache,
     /// When the request had come, as far as it is read.
     asked: Tick,
-    /// Its path, where the response has come later: nothing else is left of it.
-    path: Option<Box<[u8]>>,
+    /// Where the response has come later: nothing else is left of it.
+    left: Option<Left>,
     /// How the request's body gets on, once the handler has waited for it.
     body: Option<Pace>,
     /// How much of it may be read.
@@ -105,14 +106,15 @@ impl Conn {
             wait,
             dates,
             asked,
-            path: None,
+            left: None,
             body: None,
             quota,
             streamed: None,
             id: None,
         };
         if is_later {
-            (response, live.path) = live.conn.take_response();
+            (response, live.left) = live.conn.take_response(live.wait.moment());
+            live.id = live.left.as_mut().and_then(|left| left.id.take());
         } else {
             post.enter(begun, live.head().1);
             live.respond(handler, &mut response);
@@ -146,9 +148,9 @@ impl<'a> Live<'a> {
     /// What was asked for.
     #[cold]
     fn target(&self) -> Asked<'_> {
-        match (&self.path, self.conn.buffers.as_deref()) {
-            (Some(path), Some(buffers)) => Asked::new(&buffers.head.method, path),
-            _ => self.conn.asked(),
+        match &self.left {
+            Some(left) => Asked::new(&left.method, &left.path),
+            None => self.conn.asked(),
         }
     }
 

@@ -53,7 +53,7 @@ fn ground() -> Option<Rc<dyn Ground>> {
 /// What `f` takes along is moved into it, since it may run on another thread: a clone of an `Arc` for what is shared,
 /// an owned text for a part of the request.
 ///
-/// A handler need not say so: the adaptive engine finds out by itself, after a millisecond. A panic in `f` is a
+/// A handler need not say so: the adaptive engine finds out by itself, after one millisecond to five. A panic in `f` is a
 /// panic of its caller. Where [`queue_max`](crate::Settings::queue_max) calls wait for a thread in fibers already, the
 /// handler is unwound from here, and the request gets 503.
 ///

@@ -42,7 +42,7 @@ pub(super) struct Doors {
     wants_room: bool,
 }
 
-/// The listeners of a server, held to be shut when it stops, whatever its loops are doing.
+/// The listeners of a server, held to be shut when it stops, whatever its loops and threads are doing.
 #[derive(Debug)]
 pub(super) struct Listening(RwLock<Arc<Vec<Listener>>>);
 
@@ -51,15 +51,18 @@ impl Listening {
         Listening(RwLock::new(listeners.clone()))
     }
 
+    /// None once they are shut. Not under the lock: a line of the log may take long, and who shuts them must not wait for it.
+    pub(super) fn get(&self) -> Arc<Vec<Listener>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(super) fn have_visitors(&self) -> bool {
-        have_visitors(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        have_visitors(&self.get())
     }
 
     /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
     pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
-        // Not under the lock: a line of the log may take long, and who shuts them must not wait for it.
-        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        accept_any(&listeners, now, cx)
+        accept_any(&self.get(), now, cx)
     }
 
     /// They take no more connections, and are closed when no loop holds them.

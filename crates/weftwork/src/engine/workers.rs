@@ -18,14 +18,14 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Room;
 use super::berth::Berth;
-use super::doors::{Doors, accept_any, have_visitors};
+use super::doors::{Doors, Listening};
 use super::gate::Gate;
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
@@ -59,8 +59,8 @@ enum Job {
 struct Workers {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    /// The listeners of each worker; none once the server drains.
-    doors: Vec<RwLock<Arc<Vec<Listener>>>>,
+    /// The listeners of each worker.
+    doors: Vec<Listening>,
     standby: Standby<Job>,
     threads: Threads,
     gate: Gate,
@@ -106,7 +106,7 @@ impl Workers {
         }
         doors.push(listeners);
         Ok(Arc::new(Workers {
-            doors: doors.into_iter().map(|listeners| RwLock::new(Arc::new(listeners))).collect(),
+            doors: doors.into_iter().map(|listeners| Listening::new(&Arc::new(listeners))).collect(),
             standby: Standby::new(limits),
             threads: Threads::default(),
             gate: Gate::new(),
@@ -134,7 +134,7 @@ impl Workers {
     }
 
     fn accept_all(self: &Arc<Workers>, worker: usize) -> Option<Job> {
-        let listeners = self.listeners(worker);
+        let listeners = self.doors[worker].get();
         let mut doors = Doors::new(listeners.clone());
         // Whoever was here before may have left in the middle of a burst.
         (0..listeners.len()).for_each(|door| doors.note_ready(door));
@@ -188,10 +188,6 @@ impl Workers {
                 doors.note_ready(door);
             }
         }
-    }
-
-    fn listeners(&self, worker: usize) -> Arc<Vec<Listener>> {
-        self.doors[worker].read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Gives the connection to a thread, a new one if need be; if there may be no more, it waits for one.
@@ -278,9 +274,7 @@ impl Workers {
         if self.standby.has_queue() || self.cx.stage() != Stage::Running {
             return None;
         }
-        let now = self.cx.clock.now();
-        let listeners = self.doors[worker].read().unwrap_or_else(PoisonError::into_inner);
-        accept_any(&listeners, now, &self.cx).map(|conn| Job::Serve { conn, worker })
+        self.doors[worker].accept(self.cx.clock.now(), &self.cx).map(|conn| Job::Serve { conn, worker })
     }
 }
 
@@ -301,14 +295,12 @@ impl Drop for Leave<'_> {
 
 impl Room for Workers {
     fn has_visitors(&self) -> bool {
-        (0..self.doors.len()).any(|worker| have_visitors(&self.listeners(worker)))
+        self.doors.iter().any(Listening::have_visitors)
     }
 
     fn wake(&self) {
         // Whoever waits does so for the next stage too; what is left is to close the doors and the store.
-        for door in &self.doors {
-            *door.write().unwrap_or_else(PoisonError::into_inner) = Arc::default();
-        }
+        self.doors.iter().for_each(Listening::shut);
         if self.cx.stage() == Stage::Closing {
             self.standby.close();
         }

@@ -61,6 +61,9 @@ pub enum BodyError {
     },
     /// The server was told to stop at once: 503.
     ServerStops,
+    /// Its response came [later](crate::Response::later), and nothing is left of the request by then: 500. What is needed of its body
+    /// has to be read in the handler.
+    LetGo,
     /// More of it has to be waited for, and all threads are in use (`threads_max`): 503.
     Overload,
     /// The socket failed: 400, which nobody sees.
@@ -79,6 +82,7 @@ impl BodyError {
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
             BodyError::ServerStops | BodyError::Overload => StatusCode::SERVICE_UNAVAILABLE,
+            BodyError::LetGo => StatusCode::INTERNAL_SERVER_ERROR,
             BodyError::Disconnected
             | BodyError::NotUtf8
             | BodyError::NotJson(_)
@@ -89,7 +93,7 @@ impl BodyError {
     }
 
     pub(crate) fn blame(&self) -> Blame {
-        Blame::Peer(self.status())
+        if *self == BodyError::LetGo { Blame::Ours } else { Blame::Peer(self.status()) }
     }
 
     /// The problem that it is, where that says more than its text.
@@ -128,6 +132,9 @@ impl fmt::Display for BodyError {
                 write!(f, "the request body is a form whose field `{field}` has more than {limit} bytes")
             }
             BodyError::ServerStops => f.write_str("the server is stopping"),
+            BodyError::LetGo => f.write_str(
+                "the request body is gone when a response comes later: read it in the handler, before it answers",
+            ),
             BodyError::Overload => f.write_str("the server is too busy to wait for the request body"),
             BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),
         }
@@ -163,6 +170,7 @@ impl From<BodyError> for io::Error {
             | BodyError::NotDecodable { .. } => io::ErrorKind::InvalidData,
             BodyError::ServerStops => io::ErrorKind::ConnectionAborted,
             BodyError::Overload => io::ErrorKind::ResourceBusy,
+            BodyError::LetGo => io::ErrorKind::Unsupported,
             BodyError::Socket(kind) => *kind,
         };
         io::Error::new(kind, error)

@@ -38,7 +38,7 @@ pub trait Handler: Send + Sync + 'static {
     fn call(&self, req: &mut Request<'_>) -> Response;
 
     /// Whether requests like this are known to wait or to be quick. Engines that lead an event loop use it
-    /// to give the loop away before the call rather than after a millisecond of it.
+    /// to give the loop away before the call rather than after some milliseconds of it.
     ///
     /// The default learns for each first segment of the path (`/reports/7` and `/reports/8` are one route).
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 
@@ -55,8 +55,14 @@ pub(crate) struct Later {
     /// Headers of that, which a response that is brought does not get. All others are of middleware, and go along.
     own: Vec<(HeaderName, HeaderValue)>,
     time: Duration,
+    /// Whatever comes in its place has to be there by then.
+    until: Option<Instant>,
     filters: Vec<Box<dyn StreamFilter>>,
+    /// What middleware makes of whatever is sent, the innermost first.
+    changes: Vec<Change>,
 }
+
+type Change = Box<dyn Fn(Response, Option<Instant>) -> Response + Send>;
 
 impl Response {
     /// A response that another thread brings, or `otherwise`: when `timeout` has passed, when the sender is dropped, and
@@ -65,7 +71,8 @@ impl Response {
     ///
     /// The handler is done when it returns this. Middleware sees `otherwise` without a body; headers that it adds go along with whatever is
     /// sent, and [`StreamFilter::answered`] tells what that is. A body that is brought is not compressed. A
-    /// client that ends its sending side counts as gone.
+    /// client that ends its sending side counts as gone. Nothing is left of the request by then: what is needed of its body has to be
+    /// read before ([`BodyError::LetGo`](crate::BodyError::LetGo)).
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -119,9 +126,41 @@ impl Response {
     fn after(mut self, time: Duration, core: Option<Arc<Core>>) -> Response {
         let own = self.fields.clone();
         let otherwise = std::mem::replace(&mut self.payload, Payload::Empty);
-        let later = Later { core, otherwise, own, time, filters: Vec::new() };
+        let (filters, changes) = (Vec::new(), Vec::new());
+        let later = Later { core, otherwise, own, time, until: None, filters, changes };
         self.payload = Payload::Lasting(Box::new(Lasting::Later(later)));
         self
+    }
+
+    /// Changes the response; and where it stands in for one that comes later, that one, too: `change` is told when that is sent.
+    pub(crate) fn changed_by(
+        self,
+        change: impl Fn(Response, Option<Instant>) -> Response + Send + 'static,
+    ) -> Response {
+        let mut response = change(self, None);
+        if let Some(later) = response.later_mut() {
+            later.changes.push(Box::new(change));
+        }
+        response
+    }
+
+    /// What others bring has to be there by `deadline`.
+    pub(crate) fn brought_by(mut self, moment: Instant, deadline: Instant) -> Response {
+        if let Some(later) = self.later_mut().filter(|later| later.core.is_some()) {
+            later.time = later.time.min(deadline.saturating_duration_since(moment));
+            later.until = later.until.into_iter().chain([deadline]).min();
+        }
+        self
+    }
+
+    fn later_mut(&mut self) -> Option<&mut Later> {
+        match &mut self.payload {
+            Payload::Lasting(lasting) => match &mut **lasting {
+                Lasting::Later(later) => Some(later),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 }
 
@@ -196,8 +235,9 @@ impl Later {
         self.filters.push(Box::new(filter));
     }
 
-    /// What is sent, and from now on it is too late to bring another. `stand_in` is what middleware got, and has made of it.
-    pub(crate) fn take(mut self, mut stand_in: Response) -> Response {
+    /// What is sent at this `moment`, and from now on it is too late to bring another. `stand_in` is what middleware got, and has made
+    /// of it.
+    pub(crate) fn take(mut self, mut stand_in: Response, moment: Instant) -> Response {
         let brought = self.core.as_ref().and_then(|core| {
             let mut state = core.lock();
             state.is_over = true;
@@ -214,6 +254,16 @@ impl Later {
             }
             None => Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in },
         };
+        // It may come later itself.
+        if let Some(until) = self.until {
+            response = response.brought_by(moment, until);
+        }
+        for change in std::mem::take(&mut self.changes) {
+            response = change(response, Some(moment));
+            if let Some(later) = response.later_mut() {
+                later.changes.push(change);
+            }
+        }
         for mut filter in std::mem::take(&mut self.filters) {
             filter.answered(&response);
             response = response.filter_stream(filter);
@@ -340,6 +390,24 @@ mod tests {
         drop(sender);
         let answer = client.response();
         assert_eq!((answer.status, answer.header("age")), (StatusCode::ACCEPTED, Some("1")));
+    }
+
+    /// An empty body in its place would be taken for what the client has sent.
+    #[test]
+    fn a_body_that_nobody_read_before_is_an_error_then() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let echo = |out: &mut BodyWriter<'_>| {
+            let mut part = [0; 9];
+            let count = out.read_request(&mut part)?;
+            io::Write::write_all(out, &part[..count])
+        };
+        let mut client =
+            TestClient::new(move |_: &mut Request| Response::stream(echo).with_delay(SECOND)).connect();
+        for (body, status) in [("\r\n", 200), ("Content-Length: 5\r\n\r\n12345", 500)] {
+            client.send(format!("POST / HTTP/1.1\r\nHost: x\r\n{body}"));
+            client.advance(SECOND);
+            assert_eq!(client.response().status, status, "{body:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weftwork::middleware::RequestIds;
 use weftwork::prelude::{HeaderValue, StatusCode, header};
 use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, Settings, TooLate};
 
@@ -44,7 +45,7 @@ impl Later {
         let noted = |req: &mut Request, next: Next| {
             next.run(req).with_header(header::VARY, HeaderValue::from_static("origin"))
         };
-        let server = ROOM.bind("127.0.0.1:0").settings(change).start(handler.with(noted)).unwrap();
+        let server = ROOM.bind("127.0.0.1:0").settings(change).start(handler.with(noted).with(RequestIds::new())).unwrap();
         Later { server, senders }
     }
 
@@ -302,9 +303,10 @@ fn error_is_logged(why: String, bring: impl FnOnce(ResponseSender, weftwork::Res
     keep_log();
     let later = Later::start();
     let mut client = later.client();
-    bring(later.ask(&mut client, GET), Err(std::io::Error::other(why.clone()).into()));
+    let asked = "GET /later HTTP/1.1\r\nHost: a\r\nX-Request-Id: tea-1\r\n\r\n";
+    bring(later.ask(&mut client, asked), Err(std::io::Error::other(why.clone()).into()));
     assert_eq!(client.answer().status, 500);
-    is_logged(&["a handler failed at GET /later", &why]);
+    is_logged(&["a handler failed at GET /later", &why, ", request tea-1"]);
     client.get("/").is(200, "hello");
 }
 

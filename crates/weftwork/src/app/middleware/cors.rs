@@ -158,20 +158,13 @@ impl Cors {
     }
 
     fn mark(&self, response: &mut Response, grant: Option<HeaderValue>) {
-        // Also where nothing is granted, or a cache hands the refusal to one that may.
-        if !matches!(self.allowed, Allowed::Any) {
-            vary(response, header::ORIGIN);
-        }
-        // What the handler grants, or a server behind a proxy, must not widen what is allowed here.
-        response.remove_header(header::ACCESS_CONTROL_ALLOW_ORIGIN);
-        response.remove_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
-        if let Some(grant) = grant {
-            response.append_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, grant);
-            if self.credentials {
-                let yes = HeaderValue::from_static("true");
-                response.append_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
-            }
-        }
+        self.says(grant).mark(response);
+    }
+
+    fn says(&self, grant: Option<HeaderValue>) -> Says {
+        let varies = !matches!(self.allowed, Allowed::Any);
+        let exposed = grant.as_ref().and(self.exposed.clone());
+        Says { varies, grant, credentials: self.credentials, exposed }
     }
 
     fn preflight(&self, grant: Option<HeaderValue>) -> Response {
@@ -196,6 +189,33 @@ impl Cors {
     }
 }
 
+/// What a response has to say, whoever made it.
+struct Says {
+    varies: bool,
+    grant: Option<HeaderValue>,
+    credentials: bool,
+    exposed: Option<HeaderValue>,
+}
+
+impl Says {
+    fn mark(&self, response: &mut Response) {
+        // Also where nothing is granted, or a cache hands the refusal to one that may.
+        if self.varies {
+            vary(response, header::ORIGIN);
+        }
+        // What the handler grants, or a server behind a proxy, must not widen what is allowed here.
+        response.remove_header(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+        response.remove_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
+        if let Some(grant) = &self.grant {
+            response.append_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, grant.clone());
+            if self.credentials {
+                let yes = HeaderValue::from_static("true");
+                response.append_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+            }
+        }
+    }
+}
+
 impl Middleware for Cors {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let asking = req.only("origin").value();
@@ -206,13 +226,14 @@ impl Middleware for Cors {
         if is_preflight {
             return self.preflight(grant);
         }
-        let granted = grant.is_some();
-        let mut response = next.run(req);
-        self.mark(&mut response, grant);
-        if let Some(exposed) = self.exposed.as_ref().filter(|_| granted) {
-            response.set_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
-        }
-        response
+        let says = self.says(grant);
+        next.run(req).changed_by(move |mut response, _| {
+            says.mark(&mut response);
+            if let Some(exposed) = &says.exposed {
+                response.set_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
+            }
+            response
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! How long may these handlers take?
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderValue, StatusCode, header};
 
@@ -16,7 +16,7 @@ use crate::message::{Request, Response};
 /// is over) does not reach it.
 ///
 /// Of several the soonest counts. The time begins here: a small body, up to `body_ahead_bytes_max`, was read before that. It ends
-/// when the response is known; what is streamed after that is bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
+/// when the response is known, also one that others bring [later](Response::later); what is streamed after that is bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,12 +49,21 @@ impl Deadline {
         Deadline { status, ..self }
     }
 
-    fn in_time(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+    fn in_time(&self, req: &mut Request<'_>, next: Next<'_>, deadline: Option<Instant>) -> Response {
         if is_over(req) {
             return self.too_late();
         }
         let response = next.run(req);
-        if is_over(req) { self.too_late() } else { response }
+        if is_over(req) {
+            return self.too_late();
+        }
+        let Some(deadline) = deadline else { return response };
+        let this = self.clone();
+        // What comes later is known later.
+        response.brought_by(req.now(), deadline).changed_by(move |response, sent| match sent {
+            Some(moment) if moment >= deadline => this.too_late().in_place_of(response),
+            _ => response,
+        })
     }
 
     fn too_late(&self) -> Response {
@@ -70,10 +79,11 @@ impl Middleware for Deadline {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let around = req.deadline();
         // A budget that is past the end of time is none.
-        if let Some(deadline) = req.now().checked_add(self.budget) {
+        let deadline = req.now().checked_add(self.budget);
+        if let Some(deadline) = deadline {
             req.set_deadline(deadline);
         }
-        let response = self.in_time(req, next);
+        let response = self.in_time(req, next, deadline);
         // Where the handler declined, the next one has a budget of its own.
         req.restore_deadline(around);
         response
@@ -92,9 +102,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::Router;
     use crate::app::middleware::HandlerExt;
     use crate::message::testing::get;
+    use crate::{Router, TestClient, TestConnection};
 
     fn wait_until_it_is_over(req: &mut Request<'_>) -> &'static str {
         while req.time_left().is_some_and(|left| !left.is_zero()) {
@@ -115,6 +125,45 @@ mod tests {
         let unbounded =
             (|req: &mut Request<'_>| assert_eq!(req.time_left(), None)).with(Deadline::new(Duration::MAX));
         assert_eq!(get("/", &unbounded).status(), StatusCode::NO_CONTENT);
+    }
+
+    #[test]
+    fn what_others_bring_has_to_be_there_in_time() {
+        let (kept, senders) = std::sync::mpsc::channel();
+        let handler = move |_: &mut Request<'_>| {
+            let (sender, response) = Response::later(Duration::from_secs(60), StatusCode::NO_CONTENT);
+            kept.send(sender).unwrap();
+            response
+        };
+        let mut client = TestClient::new(handler.with(Deadline::new(Duration::from_secs(2)))).connect();
+        let ask = |client: &mut TestConnection| {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            senders.recv().unwrap()
+        };
+        let sender = ask(&mut client);
+        client.advance(Duration::from_secs(1));
+        sender.send("in time").unwrap();
+        assert_eq!(client.response().text(), "in time");
+        let sender = ask(&mut client);
+        client.advance(Duration::from_secs(2));
+        let answer = client.response();
+        assert_eq!(
+            (answer.status, answer.header("retry-after")),
+            (StatusCode::SERVICE_UNAVAILABLE, Some("1"))
+        );
+        assert!(sender.is_closed());
+        // It may be brought in two steps.
+        let sender = ask(&mut client);
+        let (_last, again) = Response::later(Duration::from_secs(60), StatusCode::NO_CONTENT);
+        sender.send(again).unwrap();
+        client.advance(Duration::from_secs(2));
+        assert_eq!(client.response().status, StatusCode::SERVICE_UNAVAILABLE);
+        drop(ask(&mut client));
+        assert_eq!(
+            client.response().status,
+            StatusCode::NO_CONTENT,
+            "nobody brings it, which is known in time"
+        );
     }
 
     #[test]

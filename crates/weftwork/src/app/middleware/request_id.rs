@@ -141,17 +141,19 @@ impl RequestIds {
 impl Middleware for RequestIds {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let (id, trace) = (self.id(req), self.trace(req));
-        let fields = [(REQUEST_ID, id.as_str().to_owned()), (TRACE_RESPONSE, trace.traceparent())];
+        let fields = [(REQUEST_ID, id.as_str().to_owned()), (TRACE_RESPONSE, trace.traceparent())]
+            .map(|(name, value)| (name, HeaderValue::try_from(value).ok()));
         req.identify(id.as_str());
         req.extensions_mut().insert(id);
         req.extensions_mut().insert(trace);
-        let mut response = next.run(req);
-        for (name, value) in fields {
-            if let Ok(value) = HeaderValue::try_from(value) {
-                response.set_header(name, value);
+        next.run(req).changed_by(move |mut response, _| {
+            for (name, value) in &fields {
+                if let Some(value) = value {
+                    response.set_header(name.clone(), value.clone());
+                }
             }
-        }
-        response
+            response
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use weftwork_wire::{After, BodyLength, Misuse};
 
 use super::{Live, head_of, tell};
 use crate::conn::fed::Fed;
+use crate::conn::later::Left;
 use crate::conn::{Phase, Rest};
 use crate::message::exchange::Exchange;
 use crate::message::{IntoResponse, Lasting, Payload, Problem, Response};
@@ -31,8 +32,12 @@ impl Live<'_> {
     pub(super) fn last(&mut self, response: &mut Response, lasting: Lasting, now: Tick) {
         let lasting = match lasting {
             Lasting::Later(later) => {
-                let (path, moment) = (self.path.take(), self.wait.moment());
-                return self.conn.respond_later(later, std::mem::take(response), path, moment, self.cx);
+                let (id, moment) = (self.id.take(), self.wait.moment());
+                let asked = match self.left.take() {
+                    Some(left) => Left { id, ..left },
+                    None => self.conn.left_of_request(id),
+                };
+                return self.conn.respond_later(later, std::mem::take(response), asked, moment, self.cx);
             }
             lasting => lasting,
         };

@@ -17,6 +17,9 @@ use crate::transport::stream::is_would_block;
 impl Live<'_> {
     /// Sees to it that there is payload which was not consumed, unless the body is over.
     pub(super) fn gather_payload(&mut self) -> Result<(), BodyError> {
+        if self.left.as_ref().is_some_and(|left| left.body_is_lost) {
+            return Err(BodyError::LetGo);
+        }
         while self.conn.held().payload.is_empty() {
             match self.conn.decode(self.cx).map_err(|fault| self.malformed(fault))? {
                 BodyEvent::Data { .. } => {}

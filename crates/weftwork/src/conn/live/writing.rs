@@ -48,11 +48,11 @@ impl<'a> Live<'a> {
     }
 
     fn write_with(&mut self, write: Stream, post: &'a Post) -> io::Result<()> {
-        match &self.path {
+        match &self.left {
             None => post.enter_writer(self.wait.now(), self.head().1),
             // Its head is gone, and what is there now is of the next request.
-            Some(path) => {
-                let line = [self.head().0.method.as_str().as_bytes(), b" ", path, b" HTTP/1.1"].concat();
+            Some(left) => {
+                let line = [left.method.as_str().as_bytes(), b" ", &left.path, b" HTTP/1.1"].concat();
                 post.enter_writer(self.wait.now(), &line);
             }
         }

@@ -154,7 +154,7 @@ impl Shared {
                 return Fate::Over;
             }
             match conn.step(now, &self.cx) {
-                Step::Call if now >= came.after(TURN) && self.standby.has_queue() => {
+                Step::Call if self.is_wanted(now >= came.after(TURN)) => {
                     return if conn.flush(now).is_ok() { Fate::Home } else { Fate::Over };
                 }
                 Step::Call => {
@@ -168,6 +168,7 @@ impl Shared {
                 }
                 Step::Close if blocked == Some(true) => return Fate::Spent,
                 Step::Close => return Fate::Over,
+                Step::Takeover if self.is_wanted(false) => return Fate::Home,
                 Step::Takeover => return Fate::TakeOver,
                 Step::Wait => return Fate::Home,
                 Step::Write => match conn.flush(now) {
@@ -206,6 +207,11 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Others need this thread more than a connection that `has_had_its_turn`; and a loop without a thread more than any.
+    fn is_wanted(&self, has_had_its_turn: bool) -> bool {
+        self.standby.has_queue() && (has_had_its_turn || self.may_wait().is_err())
     }
 
     /// Whether its next request is to be waited for away from its loop.

@@ -12,6 +12,7 @@ use super::{Hand, Job, Shared};
 use crate::conn::{Call, Conn, Wait};
 use crate::engine::blocking::{Ground, Work};
 use crate::engine::errand::Errand;
+use crate::engine::hub::Letter;
 use crate::engine::patience;
 use crate::engine::seat::Lay;
 use crate::engine::turn::{Loop, Next};
@@ -136,7 +137,13 @@ impl Shared {
         if let Some(route) = route {
             self.habits.saw_stuck(route);
         }
-        Led::Lost(Some(errand.part(&self.hub)))
+        let conn = errand.part(&self.hub);
+        if conn.is_taken_over() {
+            // Its loop may not have a thread yet, and this one would not come back for it.
+            self.hub.post(index, Letter::Home(conn));
+            return Led::Lost(None);
+        }
+        Led::Lost(Some(conn))
     }
 
     /// Gives the loop to another thread, to be free for a call that blocks. Where there is no other thread,

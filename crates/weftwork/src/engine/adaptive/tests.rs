@@ -8,6 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::RwLock;
 use std::time::Instant;
 
+use http::HeaderValue;
+
 use super::*;
 use crate::engine::burst::eventually;
 use crate::engine::hub::Letter;
@@ -254,6 +256,13 @@ impl Handler for TwoGates {
         } else if req.header("held").is_some() {
             drop(self.held.read().unwrap());
         }
+        if req.header("upgrade").is_some() {
+            return Response::upgrade(HeaderValue::from_static("echo"), |mut line| {
+                let mut byte = [0];
+                line.read_exact(&mut byte)?;
+                line.write_all(&byte)
+            });
+        }
         read_body(req)
     }
 
@@ -281,6 +290,30 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
     assert!((1..=3).contains(&counts.shed) && counts.timeouts == 0, "{counts:?}");
     drop((silent, other_held));
     is_answered(leader);
+    house.close();
+}
+
+/// What another protocol does on the thread may take for ever.
+#[test]
+fn who_would_be_taken_over_leads_a_loop_that_nobody_leads() {
+    let (gate, other_gate) = (Arc::new(RwLock::new(())), Arc::new(RwLock::new(())));
+    let handler = TwoGates { gate: gate.clone(), held: other_gate.clone() };
+    let house = House::open(handler, |shared| shared.threads.given_max.set(2).unwrap());
+    let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
+    let blocked = house.ask("/gate");
+    eventually("it has its thread", || house.shared.standby.muster().busy == 2);
+    let mut upgraded = house.connect();
+    let head = "GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+    upgraded.write_all(head.as_bytes()).unwrap();
+    eventually("the loop waits for a thread", || house.shared.standby.muster().queued == 1);
+    drop(other_held);
+    house.is_quick();
+    drop(held);
+    is_answered(blocked);
+    upgraded.write_all(b"!").unwrap();
+    let mut said = String::new();
+    upgraded.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 101 ") && said.ends_with("\r\n\r\n!"), "{said}");
     house.close();
 }
 

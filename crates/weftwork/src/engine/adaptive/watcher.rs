@@ -16,7 +16,7 @@ use crate::transport::counters::Counters;
 
 /// How often the seats are looked at. At 100 us a busy core pays 0.7 to 1.0 us a request for it, a fifth.
 const TICK: Duration = Duration::from_millis(1);
-/// How often, where so many looks were in vain, nobody is in the commons, and no loop is in a call just now: 3 to 4 % less CPU a
+/// How often, where so many looks were in vain, nobody waits for a thread or is in the commons, and no loop is in a call just now: 3 to 4 % less CPU a
 /// keep-alive request. A handler that blocks out of the blue holds the others up for 5 ms at the most then, not 2.
 const CALM_TICK: Duration = Duration::from_millis(4);
 const CALM_LOOKS: u32 = 64;
@@ -69,7 +69,8 @@ impl Shared {
                 is_calling |= turn % 2 == 1;
                 *seen = turn;
             }
-            moved |= self.see_to_the_queue();
+            let is_short = self.see_to_the_queue();
+            (moved, is_calm) = (moved | is_short, is_calm & !is_short);
             moved |= self.see_to_the_commons(&mut gauge, &mut homed);
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {

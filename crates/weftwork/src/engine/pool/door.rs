@@ -1,7 +1,6 @@
 //! What does a thread do at the door, and how long does it stay there?
 
 use std::mem;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -104,7 +103,7 @@ impl Shared {
         if shut_until > now {
             return Look::Shut(shut_until);
         }
-        let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner);
+        let doors = self.doors.get();
         // In turns: at the first of them somebody may always wait.
         let first = self.first_door.load(Ordering::Relaxed);
         for door in (0..doors.len()).map(|at| (first + at) % doors.len()) {
@@ -216,7 +215,7 @@ impl<'a> Place<'a> {
         if self.told_of.is_empty() {
             return;
         }
-        let doors = self.shared.doors.read().unwrap_or_else(PoisonError::into_inner);
+        let doors = self.shared.doors.get();
         for door in self.told_of.drain(..) {
             // Gone when the server drains.
             if let Some(listener) = doors.get(door) {

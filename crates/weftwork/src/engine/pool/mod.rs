@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ use mio::Poll;
 use self::bell::Bell;
 use self::door::Look;
 use self::roster::{Limits, Roster};
-use super::doors::have_visitors;
+use super::doors::Listening;
 use super::gate::Gate;
 use super::hub::Hub;
 use super::solo::Hand;
@@ -62,8 +62,7 @@ struct Shared {
     handler: Arc<dyn Handler>,
     roster: Roster,
     bell: Bell,
-    /// None once the server drains.
-    doors: RwLock<Vec<Listener>>,
+    doors: Listening,
     /// Where they are looked at first.
     first_door: AtomicUsize,
     /// When the doors may be tried again: descriptors are used up, or there are too many connections.
@@ -111,7 +110,7 @@ impl Shared {
                 threads_max: cx.settings.threads_max,
             }),
             bell,
-            doors: RwLock::new(listeners),
+            doors: Listening::new(&Arc::new(listeners)),
             first_door: AtomicUsize::new(0),
             shut_until: AtomicU64::new(0),
             queue: Mutex::default(),
@@ -284,11 +283,11 @@ impl Drop for Place<'_> {
 
 impl Room for Shared {
     fn has_visitors(&self) -> bool {
-        have_visitors(&self.doors.read().unwrap_or_else(PoisonError::into_inner))
+        self.doors.have_visitors()
     }
 
     fn wake(&self) {
-        self.doors.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.doors.shut();
         self.bell.take_down();
         self.hub.wake_all();
         if self.cx.stage() == Stage::Closing {

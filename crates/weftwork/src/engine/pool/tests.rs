@@ -216,7 +216,7 @@ fn listeners_have_their_turns() {
     let [(_first, site), (_second, other)] = [3, 1].map(Burst::at_the_door);
     let listeners = vec![site.listener, other.listener];
     let (shared, _porter) = Shared::new(1, site.cx, site.handler, listeners).unwrap();
-    let is_at = |door: usize| have_visitors(&shared.doors.read().unwrap()[door..=door]);
+    let is_at = |door: usize| crate::engine::doors::have_visitors(&shared.doors.get()[door..=door]);
     eventually("somebody is at each", || is_at(0) && is_at(1));
     for _ in 0..2 {
         assert!(matches!(shared.look_at_doors(shared.cx.clock.now()), Look::Conn(_)));

@@ -91,6 +91,7 @@ fn every_error() -> Vec<BodyError> {
         BodyError::FieldTooLarge { field: "avatar".into(), limit: 7 },
         BodyError::ServerStops,
         BodyError::Overload,
+        BodyError::LetGo,
         BodyError::Socket(std::io::ErrorKind::BrokenPipe),
     ];
     for error in &all {
@@ -109,6 +110,7 @@ fn every_error() -> Vec<BodyError> {
             | BodyError::FieldTooLarge { .. }
             | BodyError::ServerStops
             | BodyError::Overload
+            | BodyError::LetGo
             | BodyError::Socket(_) => {}
         }
     }
@@ -118,7 +120,7 @@ fn every_error() -> Vec<BodyError> {
 #[test]
 fn every_error_has_its_status() {
     let statuses: Vec<u16> = every_error().iter().map(|error| error.status().as_u16()).collect();
-    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 413, 503, 503, 400]);
+    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 413, 503, 503, 500, 400]);
     for fault in Fault::ALL {
         assert_eq!(BodyError::Malformed(*fault).status(), fault.status());
     }
@@ -134,7 +136,9 @@ fn every_error_keeps_its_status_on_its_way_through_io() {
         let ours = crate::Error::from(read);
         assert_eq!(ours.status(), error.status());
         assert_eq!(ours.message(), error.to_string());
-        assert_eq!(crate::Error::from(error.clone()).blame(), crate::Blame::Peer(error.status()));
+        let is_ours = error == BodyError::LetGo;
+        let blame = if is_ours { crate::Blame::Ours } else { crate::Blame::Peer(error.status()) };
+        assert_eq!(crate::Error::from(error.clone()).blame(), blame);
     }
 }
 

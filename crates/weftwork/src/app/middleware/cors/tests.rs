@@ -1,6 +1,9 @@
 //! Who may read what, and are the classic mistakes not made?
 
+use std::time::Duration;
+
 use super::*;
+use crate::TestClient;
 use crate::app::middleware::HandlerExt;
 use crate::message::testing::Canned;
 
@@ -136,6 +139,19 @@ fn a_grant_of_the_handler_is_replaced() {
     let response = Canned::asking("GET", "/", &[("Origin", APP)]).call(&open.with(listed()));
     assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_ORIGIN), Some(APP));
     assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS), None);
+    // What others bring is no different.
+    let brought = move |req: &mut Request<'_>| {
+        let (sender, response) = Response::later(Duration::MAX, StatusCode::NO_CONTENT);
+        sender.send(open(req)).unwrap();
+        response
+    };
+    let mut client = TestClient::new(brought.with(listed()));
+    for (origin, granted) in [("https://evil.example", None), (APP, Some(APP))] {
+        let answer = client.get("/").header("origin", origin).send();
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "x"));
+        assert_eq!(answer.header("access-control-allow-origin"), granted);
+        assert_eq!(answer.header("access-control-allow-credentials"), None);
+    }
 }
 
 #[test]
