@@ -19,6 +19,13 @@ const REASONS: &[Reason] = &[
     },
     Reason { column: "file-1m", first: "lighttpd", why: PACED },
     Reason { column: "file-10m", first: "lighttpd", why: PACED },
+    Reason {
+        column: "file-10m",
+        first: "nginx",
+        why: "the kernel's send buffer of a connection is 2.6 or 4 MiB for good, as its window happened to grow at the start, and who has \
+              the larger one is woken less often. With new connections each second, 12 rounds, both take the same, 385 and \
+              387 us (docs/performance.md)",
+    },
 ];
 
 const PACED: &str = "it answers fewer requests: where BBR paces what is sent, who sends less at a time waits, and the client's core does \
