@@ -112,7 +112,7 @@ mod typed {
             const KIND: &str = "application/x-www-form-urlencoded";
             expect(req, KIND, |kind| kind == KIND)?;
             let text = req.body().text().map_err(refused)?;
-            let pairs = Pairs::of("form's field", form_pairs(&text)).sorted();
+            let pairs = Pairs::of("form's field", form_pairs(&text)).repeated();
             Ok(Form(pairs.read(StatusCode::UNPROCESSABLE_ENTITY)?))
         }
     }

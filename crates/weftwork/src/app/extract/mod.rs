@@ -26,7 +26,7 @@ use crate::message::{Need, Request};
 /// | argument | is taken from | otherwise |
 /// |---|---|---|
 /// | [`Path<T>`](crate::Path) | captures of the path: one value, a tuple of them, or a struct by name | 400; 500 where the route has others |
-/// | [`Query<T>`](crate::Query) | the query, as a struct; a `Vec` takes a key that comes any number of times | 400 |
+/// | [`Query<T>`](crate::Query) | the query, as a struct in which a `Vec` takes a key that comes often; all pairs as `Vec<(String, String)>` | 400 |
 /// | [`Header<T>`](crate::Header) | fields, as a struct: `if_none_match` is `If-None-Match` | 400 |
 /// | [`Cookie<T>`](crate::Cookie) | cookies, as a struct | 400 |
 /// | [`Json<T>`](crate::Json) | a body of JSON | 415, 413, 408, 400, 422 |

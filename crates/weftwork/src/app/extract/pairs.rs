@@ -22,7 +22,10 @@ pub(super) struct Pairs<'t> {
     what: &'static str,
     /// What a name is called by those who send it.
     told_as: fn(&str) -> String,
+    /// As they came, until they are asked for by name.
     pairs: Vec<Pair<'t>>,
+    /// Names may come more than once, anywhere.
+    repeats: bool,
     fault: Option<Fault>,
     /// Names that were missing, and are given as lists without a value.
     empty: Vec<&'static str>,
@@ -47,7 +50,7 @@ impl<'t> Pairs<'t> {
                 Err(wrong) => fault = Some(wrong),
             }
         }
-        Pairs { what, told_as: str::to_owned, pairs: kept, fault, empty: Vec::new() }
+        Pairs { what, told_as: str::to_owned, pairs: kept, repeats: false, fault, empty: Vec::new() }
     }
 
     /// Clients send other names than the type has.
@@ -55,10 +58,9 @@ impl<'t> Pairs<'t> {
         Pairs { told_as, ..self }
     }
 
-    /// Brings equal names together, each with its texts in order.
-    pub(super) fn sorted(mut self) -> Pairs<'t> {
-        self.pairs.sort_by(|one, two| one.0.cmp(&two.0));
-        self
+    /// Equal names belong together, each with its texts in order.
+    pub(super) fn repeated(self) -> Pairs<'t> {
+        Pairs { repeats: true, ..self }
     }
 
     /// Makes a value of them, which `status` answers for.
@@ -90,7 +92,7 @@ impl<'t> Pairs<'t> {
             return Err(fault);
         }
         loop {
-            match T::deserialize(&*self) {
+            match T::deserialize(&mut *self) {
                 Err(Fault { missing: Some(name), .. }) if !self.empty.contains(&name) => {
                     self.empty.push(name)
                 }
@@ -121,6 +123,12 @@ impl Fault {
     pub(super) fn not_utf8(name: Option<&str>) -> Fault {
         let why = if name.is_some() { "is not UTF-8" } else { "one of them is not UTF-8" };
         Fault { name: name.map(str::to_owned), ..Fault::new(why) }
+    }
+
+    /// A type refused what a pair is called.
+    fn of_name(name: &str, fault: Fault) -> Fault {
+        let why = format_args!("cannot be called so: {}", fault.why);
+        Fault { name: Some(name.to_owned()), of_names: true, ..Fault::new(why) }
     }
 
     fn of_number(there: usize, taken: impl Display) -> Fault {
@@ -180,15 +188,18 @@ impl<'t> Pairs<'t> {
     }
 }
 
-impl<'de> Deserializer<'de> for &Pairs<'_> {
+impl<'de> Deserializer<'de> for &mut Pairs<'_> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if self.repeats {
+            self.pairs.sort_by(|one, two| one.0.cmp(&two.0));
+        }
         visitor.visit_map(Groups { left: &self.pairs, empty: &self.empty, next: None })
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_seq(InOrder(&self.pairs))
+        visitor.visit_seq(InOrder { left: &self.pairs, named: true })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
@@ -294,7 +305,7 @@ impl<'de> Deserializer<'de> for Empty {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_seq(InOrder(&[]))
+        visitor.visit_seq(InOrder { left: &[], named: false })
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -312,16 +323,39 @@ impl<'de> Deserializer<'de> for Empty {
 }
 
 /// A tuple's or a list's values, one text each.
-struct InOrder<'p, 't>(&'p [Pair<'t>]);
+struct InOrder<'p, 't> {
+    left: &'p [Pair<'t>],
+    /// Who lists all pairs may want their names, too; who lists the texts of one name knows it.
+    named: bool,
+}
 
 impl<'de> SeqAccess<'de> for InOrder<'_, '_> {
     type Error = Fault;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
-        let Some((first, left)) = self.0.split_first() else { return Ok(None) };
-        self.0 = left;
-        let text = Texts::of(std::slice::from_ref(first));
+        let Some((first, left)) = self.left.split_first() else { return Ok(None) };
+        self.left = left;
+        let text = Texts { named: self.named, ..Texts::of(std::slice::from_ref(first)) };
         seed.deserialize(text).map(Some).map_err(|fault| text.blamed(fault))
+    }
+}
+
+/// A name, and behind it its text.
+struct NameAndText<'p, 't> {
+    name: Option<&'p str>,
+    text: Option<Texts<'p, 't>>,
+}
+
+impl<'de> SeqAccess<'de> for NameAndText<'_, '_> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        if let Some(name) = self.name.take() {
+            let pair = (Cow::Borrowed(name), Cow::Borrowed(name));
+            let value = seed.deserialize(Texts::of(std::slice::from_ref(&pair)));
+            return value.map(Some).map_err(|fault| Fault::of_name(name, fault));
+        }
+        self.text.take().map(|text| seed.deserialize(text)).transpose()
     }
 }
 
@@ -331,12 +365,15 @@ struct Texts<'p, 't> {
     all: &'p [Pair<'t>],
     /// What a value of one text is made of.
     chosen: &'p str,
+    /// Two values of it are the name and the text.
+    named: bool,
 }
 
 impl<'p, 't> Texts<'p, 't> {
     /// Of several the first one is chosen.
     fn of(all: &'p [Pair<'t>]) -> Texts<'p, 't> {
-        Texts { all, chosen: all.first().map(|(_, text)| &**text).unwrap_or_default() }
+        let chosen = all.first().map(|(_, text)| &**text).unwrap_or_default();
+        Texts { all, chosen, named: false }
     }
 
     fn blamed(&self, fault: Fault) -> Fault {
@@ -394,11 +431,17 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_seq(InOrder(self.all))
+        visitor.visit_seq(InOrder { left: self.all, named: false })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
-        self.deserialize_seq(visitor)
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+        match self.all {
+            [(name, _)] if self.named && length == 2 => {
+                let text = Texts { named: false, ..self };
+                visitor.visit_seq(NameAndText { name: Some(name), text: Some(text) })
+            }
+            _ => self.deserialize_seq(visitor),
+        }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(

@@ -161,6 +161,43 @@ fn queries_are_structs_with_repeated_keys() {
     );
 }
 
+/// Also where a name comes again behind another one.
+#[test]
+fn pairs_are_taken_in_their_order() {
+    type Texts = Vec<(String, String)>;
+    let site = Router::new()
+        .get("/texts", |Query(pairs): Query<Texts>| format!("{pairs:?}"))
+        .get("/values", |Query(values): Query<Vec<String>>| format!("{values:?}"))
+        .get("/numbers", |Query(pairs): Query<Vec<(String, Option<u32>)>>| format!("{pairs:?}"))
+        .get("/names", |Query(pairs): Query<Vec<(u8, char)>>| format!("{pairs:?}"))
+        .get("/list", |Query(lists): Query<std::collections::HashMap<String, Texts>>| format!("{lists:?}"))
+        .get("/path/{b}/{a}", |Path(pairs): Path<Texts>| format!("{pairs:?}"))
+        .get("/path/{b}", |Path(pairs): Path<Vec<(u8, String)>>| format!("{pairs:?}"))
+        .post("/form", |Form(pairs): Form<Texts>| format!("{pairs:?}"));
+    let mut client = TestClient::new(site);
+    let all = r#"[("a", "1"), ("b", "2"), ("a", "3")]"#;
+    let form = client.post("/form").form([("a", "1"), ("b", "2"), ("a", "3")]).send();
+    assert_eq!(form.text(), all, "a form");
+    for (target, wanted) in [
+        ("/texts?a=1&b=2&a=3", all),
+        ("/texts", "[]"),
+        ("/values?b=1&a=2&b=3", r#"["1", "2", "3"]"#),
+        ("/numbers?b=1&a=&b=3", r#"[("b", Some(1)), ("a", None), ("b", Some(3))]"#),
+        ("/names?7=x&6=y", "[(7, 'x'), (6, 'y')]"),
+        ("/path/1/x", r#"[("b", "1"), ("a", "x")]"#),
+    ] {
+        assert_eq!(client.get(target).send().text(), wanted, "{target}");
+    }
+    let number = "invalid digit found in string";
+    let wanted = format!("the query parameter `b` is \"x\": {number}");
+    refused(&client.get("/numbers?a=1&b=x").send(), 400, Some("b"), &wanted);
+    let wanted = format!("the query parameter `a` cannot be called so: {number}");
+    refused(&client.get("/names?1=x&a=y").send(), 400, Some("a"), &wanted);
+    // A route says how its captures are called, and a text of one name is not called otherwise.
+    assert_eq!(client.get("/path/1").send().status, 500);
+    assert_eq!(client.get("/list?a=1").send().status, 400);
+}
+
 #[test]
 fn bodies_are_taken_by_their_type() {
     let mut client = TestClient::new(site());

@@ -18,7 +18,8 @@ pub struct Path<T>(pub T);
 
 /// The query, as a struct: a field that may be missing is an `Option`, one that comes any number of times a `Vec`. An
 /// `Option` is `None` for `?page=`, too, as a form sends what was left empty; of several it is the first that was filled
-/// in. A checkbox is a `bool` with `#[serde(default)]`: browsers send `on`, or nothing.
+/// in. A checkbox is a `bool` with `#[serde(default)]`: browsers send `on`, or nothing. A `Vec<(String, String)>` takes all pairs
+/// in their order.
 ///
 /// Where serde does not say which type it wants, within `#[serde(flatten)]` and enums with a `tag`, values are text, and
 /// a number is refused; so it is with [`Form`](crate::Form), [`Header`] and [`Cookie`]. In place of a flattened struct take two
@@ -86,7 +87,7 @@ impl<T: DeserializeOwned> Extract for Path<T> {
 impl<T: DeserializeOwned> Extract for Query<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let pairs = Pairs::of("query parameter", form_pairs(req.query().unwrap_or_default()));
-        Ok(Query(pairs.sorted().read(StatusCode::BAD_REQUEST)?))
+        Ok(Query(pairs.repeated().read(StatusCode::BAD_REQUEST)?))
     }
 }
 
@@ -102,7 +103,7 @@ impl<T: DeserializeOwned> Extract for Header<T> {
         };
         let fields: Vec<(String, String)> = req.header_lines().filter_map(named).collect();
         let pairs = fields.iter().map(|(name, value)| Ok((Cow::from(name), Cow::from(value))));
-        let pairs = Pairs::of("field", pairs).sorted().told_as(|name| name.replace('_', "-"));
+        let pairs = Pairs::of("field", pairs).repeated().told_as(|name| name.replace('_', "-"));
         Ok(Header(pairs.read(StatusCode::BAD_REQUEST)?))
     }
 }
@@ -110,6 +111,6 @@ impl<T: DeserializeOwned> Extract for Header<T> {
 impl<T: DeserializeOwned> Extract for Cookie<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let pairs = sent(req).into_iter().map(|(name, value)| Ok((Cow::from(name), value)));
-        Ok(Cookie(Pairs::of("cookie", pairs).sorted().read(StatusCode::BAD_REQUEST)?))
+        Ok(Cookie(Pairs::of("cookie", pairs).repeated().read(StatusCode::BAD_REQUEST)?))
     }
 }
