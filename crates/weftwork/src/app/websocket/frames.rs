@@ -17,8 +17,11 @@ pub(super) const CLOSE_TEXT: u16 = 1007;
 pub(super) const CLOSE_TOO_LARGE: u16 = 1009;
 pub(super) const CLOSE_ERROR: u16 = 1011;
 
-/// A reason is what is left of a control frame's 125 bytes behind the code (RFC 6455 section 5.5).
-const REASON_BYTES_MAX: usize = 123;
+/// As much may be in a control frame (RFC 6455 section 5.5), however small messages have to be.
+const CONTROL_BYTES_MAX: usize = 125;
+
+/// A reason is what is left of a control frame behind the code.
+const REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
 
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +53,7 @@ const KEPT_BYTES: usize = 1 << 10;
 pub(super) struct Incoming {
     context: WebSocketContext,
     config: WebSocketConfig,
-    message_bytes_max: usize,
+    frame_bytes_max: usize,
     /// How much is read at once, and held while the connection is idle.
     read_bytes: usize,
     /// What has come; up to `at` it is done with.
@@ -64,14 +67,15 @@ pub(super) struct Incoming {
 
 impl Incoming {
     pub(super) fn new(message_bytes_max: usize, read_bytes: usize) -> Incoming {
+        let frame_bytes_max = message_bytes_max.max(CONTROL_BYTES_MAX);
         let config = WebSocketConfig::default()
             .read_buffer_size(read_bytes)
             .max_message_size(Some(message_bytes_max))
-            .max_frame_size(Some(message_bytes_max));
+            .max_frame_size(Some(frame_bytes_max));
         Incoming {
             context: WebSocketContext::new(Role::Server, Some(config)),
             config,
-            message_bytes_max,
+            frame_bytes_max,
             read_bytes,
             held: Vec::new(),
             at: 0,
@@ -100,7 +104,7 @@ impl Incoming {
         let mut cursor = Cursor::new(held);
         match FrameHeader::parse(&mut cursor) {
             Ok(None) => Err(1),
-            Ok(Some((_, length))) if length <= self.message_bytes_max as u64 => {
+            Ok(Some((_, length))) if length <= self.frame_bytes_max as u64 => {
                 let whole = cursor.position() as usize + length as usize;
                 if whole <= held.len() { Ok(whole) } else { Err(whole - held.len()) }
             }

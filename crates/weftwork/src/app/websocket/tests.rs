@@ -363,6 +363,31 @@ fn no_frame_follows_a_close() {
     assert_eq!((connection.received(), connection.is_closed()), (Vec::new(), true));
 }
 
+/// RFC 6455 section 5.5: a control frame has up to 125 bytes, and is no message.
+#[test]
+fn the_limit_on_messages_is_none_on_control_frames() {
+    let connect = || {
+        let hub = WebSocketHub::new(WebSockets::new().message_bytes_max(100), |_, _, _| {});
+        let mut connection = TestClient::new(move |req: &mut Request| hub.accept(req)).connect();
+        connection.send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
+        connection.received();
+        connection
+    };
+    let mut connection = connect();
+    connection.send(frame(0x89, &[b'x'; 125]));
+    assert_eq!(connection.received(), [&b"\x8a\x7d"[..], &[b'x'; 125]].concat());
+    connection.send(frame(0x82, &[0; 100]));
+    assert_eq!(connection.received(), b"");
+    connection.send(frame(0x88, &[&b"\x03\xe8"[..], &[b'x'; 123]].concat()));
+    assert_eq!(connection.received(), b"\x88\x02\x03\xe8");
+    for long in [frame(0x81, &[b'x'; 101]), frame(0x01, &[b'x'; 101]), frame(0x81, &[b'x'; 126])] {
+        let mut connection = connect();
+        connection.send(long);
+        let answer = connection.received();
+        assert!(answer.starts_with(b"\x88") && answer[2..].starts_with(b"\x03\xf1"), "{answer:?}");
+    }
+}
+
 #[test]
 fn codes_that_must_not_be_sent_are_not() {
     for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000] {
