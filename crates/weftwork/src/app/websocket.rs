@@ -79,6 +79,7 @@ impl From<Bytes> for Message {
 /// host gets 403, unless it is [allowed](WebSockets::allow_origin). Clients that are no browsers send none, and are let
 /// in. Where one of the [`trusted_proxies`](crate::Settings::trusted_proxies) names the host in `X-Forwarded-Host` (or in
 /// the `host` of `Forwarded`, if that is the [`forwarded_header`](crate::Settings::forwarded_header)), this host is that one.
+/// The default port of the origin's scheme, said or not, makes no other host of it.
 #[derive(Clone, Debug)]
 pub struct WebSockets {
     message_bytes_max: usize,

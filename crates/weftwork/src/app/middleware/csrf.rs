@@ -14,7 +14,8 @@ use crate::message::{Only, Request, Response};
 /// 1. GET, HEAD and OPTIONS pass. They must not change anything (RFC 9110 §9.2.1).
 /// 2. With `Sec-Fetch-Site` (browsers since 2023, over TLS and on localhost): `same-origin` and `none`, which is
 ///    what the user typed, pass; all else is refused, `same-site` too.
-/// 3. With `Origin` alone: it passes if its host is that of the request, which one of the
+/// 3. With `Origin` alone: it passes if its host and port are those of the request (the default port, said or not, is
+///    the same), which one of the
 ///    [`trusted_proxies`](crate::Settings::trusted_proxies) may name in `X-Forwarded-Host` (or in the `host` of `Forwarded`,
 ///    if that is the [`forwarded_header`](crate::Settings::forwarded_header)).
 /// 4. With neither: it passes. It comes from no browser of the last years, so nobody is being tricked.
@@ -169,6 +170,21 @@ mod tests {
             check_behind(stranger, forwarded, "https://here.example", true);
         }
         check_behind(trusted, ("X-Forwarded-Host", ""), "https://here.example", true);
+    }
+
+    /// RFC 9110 section 4.2.3: it is the same origin, and browsers leave the port out.
+    #[test]
+    fn the_default_port_is_no_other_origin() {
+        let trusted = "10.0.0.1:1";
+        for forwarded in
+            [("X-Forwarded-Host", "shop.example:443"), ("Forwarded", "host=\"shop.example:443\"")]
+        {
+            check_behind(trusted, forwarded, "https://shop.example", true);
+            check_behind(trusted, forwarded, "http://shop.example", false);
+            check_behind(trusted, forwarded, "https://shop.example:8443", false);
+        }
+        check_behind(trusted, ("X-Forwarded-Host", "shop.example:80"), "http://shop.example", true);
+        check_behind(trusted, ("X-Forwarded-Host", "shop.example:80"), "https://shop.example", false);
     }
 
     #[test]

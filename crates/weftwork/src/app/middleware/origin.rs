@@ -19,12 +19,20 @@ pub(super) fn serialized(text: &str) -> Option<&str> {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => !host.is_empty() && host.bytes().all(named),
     };
-    let is_port = match (scheme, port) {
-        ("http", Some("80")) | ("https", Some("443")) => false,
-        (_, Some(port)) => !port.starts_with('0') && !port.starts_with('+') && port.parse::<u16>().is_ok(),
-        (_, None) => true,
+    let is_port = match port {
+        Some(_) if port == default_port(scheme) => false,
+        Some(port) => !port.starts_with('0') && !port.starts_with('+') && port.parse::<u16>().is_ok(),
+        None => true,
     };
     (is_scheme && is_host && is_port).then_some(text)
+}
+
+fn default_port(scheme: &str) -> Option<&'static str> {
+    match scheme {
+        "http" => Some("80"),
+        "https" => Some("443"),
+        _ => None,
+    }
 }
 
 /// An origin that somebody allows: one that is written otherwise than browsers do would never match.
@@ -35,13 +43,22 @@ pub(in crate::app) fn checked(given: &str) -> Result<Box<str>> {
 
 /// Whether pages of this origin, as a browser names it, are pages of the host that this request is for.
 pub(in crate::app) fn is_own(origin: &str, req: &Request<'_>) -> bool {
-    let theirs_and_ours = authority(origin).zip(req.authority());
-    theirs_and_ours.is_some_and(|(theirs, ours)| theirs.eq_ignore_ascii_case(&ours))
+    let Some(((scheme, theirs), ours)) = split(origin).zip(req.authority()) else { return false };
+    theirs.eq_ignore_ascii_case(without_default_port(&ours, scheme))
 }
 
-/// The host and port of a serialized origin.
-fn authority(origin: &str) -> Option<&str> {
-    serialized(origin)?.split_once("://").map(|(_, authority)| authority)
+/// A serialized origin's scheme, and its host and port.
+fn split(origin: &str) -> Option<(&str, &str)> {
+    serialized(origin)?.split_once("://")
+}
+
+/// Proxies and clients may name the default port, which browsers leave out of an origin; both mean the same (RFC 9110
+/// section 4.2.3).
+fn without_default_port<'a>(authority: &'a str, scheme: &str) -> &'a str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if Some(port) == default_port(scheme) => host,
+        _ => authority,
+    }
 }
 
 #[cfg(test)]
@@ -63,8 +80,25 @@ mod tests {
         ] {
             assert_eq!(serialized(origin), Some(origin));
         }
-        assert_eq!(authority("http://[::1]:8080"), Some("[::1]:8080"));
-        assert_eq!(authority("https://a.example"), Some("a.example"));
+        assert_eq!(split("http://[::1]:8080"), Some(("http", "[::1]:8080")));
+        assert_eq!(split("https://a.example"), Some(("https", "a.example")));
+    }
+
+    #[test]
+    fn the_default_port_is_that_of_the_scheme() {
+        for (authority, scheme, wanted) in [
+            ("a.example:443", "https", "a.example"),
+            ("a.example:80", "http", "a.example"),
+            ("[::1]:80", "http", "[::1]"),
+            ("a.example:443", "http", "a.example:443"),
+            ("a.example:80", "https", "a.example:80"),
+            ("a.example:8080", "http", "a.example:8080"),
+            ("a.example:80", "moz-extension", "a.example:80"),
+            ("[2001:db8::80]", "http", "[2001:db8::80]"),
+            ("a.example", "http", "a.example"),
+        ] {
+            assert_eq!(without_default_port(authority, scheme), wanted, "{scheme}");
+        }
     }
 
     #[test]

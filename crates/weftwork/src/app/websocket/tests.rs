@@ -106,6 +106,22 @@ fn pages_of_other_origins_stay_outside() {
     }
 }
 
+/// RFC 9110 section 4.2.3. Programs that write an `Origin` may name the port in `Host`, too.
+#[test]
+fn the_default_port_is_no_other_origin() {
+    let asks = |port: u16, origin: &str| {
+        let ask = ASK.replace("a.example", &format!("a.example:{port}"));
+        format!("GET / HTTP/1.1\r\n{ask}{KEY}{VERSION}Origin: {origin}\r\n")
+    };
+    for (port, origin) in [(80, "http://a.example"), (443, "https://a.example")] {
+        let answer = answer(WebSockets::new(), &asks(port, origin));
+        assert!(answer.starts_with("HTTP/1.1 101 "), "{origin}: {answer}");
+    }
+    for (port, origin) in [(443, "http://a.example"), (80, "https://a.example"), (8080, "http://a.example")] {
+        is_refused(&asks(port, origin), 403, "origin");
+    }
+}
+
 /// It would let nobody in, and whoever wrote it would learn that from users.
 #[test]
 fn what_no_browser_writes_is_no_origin() {
