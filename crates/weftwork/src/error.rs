@@ -250,6 +250,34 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
+/// A message for the log. Clients may have a say in it, as what they sent may be quoted, and a line feed of theirs would look like
+/// a line of the server's.
+pub(crate) struct OneLine<T>(pub(crate) T);
+
+impl<T: fmt::Display> fmt::Display for OneLine<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::write(&mut Escaping(f), format_args!("{}", self.0))
+    }
+}
+
+struct Escaping<'f, 'b>(&'f mut fmt::Formatter<'b>);
+
+impl fmt::Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|c| self.write_char(c))
+    }
+
+    /// All else stays as it is, quotes too: this is read by people.
+    fn write_char(&mut self, c: char) -> fmt::Result {
+        // Unicode's own ends of lines are no control characters.
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+            write!(self.0, "{}", c.escape_debug())
+        } else {
+            self.0.write_char(c)
+        }
+    }
+}
+
 /// An error and all that is beneath it.
 fn chain<'e>(
     first: Option<&'e (dyn StdError + 'static)>,

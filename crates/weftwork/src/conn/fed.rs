@@ -10,7 +10,7 @@ use weftwork_wire::After;
 
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Step};
-use crate::error::panic_message;
+use crate::error::{OneLine, panic_message};
 use crate::message::{Feed, Pulled, Receive, ReceiverPanic, Wakes};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
@@ -294,7 +294,7 @@ impl Conn {
             return;
         };
         Counters::count(&cx.counters.panics);
-        log::error!("what receives the bytes of a connection panicked: {said}");
+        log::error!("what receives the bytes of a connection panicked: {}", OneLine(said));
         // Behind a part of a message it would be taken for the rest of that.
         if !fed.begun.is_empty() || farewell.is_empty() {
             self.phase = Phase::Done;

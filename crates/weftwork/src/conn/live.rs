@@ -22,7 +22,7 @@ use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 use super::later::Left;
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Wait};
-use crate::error::{Blame, Error};
+use crate::error::{Blame, Error, OneLine};
 use crate::message::body::Quota;
 use crate::message::client::Source;
 use crate::message::exchange::Exchange;
@@ -172,7 +172,8 @@ impl<'a> Live<'a> {
     #[cold]
     fn note_early_end(&self, error: Error) {
         let (asked, id) = (self.target(), self.id_for_log());
-        let line = format!("a response ended early at {asked}, and its connection with it: {error}{id}");
+        let why = OneLine(&error);
+        let line = format!("a response ended early at {asked}, and its connection with it: {why}{id}");
         if self.client_gone() || matches!(error.blame(), Blame::Peer(_)) {
             tell(self.cx, format_args!("{line}"));
         } else {
@@ -270,7 +271,7 @@ impl<'a> Live<'a> {
 
     /// Nothing of the response has been written, and it cannot be. Some fields of what was meant may be sent.
     fn fail(&mut self, why: &dyn std::fmt::Display, meant: Response) -> io::Result<After> {
-        let (asked, id) = (self.target(), self.id_for_log());
+        let (asked, id, why) = (self.target(), self.id_for_log(), OneLine(why));
         log::error!("a response could not be made at {asked}, 500 is sent instead: {why}{id}");
         let response = Response::server_error().with_close().in_place_of(meant);
         let head = head_of(&response, BodyLength::Exact(SERVER_ERROR.len() as u64));

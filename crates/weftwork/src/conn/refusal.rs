@@ -6,6 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 use weftwork_wire::{After, BodyLength, Fault, ProxyFault, ResponseHead};
 
 use super::{Conn, Phase};
+use crate::error::OneLine;
 use crate::message::{PROBLEM_JSON, Problem};
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
@@ -203,7 +204,7 @@ pub(super) fn tell(cx: &Context, line: fmt::Arguments<'_>) {
         Some(0) => {}
         Some(more) => log::info!("... and {more} more lines about clients, which were left out"),
     }
-    log::info!("{line}");
+    log::info!("{}", OneLine(line));
 }
 
 /// A peer's address for a log line.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::refusal::tell;
 use super::{Conn, Open, Phase, Rest, Wait};
-use crate::error::panic_message;
+use crate::error::{OneLine, panic_message};
 use crate::message::Upgraded;
 use crate::message::exchange::Line;
 use crate::transport::context::{Context, Stage};
@@ -56,7 +56,7 @@ impl Conn {
             }
             Err(panic) => {
                 Counters::count(&cx.counters.panics);
-                log::error!("what took a connection over panicked: {}", panic_message(&*panic));
+                log::error!("what took a connection over panicked: {}", OneLine(panic_message(&*panic)));
             }
         }
     }

@@ -7,7 +7,7 @@ use super::into_response::IntoResponse;
 use super::problem::SERVER_ERROR;
 use super::request::Request;
 use super::response::{Payload, Response};
-use crate::error::Error;
+use crate::error::{Error, OneLine};
 
 /// What a client is told of a failure, and what only the log is told.
 pub(crate) struct Failed {
@@ -21,7 +21,7 @@ impl Failed {
     /// told.
     pub(crate) fn log(&mut self, asked: &Asked<'_>, id: &str) -> Bytes {
         self.is_logged = true;
-        log::error!("a handler failed at {asked}: {}{id}", self.error);
+        log::error!("a handler failed at {asked}: {}{id}", OneLine(&self.error));
         std::mem::take(&mut self.said)
     }
 }
@@ -30,7 +30,7 @@ impl Failed {
 impl Drop for Failed {
     fn drop(&mut self) {
         if !self.is_logged {
-            log::error!("a handler failed, and its own answer was not sent: {}", self.error);
+            log::error!("a handler failed, and its own answer was not sent: {}", OneLine(&self.error));
         }
     }
 }

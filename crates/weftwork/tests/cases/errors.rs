@@ -3,7 +3,8 @@
 use std::fmt;
 
 use weftwork::http::StatusCode;
-use weftwork::{HandlerExt, Next, Request, Response, Result, TestClient};
+use weftwork::middleware::BodyLimit;
+use weftwork::{Error, HandlerExt, Next, Request, Response, Result, TestClient};
 
 use super::ROOM;
 use crate::support::{Client, is_logged, keep_log, logged};
@@ -90,6 +91,41 @@ fn what_is_answered_in_its_place_does_not_hide_it() {
     let path = path("replaced");
     Client::connect(&running).get(&path).is(200, "fine");
     is_logged(&["ERROR", "its own answer was not sent", &path]);
+}
+
+/// Or a client could write lines that look like the server's.
+#[test]
+fn what_a_client_sent_ends_no_line() {
+    keep_log();
+    // As the errors of parsers do.
+    fn quotes(req: &mut Request) -> Result<Response> {
+        let path = req.path().to_owned();
+        let body = req.body().text();
+        let said = format!("{path} does not know `{}`", body.as_deref().unwrap_or("a\nb"));
+        match path.rsplit('-').next() {
+            Some("panicked") => panic!("{said}"),
+            Some("streamed") => Ok(Response::stream(|_| Err(std::io::Error::other(said)))),
+            _ => Err(Error::ours(said)),
+        }
+    }
+    let replaced = quotes.with(|req: &mut Request, next: Next| {
+        let response = next.run(req);
+        if req.path().ends_with("replaced") { Response::text("fine") } else { response }
+    });
+    let running = ROOM.bind("127.0.0.1:0").start(replaced.with(BodyLimit::new(19))).unwrap();
+    let told = |way: &str, fields_and_body: &str, quoted: &str| {
+        let path = path(&format!("quoted-{way}"));
+        let mut client = Client::connect(&running);
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields_and_body}"));
+        is_logged(&[&path, &format!("does not know `{quoted}`")]);
+    };
+    for way in ["returned", "replaced", "panicked", "streamed"] {
+        told(way, "Content-Length: 3\r\n\r\na\nb", r"a\nb");
+    }
+    // Its body is too large, and the error is about that.
+    told("blamed", "Transfer-Encoding: chunked\r\n\r\n14\r\n12345678901234567890\r\n0\r\n\r\n", r"a\nb");
+    let others = "\r\t\u{1b}\u{85}\u{2028}\u{e9}\"";
+    told("others", &format!("Content-Length: {}\r\n\r\n{others}", others.len()), "\\r\\t\\u{1b}\\u{85}\\u{2028}\u{e9}\"");
 }
 
 #[test]

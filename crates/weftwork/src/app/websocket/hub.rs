@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::frames::{self, Failed, Got, Incoming};
 use super::{Message, WebSockets, handshake};
-use crate::error::panic_message;
+use crate::error::{OneLine, panic_message};
 use crate::message::{Feed, FeedSender, Receive, ReceiverPanic, Request, Response};
 
 /// An idle socket holds this much to read into; messages that are larger take what they need.
@@ -332,7 +332,7 @@ impl<T: Send + Sync + 'static> Drop for Member<T> {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.socket.id);
         if let Err(error) = self.hub.tell(&self.socket, SocketEvent::Left) {
-            log::error!("the function of a WebSocket hub panicked: {error}");
+            log::error!("the function of a WebSocket hub panicked: {}", OneLine(error));
         }
     }
 }

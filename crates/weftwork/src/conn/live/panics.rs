@@ -8,7 +8,7 @@ use http::{StatusCode, header};
 
 use super::{Live, tell};
 use crate::conn::refusal::{BUSY, RETRY_AFTER};
-use crate::error::panic_message;
+use crate::error::{OneLine, panic_message};
 use crate::message::{IntoResponse, Problem, Response};
 use crate::transport::counters::Counters;
 
@@ -40,7 +40,7 @@ impl Live<'_> {
             return Some(busy.with_header(header::RETRY_AFTER, RETRY_AFTER));
         }
         Counters::count(&self.cx.counters.panics);
-        log::error!("a handler panicked at {asked}: {}{id}", panic_message(&*panic));
+        log::error!("a handler panicked at {asked}: {}{id}", OneLine(panic_message(&*panic)));
         None
     }
 }
