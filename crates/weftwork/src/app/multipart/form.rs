@@ -1,7 +1,8 @@
 //! A whole form: its fields in memory, its files on disk.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{Multipart, part};
@@ -96,7 +97,22 @@ pub struct Upload {
     pub(super) file_name: Option<String>,
     pub(super) content_type: Option<String>,
     pub(super) bytes: u64,
-    pub(super) file: tempfile::NamedTempFile,
+    pub(super) path: tempfile::TempPath,
+    pub(super) id: FileId,
+}
+
+/// Which file it is, wherever it is: others may write in the directory, too, and who cleans it up may have removed this one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(super) fn of(file: &File) -> io::Result<FileId> {
+        let metadata = file.metadata()?;
+        Ok(FileId { device: metadata.dev(), inode: metadata.ino() })
+    }
 }
 
 impl Upload {
@@ -127,25 +143,36 @@ impl Upload {
 
     /// Where it is now.
     pub fn path(&self) -> &Path {
-        self.file.path()
+        &self.path
     }
 
-    /// The file, opened again at its beginning.
+    /// The file, opened at its beginning to be read. It is not held open until then.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// It cannot be opened, or there is another one in its place.
     pub fn open(&self) -> Result<File> {
-        Ok(self.file.reopen()?)
+        self.opened(false)
     }
 
-    /// Keeps it as `path`, in the place of what may be there. Only its owner may read it, as with all temporary
-    /// files.
+    fn opened(&self, writes: bool) -> Result<File> {
+        let file = OpenOptions::new().read(true).write(writes).open(&self.path)?;
+        if FileId::of(&file)? != self.id {
+            let why = format!("another file has taken the place of an upload, {}", self.path.display());
+            return Err(Error::io(why, io::ErrorKind::NotFound.into()));
+        }
+        Ok(file)
+    }
+
+    /// Keeps it as `path`, in the place of what may be there, and opens it at its beginning to be read and written. Only its
+    /// owner may read it, as with all temporary files.
     ///
     /// # Errors
     /// It cannot be moved there; across file systems nothing can: see [`Multipart::save_in`].
     pub fn persist(self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
-        self.file.persist(path).map_err(|error| unkept(path, error.error))
+        let file = self.opened(true)?;
+        self.path.persist(path).map_err(|error| unkept(path, error.error))?;
+        Ok(file)
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use bytes::{Buf, Bytes};
 
+use super::form::FileId;
 use super::{Multipart, Upload};
 use crate::error::{Error, Result};
 use crate::message::BodyError;
@@ -110,7 +111,10 @@ impl<'m, 'r> Part<'m, 'r> {
         }
         let name = self.name().unwrap_or_default().to_owned();
         let content_type = self.content_type().map(str::to_owned);
-        Ok(Upload { name, file_name: self.file_name().map(str::to_owned), content_type, bytes, file })
+        let id = FileId::of(file.as_file())?;
+        // Closed: a form may have a hundred of them.
+        let path = file.into_temp_path();
+        Ok(Upload { name, file_name: self.file_name().map(str::to_owned), content_type, bytes, path, id })
     }
 
     fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {

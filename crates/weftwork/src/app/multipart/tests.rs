@@ -303,6 +303,44 @@ fn temporary_files_are_removed() {
     assert_eq!(std::fs::read_to_string(dir.path().join(upload_name())).unwrap(), FILE);
 }
 
+/// A hundred of them in each of a few hundred requests would be all that a process may open.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_was_saved_is_not_held_open() {
+    read(&[FORM.as_bytes()], |form| {
+        let form = form.form()?;
+        let path = form.uploads()[0].path();
+        let is_open = || {
+            let links = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+            // Those of other tests come and go.
+            links.filter_map(|link| std::fs::read_link(link).ok()).any(|to| to == path)
+        };
+        assert!(!is_open());
+        let _opened = form.uploads()[0].open()?;
+        assert!(is_open());
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Whoever else may write in the directory does not have its own file taken for an upload.
+#[test]
+fn another_file_in_the_place_of_an_upload_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    read(&[FORM.as_bytes()], |mut form| {
+        form.next_part()?;
+        let upload = form.next_part()?.unwrap().save_in(dir.path())?;
+        std::fs::rename(upload.path(), dir.path().join("elsewhere")).unwrap();
+        std::fs::write(upload.path(), "of somebody else").unwrap();
+        let why = upload.open().unwrap_err().to_string();
+        assert!(why.contains("another file has taken the place of an upload"), "{why}");
+        assert!(upload.persist(dir.path().join(upload_name())).is_err());
+        Ok(())
+    })
+    .unwrap();
+    assert!(!dir.path().join(upload_name()).exists());
+}
+
 fn upload_name() -> &'static str {
     "kept.txt"
 }
