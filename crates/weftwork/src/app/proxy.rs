@@ -23,7 +23,7 @@ use weftwork_wire::{Limits, ResponseFault};
 use self::answer::Turn;
 use self::forward::Upload;
 use self::upstream::{Link, Upstream};
-use crate::error::{Error, Result};
+use crate::error::{Error, OneLine, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
@@ -227,7 +227,7 @@ impl Handler for Proxy {
 }
 
 fn warn(server: &str, why: impl fmt::Display) {
-    log::warn!("the proxy to {server}: {why}");
+    log::warn!("the proxy to {server}: {}", OneLine(why));
 }
 
 /// Why a request was not passed on, or came to nothing.

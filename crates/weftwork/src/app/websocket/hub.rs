@@ -296,7 +296,7 @@ impl<T: Send + Sync + 'static> Receive for Member<T> {
                 Err(Failed::Ended) => return Ok(count),
                 Err(Failed::Io(error)) => return Err(error),
                 Err(Failed::Fault(code, why)) => {
-                    log::debug!("the WebSocket {} is closed: {why}", self.socket.id);
+                    log::debug!("the WebSocket {} is closed: {}", self.socket.id, OneLine(&why));
                     if !self.closed {
                         self.bring(frames::close(code, &why));
                     }
