@@ -51,7 +51,7 @@ struct Served {
 }
 
 impl Served {
-    /// The `role` is "stuck" or "fine".
+    /// The `role` is "stuck", "stuck at the doors", where no handler has a line of its own, or "fine".
     fn start(role: &str) -> Served {
         Served::start_in("adaptive", role)
     }
@@ -117,12 +117,13 @@ impl Drop for Served {
 #[test]
 fn serves() {
     let Ok(role) = std::env::var(CHILD) else { return };
-    let log = Log { is_stuck: role == "stuck", is_full: AtomicBool::new(false) };
+    let log = Log { is_stuck: role != "fine", is_full: AtomicBool::new(false) };
     log::set_logger(Box::leak(Box::new(log))).unwrap();
     log::set_max_level(log::LevelFilter::Info);
     let server = Server::bind("127.0.0.1:0").unwrap();
-    let server = server.settings(|s| {
-        s.accepted_max(1).connections_max(10).drain_timeout(LONG).handler_warn_after(Duration::from_millis(1))
+    let warn_after = if role == "stuck at the doors" { LONG } else { Duration::from_millis(1) };
+    let server = server.settings(|settings| {
+        settings.accepted_max(1).connections_max(10).drain_timeout(LONG).handler_warn_after(warn_after)
     });
     let handler = |req: &mut Request| {
         if req.path() == "/stay" {
@@ -158,7 +159,7 @@ fn further_signals_end_one_that_drains() {
 #[test]
 fn signals_end_one_whose_doors_are_stuck() {
     for engine in ["adaptive", "workers", "pool", "reactor", "fibers"] {
-        let mut served = Served::start_in(engine, "stuck");
+        let mut served = Served::start_in(engine, "stuck at the doors");
         let mut inside = served.ask("/");
         inside.read_exact(&mut [0; 12]).unwrap();
         let _refused = served.ask("/");

@@ -136,9 +136,13 @@ impl Shared {
         }
         // Whoever has a request already must find its place there.
         let taken_in_max = TAKEN_IN_MAX.min(self.cx.settings.queue_max / 2);
-        while self.lock_queue().len() < taken_in_max
-            && let Look::Conn(conn) = self.look_at_doors(now)
-        {
+        loop {
+            // Not held while somebody is refused there: a line of the log may take long.
+            let taken_in = self.lock_queue().len();
+            if taken_in >= taken_in_max {
+                return;
+            }
+            let Look::Conn(conn) = self.look_at_doors(now) else { return };
             self.enqueue(conn);
         }
     }
