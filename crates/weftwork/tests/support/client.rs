@@ -193,6 +193,17 @@ impl Client {
 
     /// Reads once. False: the server has ended its side.
     #[track_caller]
+    /// Takes so many bytes and looks at none. False: the server has ended the connection before, in whatever way.
+    pub(crate) fn takes(&mut self, count: usize) -> bool {
+        while self.got.len() < count {
+            if !matches!(self.read(), Ok(1..)) {
+                return false;
+            }
+        }
+        self.got.drain(..count);
+        true
+    }
+
     fn read_more(&mut self) -> bool {
         match self.read() {
             Ok(0) => false,
