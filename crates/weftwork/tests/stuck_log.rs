@@ -51,10 +51,14 @@ struct Served {
 }
 
 impl Served {
-    /// The `role` is "stuck" or "fine".
+    /// The `role` is "stuck", "stuck at the doors", where no handler has a line of its own, or "fine".
     fn start(role: &str) -> Served {
+        Served::start_in("adaptive", role)
+    }
+
+    fn start_in(engine: &str, role: &str) -> Served {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "serves", "--nocapture"]).env(CHILD, role);
+        child.args(["--exact", "serves", "--nocapture"]).env(CHILD, role).env("WEFT_ENGINE", engine);
         let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut served = Served { child, said, address: String::new() };
@@ -113,11 +117,14 @@ impl Drop for Served {
 #[test]
 fn serves() {
     let Ok(role) = std::env::var(CHILD) else { return };
-    let log = Log { is_stuck: role == "stuck", is_full: AtomicBool::new(false) };
+    let log = Log { is_stuck: role != "fine", is_full: AtomicBool::new(false) };
     log::set_logger(Box::leak(Box::new(log))).unwrap();
     log::set_max_level(log::LevelFilter::Info);
     let server = Server::bind("127.0.0.1:0").unwrap();
-    let server = server.settings(|s| s.drain_timeout(LONG).handler_warn_after(Duration::from_millis(1)));
+    let warn_after = if role == "stuck at the doors" { LONG } else { Duration::from_millis(1) };
+    let server = server.settings(|settings| {
+        settings.accepted_max(1).connections_max(10).drain_timeout(LONG).handler_warn_after(warn_after)
+    });
     let handler = |req: &mut Request| {
         if req.path() == "/stay" {
             println!("in the handler");
@@ -146,6 +153,20 @@ fn further_signals_end_one_that_drains() {
     // Those of the first half second count as one; once all is cut, one more ends the process by itself.
     let (status, _) = served.ends(Served::signal);
     assert!(status.success() || status.signal() == Some(Signal::TERM.as_raw()), "{status}");
+}
+
+/// A thread is stuck at the door, in the line that says that somebody was refused there.
+#[test]
+fn signals_end_one_whose_doors_are_stuck() {
+    for engine in ["adaptive", "workers", "pool", "reactor", "fibers"] {
+        let mut served = Served::start_in(engine, "stuck at the doors");
+        let mut inside = served.ask("/");
+        inside.read_exact(&mut [0; 12]).unwrap();
+        let _refused = served.ask("/");
+        served.says("accepted_max");
+        let (status, _) = served.ends(Served::signal);
+        assert!(status.success() || status.signal() == Some(Signal::TERM.as_raw()), "{engine}: {status}");
+    }
 }
 
 #[test]
