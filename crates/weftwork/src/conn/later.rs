@@ -143,13 +143,13 @@ impl Conn {
 
     /// The response that has come, for a call that has no handler to make; and what was asked for.
     #[cold]
-    pub(super) fn take_response(&mut self, moment: Instant) -> (Option<Response>, Option<Left>) {
-        let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return (None, None) };
+    pub(super) fn take_response(&mut self, moment: Instant) -> Option<(Response, Left)> {
+        let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return None };
         let Pending { later, stand_in, asked, .. } = *pending;
         self.phase = Phase::Ready;
         self.has_dwelt = true;
         self.held().head = Head { method: asked.method.clone(), ..Head::default() };
-        (Some(later.take(stand_in, moment)), Some(asked))
+        Some((later.take(stand_in, moment), asked))
     }
 
     fn pending(&self) -> Option<&Pending> {

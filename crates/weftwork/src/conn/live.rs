@@ -113,8 +113,7 @@ impl Conn {
             id: None,
         };
         if is_later {
-            (response, live.left) = live.conn.take_response(live.wait.moment());
-            live.id = live.left.as_mut().and_then(|left| left.id.take());
+            (response, live.left) = live.conn.take_response(live.wait.moment()).unzip();
         } else {
             post.enter(begun, live.head().1);
             live.respond(handler, &mut response);
@@ -165,7 +164,8 @@ impl<'a> Live<'a> {
     /// What lines of the log about the request end with.
     #[cold]
     fn id_for_log(&self) -> String {
-        self.id.as_ref().map(|id| format!(", request {id}")).unwrap_or_default()
+        let id = self.left.as_ref().map_or(&self.id, |left| &left.id);
+        id.as_ref().map(|id| format!(", request {id}")).unwrap_or_default()
     }
 
     /// What a client does by leaving, or by what it sends, is no error of the handler's.

@@ -5,7 +5,6 @@ use weftwork_wire::{After, BodyLength, Misuse};
 
 use super::{Live, head_of, tell};
 use crate::conn::fed::Fed;
-use crate::conn::later::Left;
 use crate::conn::{Phase, Rest};
 use crate::message::exchange::Exchange;
 use crate::message::{IntoResponse, Lasting, Payload, Problem, Response};
@@ -33,10 +32,7 @@ impl Live<'_> {
         let lasting = match lasting {
             Lasting::Later(later) => {
                 let (id, moment) = (self.id.take(), self.wait.moment());
-                let asked = match self.left.take() {
-                    Some(left) => Left { id, ..left },
-                    None => self.conn.left_of_request(id),
-                };
+                let asked = self.left.take().unwrap_or_else(|| self.conn.left_of_request(id));
                 return self.conn.respond_later(later, std::mem::take(response), asked, moment, self.cx);
             }
             lasting => lasting,

@@ -271,12 +271,17 @@ impl Handler for TwoGates {
     }
 }
 
+/// So many threads, and both gates.
+fn two_gates(threads: usize) -> (House, Arc<RwLock<()>>, Arc<RwLock<()>>) {
+    let (gate, held) = <(Arc<RwLock<()>>, Arc<RwLock<()>>)>::default();
+    let handler = TwoGates { gate: gate.clone(), held: held.clone() };
+    (House::open(handler, |shared| shared.threads.given_max.set(threads).unwrap()), gate, held)
+}
+
 /// Where a loop has lost its leader to a handler that blocks, nobody waits for a client while it waits for a thread.
 #[test]
 fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
-    let (gate, other_gate) = (Arc::new(RwLock::new(())), Arc::new(RwLock::new(())));
-    let handler = TwoGates { gate: gate.clone(), held: other_gate.clone() };
-    let house = House::open(handler, |shared| shared.threads.given_max.set(4).unwrap());
+    let (house, gate, other_gate) = two_gates(4);
     let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
     let silent = [(); 3].map(|()| house.post("/gate", "Expect: 100-continue\r\n\r\n"));
     eventually("they have their threads", || house.shared.standby.muster().busy == 4);
@@ -293,28 +298,34 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
     house.close();
 }
 
-/// What another protocol does on the thread may take for ever.
+/// What another protocol does on the thread may take for ever, and the next request of its connection may block as this one has.
 #[test]
-fn who_would_be_taken_over_leads_a_loop_that_nobody_leads() {
-    let (gate, other_gate) = (Arc::new(RwLock::new(())), Arc::new(RwLock::new(())));
-    let handler = TwoGates { gate: gate.clone(), held: other_gate.clone() };
-    let house = House::open(handler, |shared| shared.threads.given_max.set(2).unwrap());
-    let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
-    let blocked = house.ask("/gate");
-    eventually("it has its thread", || house.shared.standby.muster().busy == 2);
-    let mut upgraded = house.connect();
-    let head = "GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
-    upgraded.write_all(head.as_bytes()).unwrap();
-    eventually("the loop waits for a thread", || house.shared.standby.muster().queued == 1);
-    drop(other_held);
-    house.is_quick();
-    drop(held);
-    is_answered(blocked);
-    upgraded.write_all(b"!").unwrap();
-    let mut said = String::new();
-    upgraded.read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 101 ") && said.ends_with("\r\n\r\n!"), "{said}");
-    house.close();
+fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
+    for (fields, then, answers) in [
+        ("Connection: upgrade\r\nUpgrade: echo\r\n\r\n", "!", ["HTTP/1.1 101 ", "\r\n\r\n!"]),
+        (
+            "\r\nGET /gate HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+            "",
+            ["HTTP/1.1 200 ", "\r\n\r\n0"],
+        ),
+    ] {
+        let (house, gate, other_gate) = two_gates(2);
+        let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
+        let blocked = house.ask("/gate");
+        eventually("it has its thread", || house.shared.standby.muster().busy == 2);
+        let mut client = house.connect();
+        write!(client, "GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\n{fields}").unwrap();
+        eventually("the loop waits for a thread", || house.shared.standby.muster().queued == 1);
+        drop(other_held);
+        house.is_quick();
+        drop(held);
+        is_answered(blocked);
+        client.write_all(then.as_bytes()).unwrap();
+        let mut said = String::new();
+        client.read_to_string(&mut said).unwrap();
+        assert!(said.starts_with(answers[0]) && said.ends_with(answers[1]), "{said}");
+        house.close();
+    }
 }
 
 /// Where connections end with their calls, the thread that has answered one takes the next.
