@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::events::{self, EventOptions};
+use crate::crowd::CrowdOptions;
 use crate::failure::{Failure, Result};
 use crate::floors::{Floor, FloorOptions};
 use crate::instructions::InstructionOptions;
@@ -17,6 +17,7 @@ use crate::subject::{self, Subject};
 use crate::tracker::{CompareOptions, TrackOptions};
 use crate::turns::TurnOptions;
 use crate::workloads::{self, GRID, QUICK, Workload};
+use crate::{events, held};
 
 mod help;
 mod router;
@@ -35,7 +36,8 @@ pub(crate) enum Command {
     Report { results: PathBuf, html: Option<PathBuf>, markdown: Option<PathBuf> },
     Floor(FloorOptions),
     Site(SiteOptions),
-    Events(EventOptions),
+    Events(CrowdOptions),
+    Held(CrowdOptions),
     Soak(SoakOptions),
     SlowHeads(SoakOptions),
     Instructions(InstructionOptions),
@@ -120,14 +122,19 @@ pub(crate) fn parse(mut parser: Parser) -> Result<Command> {
             Some("floor") => floor(&mut parser),
             Some("site") => router::site(&mut parser),
             Some("events") => {
-                Ok(events::parse(&mut parser)?.map_or(Command::Help(events::HELP), Command::Events))
+                let options = CrowdOptions::default().parse(&mut parser)?;
+                Ok(options.map_or(Command::Help(events::HELP), Command::Events))
+            }
+            Some("held") => {
+                let options = held::defaults().parse(&mut parser)?;
+                Ok(options.map_or(Command::Help(held::HELP), Command::Held))
             }
             Some("instructions") => instructions(&mut parser),
             Some("soak") => soak::soak(&mut parser),
             Some("slow-heads") => soak::slow_heads(&mut parser),
             Some("help") => Ok(Command::Help(help::ROOT)),
             _ => Err(Failure::Usage(format!(
-                "unknown command {name:?}: quick, full, router, turns, report, track, compare, instructions, events, floor, site, soak or slow-heads"
+                "unknown command {name:?}: quick, full, router, turns, report, track, compare, instructions, events, held, floor, site, soak or slow-heads"
             ))),
         },
         Some(other) => Err(other.unexpected().into()),

@@ -2,25 +2,20 @@
 //! by as many as there should be.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
-use std::path::PathBuf;
+use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
-use lexopt::{Arg, Parser, ValueExt};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use crate::crowd::{CrowdOptions, Crowded};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
+use crate::load::idle::source;
 use crate::load::probe::connect;
-use crate::peers::weft;
-use crate::procs::limits;
-use crate::procs::pin::Cores;
-use crate::procs::scratch::Scratch;
-use crate::procs::server::{Ports, Server};
-use crate::procs::usage::{Peak, Usage, resident_bytes};
+use crate::procs::usage::Usage;
 
 pub(crate) const HELP: &str = "\
 Event streams: how late a tick reaches every client, and what a client costs.
@@ -38,72 +33,21 @@ Options:
 
 /// What a client asks, as a page's EventSource does.
 const ASK: &[u8] = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n";
-/// Descriptors beside those of the clients.
-const OTHER_FILES: u64 = 200;
-/// Below the 28,000 ports that Linux has for one source address by default.
-const PER_SOURCE: usize = 20_000;
 /// An event that is later than this is not counted finer.
 const LATE_MS_MAX: u64 = 60_000;
 
-#[derive(Debug)]
-pub(crate) struct EventOptions {
-    clients: usize,
-    time: Duration,
-    engine: Option<String>,
-    weft: Option<PathBuf>,
-    cores: Cores,
-}
-
-/// The options, or none where help was asked for.
-pub(crate) fn parse(parser: &mut Parser) -> Result<Option<EventOptions>> {
-    let cores = Cores::default();
-    let time = Duration::from_secs(20);
-    let mut options = EventOptions { clients: 10_000, time, engine: None, weft: None, cores };
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long("clients") => options.clients = parser.value()?.parse()?,
-            Arg::Long("seconds") => options.time = Duration::from_secs(parser.value()?.parse()?),
-            Arg::Long("engine") => options.engine = Some(parser.value()?.string()?),
-            Arg::Long("weft") => options.weft = Some(parser.value()?.into()),
-            Arg::Long("cores") => options.cores = parser.value()?.parse()?,
-            Arg::Short('h') | Arg::Long("help") => return Ok(None),
-            _ => return Err(arg.unexpected().into()),
-        }
-    }
-    Ok(Some(options))
-}
-
-pub(crate) fn run(options: &EventOptions) -> Result<()> {
-    interrupt::install()?;
-    options.cores.check()?;
-    let (wanted, files_max) = (options.clients as u64 + OTHER_FILES, limits::raise_files()?);
-    if wanted > files_max {
-        return Err(Failure::Usage(format!("{wanted} open files are needed, the hard limit is {files_max}")));
-    }
-    let binary = options.weft.clone().map_or_else(weft::build, Ok)?;
-    let scratch = Scratch::new()?;
-    let port = Ports::new().next()?;
-    let command = weft::command(&binary, port, options.engine.as_ref(), None);
-    let mut server = Server::start(command, port, "weft", options.cores, scratch.path().join("weft.log"))?;
-    let (bytes_before, threads_before) = (resident_bytes(server.pid()), Peak::of(server.pid()).threads);
-    let mut crowd = Crowd::open(port, options.clients)?;
+pub(crate) fn run(options: &CrowdOptions) -> Result<()> {
+    let mut crowded = Crowded::start(options)?;
+    let mut crowd = Crowd::open(crowded.server.port, options.clients)?;
     // What opening them has left is used up by the first ticks.
     crowd.listen(Duration::from_secs(3))?;
     crowd.forget();
-    let before = Usage::of(server.pid());
+    let before = Usage::of(crowded.server.pid());
     crowd.listen(options.time)?;
-    let cpu = Usage::of(server.pid()).cpu_us_since(&before);
-    server.check()?;
-    let (bytes, threads) = (resident_bytes(server.pid()), Peak::of(server.pid()).threads);
-    let each = bytes.saturating_sub(bytes_before) / options.clients.max(1) as u64;
-    println!(
-        "{} clients, {} s, engine {}",
-        options.clients,
-        options.time.as_secs(),
-        options.engine.as_deref().unwrap_or("default")
-    );
-    println!("threads          {threads_before} before, {threads} with all of them");
-    println!("memory a client  {each} bytes");
+    let cpu = Usage::of(crowded.server.pid()).cpu_us_since(&before);
+    let cost = crowded.cost(options.clients)?;
+    println!("{options}");
+    println!("{cost}");
     println!("events           {} received, {} clients gone", crowd.late_ms.len(), crowd.gone);
     println!("CPU an event     {:.2} us", cpu / crowd.late_ms.len().max(1) as f64);
     let at = |quantile: f64| crowd.late_ms.value_at_quantile(quantile);
@@ -127,8 +71,7 @@ impl Crowd {
         let mut clients = Vec::with_capacity(count);
         for at in 0..count {
             interrupt::check()?;
-            let source = Ipv4Addr::new(127, 0, 0, u8::try_from(1 + at / PER_SOURCE).unwrap_or(u8::MAX));
-            let mut stream = connect(port, source)
+            let mut stream = connect(port, source(at))
                 .map_err(|error| Failure::step(format!("client {at} of {count}"), error))?;
             stream.write_all(ASK)?;
             read_head(&mut stream)?;

@@ -3,11 +3,13 @@
 
 mod args;
 mod browser;
+mod crowd;
 mod events;
 mod failure;
 mod floors;
 mod full;
 mod grid;
+mod held;
 mod honesty;
 mod instructions;
 mod interrupt;
@@ -65,6 +67,7 @@ fn run() -> Result<()> {
         Command::Floor(options) => floors::run(&options),
         Command::Site(options) => site::run(&options),
         Command::Events(options) => events::run(&options),
+        Command::Held(options) => held::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::SlowHeads(options) => soak::slow_heads(&options),
         Command::Instructions(options) => instructions::run(&options),

@@ -204,9 +204,8 @@ settings! {
     trusted_proxies: Networks = Networks::NONE, "networks whose proxies are believed (10.0.0.0/8,::1,unix)";
     /// The header in which trusted proxies name their client: `X-Forwarded-For`. The other one is never read.
     forwarded_header: ForwardedHeader = ForwardedHeader::XForwardedFor, "where proxies name the client (x-forwarded-for, forwarded)";
-    /// Most connections at once; more wait in the kernel's backlog, and (but in `workers`) those that have asked
-    /// for nothing for a second make room for them. 0 (the default): 0.8 of the descriptor limit, which is raised to its
-    /// hard limit at start.
+    /// Most connections at once; more wait in the kernel's backlog, and those that have asked for nothing for a second
+    /// make room for them. 0 (the default): 0.8 of the descriptor limit, which is raised to its hard limit at start.
     connections_max: usize = 0, "most connections (0: 0.8 of the descriptor limit)";
     /// Length of the accept queue asked of the kernel: 4,096, its usual cap.
     backlog: u32 = 4096, "accept queue of the kernel";

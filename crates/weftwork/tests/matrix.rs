@@ -71,7 +71,6 @@ every_engine! {
         (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
     ];
     workers: Engine::Workers { listeners: Some(2) }, lacks &[
-        (Promise::IdleMakeRoom, "a thread that waits for its client does not see the door"),
         (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
         (Promise::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
         (Promise::FeedsWithoutThreads, "a connection keeps its thread, whatever it waits for"),

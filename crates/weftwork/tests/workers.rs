@@ -134,6 +134,25 @@ fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
     drop(stay);
 }
 
+/// Nor do those who do not ask, whether there is a queue or not.
+#[test]
+fn idle_clients_hold_no_thread_that_others_wait_for() {
+    for queue_max in [0, 9] {
+        let site = workers(2).start_with(|settings| {
+            settings
+                .standby_kept(1)
+                .threads_max(2)
+                .queue_max(queue_max)
+                .idle_timeout(Duration::from_secs(3600))
+        });
+        let mut idle: Vec<_> = (0..2).map(|_| site.client()).collect();
+        idle.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+        site.client().get("/").is(200, "hello");
+        drop(idle);
+        site.is_well();
+    }
+}
+
 #[test]
 fn threads_are_used_again() {
     let site = workers(1).start_with(|settings| settings.standby_kept(2));

@@ -15,6 +15,7 @@ Commands:
   compare        a run beside the best of the last commits
   instructions   what the pure parts cost, counted by callgrind
   events         how late a tick reaches ten thousand event streams
+  held           whether ten thousand clients are answered whose handlers all wait
   floor          one of the floors alone, until killed
   site           one of the two servers of 'router' alone, until stopped
   soak           hostile clients for minutes, and what they must not change

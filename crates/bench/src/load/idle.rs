@@ -51,12 +51,13 @@ pub(crate) fn open(port: u16, count: usize, group: &Group) -> Result<Idle> {
     Ok(idle)
 }
 
-fn source(at: usize) -> Ipv4Addr {
+/// A source address that has a port left for the client of this number.
+pub(crate) fn source(at: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, u8::try_from(1 + at / PER_SOURCE).unwrap_or(u8::MAX))
 }
 
 /// Whether a whole answer came that is good and leaves the connection open.
-fn read_answer(stream: &mut TcpStream) -> io::Result<bool> {
+pub(crate) fn read_answer(stream: &mut TcpStream) -> io::Result<bool> {
     let mut parser = ResponseParser::default();
     let mut input = [0; 4096];
     loop {

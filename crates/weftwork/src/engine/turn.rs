@@ -17,6 +17,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use self::alarms::Alarms;
+pub(super) use self::ending::IDLE_KEPT;
 use super::doors::Doors;
 use super::errand::Errand;
 use super::hub::{Hub, Letter, Letterbox};

@@ -12,6 +12,9 @@
 //! finished its connection looks at its worker's door before it parks: where many connections are short, that spares
 //! the hand-over.
 //!
+//! Where others wait for a thread or a place, a connection that has asked for nothing for a second ends: its thread looks once a
+//! second.
+//!
 //! A worker is a task and not a thread of its own: who has accepted a few connections gives the door to the next
 //! thread and serves the last of them itself ([`STARTS_MAX`] says why).
 
@@ -19,6 +22,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,6 +35,7 @@ use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
 use super::standby::{Given, Limits, REFUSED_FOR, Standby};
 use super::threads::{STARTS_MAX, Threads};
+use super::turn::IDLE_KEPT;
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::Tick;
@@ -64,6 +69,8 @@ struct Workers {
     standby: Standby<Job>,
     threads: Threads,
     gate: Gate,
+    /// Somebody waits at a door, where no more connections or threads may be. Said anew at each look.
+    wants_room: AtomicBool,
 }
 
 pub(super) fn start(
@@ -110,6 +117,7 @@ impl Workers {
             standby: Standby::new(limits),
             threads: Threads::default(),
             gate: Gate::new(),
+            wants_room: AtomicBool::new(false),
             handler,
             cx,
         }))
@@ -156,6 +164,8 @@ impl Workers {
                 self.give(job);
             }
             self.gate.open();
+            let is_kept_out = !self.standby.has_room() && doors.retry(now).is_some();
+            self.wants_room.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
             if self.standby.has_queue() {
                 self.call_for_queue();
             }
@@ -255,17 +265,31 @@ impl Workers {
     }
 
     fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
-        let patience = |conn: &Conn, _| conn.is_lingering().then_some(LINGER_LOOK);
+        let patience = |conn: &Conn, _| match conn.is_lingering() {
+            true => Some(LINGER_LOOK),
+            false => conn.is_idle().then_some(IDLE_KEPT),
+        };
         let mut solo = Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
         let fate = loop {
             match solo.serve(&mut conn) {
-                Fate::Park if !self.standby.has_queue() => {}
+                Fate::Park if conn.is_lingering() && self.standby.has_queue() => break Fate::Over,
+                Fate::Park => self.end_if_idle(&mut conn, solo.now()),
                 fate => break fate,
             }
         };
         match fate {
             Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
             Fate::Over | Fate::Park | Fate::Rest => conn.reclaim(&mut hand.pool),
+        }
+    }
+
+    /// Who has asked for nothing for long gives thread and place to somebody who waits for them.
+    fn end_if_idle(&self, conn: &mut Conn, now: Tick) {
+        let is_wanted = || self.standby.has_queue() || self.wants_room.swap(false, Ordering::Relaxed);
+        if conn.is_idle_for(IDLE_KEPT, now) && is_wanted() {
+            conn.end_when_idle(now);
+            // A request may have come since the last look: there is one more, and then the connection ends.
+            conn.note_ready(false);
         }
     }
 

@@ -56,9 +56,6 @@ fn a_place_that_is_free_is_taken_soon() {
 /// Who has a place and asks for nothing does not keep others out until its idle time is over.
 #[test]
 fn idle_connections_make_room() {
-    if !ROOM.promises(Promise::IdleMakeRoom) {
-        return;
-    }
     let site = ROOM.start_with(|s| s.connections_max(4));
     let mut idle: Vec<Client> = (0..2).map(|_| site.client()).collect();
     for client in &mut idle {
@@ -70,8 +67,22 @@ fn idle_connections_make_room() {
         other.get("/").is(200, "hello");
         idle.push(other);
     }
-    idle.swap_remove(0).ends();
     drop((idle, never_used));
+    site.is_well();
+}
+
+/// Who makes room is not reset.
+#[test]
+fn who_makes_room_sees_the_connection_end() {
+    let site = ROOM.start_with(|s| s.connections_max(1));
+    let mut idle = site.client();
+    idle.get("/").is(200, "hello");
+    let never_used = site.client();
+    idle.ends();
+    let mut other = site.client();
+    never_used.ends();
+    other.get("/").is(200, "hello");
+    drop(other);
     site.is_well();
 }
 

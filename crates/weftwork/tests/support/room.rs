@@ -19,8 +19,6 @@ pub(crate) enum Promise {
     FloodsTakeTurns,
     /// Connections are spread evenly over the loops.
     EvenLoops,
-    /// At `connections_max`, idle connections make room for others.
-    IdleMakeRoom,
     /// A response that others bring holds no thread while nothing is brought, nor does one whose client is slow.
     FeedsWithoutThreads,
 }

@@ -8,7 +8,7 @@ use crate::transport::context::{Context, Stage};
 
 /// Who has asked for nothing for so long gives its place to somebody who waits for one: 1 s, in which a page and what
 /// belongs to it have come.
-const IDLE_KEPT: Duration = Duration::from_secs(1);
+pub(in crate::engine) const IDLE_KEPT: Duration = Duration::from_secs(1);
 /// So many connections are looked at each time somebody was not let in, every 2 ms at most: those of a loop
 /// with 15,000 within half a second.
 const ROOM_LOOKS: u32 = 64;
