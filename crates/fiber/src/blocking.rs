@@ -80,6 +80,12 @@ impl BlockingPool {
     pub fn threads(&self) -> usize {
         self.0.threads()
     }
+
+    /// How often the system has refused it a thread. Where it had none then, the caller made the call by itself, and its
+    /// other fibers waited.
+    pub fn threads_refused(&self) -> u64 {
+        self.0.refusals()
+    }
 }
 
 impl Drop for BlockingPool {

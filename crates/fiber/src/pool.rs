@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -34,6 +35,8 @@ struct State {
 pub(crate) struct Pool {
     state: Mutex<State>,
     wake: Condvar,
+    /// How often the system has refused a thread.
+    refusals: AtomicU64,
 }
 
 /// A job's place among those that wait. Dropped, it takes along a job that no thread has taken.
@@ -74,12 +77,17 @@ impl Pool {
             waiting_max,
             closed: false,
         };
-        Arc::new(Pool { state: Mutex::new(state), wake: Condvar::new() })
+        Arc::new(Pool { state: Mutex::new(state), wake: Condvar::new(), refusals: AtomicU64::new(0) })
     }
 
     /// Threads there are now, those without work among them.
     pub(crate) fn threads(&self) -> usize {
         self.lock().threads
+    }
+
+    /// How often the system has refused it a thread.
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     /// Where calls wait and more threads are allowed now, they are started.
@@ -135,6 +143,7 @@ impl Pool {
         if started.is_ok() {
             return;
         }
+        self.refusals.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         state.threads -= 1;
         state.idle -= 1;

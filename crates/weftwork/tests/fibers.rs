@@ -6,17 +6,20 @@
 mod support;
 
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 use support::{Client, PATIENCE, eventually, is_logged, keep_log, noise};
-use weftwork::http::StatusCode;
-use weftwork::{Asked, ByteCount, Engine, Handler, Request, Response, Result, Running, Server, Settings};
+use weftwork::http::{HeaderValue, StatusCode};
+use weftwork::{
+    Asked, BodyWriter, ByteCount, Engine, Handler, Request, Response, Result, Running, Server, Settings,
+};
 
 /// More than any pair of sockets holds.
 const LARGE: usize = 64 << 20;
@@ -37,6 +40,15 @@ struct Guard<'a>(&'a Shared);
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.0.gone.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Writes when it goes, as a `BufWriter` does, more than its client's socket takes.
+struct LastWords<'a, 'b>(&'a mut BodyWriter<'b>);
+
+impl Drop for LastWords<'_, '_> {
+    fn drop(&mut self) {
+        assert!(self.0.write_all(&noise(LARGE)).is_err());
     }
 }
 
@@ -64,6 +76,10 @@ impl Shared {
             }
             "/length" => Response::text(req.body().limit(u64::MAX).bytes()?.len().to_string()),
             "/download" => self.download(),
+            "/last-words" => Response::stream(|out| {
+                let _last = LastWords(out);
+                panic!("as asked")
+            }),
             "/panic" => {
                 weftwork::sleep(Duration::from_millis(1));
                 panic!("as asked")
@@ -179,6 +195,52 @@ fn a_handler_whose_client_does_not_read_holds_nobody_up() {
     assert!(slow.answer().body == noise(LARGE));
     assert_eq!(shared.gone(), 2);
     slow.get("/").is(200, "hello");
+}
+
+/// What unwinds cannot be suspended.
+#[test]
+fn what_is_written_as_a_stream_unwinds_holds_nobody_up() {
+    let (running, _) = start_with(|settings| settings.write_timeout(HOUR));
+    let unread = ask(&running, "/last-words");
+    eventually("it has panicked", || running.counts().panics == 1);
+    Client::connect(&running).get("/").is(200, "hello");
+    drop(unread);
+}
+
+/// What took the connection over is on fibers of its own, and hears of the server's stop as on any thread.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_half_on_fibers_of_others_hears_of_the_end() {
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
+    let (tell, told) = channel();
+    let running = server.start(move |_: &mut Request| {
+        let tell = tell.clone();
+        Response::upgrade(HeaderValue::from_static("echo"), move |line| {
+            let (mut reader, _writer) = line.split();
+            let read = move || {
+                reader.set_timeout(None);
+                reader.read(&mut [0; 8]).map_err(|error| error.kind())
+            };
+            let thread = std::thread::Builder::new().name("half".into());
+            thread.spawn(move || tell.send(weftwork_fiber::run(read))).map(drop)
+        })
+    });
+    let running = running.unwrap();
+    let mut client = Client::connect(&running);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert_eq!(client.answer_head().status, 101);
+    eventually("it waits", || sleeps("half"));
+    running.shutdown(Duration::ZERO);
+    let read = told.recv_timeout(PATIENCE).expect("the read has ended");
+    assert!(matches!(read, Ok(Err(ErrorKind::ConnectionAborted))), "{read:?}");
+}
+
+/// Whether the thread of that name waits for something (proc_pid_stat(5)).
+#[cfg(target_os = "linux")]
+fn sleeps(thread: &str) -> bool {
+    let stats = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let stats = stats.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    stats.into_iter().any(|stat| stat.contains(&format!("({thread}) S ")))
 }
 
 #[test]

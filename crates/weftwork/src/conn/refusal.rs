@@ -94,16 +94,28 @@ impl Conn {
     /// Instead of a call of the handler: every thread is in use and the queue is full.
     #[cold]
     pub(crate) fn refuse_overload(&mut self, cx: &Context) {
+        self.refuse_busy(&cx.settings.show(&["threads_max", "queue_max"]), cx);
+    }
+
+    /// Instead of a call of the handler: there is no memory for the stack of its fiber.
+    #[cold]
+    pub(crate) fn refuse_for_stack(&mut self, cx: &Context) {
+        let knob = cx.settings.show(&["fiber_stack_bytes"]);
+        let note = format!("no memory, or no more mappings (vm.max_map_count), for a fiber's stack; {knob}");
+        self.refuse_busy(&note, cx);
+    }
+
+    fn refuse_busy(&mut self, note: &str, cx: &Context) {
         Counters::count(&cx.counters.shed);
         if self.is_taken_over() {
             // It has its answer already.
             self.phase = Phase::Done;
+            tell(cx, format_args!("{} is left, whose connection was upgraded: {note}", Peer(self)));
             return;
         }
         // A response that has come goes unsent; it would be waited for behind the refusal.
         self.rest = None;
-        let knobs = cx.settings.show(&["threads_max", "queue_max"]);
-        self.refuse_request(BUSY, &knobs, cx);
+        self.refuse_request(BUSY, note, cx);
     }
 
     /// Instead of a call of the handler: it waited for a thread until nobody waited for it.

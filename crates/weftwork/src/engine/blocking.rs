@@ -55,7 +55,8 @@ fn ground() -> Option<Rc<dyn Ground>> {
 ///
 /// A handler need not say so: the adaptive engine finds out by itself, after one millisecond to five. A panic in `f` is a
 /// panic of its caller. Where [`queue_max`](crate::Settings::queue_max) calls wait for a thread in fibers already, the
-/// handler is unwound from here, and the request gets 503.
+/// handler is unwound from here, and the request gets 503. Where the system gives them no thread at all, `f` runs here, and the
+/// log says so.
 ///
 /// ```
 /// use weftwork::{Request, blocking};

@@ -26,7 +26,7 @@ const BACK_OFF: Duration = Duration::from_millis(100);
 /// moment, and a look costs next to nothing: with a cap of 100, up to 50,000 short connections a second come in.
 const FULL_BACK_OFF: Duration = Duration::from_millis(2);
 /// So many are taken in before the connections that are there have their turn again.
-const ACCEPTS_A_TURN: u32 = 64;
+pub(super) const ACCEPTS_A_TURN: u32 = 64;
 
 /// The listeners, as one loop sees them. All loops listen at the same sockets.
 #[derive(Debug)]

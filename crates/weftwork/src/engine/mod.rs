@@ -48,6 +48,7 @@ pub use self::listing::{ENGINES, EngineInfo};
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;
+use crate::transport::budget::contain_log;
 use crate::transport::context::Context;
 use crate::transport::listener::Listener;
 
@@ -237,7 +238,7 @@ pub(crate) trait Room: Send + Sync {
 #[cold]
 fn contained() {
     // It may have been the log that panicked.
-    let _ = std::panic::catch_unwind(|| {
+    contain_log(|| {
         log::error!(
             "a thread of the server panicked outside of any handler, and goes on; this is a bug of weftwork"
         );

@@ -1,13 +1,13 @@
 //! The threads that an engine has started: kept to be joined, and started before they have their work.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::berth::Berth;
 use super::standby::{REFUSED_FOR, Standby};
+use crate::transport::budget::contain_log;
 
 /// Who starts threads for others does so this often; then another thread goes on with it.
 ///
@@ -17,6 +17,10 @@ use super::standby::{REFUSED_FOR, Standby};
 /// connections at once, nine in ten are answered within 0.1 s after up to 4 starts each; 6 fail in one run of eight, 16 mostly
 /// (docs/performance.md).
 pub(super) const STARTS_MAX: usize = 4;
+
+/// For a line of the log.
+pub(super) const WHAT_LIMITS_THREADS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
+    TasksMax), RLIMIT_NPROC (ulimit -u), memory";
 
 /// Handles of the threads that may still run.
 #[derive(Debug, Default)]
@@ -84,7 +88,7 @@ impl Threads {
             Err(error) => {
                 if let Some(threads) = standby.note_refusal() {
                     // A log that panics must not take the job along: it may be a loop, with its connections.
-                    let _ = catch_unwind(AssertUnwindSafe(|| tell_of_refusal(&error, threads)));
+                    contain_log(|| tell_of_refusal(&error, threads));
                 }
                 berth.first().map_or(Ok(()), Err)
             }
@@ -95,7 +99,6 @@ impl Threads {
 fn tell_of_refusal(error: &io::Error, threads: usize) {
     log::error!(
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
-         next try comes after {REFUSED_FOR:?}. What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
-         TasksMax), RLIMIT_NPROC (ulimit -u), memory"
+         next try comes after {REFUSED_FOR:?}. {WHAT_LIMITS_THREADS}"
     );
 }

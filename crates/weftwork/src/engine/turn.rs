@@ -225,8 +225,8 @@ impl Loop {
     }
 
     /// Answers a request with 503 instead of a call.
-    pub(super) fn shed(&mut self, mut errand: Errand, cx: &Context) {
-        errand.conn.refuse_overload(cx);
+    pub(super) fn refuse(&mut self, mut errand: Errand, refuse: fn(&mut Conn, &Context), cx: &Context) {
+        refuse(&mut errand.conn, cx);
         let called = self.drive(errand, cx);
         debug_assert!(called.is_none(), "nothing is read behind a refusal");
     }

@@ -27,7 +27,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Room;
 use super::berth::Berth;
 use super::doors::{Doors, Listening};
 use super::gate::Gate;
@@ -36,6 +35,7 @@ use super::solo::{Fate, Hand, Solo};
 use super::standby::{Given, Limits, REFUSED_FOR, Standby};
 use super::threads::{STARTS_MAX, Threads};
 use super::turn::IDLE_KEPT;
+use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::Tick;
@@ -136,7 +136,7 @@ impl Workers {
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.accept_all(worker))) {
                 Ok(job) => return job,
-                Err(_) => log::error!("worker {worker} panicked, and goes on; this is a bug of weftwork"),
+                Err(_) => contained(),
             }
         }
     }

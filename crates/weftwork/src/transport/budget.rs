@@ -1,8 +1,15 @@
-//! How many lines a second may the log have of what comes as fast as strangers like?
+//! How many lines a second may the log have of what comes as fast as strangers like? And what if it panics?
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use super::clock::Tick;
+
+/// Writes to the log where a logger that panics must take nothing along.
+pub(crate) fn contain_log(write: impl FnOnce()) {
+    // There is nowhere to say so.
+    let _ = catch_unwind(AssertUnwindSafe(write));
+}
 
 /// The lines of this second, and how many were left out since the last one that was written.
 #[derive(Debug)]

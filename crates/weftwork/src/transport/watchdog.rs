@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::budget::contain_log;
 use super::clock::Tick;
 use super::context::Context;
 use super::counters::Counters;
@@ -168,12 +169,14 @@ pub(crate) fn watch(cx: &Context) {
                 continue;
             }
             Counters::count(&cx.counters.overdue);
-            log::warn!(
-                "a handler is still running after {:.1?} (handler_warn_after is {patience:?}) at {}, on the thread {}",
-                begun.until(now),
-                shown(&line),
-                post.thread
-            );
+            contain_log(|| {
+                log::warn!(
+                    "a handler is still running after {:.1?} (handler_warn_after is {patience:?}) at {}, on the thread {}",
+                    begun.until(now),
+                    shown(&line),
+                    post.thread
+                );
+            });
             told.push((Arc::downgrade(&post), turn));
         }
         told.retain(|(post, turn)| {

@@ -162,7 +162,7 @@ impl Shared {
             Ok(()) => Counters::count(&self.cx.counters.queued),
             Err(Job::Serve(conn)) => {
                 let errand = lp.attach(conn);
-                lp.shed(errand, &self.cx);
+                lp.refuse(errand, Conn::refuse_overload, &self.cx);
             }
             Err(_) => unreachable!("a connection was given"),
         }

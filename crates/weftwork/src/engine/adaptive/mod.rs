@@ -43,7 +43,7 @@ use super::turn::Loop;
 use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
-use crate::transport::budget::LineBudget;
+use crate::transport::budget::{LineBudget, contain_log};
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 use crate::transport::{DateCache, Pool, Post, Tick};
@@ -164,9 +164,12 @@ impl Shared {
         }
         let upgrades = self.cx.counters.taken_over.load(Ordering::Relaxed);
         let knobs = self.cx.settings.show(&["threads_max"]);
-        log::warn!(
-            "requests wait, or are refused: all threads are taken ({knobs}), {upgrades} of them by upgraded connections"
-        );
+        // The thread may be unwinding, from a log that has panicked.
+        contain_log(|| {
+            log::warn!(
+                "requests wait, or are refused: all threads are taken ({knobs}), {upgrades} of them by upgraded connections"
+            );
+        });
     }
 
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.

@@ -13,6 +13,7 @@ use super::waits::{OnAnyFiber, OnFiber};
 use crate::conn::{Call, Conn};
 use crate::engine::errand::Errand;
 use crate::engine::turn::Loop;
+use crate::transport::context::{Context, Stage};
 use crate::transport::{DateCache, Post};
 
 /// A fiber that has answered so many requests lets those run whose wait is over.
@@ -69,8 +70,8 @@ impl Desk {
 
     /// Runs what takes a connection over on a fiber, which is gone with it.
     pub(super) fn let_go(&self, conn: Box<Conn>, runtime: &Runtime) {
-        let cx = self.room.cx.clone();
-        drop(runtime.spawn(move || conn.take_over(&cx, Arc::new(OnAnyFiber(cx.clone())))));
+        let mut visit = Visit { conn: Some(conn), cx: self.room.cx.clone() };
+        drop(runtime.spawn(move || visit.run()));
         runtime.run_ready();
     }
 
@@ -152,11 +153,55 @@ impl Job {
     }
 }
 
+/// What takes a connection over, for a fiber.
+struct Visit {
+    conn: Option<Box<Conn>>,
+    cx: Arc<Context>,
+}
+
+impl Visit {
+    fn run(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            conn.take_over(&self.cx, Arc::new(OnAnyFiber(self.cx.clone())));
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(mut conn) = self.conn.take().filter(|_| self.cx.stage() != Stage::Closing) {
+            conn.refuse_for_stack(&self.cx);
+        }
+    }
+}
+
 impl Drop for Job {
     /// There was no memory for a stack: the request is still here.
     fn drop(&mut self) {
         if let Some(errand) = self.errand.take() {
             self.desk.refused.borrow_mut().push(errand);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::settings::Settings;
+    use crate::transport::stream::Stream;
+
+    /// As where there is no memory for its stack; not where the server has stopped.
+    #[test]
+    fn a_visit_that_does_not_begin_is_counted() {
+        let cx = Arc::new(Context::new(Settings::default()).unwrap());
+        for (shed, stage) in [(1, Stage::Running), (1, Stage::Closing)] {
+            cx.enter(stage);
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            let conn = Conn::new(Stream::new(ours.into()), None, cx.clock.now(), &cx);
+            drop(Visit { conn: Some(conn), cx: cx.clone() });
+            assert_eq!(cx.counts().shed, shed);
         }
     }
 }

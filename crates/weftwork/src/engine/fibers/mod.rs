@@ -31,7 +31,9 @@ use super::errand::Errand;
 use super::hub::Hub;
 use super::turn::Loop;
 use super::{Room, contained};
+use crate::conn::Conn;
 use crate::message::Handler;
+use crate::transport::budget::LineBudget;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 
@@ -43,6 +45,8 @@ struct Fibers {
     listeners: Listening,
     /// For [`weftwork::blocking`](crate::blocking).
     blocking: BlockingPool,
+    /// Threads that the system refused it are told of once a second.
+    refusals: LineBudget,
 }
 
 pub(super) fn start(
@@ -56,6 +60,7 @@ pub(super) fn start(
     let room = Arc::new(Fibers {
         hub: Hub::new(&polls)?,
         blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
+        refusals: LineBudget::new(1),
         threads: Mutex::default(),
         listeners: Listening::new(&listeners),
         handler,
@@ -100,6 +105,7 @@ impl Fibers {
         let _ = opened.send(result);
         drop(opened);
         if let Some(runtime) = runtime {
+            waits::own_thread();
             let desk = Rc::new(Desk::new(self.clone(), Box::new(lp)));
             let _ground = super::blocking::enter(Rc::new(Suspending(self.clone())));
             let thread = Thread { room: self.clone(), runtime, desk };
@@ -173,7 +179,7 @@ impl Thread {
                 }
             }
             while let Some(errand) = self.desk.next_refused() {
-                self.lead(|lp| lp.shed(errand, &room.cx))?;
+                self.lead(|lp| lp.refuse(errand, Conn::refuse_for_stack, &room.cx))?;
             }
             let next = match self.desk.next_waiting() {
                 Some(errand) => Some(errand),

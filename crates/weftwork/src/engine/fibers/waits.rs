@@ -15,6 +15,7 @@ use super::Fibers;
 use crate::conn::Wait;
 use crate::engine::blocking::{Ground, Work};
 use crate::engine::patience::{self, OnThisThread};
+use crate::engine::threads::WHAT_LIMITS_THREADS;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
@@ -31,12 +32,13 @@ impl OnFiber<'_> {
         until: Tick,
         suspend: fn(BorrowedFd<'_>, Option<Instant>) -> io::Result<()>,
     ) -> io::Result<()> {
-        // A fiber that unwinds cannot be suspended; then it must not miss the end of the server.
-        if std::thread::panicking() || self.cx.stage() == Stage::Closing {
+        if self.cx.stage() == Stage::Closing {
             return patience::wait(self.cx, fd, event, until);
         }
         // A deadline that no clock can reach is no deadline.
-        suspend(fd, Instant::now().checked_add(self.cx.clock.now().until(until)))
+        let until = Instant::now().checked_add(self.cx.clock.now().until(until));
+        // A fiber that unwinds cannot be suspended, and is told so: no other is to wait for its client.
+        suspend(fd, until)
     }
 }
 
@@ -80,13 +82,13 @@ impl Wait for OnFiber<'_> {
     }
 }
 
-/// Waits by suspending the fiber it is called on, or by blocking where there is none: a connection that was taken
-/// over may be used anywhere.
+/// Waits by suspending the fiber of the engine that it is called on, or by blocking: a connection that was taken over may be
+/// used anywhere, also on fibers that hear nothing of the server's stop.
 pub(super) struct OnAnyFiber(pub(super) Arc<Context>);
 
 impl OnAnyFiber {
     fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
-        match in_fiber() {
+        match in_fiber() && IS_OURS.get() {
             true => wait(&OnFiber { cx: &self.0 }),
             false => wait(&OnThisThread::new(&self.0)),
         }
@@ -124,10 +126,17 @@ impl Wait for OnAnyFiber {
 const CALLS_A_TURN: u32 = 16;
 
 thread_local! {
+    /// The fibers of this thread are the engine's.
+    static IS_OURS: Cell<bool> = const { Cell::new(false) };
     /// Calls since the last such turn.
     static CALLS: Cell<u32> = const { Cell::new(0) };
     /// Ends the waits of this thread's fibers that have to know that the server drains.
     static DRAINING: Signal = const { Signal::new() };
+}
+
+/// The fibers of this thread are the engine's from now on.
+pub(super) fn own_thread() {
+    IS_OURS.set(true);
 }
 
 /// The server drains: fibers of this thread that wait for a client of another protocol look up.
@@ -138,6 +147,19 @@ pub(super) fn tell_of_drain() {
 /// Work that waits suspends the fiber, and runs on a thread of the server's pool.
 pub(super) struct Suspending(pub(super) Arc<Fibers>);
 
+impl Suspending {
+    #[cold]
+    fn tell_of_refusal(&self) {
+        let threads = self.0.blocking.threads();
+        if self.0.refusals.take(self.0.cx.clock.now()).is_some() {
+            log::error!(
+                "the system refuses another thread for weftwork::blocking; {threads} are there, and where there is none, the \
+                 call stops a loop and all its connections. {WHAT_LIMITS_THREADS}"
+            );
+        }
+    }
+}
+
 /// Unwinds a call for whose work there is no thread, now or soon.
 struct Overload;
 
@@ -147,7 +169,13 @@ fn is_overload(panic: &(dyn Any + Send)) -> bool {
 
 impl Ground for Suspending {
     fn blocking(&self, work: Work) {
-        if self.0.blocking.blocking(work).is_err() {
+        let pool = &self.0.blocking;
+        let refused = pool.threads_refused();
+        let done = pool.blocking(work);
+        if pool.threads_refused() != refused {
+            self.tell_of_refusal();
+        }
+        if done.is_err() {
             // Whoever called this expects a value, and there is none. No panic hook is told: it is no mistake.
             resume_unwind(Box::new(Overload));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{At, Place, Shared};
 use crate::conn::Conn;
-use crate::engine::doors::{Accepted, accept};
+use crate::engine::doors::{ACCEPTS_A_TURN, Accepted, accept};
 use crate::engine::shared_poller::Told;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -106,9 +106,15 @@ impl Shared {
         let doors = self.doors.get();
         // In turns: at the first of them somebody may always wait.
         let first = self.first_door.load(Ordering::Relaxed);
+        let mut in_vain = 0;
         for door in (0..doors.len()).map(|at| (first + at) % doors.len()) {
             let listener = &doors[door];
             loop {
+                // Members and the queue have their turn, too.
+                if in_vain == ACCEPTS_A_TURN {
+                    return Look::Shut(now);
+                }
+                in_vain += 1;
                 match accept(listener, now, &self.cx) {
                     Accepted::Excess(conn) => self.park(conn),
                     Accepted::Conn(conn) => {

@@ -65,7 +65,7 @@ impl Shared {
     fn pass_on(self: &Arc<Shared>, errand: Errand, lp: &mut Loop) {
         // A response that others have brought was promised to them, and its handler has run: it may wait in any queue.
         if !errand.conn.awaits_response() && self.is_full() {
-            lp.shed(errand, &self.cx);
+            lp.refuse(errand, Conn::refuse_overload, &self.cx);
         } else {
             let mut conn = lp.detach(errand);
             conn.queued_since = self.roster.is_pressed().then(|| self.cx.clock.now());

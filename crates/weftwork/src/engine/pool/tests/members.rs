@@ -208,6 +208,21 @@ fn wait_outside(shared: &Shared, address: SocketAddr, count: usize) -> Vec<TcpSt
     clients
 }
 
+/// Nobody who is refused there keeps its thread from members and the queue for long.
+#[test]
+fn a_look_at_the_doors_ends_also_where_everybody_is_refused() {
+    let (shared, address, _gate, _porter) =
+        House::empty_with(|settings| settings.accepted_max(1).connections_max(1000));
+    shared.roster.open();
+    let clients = wait_outside(&shared, address, 100);
+    let look = || shared.look_at_doors(shared.cx.clock.now());
+    let Look::Conn(_served) = look() else { panic!("nobody was let in") };
+    assert!(matches!(look(), Look::Shut(_)));
+    assert!(shared.has_visitors());
+    assert!(matches!(look(), Look::Nobody));
+    drop(clients);
+}
+
 /// Where somebody always waits outside and connections end with their answer, who is a member has its turn.
 #[test]
 fn members_and_those_outside_have_their_turns() {

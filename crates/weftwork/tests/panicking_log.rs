@@ -1,0 +1,52 @@
+//! What does a log cost that panics, and once more at the line about that? No door, no loop, and not the process.
+
+// Each test binary uses its part of it.
+#[allow(dead_code)]
+mod support;
+
+use support::{Client, Room, Site, eventually, panic_at};
+use weftwork::Settings;
+
+fn start(engine: &str, change: impl FnOnce(Settings) -> Settings) -> Site {
+    Room { engine: engine.parse().expect("an engine"), lacks: &[] }.start_with(change)
+}
+
+/// One test: what is to panic is the whole process's.
+#[test]
+fn it_costs_the_connection_that_the_line_was_about() {
+    at_the_door();
+    with_the_last_thread();
+}
+
+fn at_the_door() {
+    panic_at("accepted_max is 5");
+    panic_at("this is a bug of weftwork");
+    let site = start("workers:1", |settings| settings.accepted_max(5));
+    let mut served: Vec<Client> = (0..5).map(|_| site.client()).collect();
+    served.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    site.client().ends();
+    drop(served);
+    eventually("all have left", || site.running.counts().connections == 0);
+    // One who has served looks at the door, too. Not all of these have such a thread.
+    let mut clients: Vec<Client> = (0..5).map(|_| site.client()).collect();
+    clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+}
+
+/// As it unwinds, it has a loop to give on, and nobody to give it to.
+fn with_the_last_thread() {
+    let site = start("adaptive:1", |settings| settings.standby_kept(1).threads_max(2));
+    // What is known to be quick needs no thread beside.
+    let mut quick = site.client();
+    (0..100).for_each(|_| quick.get("/").is(200, "hello"));
+    let mut held = site.client();
+    held.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.inside.gate.wait_for(1);
+    let mut victim = site.client();
+    panic_at(&victim.name());
+    panic_at("all threads are taken (threads_max is 2)");
+    victim.send("bad\r\n\r\n");
+    assert!(victim.rest().is_empty(), "it was refused without a line in the log");
+    site.inside.gate.open();
+    held.answer().is(200, "passed");
+    site.client().get("/").is(200, "hello");
+}

@@ -1,0 +1,66 @@
+//! What do fibers do without when memory for stacks and threads is used up? In a process of its own.
+#![cfg(all(target_os = "linux", feature = "fibers"))]
+
+// Each test binary uses its part of it.
+#[allow(dead_code, unused_imports)]
+mod support;
+
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use support::{Client, eventually, is_logged, keep_log, logged};
+use weftwork::{ByteCount, Engine, Request, Response, Running, Server};
+
+const STACK_BYTES: u64 = 1 << 30;
+
+fn start() -> Running {
+    let server = Server::bind("127.0.0.1:0").unwrap().engine(Engine::Fibers { threads: Some(1) });
+    let server = server.settings(|s| s.fiber_stack_bytes(ByteCount(STACK_BYTES)));
+    let running = server.start(|req: &mut Request| match req.path() {
+        "/hour" => {
+            weftwork::sleep(Duration::from_secs(3600));
+            Response::text("late")
+        }
+        "/blocking" => Response::text(weftwork::blocking(|| "done")),
+        _ => Response::text("hello"),
+    });
+    running.unwrap()
+}
+
+/// The process may have so much more of its address space, until it may have all again.
+fn with_room<T>(bytes: u64, act: impl FnOnce() -> T) -> T {
+    let all = getrlimit(Resource::As);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+    setrlimit(Resource::As, Rlimit { current: Some(size * 1024 + bytes), ..all }).unwrap();
+    let done = act();
+    setrlimit(Resource::As, all).unwrap();
+    done
+}
+
+/// One test: the limit is the whole process's.
+#[test]
+fn without_memory_it_is_said_what_there_is_too_little_of() {
+    keep_log();
+    let running = start();
+    let mut other = Client::connect(&running);
+    other.get("/").is(200, "hello");
+
+    // There is room for all but another thread, and that makes its call all the same.
+    with_room(1 << 20, || other.get("/blocking").is(200, "done"));
+    is_logged(&["the system refuses another thread for weftwork::blocking", "0 are there", "pids.max"]);
+
+    let mut held = Client::connect(&running);
+    held.send("GET /hour HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it has its stack", || running.counts().requests == 3);
+    let refusal = with_room(STACK_BYTES / 2, || {
+        other.send("GET /hour HTTP/1.1\r\nHost: a\r\n\r\n");
+        other.answer()
+    });
+    assert!(refusal.status == 503 && refusal.text().contains("too busy"), "{refusal:?}");
+    is_logged(&[
+        "no memory, or no more mappings (vm.max_map_count), for a fiber's stack; fiber_stack_bytes is 1GiB",
+    ]);
+    assert!(logged(&["queue_max"]).is_empty());
+}
