@@ -46,6 +46,9 @@ pub(super) enum Failed {
 /// A socket that has got a message keeps no more than this of the memory that it took, or what is read at once.
 const KEPT_BYTES: usize = 1 << 10;
 
+/// Room is made for no more than this at once, as it is zeroed for each read, however little comes.
+const READ_BYTES_MAX: usize = 16 << 10;
+
 /// Makes messages of bytes. Of what the protocol has to answer nothing is written: that is the caller's.
 ///
 /// tungstenite makes room for a frame by the length that its head declares, and keeps it. So it is given whole frames
@@ -149,7 +152,8 @@ impl Incoming {
             self.held.shrink_to(self.kept());
         }
         let start = self.held.len();
-        self.held.resize(start + self.read_bytes.max(missing.min(start)), 0);
+        let room = missing.min(start).min(READ_BYTES_MAX).max(self.read_bytes);
+        self.held.resize(start + room, 0);
         let read = source.read(&mut self.held[start..]);
         self.held.truncate(start + *read.as_ref().unwrap_or(&0));
         match read {

@@ -281,6 +281,27 @@ fn a_length_that_is_only_declared_takes_no_memory() {
     assert!(incoming.footprint() <= 1024, "{} bytes are held", incoming.footprint());
 }
 
+/// Room is zeroed before it is read into, however little then comes: a long frame in small parts is not paid for with its
+/// length for each of them.
+#[test]
+fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
+    struct Widest<'b>(Parts<'b>, usize);
+    impl Read for Widest<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.1 = self.1.max(into.len());
+            self.0.read(into)
+        }
+    }
+    let bytes = long_frame(0x82, 1 << 20);
+    let mut incoming = Incoming::new(1 << 20, 128);
+    let mut source = Widest(Parts(bytes.chunks(1 << 10).collect()), 0);
+    assert!(
+        matches!(incoming.next(&mut source), Ok(Got::Message(Message::Binary(got))) if got.len() == 1 << 20)
+    );
+    // Less would be a system call more often than large frames need.
+    assert_eq!(source.1, 16 << 10);
+}
+
 #[test]
 fn nothing_is_read_behind_a_fault_or_a_close() {
     for end in [frame(0x83, b"x"), frame(0x88, b"")] {
