@@ -46,7 +46,7 @@ impl Turn {
             if let Some(until) = self.continue_by
                 && !self.is_heard(until)?
             {
-                self.continue_by = None;
+                self.ask_for_body(req);
             }
             // Also behind an interim response: the server waits for the rest before it says more.
             if self.continue_by.is_none() && !self.is_sent() {
@@ -63,8 +63,7 @@ impl Turn {
             let Some(received) = self.head(req, patience)? else { continue };
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return Ok(received),
-                // Ours is sent when the body is read.
-                StatusCode::CONTINUE => self.continue_by = None,
+                StatusCode::CONTINUE => self.ask_for_body(req),
                 status if status.is_informational() => {
                     // A client that has gone is noticed soon enough.
                     let _ = req.interim(status, &passed_on(received.fields));
@@ -120,6 +119,15 @@ impl Turn {
     fn is_heard(&mut self, until: Instant) -> Result<bool, Failure> {
         let pushed = self.link.push(self.options.idle_timeout);
         pushed.and_then(|_| self.link.hears(until)).map_err(|error| Failure::of(error, "idle_timeout"))
+    }
+
+    /// Not left to whoever reads the body first: behind the head of an answer, which may be there already, nobody tells the
+    /// client any more.
+    fn ask_for_body(&mut self, req: &mut Request<'_>) {
+        if self.continue_by.take().is_some() {
+            // A client that has gone is noticed soon enough.
+            let _ = req.interim(StatusCode::CONTINUE, &[]);
+        }
     }
 
     /// The whole request is sent.
