@@ -134,3 +134,20 @@ fn fields_for_this_connection_are_not_passed_on() {
     let passed: Vec<_> = request.end_to_end_headers().collect();
     assert_eq!(passed, [("Host", &b"a"[..]), ("X-Two", b"2"), ("X-Two", b"4")]);
 }
+
+/// In whatever order and spelling, and however often.
+#[test]
+fn each_of_many_options_of_a_connection_is_heeded() {
+    let spelt = |n: usize, round: usize| format!("{}{n}", ["x-", "X-", "x_"][(n + round) % 3]);
+    let line = |round| (0..60).map(|n| spelt(n * 37 % 60, round)).collect::<Vec<_>>().join(", ");
+    let fields: String = (0..80).map(|n| format!("{}: 1\r\n", spelt(n, 1))).collect();
+    let mut canned = Canned::new(format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: {}\r\n{fields}Connection: {}\r\n\r\n",
+        line(0),
+        line(2)
+    ));
+    let request = canned.request(0);
+    let passed: Vec<&str> = request.end_to_end_headers().map(|(name, _)| name).collect();
+    assert_eq!(passed[0], "Host");
+    assert_eq!(passed[1..], (60..80).map(|n| spelt(n, 1)).collect::<Vec<_>>());
+}
