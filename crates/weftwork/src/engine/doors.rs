@@ -1,7 +1,7 @@
 //! How connections are taken in, and why nothing that accept says can end that.
 
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -44,16 +44,20 @@ pub(super) struct Doors {
 
 /// The listeners of a server, held to be shut when it stops, whatever its loops and threads are doing.
 #[derive(Debug)]
-pub(super) struct Listening(RwLock<Arc<Vec<Listener>>>);
+pub(super) struct Listening {
+    listeners: RwLock<Arc<Vec<Listener>>>,
+    /// Where who takes a few connections in begins: at the first of them somebody may always wait.
+    next: AtomicUsize,
+}
 
 impl Listening {
     pub(super) fn new(listeners: &Arc<Vec<Listener>>) -> Listening {
-        Listening(RwLock::new(listeners.clone()))
+        Listening { listeners: RwLock::new(listeners.clone()), next: AtomicUsize::new(0) }
     }
 
     /// None once they are shut. Not under the lock: a line of the log may take long, and who shuts them must not wait for it.
     pub(super) fn get(&self) -> Arc<Vec<Listener>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn have_visitors(&self) -> bool {
@@ -61,13 +65,30 @@ impl Listening {
     }
 
     /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
+    ///
+    /// What keeps others out for now is left to whoever waits at the doors.
     pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
-        accept_any(&self.get(), now, cx)
+        let listeners = self.get();
+        let first = self.turn();
+        let mut doors = (0..listeners.len()).map(|at| first.wrapping_add(at) % listeners.len());
+        doors.find_map(|door| match accept(&listeners[door], now, cx) {
+            Accepted::Conn(conn) | Accepted::Excess(conn) => Some(conn),
+            Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) | Accepted::Full(_) => None,
+        })
+    }
+
+    /// All of them, from the next one on.
+    pub(super) fn doors(&self) -> Doors {
+        Doors { next: self.turn(), ..Doors::new(self.get()) }
+    }
+
+    fn turn(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// They take no more connections, and are closed when no loop holds them.
     pub(super) fn shut(&self) {
-        let listeners = std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner));
+        let listeners = std::mem::take(&mut *self.listeners.write().unwrap_or_else(PoisonError::into_inner));
         listeners.iter().for_each(Listener::shut);
     }
 }
@@ -120,7 +141,8 @@ impl Doors {
     pub(super) fn accept(&mut self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         while self.closed_until.is_none() && self.accepted < ACCEPTS_A_TURN {
             let doors = self.ready.len();
-            let door = (self.next..self.next + doors).map(|at| at % doors).find(|door| self.ready[*door])?;
+            let door =
+                (0..doors).map(|at| self.next.wrapping_add(at) % doors).find(|door| self.ready[*door])?;
             match accept(&self.listeners[door], now, cx) {
                 // One too many has its refusal with it: the loop sends that.
                 Accepted::Conn(conn) | Accepted::Excess(conn) => {
@@ -214,14 +236,6 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
             Accepted::NotBefore(now.after(BACK_OFF))
         }
     }
-}
-
-/// Somebody who waits at one of them. What keeps others out for now is left to whoever waits at the doors.
-pub(super) fn accept_any(listeners: &[Listener], now: Tick, cx: &Context) -> Option<Box<Conn>> {
-    listeners.iter().find_map(|listener| match accept(listener, now, cx) {
-        Accepted::Conn(conn) | Accepted::Excess(conn) => Some(conn),
-        Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) | Accepted::Full(_) => None,
-    })
 }
 
 /// Whether somebody waits whom the end of these listeners would reset: not where others hold them, too.

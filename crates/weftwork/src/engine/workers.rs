@@ -143,9 +143,9 @@ impl Workers {
 
     fn accept_all(self: &Arc<Workers>, worker: usize) -> Option<Job> {
         let listeners = self.doors[worker].get();
-        let mut doors = Doors::new(listeners.clone());
+        let mut doors = self.doors[worker].doors();
         // Whoever was here before may have left in the middle of a burst.
-        (0..listeners.len()).for_each(|door| doors.note_ready(door));
+        doors.note_all_ready();
         let mut accepted = 0;
         while self.cx.stage() == Stage::Running {
             let now = self.cx.clock.now();
