@@ -2,6 +2,7 @@
 #![cfg(feature = "macros")]
 
 mod answers;
+mod guards;
 mod hundred;
 mod names;
 mod patterns;

@@ -50,6 +50,119 @@ fn no_other_spelling_leads_around_a_route() {
     );
 }
 
+/// Names with what a path may have as it is, with what it may not, and beyond ASCII.
+static NAMED: &[(&str, &[u8])] = &[
+    ("c++/x.html", b"file"),
+    ("\u{fc}/x.html", b"file"),
+    ("a|b/x.html", b"file"),
+    ("[a]/@:^.html", b"file"),
+];
+
+/// Follows one redirect, which has to lead to what is answered with 200.
+#[track_caller]
+fn followed(client: &mut TestClient, path: &str) -> String {
+    let first = client.get(path).send();
+    let Some(location) = first.header("location").map(str::to_owned) else {
+        assert_eq!(first.status, 200, "{path}");
+        return first.text().to_owned();
+    };
+    assert_eq!(first.status, 301, "{path}");
+    let second = client.get(&location).send();
+    assert_eq!(second.status, 200, "{path}, {location}");
+    second.text().to_owned()
+}
+
+#[test]
+fn what_need_not_be_encoded_leads_around_no_route_either() {
+    let guarded = Router::new()
+        .get("/c++/{*rest}", || "guarded")
+        .get("/\u{fc}/{*rest}", || "guarded")
+        .get("/a|b/{*rest}", || "guarded")
+        .get("/[a]/{*rest}", || "guarded");
+    let mut client = TestClient::new(guarded.mount("/", embedded(NAMED)));
+    for path in [
+        "/c++/x.html",
+        "/c%2B%2B/x.html",
+        "/c%2b+/x.html",
+        "/%C3%BC/x.html",
+        "/%c3%bc/x.html",
+        "/a|b/x.html",
+        "/a%7Cb/x.html",
+        "/a%7cb/x.html",
+        "/[a]/@:^.html",
+        "/%5ba]/%40%3a%5e.html",
+    ] {
+        assert_eq!(followed(&mut client, path), "guarded", "{path}");
+    }
+    // Nothing of the file is told, not even how long it is.
+    assert_eq!(client.get("/c%2B%2B/x.html").header("range", "bytes=9-").send().status, 301);
+    assert_eq!(client.get("/c%2B%2B/missing").send().status, 404);
+}
+
+/// Whatever its name is, and however that is sent.
+#[test]
+fn one_redirect_at_most_leads_to_a_file() {
+    let ascii = (1..=0x7f).map(char::from).filter(|c| !['/', '\\'].contains(c));
+    let names: Vec<&str> =
+        ascii.chain("\u{fc}\u{20ac}\u{1f600}".chars()).map(|c| &*format!("a{c}b").leak()).collect();
+    let assets: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, name.as_bytes())).collect();
+    let mut client = TestClient::new(Router::new().mount("/in", embedded(assets.leak())));
+    for name in names {
+        let upper: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let mut sent = vec![upper.to_lowercase(), upper.replace("%61", "a").replace("%62", "b"), upper];
+        sent.push(sent[1].to_lowercase());
+        if is_sent_raw(name.as_bytes()[1]) {
+            sent.push(name.to_owned());
+        }
+        for path in sent {
+            assert_eq!(followed(&mut client, &format!("/in/{path}")), name, "{path}");
+        }
+    }
+}
+
+fn is_sent_raw(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@[]|^".contains(&byte)
+}
+
+/// What is no file here may be a path to whoever is asked next, and is then left as it was sent.
+#[test]
+fn only_what_leads_to_a_file_is_redirected() {
+    let page = |req: &mut Request<'_>| Response::text(format!("no {}", req.path()));
+    let router = Router::new().mount("/", embedded(NAMED)).fallback(page);
+    check(
+        router,
+        &[
+            ("GET /users/a%40b.example", 200, "no /users/a%40b.example"),
+            ("POST /users/a%40b.example", 200, "no /users/a%40b.example"),
+            ("GET /%c3%a9", 200, "no /%c3%a9"),
+            ("GET /c%2B%2B/x.html?a=%2B", 301, "/c++/x.html?a=%2B"),
+            ("POST /c%2B%2B/x.html", 405, "GET, HEAD"),
+        ],
+    );
+    let app = Router::new().mount("/", one().single_page("index.html"));
+    check(app, &[("GET /search/c%2B%2B", 200, "<link rel=stylesheet href=style.css>")]);
+}
+
+/// The place of a mount is compared as it was sent, and so is not written anew; that of `under` is.
+#[test]
+fn a_prefix_has_its_spelling() {
+    let router = Router::new()
+        .mount("/c%2B%2B", embedded(NAMED))
+        .mount("/under", embedded(NAMED).under("/a|\u{fc}"))
+        .mount("/", one());
+    check(
+        router,
+        &[
+            ("GET /c%2B%2B/c%2B%2B/x.html", 301, "/c%2B%2B/c++/x.html"),
+            ("GET /c%2B%2B/c++/x.html", 200, "file"),
+            ("GET /c%2B%2B/c%2B%2B?a", 301, "/c%2B%2B/c++/?a"),
+            ("GET /under/a|%c3%bc/c++/x.html", 301, "/under/a%7C%C3%BC/c++/x.html"),
+            ("GET /under/a%7C%C3%BC/c++/x.html", 200, "file"),
+            ("GET /%64ocs", 301, "/docs"),
+        ],
+    );
+}
+
 #[test]
 fn redirects_stay_within_a_mount() {
     let index = "<link rel=stylesheet href=style.css>";

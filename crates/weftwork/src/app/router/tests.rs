@@ -2,6 +2,7 @@
 
 mod methods;
 mod patterns;
+mod spelling;
 mod states;
 
 use std::sync::Arc;
