@@ -98,6 +98,7 @@ impl Conn {
     }
 
     /// Instead of a call of the handler: there is no memory for the stack of its fiber.
+    #[cfg(feature = "fibers")]
     #[cold]
     pub(crate) fn refuse_for_stack(&mut self, cx: &Context) {
         let knob = cx.settings.show(&["fiber_stack_bytes"]);
