@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod support;
 
-use support::{Client, Room, Site, eventually, panic_at};
+use support::{Client, Room, Site, eventually, panic_at, traps};
 use weftwork::Settings;
 
 fn start(engine: &str, change: impl FnOnce(Settings) -> Settings) -> Site {
@@ -46,6 +46,7 @@ fn with_the_last_thread() {
     panic_at("all threads are taken (threads_max is 2)");
     victim.send("bad\r\n\r\n");
     assert!(victim.rest().is_empty(), "it was refused without a line in the log");
+    eventually("every line came that was to panic", || traps() == 0);
     site.inside.gate.open();
     held.answer().is(200, "passed");
     site.client().get("/").is(200, "hello");

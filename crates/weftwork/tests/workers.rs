@@ -3,7 +3,7 @@
 #[allow(dead_code)]
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{Client, Room, Site, eventually};
 use weftwork::{Engine, Request, Response, Server};
@@ -132,6 +132,27 @@ fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
         .collect();
     site.client().get("/").is(200, "hello");
     drop(stay);
+}
+
+/// They keep their connections, also where they hold all threads.
+#[test]
+fn idle_clients_for_whose_threads_nobody_waits_are_not_ended() {
+    let time = Duration::from_secs(2);
+    let site = workers(1)
+        .start_with(|settings| settings.standby_kept(1).threads_max(2).queue_max(0).idle_timeout(time));
+    let begun = Instant::now();
+    let mut idle: Vec<_> = (0..2).map(|_| site.client()).collect();
+    idle.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    let ends = idle.into_iter().map(|client| {
+        std::thread::spawn(move || {
+            client.ends();
+            begun.elapsed()
+        })
+    });
+    for end in ends.collect::<Vec<_>>() {
+        let after = end.join().unwrap();
+        assert!(after >= time, "{after:?}");
+    }
 }
 
 /// Nor do those who do not ask, whether there is a queue or not.

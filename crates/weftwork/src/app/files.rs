@@ -20,15 +20,13 @@ mod mounted;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, header};
 use rustix::io::Errno;
 use weftwork_wire::fields::names_media_type;
 
-use crate::app::spelling::{canonical, encodes_unreserved};
 use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
 use beneath::Links;
@@ -50,10 +48,11 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///
 /// # What is answered
 /// - GET and HEAD; other methods of what is there are 405 (RFC 9110 section 15.5.6). Only regular files are sent.
-/// - A path has one form in which it leads to a file: letters, digits and `-._~!$&'()*+,;=:@` as they are, and all else
-///   encoded, in upper case (`/c++/%C3%BC`). Another spelling of what is there (`/c%2B%2B/%c3%bc`) is 301 to it, so that a route
-///   or a guard in front, which compares paths as they were sent, sees each that leads to a file. [`Router`](crate::Router) and
-///   [`Routes`](crate::Routes) encode the literal parts of their routes alike: write them plainly (`/c++/ü`).
+/// - A path in which a letter, a digit or one of `-._~` is encoded is 301 to the one where it is not, so that a route or
+///   a guard in front, which compares paths as they were sent, sees each that leads to a file, if it is of such characters
+///   alone. Where it has others, there are more spellings, and none is redirected, for proxies in between write one for another:
+///   `/c%2B%2B` leads where `/c++` does, `/%c3%bc` where `/ü` does. Guard those with
+///   middleware around these files.
 /// - A path is decoded once, and looked up beneath the directory. What is not there is 404, and so is all that
 ///   is not to be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel refuses to leave
 ///   the directory while it opens (`openat2` on Linux, elsewhere segment by segment), so that changing the tree at
@@ -174,8 +173,7 @@ impl Files {
     /// none.
     #[must_use]
     pub fn under(self, prefix: &str) -> Files {
-        let prefix = prefix.trim_end_matches('/');
-        Files { prefix: canonical(prefix).unwrap_or(prefix.into()).into_owned(), ..self }
+        Files { prefix: prefix.trim_end_matches('/').to_owned(), ..self }
     }
 
     /// The file that a directory stands for; an empty name is none. Default: `index.html`.
@@ -335,27 +333,12 @@ impl Files {
                 Found::Directory(_) | Found::Other => Err(Miss::NotFound),
             };
         }
-        let path = canonical(req.path()).ok_or(Miss::Malformed)?;
-        let rest = path.strip_prefix(&self.prefix).ok_or(Miss::NotFound)?;
+        let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or(Miss::NotFound)?;
         // The place of a mount is seen as `/`, whether or not a slash was sent.
         if rest.is_empty() || req.is_at_mount() {
             return Ok(with_slash(req));
         }
-        let target = Target::parse(rest.as_bytes(), self.hidden)?;
-        match path {
-            Cow::Borrowed(_) => self.at_target(req, &target),
-            // Nobody means another path by it, so there is no need to say whether this one is there.
-            Cow::Owned(_) if encodes_unreserved(req.path_bytes()) => Err(Miss::Misspelt),
-            // What is not there is left to others as it was sent.
-            Cow::Owned(_) => match self.at_target(req, &target) {
-                Err(Miss::NotFound) => Err(Miss::NotFound),
-                Ok(moved) if moved.status() == StatusCode::MOVED_PERMANENTLY => Ok(moved),
-                _ => Err(Miss::Misspelt),
-            },
-        }
-    }
-
-    fn at_target(&self, req: &Request<'_>, target: &Target<'_>) -> std::result::Result<Response, Miss> {
+        let target = Target::parse(rest, self.hidden)?;
         if target.slash {
             return self.directory(req, &target.path);
         }

@@ -56,9 +56,8 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// The server is fixed: nothing in a request chooses where it goes. Routes in front of it compare paths as they were sent,
 /// and to the server behind, another spelling may be the same path. So one that has another spelling gets 400: where a
 /// letter, a digit or one of `-._~` is encoded (`/%61dmin`); with a segment `.` or `..`, encoded or not; with an empty
-/// segment (`//admin`), but for the slashes of a URL in a path (`/web/https://a.example`). What else is encoded passes as it was
-/// sent, `%2B` beside `+` and `%c3` beside `%C3`, for clients send both. A route in front closes its path if that is of such
-/// letters, digits and `-._~` alone, unless the server behind takes still other paths for it: in upper case, with a slash at
+/// segment (`//admin`), but for the slashes of a URL in a path (`/web/https://a.example`). A route in front closes its path if
+/// that is of such characters alone, unless the server behind takes still other paths for it: in upper case, with a slash at
 /// the end, with `%2F` for `/`, with `;` and more behind. Where you do not know, guard all of it. (Of typed routes behind a
 /// proxy, links with a value that is also the literal of another route, `/users/%6Eew`, get that 400, too.)
 ///

@@ -244,7 +244,7 @@ pub(super) fn have_visitors(listeners: &[Listener]) -> bool {
 }
 
 /// Without it a server with exactly as many connections as it may have would look at its doors 500 times a second.
-fn has_visitor(listener: &Listener) -> bool {
+pub(super) fn has_visitor(listener: &Listener) -> bool {
     let found = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&Timespec::default()));
     !matches!(found, Ok(0))
 }

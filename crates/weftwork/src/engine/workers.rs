@@ -28,7 +28,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::berth::Berth;
-use super::doors::{Doors, Listening};
+use super::doors::{Doors, Listening, has_visitor};
 use super::gate::Gate;
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
@@ -164,7 +164,7 @@ impl Workers {
                 self.give(job);
             }
             self.gate.open();
-            let is_kept_out = !self.standby.has_room() && doors.retry(now).is_some();
+            let is_kept_out = !self.standby.has_room() && listeners.iter().any(has_visitor);
             self.wants_room.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
             if self.standby.has_queue() {
                 self.call_for_queue();

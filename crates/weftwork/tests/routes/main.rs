@@ -2,7 +2,6 @@
 #![cfg(feature = "macros")]
 
 mod answers;
-mod guards;
 mod hundred;
 mod names;
 mod patterns;

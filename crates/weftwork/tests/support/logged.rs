@@ -15,6 +15,11 @@ pub(crate) fn panic_at(part: &str) {
     TRAPS.lock().unwrap_or_else(PoisonError::into_inner).push(part.to_owned());
 }
 
+/// Lines that are still to panic.
+pub(crate) fn traps() -> usize {
+    TRAPS.lock().unwrap_or_else(PoisonError::into_inner).len()
+}
+
 struct Kept;
 
 impl log::Log for Kept {

@@ -17,7 +17,7 @@ pub(crate) use client::Client;
 #[allow(unused_imports)]
 pub(crate) use gate::Gate;
 #[allow(unused_imports)]
-pub(crate) use logged::{is_logged, keep_log, logged, panic_at};
+pub(crate) use logged::{is_logged, keep_log, logged, panic_at, traps};
 #[allow(unused_imports)]
 pub(crate) use room::{Promise, Room};
 #[allow(unused_imports)]

@@ -8,7 +8,6 @@ use rustix::io::{Errno, Result};
 
 use super::place::Found;
 use super::target::{is_servable, joined};
-use crate::app::spelling::canonical_segment;
 use crate::message::escaped;
 
 /// Most names on a page: 10,000, some 2 MB of it. Nobody reads more, and memory is bounded by it.
@@ -60,7 +59,7 @@ pub(super) fn page(
         let shown = escaped(&name_text);
         let size = bytes.map(size).unwrap_or_default();
         // Writing to a String does not fail.
-        let _ = writeln!(page, "<tr><td><a href=\"{}{slash}\">{shown}{slash}</a><td>{size}", link(name));
+        let _ = writeln!(page, "<tr><td><a href=\"{}{slash}\">{shown}{slash}</a><td>{size}", encoded(name));
     }
     page.push_str("</table>\n");
     if !whole {
@@ -108,10 +107,20 @@ fn entries(
     Ok((found, whole))
 }
 
-/// A relative reference to `name`, for an attribute. What is in front of a colon would be a scheme (RFC 3986 section 4.2).
-fn link(name: &[u8]) -> String {
-    let here = if name.contains(&b':') { "./" } else { "" };
-    format!("{here}{}", escaped(&canonical_segment(name)))
+/// A name as a relative reference (RFC 3986 section 2.3): only unreserved characters stay as they are.
+pub(super) fn encoded(name: &[u8]) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(*byte))
+            }
+            byte => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
 }
 
 /// A size with one decimal, as in `1.5 KiB`.

@@ -4,7 +4,7 @@ use http::{HeaderValue, Method, StatusCode, header};
 use rustix::io::Errno;
 
 use super::target::Refused;
-use crate::app::spelling::canonical;
+use crate::app::spelling::plainly_spelt;
 use crate::error::Error;
 use crate::message::{IntoResponse, Problem, Request, Response};
 
@@ -13,7 +13,6 @@ use crate::message::{IntoResponse, Problem, Request, Response};
 pub(super) enum Miss {
     NotFound,
     Malformed,
-    /// A guard in front compares the path as it was sent, and has not seen the one that this means.
     Misspelt,
     Forbidden,
     Failed(Errno),
@@ -24,6 +23,7 @@ impl From<Refused> for Miss {
         match refused {
             Refused::Malformed => Miss::Malformed,
             Refused::Unreachable => Miss::NotFound,
+            Refused::Misspelt => Miss::Misspelt,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Miss {
         match self {
             Miss::NotFound => problem(StatusCode::NOT_FOUND, "there is no such file"),
             Miss::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not well encoded"),
-            Miss::Misspelt => moved(req, ""),
+            Miss::Misspelt => moved(req, &plainly_spelt(req.whole_path())),
             Miss::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
             Miss::Failed(error) => {
                 Error::io(format!("{} could not be opened", req.whole_path()), error.into()).into_response()
@@ -57,16 +57,13 @@ impl Miss {
 
 /// From `/docs` to `/docs/`, so that relative links in the page mean what they say.
 pub(super) fn with_slash(req: &Request<'_>) -> Response {
-    moved(req, "/")
+    moved(req, &format!("{}/", req.whole_path()))
 }
 
-/// 301 to the canonical path, with this behind it. A path that got here has no empty segment, so it cannot name another host.
-/// The place of a mount stays as it was sent: its router compares it so.
-fn moved(req: &Request<'_>, behind: &str) -> Response {
-    let mount = req.mounted_at();
-    let path = canonical(&req.whole_path()[mount.len()..]).unwrap_or_default();
+/// 301. A path that got here has no empty segment, so it cannot name another host.
+fn moved(req: &Request<'_>, path: &str) -> Response {
     let query = req.query().map(|query| format!("?{query}")).unwrap_or_default();
-    match HeaderValue::try_from(format!("{mount}{path}{behind}{query}")) {
+    match HeaderValue::try_from(format!("{path}{query}")) {
         Ok(location) => Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location),
         Err(_) => Miss::NotFound.answer(req),
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::app::spelling::hex_digit;
+use crate::app::spelling::encodes_unreserved;
 
 /// A path beneath the root, safe to join: no way up, and nothing that means something to a system.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(super) enum Refused {
     Malformed,
     /// No file that is served can have this name: 404.
     Unreachable,
+    /// It is not spelt plainly. A guard in front compares the path as it was sent, and has not seen this one.
+    Misspelt,
 }
 
 impl<'a> Target<'a> {
@@ -35,7 +37,13 @@ impl<'a> Target<'a> {
         }
         let path = match rest {
             b"" => rest.into(),
-            _ if rest.contains(&b'%') => decoded(rest, hidden)?.into(),
+            _ if rest.contains(&b'%') => {
+                let path = decoded(rest, hidden)?;
+                match encodes_unreserved(rest) {
+                    true => return Err(Refused::Misspelt),
+                    false => path.into(),
+                }
+            }
             _ => servable(rest, hidden)?.into(),
         };
         Ok(Target { path, slash })
@@ -98,5 +106,6 @@ fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
 }
 
 fn digit(byte: Option<u8>) -> Result<u8, Refused> {
-    byte.and_then(hex_digit).ok_or(Refused::Malformed)
+    let value = byte.and_then(|byte| char::from(byte).to_digit(16)).ok_or(Refused::Malformed)?;
+    u8::try_from(value).map_err(|_| Refused::Malformed)
 }

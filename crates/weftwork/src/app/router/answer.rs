@@ -168,12 +168,12 @@ impl Router {
                 method == req.method() || (verb == Verbs::HEAD && Verbs::of(method) == Verbs::GET)
             }
         };
-        built.patterns[route].as_ref().filter(|_| mine)?.takes(req.path())
+        built.patterns[route].as_ref().filter(|_| mine)?.captures(req.path())
     }
 
     fn allowed(&self, built: &Built, path: &str) -> Allowed {
         let takes = |number: &usize| {
-            built.patterns[*number].as_ref().is_some_and(|known| known.takes(path).is_some())
+            built.patterns[*number].as_ref().is_some_and(|known| known.captures(path).is_some())
         };
         let mut allowed = Allowed::none();
         for number in (0..self.routes.len()).filter(|number| path == "*" || takes(number)) {

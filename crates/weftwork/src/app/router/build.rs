@@ -5,7 +5,7 @@ use std::ops::Range;
 use http::Method;
 
 use super::error::{PatternFault, RouteError};
-use super::pattern::{Pattern, as_sent, encoded_as_literals, is_beneath, join};
+use super::pattern::{Pattern, is_beneath, join};
 use super::{Entry, Router};
 use crate::message::Need;
 
@@ -174,17 +174,6 @@ impl Built {
 
     /// The most literal route that takes `path`.
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
-        let found = self.find_as(method, path);
-        // What was found without captures has nothing to encode.
-        if found.as_ref().is_some_and(|found| found.captures.is_empty()) {
-            return found;
-        }
-        let Some(encoded) = encoded_as_literals(path) else { return found };
-        let Found { route, captures } = self.find_as(method, &encoded)?;
-        Some(Found { route, captures: as_sent(path, captures) })
-    }
-
-    fn find_as(&self, method: &Method, path: &str) -> Option<Found> {
         let known = self.trees.iter().find(|(known, _)| known == method);
         let Searched { tree, behind_suffixes } = known.map_or(&self.any, |(_, searched)| searched);
         let Ok(found) = tree.at(path) else {

@@ -45,8 +45,7 @@ use build::Built;
 /// `{name}` is one segment, or a part of one (`/{name}.json`); `{*name}` is the rest, at the end. Neither matches
 /// nothing. A literal goes before a capture; each method has routes of its own. A path with and
 /// one without a slash at its end are two paths. Literal parts and the prefixes of mounts are compared as they are sent, so
-/// `/%61dmin` is not `/admin`; captures are decoded. What a path may not have as it is, they have encoded: the route `/a|ü`
-/// takes `/a%7C%C3%BC`, and, as browsers send `[`, `]`, `^` and `|` as they are, `/a|%C3%BC`.
+/// `/%61dmin` is not `/admin`; captures are decoded.
 ///
 /// At one place there may be literals, and beside them `{name}` or `{*name}`, not both; and captures with something behind them
 /// (`{name}.json`), or with something before (`v{name}`), or a single one with both. `{*name}` goes with none that has something

@@ -8,19 +8,9 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::error::PatternFault;
 
-/// What a literal part has encoded: all that a segment may not have as it is (RFC 3986 section 3.3), but for what means
-/// something in a pattern.
-const ENCODED: AsciiSet = CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>')
-    .add(b'\\')
-    .add(b'`')
-    .add(b'[')
-    .add(b']')
-    .add(b'^')
-    .add(b'|');
+/// What clients do not send as it is.
+const SENT_ENCODED: AsciiSet =
+    CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'|');
 
 /// One part of a path. The order is that of trying them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,13 +93,7 @@ impl Pattern {
         self.segments.iter().any(is_suffixed)
     }
 
-    /// The places of the captures, if it takes `path`.
-    pub(super) fn takes(&self, path: &str) -> Option<Vec<Range<usize>>> {
-        let Some(encoded) = encoded_as_literals(path) else { return self.captures(path) };
-        self.captures(&encoded).map(|places| as_sent(path, places))
-    }
-
-    /// The same, where nothing in `path` is still to be encoded; by the rules of matchit, one pattern at a time.
+    /// The places of the captures, if it takes `path`; by the rules of matchit, one pattern at a time.
     pub(super) fn captures(&self, path: &str) -> Option<Vec<Range<usize>>> {
         let mut at = 1;
         let mut places = Vec::new();
@@ -159,29 +143,6 @@ pub(super) fn is_beneath(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What `path` is compared as, where it was sent with what literal parts have encoded.
-pub(super) fn encoded_as_literals(path: &str) -> Option<String> {
-    path.bytes().any(is_sent_raw).then(|| encoded(path))
-}
-
-/// Where in `path`, as it was sent, those places of its encoded form are.
-pub(super) fn as_sent(path: &str, places: Vec<Range<usize>>) -> Vec<Range<usize>> {
-    let sent = |place: usize| {
-        let ends = path.bytes().scan(0, |end, byte| {
-            *end += if is_sent_raw(byte) { "%7C".len() } else { 1 };
-            Some(*end)
-        });
-        ends.take_while(|end| *end <= place).count()
-    };
-    places.into_iter().map(|place| sent(place.start)..sent(place.end)).collect()
-}
-
-/// What has no place in a path as it is, and is let through, for browsers send it. All else in the path of a request is ASCII
-/// that literal parts have as it is.
-fn is_sent_raw(byte: u8) -> bool {
-    matches!(byte, b'[' | b']' | b'^' | b'|')
-}
-
 fn encoded(path: &str) -> String {
-    Cow::from(utf8_percent_encode(path, &ENCODED)).into_owned()
+    Cow::from(utf8_percent_encode(path, &SENT_ENCODED)).into_owned()
 }

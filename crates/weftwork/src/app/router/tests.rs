@@ -2,7 +2,6 @@
 
 mod methods;
 mod patterns;
-mod spelling;
 mod states;
 
 use std::sync::Arc;

@@ -105,7 +105,7 @@ impl Fibers {
         let _ = opened.send(result);
         drop(opened);
         if let Some(runtime) = runtime {
-            waits::own_thread();
+            waits::own_thread(&self.cx);
             let desk = Rc::new(Desk::new(self.clone(), Box::new(lp)));
             let _ground = super::blocking::enter(Rc::new(Suspending(self.clone())));
             let thread = Thread { room: self.clone(), runtime, desk };

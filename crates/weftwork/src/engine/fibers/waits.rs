@@ -82,13 +82,13 @@ impl Wait for OnFiber<'_> {
     }
 }
 
-/// Waits by suspending the fiber of the engine that it is called on, or by blocking: a connection that was taken over may be
-/// used anywhere, also on fibers that hear nothing of the server's stop.
+/// Waits by suspending the fiber of its server that it is called on, or by blocking: a connection that was taken over may be
+/// used anywhere, also on fibers that hear nothing of that server's stop.
 pub(super) struct OnAnyFiber(pub(super) Arc<Context>);
 
 impl OnAnyFiber {
     fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
-        match in_fiber() && IS_OURS.get() {
+        match in_fiber() && OWNER.get() == Arc::as_ptr(&self.0) {
             true => wait(&OnFiber { cx: &self.0 }),
             false => wait(&OnThisThread::new(&self.0)),
         }
@@ -126,17 +126,17 @@ impl Wait for OnAnyFiber {
 const CALLS_A_TURN: u32 = 16;
 
 thread_local! {
-    /// The fibers of this thread are the engine's.
-    static IS_OURS: Cell<bool> = const { Cell::new(false) };
+    /// The server whose fibers those of this thread are.
+    static OWNER: Cell<*const Context> = const { Cell::new(std::ptr::null()) };
     /// Calls since the last such turn.
     static CALLS: Cell<u32> = const { Cell::new(0) };
     /// Ends the waits of this thread's fibers that have to know that the server drains.
     static DRAINING: Signal = const { Signal::new() };
 }
 
-/// The fibers of this thread are the engine's from now on.
-pub(super) fn own_thread() {
-    IS_OURS.set(true);
+/// The fibers of this thread are this server's from now on.
+pub(super) fn own_thread(cx: &Arc<Context>) {
+    OWNER.set(Arc::as_ptr(cx));
 }
 
 /// The server drains: fibers of this thread that wait for a client of another protocol look up.

@@ -112,6 +112,7 @@ impl Shared {
             loop {
                 // Members and the queue have their turn, too.
                 if in_vain == ACCEPTS_A_TURN {
+                    self.first_door.store(door + 1, Ordering::Relaxed);
                     return Look::Shut(now);
                 }
                 in_vain += 1;
