@@ -130,6 +130,7 @@ const FIGURES: &[(&str, &str, usize)] = &[
     ("peak_bytes", "peak bytes", 0),
     ("threads", "threads", 0),
     ("unanswered", "unanswered", 0),
+    ("server_cpu_percent", "busy, %", 0),
     ("others_cpu_percent", "CPU of others, %", 1),
     ("p99_over_alone", "p99 over alone", 2),
     ("bytes_per_connection", "bytes a connection", 0),

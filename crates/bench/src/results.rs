@@ -86,6 +86,9 @@ pub(crate) struct Runoff {
     pub(crate) turns: usize,
     /// The default engine first.
     pub(crate) scores: Vec<Score>,
+    /// Why it did not come to its end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) failed: Option<String>,
 }
 
 /// How one subject did in a run-off.

@@ -44,8 +44,10 @@ pub(crate) fn run(
         }
         match of_column(time, peers, &subjects, workload, distance) {
             Ok(runoff) => runoffs.extend(runoff.map(|runoff| (workload.name.clone(), runoff))),
-            // Then the rounds decide.
-            Err(Failure::Run(message)) => eprintln!("run-off of {}: {message}", workload.name),
+            Err(Failure::Run(message)) => {
+                eprintln!("run-off of {}: {message}", workload.name);
+                runoffs.push((workload.name.clone(), Runoff { failed: Some(message), ..Runoff::default() }));
+            }
             Err(other) => return Err(other),
         }
     }

@@ -1,6 +1,7 @@
 //! actix-web: a worker for each core, `web::block` for what blocks.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use actix_web::{App, HttpRequest, HttpServer, Responder, rt, web};
 use bytes::Bytes;
@@ -21,6 +22,7 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
         .workers(workers)
         .worker_max_blocking_threads(routes::BLOCKING_THREADS)
         .tcp_nodelay(true)
+        .keep_alive(Duration::from_secs(3600))
         .backlog(4096)
         .max_connections(100_000)
         .bind((Ipv4Addr::LOCALHOST, port))?;

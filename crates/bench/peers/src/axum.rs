@@ -1,7 +1,10 @@
 //! axum twice: with the blocking call where the documentation puts it, in `spawn_blocking`, and with the
 //! blocking call in the handler itself, which is what happens when somebody forgets.
 
-use ::axum::extract::{DefaultBodyLimit, RawQuery};
+use ::axum::body::HttpBody;
+use ::axum::extract::{DefaultBodyLimit, FromRequest, RawQuery, Request};
+use ::axum::http::header::CONTENT_LENGTH;
+use ::axum::response::{IntoResponse, Response};
 use ::axum::routing::{get, post};
 use ::axum::serve::ListenerExt;
 use ::axum::{Json, Router};
@@ -25,13 +28,25 @@ fn serve(port: u16, workers: usize, router: Router) -> Result {
     let router = router
         .route("/health", get(async || routes::HEALTH))
         .route("/json", get(async || Json(routes::MESSAGE)))
-        .route("/echo", post(async |body: Bytes| body))
+        .route("/echo", post(echo))
         .route("/wait", get(wait))
         .layer(DefaultBodyLimit::max(routes::ECHO_BYTES_MAX));
     run(workers, async move {
         let listener = listen(port)?.tap_io(|stream| drop(stream.set_nodelay(true)));
         Ok(::axum::serve(listener, router).await?)
     })?
+}
+
+async fn echo(request: Request) -> Response {
+    let length = request.headers().get(CONTENT_LENGTH).cloned();
+    let is_long = request.body().size_hint().lower() > routes::GATHERED_BYTES_MAX as u64;
+    if is_long && let Some(length) = length {
+        return ([(CONTENT_LENGTH, length)], request.into_body()).into_response();
+    }
+    match Bytes::from_request(request, &()).await {
+        Ok(body) => body.into_response(),
+        Err(refused) => refused.into_response(),
+    }
 }
 
 async fn block_in_place(RawQuery(query): RawQuery) -> &'static str {

@@ -3,13 +3,13 @@
 use std::convert::Infallible;
 
 use ::hyper::body::{Body, Incoming};
-use ::hyper::header::CONTENT_TYPE;
+use ::hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use ::hyper::server::conn::http1;
 use ::hyper::service::service_fn;
 use ::hyper::{Request, Response, StatusCode};
 use ::tokio::{task, time};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Either, Full};
 use hyper_util::rt::TokioIo;
 
 use crate::routes;
@@ -29,17 +29,25 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
     })?
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+/// What is there at once, or what the client is still sending.
+type Answer = Response<Either<Full<Bytes>, Incoming>>;
+
+async fn answer(request: Request<Incoming>) -> Result<Answer, Infallible> {
     let time = routes::time(request.uri().query());
     Ok(match request.uri().path() {
         "/health" => text(routes::HEALTH),
         "/json" => typed(routes::JSON, serde_json::to_vec(&routes::MESSAGE).unwrap_or_default()),
-        "/echo" if request.body().size_hint().lower() <= routes::ECHO_BYTES_MAX as u64 => {
-            match request.into_body().collect().await {
-                Ok(body) => typed(routes::TEXT, body.to_bytes()),
-                Err(_) => status(StatusCode::BAD_REQUEST),
-            }
+        "/echo" if request.body().size_hint().lower() > routes::GATHERED_BYTES_MAX as u64 => {
+            let length = request.headers().get(CONTENT_LENGTH).cloned();
+            let mut response = Response::new(Either::Right(request.into_body()));
+            response.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(routes::TEXT));
+            response
         }
+        "/echo" => match request.into_body().collect().await {
+            Ok(body) => typed(routes::TEXT, body.to_bytes()),
+            Err(_) => status(StatusCode::BAD_REQUEST),
+        },
         "/slow" => match task::spawn_blocking(move || routes::block(time)).await {
             Ok(said) => text(said),
             Err(_) => status(StatusCode::INTERNAL_SERVER_ERROR),
@@ -52,18 +60,18 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     })
 }
 
-fn text(body: &'static str) -> Response<Full<Bytes>> {
+fn text(body: &'static str) -> Answer {
     typed(routes::TEXT, body)
 }
 
-fn typed(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    response.headers_mut().insert(CONTENT_TYPE, ::hyper::header::HeaderValue::from_static(content_type));
+fn typed(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Either::Left(Full::new(body.into())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-fn status(status: StatusCode) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
+fn status(status: StatusCode) -> Answer {
+    let mut response = Response::new(Either::Left(Full::default()));
     *response.status_mut() = status;
     response
 }

@@ -11,6 +11,8 @@ pub const JSON: &str = "application/json";
 pub const BLOCKING_THREADS: usize = 512;
 /// The largest body that /echo takes.
 pub const ECHO_BYTES_MAX: usize = 16 << 20;
+/// A body that is longer goes back while it comes, where a peer can do so, as weft does.
+pub const GATHERED_BYTES_MAX: usize = 64 << 10;
 
 /// Serialized for each request.
 #[derive(Serialize)]

@@ -170,7 +170,7 @@ fn floors() {
 fn wrong_arguments() {
     check_refused(
         "fast",
-        "quick, full, router, turns, report, track, compare, instructions, events, floor, site, soak or slow-heads",
+        "quick, full, router, turns, report, track, compare, instructions, events, held, floor, site, soak or slow-heads",
     );
     check_refused("--version", "--version");
     check_refused("quick --rounds 0", "--rounds must be from 1");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::standing::{CPU, Measure, RATE, command, counts, decides, first, how, ours, score, standings};
 use super::svg::short;
-use crate::results::{Cell, Column, LeftOut, Results, Score};
+use crate::results::{Cell, Column, LeftOut, Results, Runoff, Score};
 use crate::workloads::UNKNOWN;
 
 const METHOD: &str = "
@@ -19,14 +19,17 @@ const METHOD: &str = "
   machine befalls all alike then: ratios lie 2 to 5 % apart. CPU is counted from one's turn to one's next, so what is put off
   counts. The figures are medians over eight parts of it.
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
-  do not block: it hardly depends on how fast the load is. Ticks are 10 ms, so two per cent is its grain.
+  do not block: it hardly depends on how fast the load is. A tick is 10 ms: of 0.3 s
+  of a full core that is 3 per cent, and of a run-off of 4 s a quarter of one.
 - **requests/s** decides where handlers block; in `mixed` those of the quick clients, while others block. Elsewhere it says as much about the load: with `Connection: close` the generator
-  opens every connection and is often the slower side.
+  opens every connection and is often the slower side; how much of its core a server had is in the HTML page.
 - **Errors** are answers that are not 2xx, bodies that differ from the first checked one, connections that broke, and answers
   that did not come. Who makes any is marked `!` and is never first.
 - **Latency at a fixed rate** counts from when a request was due, not from when it could be sent, so that a stall cannot hide
   itself (coordinated omission).
-- The **floors** are hand-written and do nothing but answer: no parser, no limits. They are what there is to reach, not contestants.
+- The **floors** are hand-written and do nothing but answer: no parser, no limits. They are what there is to reach, not contestants:
+  one thread and epoll where handlers do not wait; a thread for each connection that sleeps where they block, and so in `wait`, where
+  whoever waits without a thread has less to do.
 - The host of a virtual machine may move its cores closer together and apart again, every few seconds: a cache line then takes 50
   or 500 ns from the one to the other and back, and a request, which needs dozens, 2.6 or 6.5 us of CPU in the same server. Where
   that is so, the first lines say so, and a cell is measured again until the cores were where they should be in each of the looks before, in and after
@@ -166,14 +169,30 @@ fn write_errors(out: &mut String, results: &Results) {
         if !errors.is_empty() {
             let _ = writeln!(out, "- {}, errors: {}.", subject.name, errors.join(", "));
         }
+        let scores =
+            runoffs(results).flat_map(|(name, runoff)| runoff.scores.iter().map(move |score| (name, score)));
+        let errors = scores.filter(|(_, score)| score.subject == subject.name && score.errors > 0.0);
+        let errors: Vec<String> = errors.map(|(name, score)| format!("{name} {}", score.errors)).collect();
+        if !errors.is_empty() {
+            let _ = writeln!(out, "- {}, errors in run-offs: {}.", subject.name, errors.join(", "));
+        }
         for (name, cell) in cells().filter(|(_, cell)| cell.failed_rounds > 0) {
             let why = cell.why.as_deref().map_or(UNKNOWN, super::first_line);
             let _ = writeln!(out, "- {}, {name}: {} failed rounds: {why}.", subject.name, cell.failed_rounds);
         }
     }
+    for (name, failed) in
+        runoffs(results).filter_map(|(name, runoff)| Some((name, runoff.failed.as_deref()?)))
+    {
+        let _ = writeln!(out, "- {name}: its run-off failed: {}.", super::first_line(failed));
+    }
     if out.len() == before {
         out.push_str("None.\n");
     }
+}
+
+fn runoffs(results: &Results) -> impl Iterator<Item = (&str, &Runoff)> {
+    results.workloads.iter().filter_map(|column| Some((column.name.as_str(), column.runoff.as_ref()?)))
 }
 
 fn ran_off(column: &Column, measure: Measure, best: Option<&str>) -> String {

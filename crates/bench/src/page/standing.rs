@@ -96,11 +96,22 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
     let ours = ours(column)?;
     let theirs = |cell: &&Cell| !cell.subject.starts_with("weft") || cell.subject == ours.subject;
     let others = Column { cells: column.cells.iter().filter(theirs).cloned().collect(), ..column.clone() };
-    let Some(mine) = counts(results, ours, measure) else {
-        let says = format!("{}: {} errors, {} failed rounds", column.name, ours.errors, ours.failed_rounds);
-        let why = ours.why.as_deref().and_then(|why| why.lines().next()).unwrap_or(UNKNOWN).to_owned();
-        return Some(Standing { is_won: false, says, why });
+    let lost = |says: String, why: Option<&str>| {
+        let why = why.and_then(|why| why.lines().next()).unwrap_or(UNKNOWN).to_owned();
+        Some(Standing { is_won: false, says: format!("{}: {says}", column.name), why })
     };
+    let Some(mine) = counts(results, ours, measure) else {
+        let says = format!("{} errors, {} failed rounds", ours.errors, ours.failed_rounds);
+        return lost(says, ours.why.as_deref());
+    };
+    if let Some(failed) = column.runoff.as_ref().and_then(|runoff| runoff.failed.as_deref()) {
+        return lost("its run-off failed".to_owned(), Some(failed));
+    }
+    let scores = column.runoff.iter().flat_map(|runoff| &runoff.scores);
+    let errors: f64 = scores.filter(|score| score.subject == ours.subject).map(|score| score.errors).sum();
+    if errors > 0.0 {
+        return lost(format!("{errors} errors in its run-off"), None);
+    }
     let (name, best) = first(results, &others, measure)?;
     let (title, unit) = (format!("{} ({})", column.name, column.title), measure.title);
     let scores = [&ours.subject, name].map(|subject| score(column, measure, subject));

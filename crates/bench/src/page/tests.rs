@@ -79,7 +79,7 @@ fn run_off(name: &str, ours: f64, nginx: f64, errors: f64) -> Results {
         errors,
     };
     let scores = vec![score("weft:adaptive", ours, 0.0), score("nginx", nginx, errors)];
-    column.runoff = Some(Runoff { turns: 133, scores });
+    column.runoff = Some(Runoff { turns: 133, scores, failed: None });
     let mut results = results(vec![column]);
     results.subjects.push(Contestant { name: "h2o".to_owned(), ..Contestant::default() });
     results
@@ -105,6 +105,27 @@ fn the_run_off_decides_where_there_was_one() {
     let row = "| CPU us a request | **5.00** | nginx 4.00 | 1.00 | 1.25 (1.12 to 1.50) |";
     assert!(text.contains(row), "{text}");
     assert!(text.contains("| weft:adaptive | **5.00** |") && text.contains("| nginx | 4.00 |"), "{text}");
+}
+
+/// Neither errors nor an end of ours there make the rounds decide.
+#[test]
+fn a_run_off_that_we_fail_in_is_lost() {
+    let mut results = run_off("health-100", 4.0, 5.0, 2.0);
+    let runoff = results.workloads[0].runoff.as_mut().unwrap();
+    runoff.scores[0].errors = 3.0;
+    let says = |results: &Results| {
+        let standing::Standing { is_won, says, why } = standings(results).remove(0);
+        assert!(!is_won);
+        format!("{says}: {why}")
+    };
+    assert!(says(&results).starts_with("health-100: 3 errors in its run-off"));
+    let text = markdown(&results);
+    assert!(text.contains("- weft:adaptive, errors in run-offs: health-100 3.\n"), "{text}");
+    assert!(text.contains("- nginx, errors in run-offs: health-100 2.\n"), "{text}");
+    let failed = Some("weft ended\nby itself".to_owned());
+    results.workloads[0].runoff = Some(Runoff { failed, ..Runoff::default() });
+    assert_eq!(says(&results), "health-100: its run-off failed: weft ended");
+    assert!(markdown(&results).contains("- health-100: its run-off failed: weft ended.\n"));
 }
 
 #[test]

@@ -28,7 +28,15 @@ pub(super) fn prepare(peer: &Peer, scratch: &Path) -> Result<(PathBuf, String)> 
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Failure::Run(format!("it does not build: {}", said.trim())));
     }
-    Ok((program, version.trim_start_matches("go version ").to_owned()))
+    let version = version.trim_start_matches("go version ");
+    Ok((program, required(peer).map_or(version.to_owned(), |library| format!("{library}, {version}"))))
+}
+
+/// The library that the module is about, and its version: none for what comes with Go.
+fn required(peer: &Peer) -> Option<String> {
+    let module = std::fs::read_to_string(rust::folder().join(peer.name).join("go.mod")).ok()?;
+    let (_, version) = module.lines().find_map(|line| line.strip_prefix("require ")?.rsplit_once(' '))?;
+    Some(version.to_owned())
 }
 
 pub(super) fn command(_: &Peer, setup: &Setup<'_>) -> Result<Command> {

@@ -25,7 +25,12 @@ pub(super) fn prepare(_: &Peer, scratch: &Path) -> Result<(PathBuf, String)> {
     if !made.status.success() || !program.exists() {
         return Err(Failure::Run("cl-hunchentoot is not installed for SBCL".to_owned()));
     }
-    Ok((program, version))
+    Ok((program, format!("{}, {version}", hunchentoot()?)))
+}
+
+fn hunchentoot() -> Result<String> {
+    let ask = "(progn (require :asdf) (princ (asdf:component-version (asdf:find-system :hunchentoot))) (sb-ext:exit))";
+    version_of("sbcl", &[&OPTIONS[..], &["--eval", ask]].concat())
 }
 
 pub(super) fn command(_: &Peer, setup: &Setup<'_>) -> Result<Command> {

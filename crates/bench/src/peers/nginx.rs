@@ -69,6 +69,10 @@ http {{
             sendfile on;
             tcp_nopush on;
             open_file_cache max=100 inactive=1h;
+            # Three system calls for five: 0.8 of the CPU of a file this small.
+            location = /1k.bin {{
+                sendfile off;
+            }}
             # Else a range of it waits for 40 ms: half of it fills the buffer of the socket.
             location = /10m.bin {{
                 tcp_nopush off;

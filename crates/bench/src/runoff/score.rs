@@ -25,7 +25,7 @@ pub(super) fn scores(metric: Metric, lists: &[(&str, &[Turn])]) -> Option<Runoff
         let errors = turns.iter().map(|turn| turn.errors).sum::<u64>() as f64;
         Some(Score { subject: (*subject).to_owned(), figure: figure(values)?, over_ours, errors })
     });
-    Some(Runoff { turns: rounds.len(), scores: scores.collect::<Option<_>>()? })
+    Some(Runoff { turns: rounds.len(), scores: scores.collect::<Option<_>>()?, failed: None })
 }
 
 /// Over these rounds together.

@@ -74,7 +74,8 @@ fn health(name: &str, group: Group) -> Workload {
 
 fn slow(name: &str, group: Group, ms: u64) -> Workload {
     let sleep = Duration::from_millis(ms);
-    Workload { floor: Floor::Threads, sleep, ..of(Ask::Slow, name, group) }
+    let floor = if sleep.is_zero() { Floor::Epoll } else { Floor::Threads };
+    Workload { floor, sleep, ..of(Ask::Slow, name, group) }
 }
 
 fn wait(name: &str, connections: usize) -> Workload {
