@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use super::burst::PATIENCE;
 
@@ -35,8 +36,11 @@ pub(super) fn is_next_answer(stream: &mut TcpStream, body: &str) {
     }
 }
 
-/// `holds` is true in one of many rounds at least: the machine may be busy for longer than a member stays.
+/// `holds` is true in one of many rounds at least: the machine may be busy for longer than a member stays, and for many rounds.
 #[track_caller]
 pub(super) fn in_some_round(what: &str, mut holds: impl FnMut() -> bool) {
-    assert!((0..20).any(|_| holds()), "{what}");
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+    }
 }
