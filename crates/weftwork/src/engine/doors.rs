@@ -69,9 +69,7 @@ impl Listening {
     /// What keeps others out for now is left to whoever waits at the doors.
     pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         let listeners = self.get();
-        let first = self.turn();
-        let mut doors = (0..listeners.len()).map(|at| first.wrapping_add(at) % listeners.len());
-        doors.find_map(|door| match accept(&listeners[door], now, cx) {
+        self.in_turn(listeners.len()).find_map(|door| match accept(&listeners[door], now, cx) {
             Accepted::Conn(conn) | Accepted::Excess(conn) => Some(conn),
             Accepted::Nobody | Accepted::Gone | Accepted::NotBefore(_) | Accepted::Full(_) => None,
         })
@@ -80,6 +78,12 @@ impl Listening {
     /// All of them, from the next one on.
     pub(super) fn doors(&self) -> Doors {
         Doors { next: self.turn(), ..Doors::new(self.get()) }
+    }
+
+    /// So many, from the next one on.
+    pub(super) fn in_turn(&self, doors: usize) -> impl Iterator<Item = usize> + use<> {
+        let first = self.turn();
+        (0..doors).map(move |at| first.wrapping_add(at) % doors)
     }
 
     fn turn(&self) -> usize {

@@ -104,24 +104,18 @@ impl Shared {
             return Look::Shut(shut_until);
         }
         let doors = self.doors.get();
-        // In turns: at the first of them somebody may always wait.
-        let first = self.first_door.load(Ordering::Relaxed);
         let mut in_vain = 0;
-        for door in (0..doors.len()).map(|at| (first + at) % doors.len()) {
+        for door in self.doors.in_turn(doors.len()) {
             let listener = &doors[door];
             loop {
                 // Members and the queue have their turn, too.
                 if in_vain == ACCEPTS_A_TURN {
-                    self.first_door.store(door + 1, Ordering::Relaxed);
                     return Look::Shut(now);
                 }
                 in_vain += 1;
                 match accept(listener, now, &self.cx) {
                     Accepted::Excess(conn) => self.park(conn),
-                    Accepted::Conn(conn) => {
-                        self.first_door.store(door + 1, Ordering::Relaxed);
-                        return Look::Conn(conn);
-                    }
+                    Accepted::Conn(conn) => return Look::Conn(conn),
                     Accepted::Nobody => break,
                     Accepted::Gone => {}
                     Accepted::NotBefore(then) => return self.shut(then),

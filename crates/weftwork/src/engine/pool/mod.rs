@@ -29,7 +29,7 @@ mod stay;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
@@ -63,8 +63,6 @@ struct Shared {
     roster: Roster,
     bell: Bell,
     doors: Listening,
-    /// Where they are looked at first.
-    first_door: AtomicUsize,
     /// When the doors may be tried again: descriptors are used up, or there are too many connections.
     shut_until: AtomicU64,
     /// Parked connections that have a request.
@@ -111,7 +109,6 @@ impl Shared {
             }),
             bell,
             doors: Listening::new(&Arc::new(listeners)),
-            first_door: AtomicUsize::new(0),
             shut_until: AtomicU64::new(0),
             queue: Mutex::default(),
             hub,
