@@ -18,7 +18,7 @@ const SLOW_MS: u64 = 100;
 /// Up to this `/echo` gathers a body and sends it back whole: cheaper than to do so piece by piece.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
 /// How much of a longer one it holds at once.
-const ECHO_BYTES: usize = 16 << 10;
+const ECHO_BYTES: usize = 128 << 10;
 
 /// What there is to try.
 #[derive(Routes)]
@@ -119,17 +119,15 @@ fn echo(req: &mut Request<'_>) -> Response {
 
 fn echo_by_piece(at_once: bool) -> Response {
     Response::stream(move |out| {
-        let mut buffer = [0; ECHO_BYTES];
-        loop {
-            let count = out.read_request(&mut buffer)?;
-            if count == 0 {
-                return Ok(());
-            }
-            out.write_all(&buffer[..count])?;
+        let mut part = Vec::with_capacity(ECHO_BYTES);
+        while out.read_request_buf(&mut part)? > 0 {
+            out.write_all(&part)?;
+            part.clear();
             if at_once {
                 out.flush()?;
             }
         }
+        Ok(())
     })
 }
 

@@ -261,19 +261,26 @@ pub(crate) fn write_interim(status: StatusCode, fields: &[(HeaderName, HeaderVal
 
 /// One chunk. `data` must not be empty: an empty chunk ends the body.
 pub(crate) fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: usize = size_of::<usize>() * 2;
-    let mut line = *b"0000000000000000\r\n";
+    out.reserve(data.len() + CHUNK_SIZE_BYTES_MAX + 2);
+    write_chunk_size(data.len() as u64, out);
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+const CHUNK_SIZE_BYTES_MAX: usize = "0123456789abcdef\r\n".len();
+
+/// The line in front of a chunk. The size is not 0, which would end the body.
+#[inline(always)]
+pub(crate) fn write_chunk_size(mut size: u64, out: &mut Vec<u8>) {
+    const DIGITS: usize = CHUNK_SIZE_BYTES_MAX - 2;
+    let mut line = [0; DIGITS];
     let mut at = DIGITS;
-    let mut size = data.len();
     while size > 0 {
         at -= 1;
-        line[at] = b"0123456789abcdef"[size & 0xf];
+        line[at] = b"0123456789abcdef"[(size & 0xf) as usize];
         size >>= 4;
     }
-    out.reserve(data.len() + line.len() + 2);
     out.extend_from_slice(&line[at..DIGITS]);
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(data);
     out.extend_from_slice(b"\r\n");
 }
 

@@ -310,6 +310,26 @@ impl Http1 {
         Ok(())
     }
 
+    /// `bytes` of the body, not 0, are sent past `out`: appends what stands before them, and returns what has to stand behind
+    /// them. The caller sends the three in this order.
+    ///
+    /// # Errors
+    /// As [`write_body`](Http1::write_body); nothing is appended then.
+    pub fn begin_part(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<&'static [u8], Misuse> {
+        self.writing = self.writing.next(WriteEvent::Body)?;
+        match self.delimiter {
+            Delimiter::NoBody | Delimiter::Close => Ok(b""),
+            Delimiter::Length(left) => {
+                self.delimiter = Delimiter::Length(self.count_off(left, bytes)?);
+                Ok(b"")
+            }
+            Delimiter::Chunked => {
+                encode::write_chunk_size(bytes, out);
+                Ok(b"\r\n")
+            }
+        }
+    }
+
     /// `bytes` of an Exact body were (or will be) sent past `out`.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weftwork_wire::{BodyEvent, Fault};
 
-use super::{Conn, OUTPUT_BYTES_MAX, Phase, Rest};
+use super::{Conn, Phase, Rest};
 use crate::message::Part;
 use crate::transport::context::Context;
 use crate::transport::deadlines::Timeout;
@@ -20,9 +20,6 @@ const TURN_BYTES: usize = 2 << 20;
 
 /// What a peer is sent before it has acknowledged anything: ten segments of Ethernet (RFC 6928).
 const INITIAL_WINDOW_BYTES: usize = 10 * 1460;
-
-/// A peer that never takes all leaves this much of what was sent in memory, no more. Less would be moved more often.
-const SENT_BYTES_MAX: usize = OUTPUT_BYTES_MAX / 2;
 
 /// How far sending has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +126,23 @@ impl Conn {
         io::Error::new(io::ErrorKind::UnexpectedEof, why)
     }
 
+    /// One system call: sends what is to be sent and `data` behind it. Says how much of `data` the kernel has taken.
+    pub(super) fn send_with(&mut self, data: &[u8], now: Tick) -> io::Result<usize> {
+        let buffers = self.buffers.get_or_insert_default();
+        let unsent = &buffers.output[buffers.sent..];
+        let sent = match self.stream.send_both(unsent, data) {
+            Err(error) if is_would_block(&error) => 0,
+            sent => sent?,
+        };
+        self.has_sent_much = true;
+        if self.pace.what == Timeout::Write {
+            self.pace.advance(sent, now);
+        }
+        let of_data = sent.saturating_sub(unsent.len());
+        buffers.note_sent(sent - of_data);
+        Ok(of_data)
+    }
+
     /// One system call. 0: nothing was left to send.
     #[inline(always)]
     fn send_once(&mut self) -> io::Result<usize> {
@@ -159,14 +173,7 @@ impl Conn {
             None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
         };
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(sent) };
-        buffers.sent += sent.min(unsent_len(buffers));
-        if buffers.sent == buffers.output.len() {
-            buffers.output.clear();
-            buffers.sent = 0;
-        } else if buffers.sent >= SENT_BYTES_MAX {
-            buffers.output.drain(..buffers.sent);
-            buffers.sent = 0;
-        }
+        buffers.note_sent(sent.min(unsent_len(buffers)));
         Ok(sent)
     }
 

@@ -324,12 +324,6 @@ impl<'a> Live<'a> {
         let trailers = self.streamed.as_ref().map_or(&[][..], |streamed| &streamed.trailers);
         conn.http.finish(trailers, output).map_err(io::Error::other)
     }
-
-    fn append(&mut self, data: &[u8]) -> io::Result<()> {
-        let conn = &mut *self.conn;
-        let output = &mut conn.buffers.get_or_insert_default().output;
-        conn.http.write_body(data, output).map_err(io::Error::other)
-    }
 }
 
 fn head_of(response: &Response, length: BodyLength) -> ResponseHead<'_> {
@@ -379,6 +373,10 @@ impl Exchange for Live<'_> {
         self.gather_payload()?;
         let buffers = self.conn.held();
         Ok(&buffers.input[buffers.payload.clone()])
+    }
+
+    fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        self.take_payload(into)
     }
 
     fn consume(&mut self, count: usize) {

@@ -177,6 +177,9 @@ impl From<BodyError> for io::Error {
     }
 }
 
+/// Room that is made for a body at a time, at least.
+const GROWTH_BYTES: usize = 8 << 10;
+
 /// How much of a body may be read, how much was, and why no more could be.
 #[derive(Clone, Debug)]
 pub(crate) struct Quota {
@@ -226,15 +229,28 @@ impl<'r> Body<'r> {
         let expected = self.exchange.body_left().unwrap_or(0).min(self.exchange.quota().limit);
         // A length is only a promise: room is made for 64 KiB of it, the rest as it comes.
         let mut all = Vec::with_capacity(usize::try_from(expected).unwrap_or(0).min(64 << 10));
-        loop {
-            let part = self.part()?;
-            if part.is_empty() {
-                return Ok(all.into());
-            }
-            all.extend_from_slice(part);
-            let count = part.len();
-            self.used(count);
+        while self.append_to(&mut all)? > 0 {}
+        Ok(all.into())
+    }
+
+    /// Adds what has come to `all`, after a wait if need be. 0: the body is over.
+    pub(super) fn append_to(&mut self, all: &mut Vec<u8>) -> Result<usize, BodyError> {
+        self.try_append_to(all).map_err(|error| self.fail(error))
+    }
+
+    fn try_append_to(&mut self, all: &mut Vec<u8>) -> Result<usize, BodyError> {
+        let left = self.exchange.body_left();
+        match left {
+            Some(_) => self.check_length()?,
+            None => self.look()?,
         }
+        if all.len() == all.capacity() {
+            let most = left.and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX);
+            all.reserve_exact(most.min(all.len().max(GROWTH_BYTES)));
+        }
+        let count = self.exchange.take_into(all)?;
+        self.exchange.quota_mut().taken += count as u64;
+        Ok(count)
     }
 
     /// The whole rest of the body, as text.
@@ -268,10 +284,18 @@ impl<'r> Body<'r> {
 
     /// Sees to it that a part is there that may be read, or the end.
     fn look(&mut self) -> Result<(), BodyError> {
+        self.check_length()?;
         let room = self.exchange.quota().left();
-        // Of a length that is known, nothing is waited for that may not be read.
-        let known = self.exchange.body_left();
-        if known.is_some_and(|left| left > room) || (self.exchange.fill()?.len() as u64) > room {
+        if (self.exchange.fill()?.len() as u64) > room {
+            return Err(self.refused());
+        }
+        Ok(())
+    }
+
+    /// Of a length that is known, nothing is waited for that may not be read.
+    fn check_length(&self) -> Result<(), BodyError> {
+        let room = self.exchange.quota().left();
+        if self.exchange.body_left().is_some_and(|left| left > room) {
             return Err(self.refused());
         }
         Ok(())

@@ -34,6 +34,15 @@ pub(crate) trait Exchange {
     fn fill(&mut self) -> Result<&[u8], BodyError>;
     /// Takes the first `count` bytes of what `fill` gave.
     fn consume(&mut self, count: usize);
+    /// Takes payload that has come, after a wait if need be, into the room that `into` has, and there must be some.
+    /// 0: the body is over.
+    fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        let part = self.fill()?;
+        let count = part.len().min(into.capacity() - into.len());
+        into.extend_from_slice(&part[..count]);
+        self.consume(count);
+        Ok(count)
+    }
     /// Bytes of the body that were not given out yet, when its head said how many there are.
     fn body_left(&self) -> Option<u64>;
     /// How much of the body may be read, by the handler and by the writer of its response together.

@@ -173,16 +173,27 @@ struct Filtered<'a> {
     below: &'a mut dyn Exchange,
 }
 
+impl Filtered<'_> {
+    /// The client may wait for what was written before it sends more.
+    fn send_all(&mut self) -> Result<(), BodyError> {
+        let passed = self.filter.sync(&mut BodyWriter::new(self.below));
+        passed.map_err(|error| BodyError::Socket(error.kind()))
+    }
+}
+
 impl Exchange for Filtered<'_> {
     fn head(&self) -> (&Head, &[u8]) {
         self.below.head()
     }
 
     fn fill(&mut self) -> Result<&[u8], BodyError> {
-        // The client may wait for what was written before it sends more.
-        let passed = self.filter.sync(&mut BodyWriter::new(self.below));
-        passed.map_err(|error| BodyError::Socket(error.kind()))?;
+        self.send_all()?;
         self.below.fill()
+    }
+
+    fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        self.send_all()?;
+        self.below.take_into(into)
     }
 
     fn consume(&mut self, count: usize) {

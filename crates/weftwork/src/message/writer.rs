@@ -13,7 +13,8 @@ use super::response::{Payload, Response};
 
 /// Writes the body of a streamed [`Response`](super::Response).
 ///
-/// Bytes are gathered and sent when some 64 KiB are there, at [`flush`](Write::flush), and at the end. When
+/// Bytes are gathered and sent when some 64 KiB are there, at [`flush`](Write::flush), and at the end; what is written in pieces
+/// so large is sent from where it is, and copied only where the client is slow. When
 /// the client reads slowly, a write waits (for `write_timeout` at most) and holds nothing but its own thread.
 pub struct BodyWriter<'c> {
     exchange: &'c mut dyn Exchange,
@@ -94,6 +95,34 @@ impl BodyWriter<'_> {
     /// ```
     pub fn read_request(&mut self, into: &mut [u8]) -> io::Result<usize> {
         Body::new(self.exchange).read(into)
+    }
+
+    /// As [`read_request`](BodyWriter::read_request), but adds what has come to `into`: no more than there is room for
+    /// ([`capacity`](Vec::capacity)), and room is made only where there is none. Nothing has to be zeroed for it, and what has not
+    /// come yet is read from the socket into room of 16 KiB and more, without a copy.
+    ///
+    /// # Errors
+    /// Those of [`read_request`](BodyWriter::read_request).
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use weftwork::{Request, Response};
+    ///
+    /// fn echo(_: &mut Request) -> Response {
+    ///     Response::stream(|out| {
+    ///         let mut part = Vec::with_capacity(64 << 10);
+    ///         while out.read_request_buf(&mut part)? > 0 {
+    ///             out.write_all(&part)?;
+    ///             part.clear();
+    ///         }
+    ///         Ok(())
+    ///     })
+    /// }
+    /// # let long = vec![b'a'; 1 << 20];
+    /// # assert_eq!(weftwork::TestClient::new(echo).post("/").body(long.clone()).send().bytes(), &long[..]);
+    /// ```
+    pub fn read_request_buf(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(Body::new(self.exchange).append_to(into)?)
     }
 
     /// Has fields sent behind the body: a checksum, say, or how a long job went. They are sent at its end, and

@@ -23,6 +23,9 @@ const POOLED_MAX_ALONE: usize = 2;
 /// for a long body need not grow again for the next. It took six calls of `mremap(2)` and the faults of 60 pages for each.
 const SURPLUS_BYTES_MAX: usize = 4 << 20;
 
+/// A peer that never takes all leaves this much of what was sent in memory, no more. Less would be moved more often.
+const SENT_BYTES_MAX: usize = 32 << 10;
+
 /// The bytes and the parsed head of a connection in use.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
@@ -83,6 +86,19 @@ impl Buffers {
         if self.raw > self.payload.end {
             self.input.drain(self.payload.end..self.raw);
             self.raw = self.payload.end;
+        }
+    }
+
+    /// So many more bytes of what is to be sent are with the kernel.
+    #[inline(always)]
+    pub(crate) fn note_sent(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        } else if self.sent >= SENT_BYTES_MAX {
+            self.output.drain(..self.sent);
+            self.sent = 0;
         }
     }
 

@@ -277,6 +277,32 @@ fn bytes_can_bypass_a_body_of_known_length() {
 }
 
 #[test]
+fn parts_can_be_sent_past_any_body() {
+    let part = |talk: &mut Talk, bytes| talk.http.begin_part(bytes, &mut talk.out);
+    for (request, length, want) in [
+        (GET, BodyLength::Unknown, ("10000000a\r\n", "\r\n")),
+        (GET, BodyLength::Exact(0x1_0000_000a), ("", "")),
+        ("GET / HTTP/1.0\r\n\r\n", BodyLength::Unknown, ("", "")),
+        ("HEAD / HTTP/1.1\r\nHost: h\r\n\r\n", BodyLength::Unknown, ("", "")),
+    ] {
+        let mut talk = Talk::new(request);
+        out_of_turn(part(&mut talk, 1), Writing::Head, WriteEvent::Body);
+        talk.head(length).unwrap();
+        talk.out.clear();
+        let behind = part(&mut talk, 0x1_0000_000a).unwrap();
+        assert_eq!((text(&talk.out).as_str(), text(behind).as_str()), want);
+        talk.finish().unwrap();
+        out_of_turn(part(&mut talk, 1), Writing::Whole, WriteEvent::Body);
+    }
+    let mut talk = Talk::new(GET);
+    talk.head(BodyLength::Exact(2)).unwrap();
+    talk.out.clear();
+    assert_eq!(part(&mut talk, 3), Err(Misuse::TooManyBytes));
+    part(&mut talk, 2).unwrap();
+    assert_eq!((text(&talk.out), talk.finish()), (String::new(), Ok(After::Close)));
+}
+
+#[test]
 fn rfc9112_7_1_2_trailers() {
     let trailer = |name| [(HeaderName::from_static(name), HeaderValue::from_static("1"))];
     let mut talk = Talk::new(GET);

@@ -14,30 +14,68 @@ use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::stream::is_would_block;
 
+/// Room of a handler's that is worth a read of its own.
+const DIRECT_BYTES_MIN: usize = 16 << 10;
+
 impl Live<'_> {
     /// Sees to it that there is payload which was not consumed, unless the body is over.
     pub(super) fn gather_payload(&mut self) -> Result<(), BodyError> {
-        if self.left.as_ref().is_some_and(|left| left.body_is_lost) {
-            return Err(BodyError::LetGo);
-        }
+        self.check_kept()?;
         while self.conn.held().payload.is_empty() {
             match self.conn.decode(self.cx).map_err(|fault| self.malformed(fault))? {
                 BodyEvent::Data { .. } => {}
                 BodyEvent::End => break,
                 BodyEvent::NeedMore => {
-                    if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
-                        self.say_continue()?;
-                    }
-                    if self.body.is_none() {
-                        // Now, while all that came with the head is still there.
-                        self.body_pace(self.wait.now());
-                    }
-                    self.send_some()?;
-                    self.receive()?;
+                    self.prepare_wait()?;
+                    self.receive(None)?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn check_kept(&self) -> Result<(), BodyError> {
+        let is_lost = self.left.as_ref().is_some_and(|left| left.body_is_lost);
+        if is_lost { Err(BodyError::LetGo) } else { Ok(()) }
+    }
+
+    /// Moves payload into the room that a handler has. What has not come yet is read into that at once, if the room is large, and
+    /// nothing behind the body can get there.
+    pub(super) fn take_payload(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        self.check_kept()?;
+        let room = into.capacity() - into.len();
+        let is_within = self.conn.http.body_left().is_some_and(|left| left >= room as u64);
+        if room >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0 {
+            return self.receive_directly(into);
+        }
+        self.gather_payload()?;
+        let buffers = self.conn.held();
+        let part = &buffers.input[buffers.payload.clone()];
+        let count = part.len().min(room);
+        into.extend_from_slice(&part[..count]);
+        buffers.payload.start += count;
+        Ok(count)
+    }
+
+    fn receive_directly(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        self.prepare_wait()?;
+        let before = into.len();
+        let count = self.receive(Some(into))?;
+        let read = self.conn.http.read_body(&into[before..], &self.cx.limits);
+        read.map_err(|fault| self.malformed(fault))?;
+        Ok(count)
+    }
+
+    /// Who waits for leave to send gets it, and what was written goes out.
+    fn prepare_wait(&mut self) -> Result<(), BodyError> {
+        if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
+            self.say_continue()?;
+        }
+        if self.body.is_none() {
+            // Now, while all that came with the head is still there.
+            self.body_pace(self.wait.now());
+        }
+        self.send_some()
     }
 
     #[cold]
@@ -65,8 +103,8 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Waits for bytes of the body, and reads them.
-    fn receive(&mut self) -> Result<(), BodyError> {
+    /// Waits for bytes of the body, and reads them: into our buffer, or where a handler has room.
+    fn receive(&mut self, mut room: Option<&mut Vec<u8>>) -> Result<usize, BodyError> {
         self.wait.go_on(self.cx).map_err(|_| BodyError::ServerStops)?;
         let head_end = {
             let buffers = self.conn.held();
@@ -74,10 +112,16 @@ impl Live<'_> {
         };
         let mut has_waited = false;
         loop {
-            let buffers = self.conn.held();
-            buffers.compact(head_end);
-            buffers.make_room(1);
-            let received = self.conn.stream.recv(&mut self.conn.buffers.get_or_insert_default().input);
+            let buffers = self.conn.buffers.get_or_insert_default();
+            let into = match room.as_deref_mut() {
+                Some(into) => into,
+                None => {
+                    buffers.compact(head_end);
+                    buffers.make_room(1);
+                    &mut buffers.input
+                }
+            };
+            let received = self.conn.stream.recv(into);
             let now = self.wait.now();
             if !has_waited {
                 // Since the last byte came, the time was the handler's, or that of a queue.
@@ -88,7 +132,7 @@ impl Live<'_> {
                 Ok(0) => return Err(BodyError::Disconnected),
                 Ok(count) => {
                     self.body_pace(now).advance(count, now);
-                    return Ok(());
+                    return Ok(count);
                 }
                 Err(error) if is_would_block(&error) => self.wait_for_body(now)?,
                 Err(error) => return Err(BodyError::Socket(error.kind())),

@@ -19,6 +19,8 @@ use crate::transport::{Post, Tick};
 /// A streamed response is sent when this much of it is there. At 16 KiB an echo of 64 KiB or 1 MiB took a third more
 /// CPU: each write wakes the peer.
 const STREAM_BYTES: usize = 64 << 10;
+/// So much is given to the kernel at a time, and kept where it does not take it.
+const PART_BYTES_MAX: usize = 128 << 10;
 
 impl<'a> Live<'a> {
     /// A response that is written while this runs.
@@ -112,18 +114,46 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
+    /// Gathers what is less than is sent at a time. More goes to the kernel from where it is, as far as that takes it.
+    ///
+    /// Each part is written whole before anything can end the call, a wait or a log that panics: who catches that and writes on
+    /// (a `BufWriter` that is dropped, say) must not write into the middle of a chunk.
     pub(super) fn write_part(&mut self, data: &[u8]) -> io::Result<()> {
         self.start()?;
         if !self.conn.http.sends_body() {
             return Ok(());
         }
-        for part in data.chunks(OUTPUT_BYTES_MAX / 2) {
-            self.append(part)?;
-            if self.conn.unsent() >= STREAM_BYTES {
-                self.push(OUTPUT_BYTES_MAX)?;
+        for part in data.chunks(PART_BYTES_MAX) {
+            if self.conn.unsent() + part.len() < STREAM_BYTES {
+                self.append(part)?;
+            } else {
+                self.send_part(part)?;
             }
         }
         Ok(())
+    }
+
+    fn append(&mut self, part: &[u8]) -> io::Result<()> {
+        let conn = &mut *self.conn;
+        let output = &mut conn.buffers.get_or_insert_default().output;
+        conn.http.write_body(part, output).map_err(io::Error::other)
+    }
+
+    fn send_part(&mut self, part: &[u8]) -> io::Result<()> {
+        let now = self.begin_sending();
+        let conn = &mut *self.conn;
+        let output = &mut conn.buffers.get_or_insert_default().output;
+        let end = conn.http.begin_part(part.len() as u64, output).map_err(io::Error::other)?;
+        let sent = conn.send_with(part, now);
+        let sent = self.done_if_failed(sent)?;
+        let output = &mut self.conn.held().output;
+        output.extend_from_slice(&part[sent..]);
+        output.extend_from_slice(end);
+        if self.conn.unsent() >= STREAM_BYTES {
+            return self.push(OUTPUT_BYTES_MAX);
+        }
+        let gone_on = self.wait.go_on(self.cx);
+        self.done_if_failed(gone_on)
     }
 
     pub(super) fn start_and_push(&mut self) -> io::Result<()> {
@@ -135,17 +165,26 @@ impl<'a> Live<'a> {
     /// have its time twice, and a writer that heeds no errors would fill the buffer.
     pub(super) fn push(&mut self, left: usize) -> io::Result<()> {
         let pushed = self.send_until(left);
-        if pushed.is_err() {
+        self.done_if_failed(pushed)
+    }
+
+    fn done_if_failed<T>(&mut self, sent: io::Result<T>) -> io::Result<T> {
+        if sent.is_err() {
             self.conn.phase = Phase::Done;
         }
-        pushed
+        sent
+    }
+
+    /// What has passed until now was the handler's time, or that of its client's body.
+    fn begin_sending(&mut self) -> Tick {
+        let now = self.wait.now();
+        self.conn.pace.resume(now);
+        self.note_writer(now);
+        now
     }
 
     fn send_until(&mut self, left: usize) -> io::Result<()> {
-        let mut now = self.wait.now();
-        // What has passed until now was the handler's time, or that of its client's body.
-        self.conn.pace.resume(now);
-        self.note_writer(now);
+        let mut now = self.begin_sending();
         loop {
             let flushed = self.conn.flush(now)?;
             self.wait.go_on(self.cx)?;

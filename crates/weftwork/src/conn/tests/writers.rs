@@ -204,3 +204,41 @@ fn a_client_that_is_cut_off_was_not_too_slow() {
     bed.call_with(&endless, &Cut);
     assert_eq!((bed.go_on(), bed.cx.counts().timeouts), (Step::Close, 0));
 }
+
+/// Its wait was ended by a panic, as those of fibers are by a cancellation: what it writes all the same comes behind whole parts.
+#[test]
+fn a_writer_that_outlives_a_panic_writes_into_no_chunk() {
+    let mut bed = asked(GET);
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let taken = sent.clone();
+    let panics: Acts = Box::new(|_: &mut UnixStream| panic!("the end of a wait"));
+    let takes = std::iter::repeat_with(move || -> (u64, Acts) {
+        let taken = taken.clone();
+        (1, Box::new(move |stream: &mut UnixStream| take_all(stream, &mut taken.lock().unwrap())))
+    });
+    let peer = Peer::new(&bed, std::iter::once((1, panics)).chain(takes));
+    stream(&mut bed, &peer, |out, _| {
+        let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            std::iter::repeat_with(|| out.write_all(&PART)).find_map(io::Result::err)
+        }));
+        written.expect_err("the wait has panicked");
+        out.write_all(b"behind").unwrap();
+    });
+    let mut sent = std::mem::take(&mut *sent.lock().unwrap());
+    while bed.go_on() == Step::Write {
+        take_all(&mut bed.peer, &mut sent);
+    }
+    take_all(&mut bed.peer, &mut sent);
+    let sent = String::from_utf8(sent).unwrap();
+    let (_, mut chunks) = sent.split_once("\r\n\r\n").unwrap();
+    let mut last = "";
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).expect("the size of a chunk");
+        (last, chunks) = (if size == 0 { last } else { &rest[..size] }, &rest[size + 2..]);
+    }
+    assert_eq!((last, chunks), ("behind", ""));
+}
+
+fn take_all(stream: &mut UnixStream, all: &mut Vec<u8>) {
+    assert_eq!(stream.read_to_end(all).unwrap_err().kind(), ErrorKind::WouldBlock);
+}

@@ -168,3 +168,24 @@ fn a_writer_copies_the_request() {
     writer.flush().unwrap();
     assert_eq!(canned.sent, b"one two");
 }
+
+#[test]
+fn a_writer_copies_the_request_as_far_as_a_buffer_has_room() {
+    use std::io::Write;
+    let mut canned = Canned::with_body(&["one ", "two"]);
+    let mut writer = BodyWriter::new(&mut canned);
+    let mut part = Vec::with_capacity(3);
+    for want in [&b"one"[..], b" ", b"two", b""] {
+        assert_eq!(writer.read_request_buf(&mut part).unwrap(), want.len());
+        assert_eq!((part.as_slice(), part.capacity()), (want, 3));
+        writer.write_all(&part).unwrap();
+        part.clear();
+    }
+    assert_eq!(canned.sent, b"one two");
+    // What is there stays, and room is made where there is none.
+    let mut canned = Canned::with_body(&["one ", "two"]);
+    let mut writer = BodyWriter::new(&mut canned);
+    let mut all = Vec::from(*b"of ");
+    while writer.read_request_buf(&mut all).unwrap() > 0 {}
+    assert_eq!(all, b"of one two");
+}
