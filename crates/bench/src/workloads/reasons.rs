@@ -17,6 +17,13 @@ const REASONS: &[Reason] = &[
               thread, the kernel counts who uses a descriptor, 0.1 us (docs/performance.md). What else lies between is not \
               yet explained",
     },
+    Reason {
+        column: "echo-1m",
+        first: "axum",
+        why: "a streamed body gives the loop away before it waits for its client: 1.7 changes of threads a request where axum has 0.7 to 1, \
+              and eight threads whose buffers and stacks share a cache. `reactor`, which waits in its loop, takes 0.9 of our CPU \
+              (docs/performance.md)",
+    },
     Reason { column: "file-1m", first: "lighttpd", why: PACED },
     Reason { column: "file-10m", first: "lighttpd", why: PACED },
     Reason {

@@ -36,17 +36,6 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Files, and parts of them, up to this are read and copied behind their head: one system call less, and the file is
 /// closed before. From there on `sendfile` is cheaper: at 10 kB the copies cost a third more CPU a request.
 const FILE_COPIED_BYTES_MAX: usize = 4 << 10;
-const PAGE_BYTES: u64 = 4 << 10;
-
-/// What of a long piece of a file is read and copied, so that the rest begins with a page. `sendfile` takes 16 pages at a
-/// time; if the first is not whole, they and the head are less than the largest segment of a loopback connection (65,483
-/// bytes). 100 kB from within a page took twice the CPU then where BBR is the kernel's congestion control: a third of
-/// the time went to the timers by which it paces (eight pairs of runs in turn; with CUBIC no difference). The parts of a
-/// multipart answer are sent as they are.
-fn bytes_before_pages(offset: u64, count: u64) -> u64 {
-    let is_long = count > 15 * PAGE_BYTES;
-    if is_long { offset.next_multiple_of(PAGE_BYTES) - offset } else { 0 }
-}
 
 /// What a run of the handler needs.
 pub(crate) struct Call<'a> {
@@ -257,9 +246,6 @@ impl<'a> Live<'a> {
                     self.append_file(&file, offset, count as usize)?
                 }
                 Payload::File { file, offset, count } => {
-                    let ahead = bytes_before_pages(offset, count);
-                    self.append_file(&file, offset, ahead as usize)?;
-                    let (offset, count) = (offset + ahead, count - ahead);
                     self.bypass(vec![Part::File { file, offset, count }], count)?
                 }
                 Payload::Parts(parts) => self.bypass(parts, length)?,
@@ -451,25 +437,5 @@ impl Exchange for Live<'_> {
 
     fn tell(&self, line: fmt::Arguments<'_>) {
         tell(self.cx, line);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bytes_before_pages;
-
-    #[test]
-    fn only_long_pieces_from_within_a_page_are_read_up_to_the_next() {
-        for (offset, count, want) in [
-            (0, 100_000, 0),
-            (4096, 100_000, 0),
-            (4095, 100_000, 1),
-            (1, 61_441, 4095),
-            (1, 61_440, 0),
-            (5_000_000, 100_000, 1216),
-            (5_000_000, 10_000, 0),
-        ] {
-            assert_eq!(bytes_before_pages(offset, count), want, "{count} bytes from {offset} on");
-        }
     }
 }
