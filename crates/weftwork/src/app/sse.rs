@@ -111,10 +111,11 @@ impl EventWriter<'_, '_> {
     }
 
     /// Lets this much time pass, with a comment now and then (see the setting `heartbeat`). False: the server has
-    /// begun to stop, and the stream should end.
+    /// begun to stop, and the stream should end. The first false comes at once, later ones when the time has passed.
     ///
     /// # Errors
-    /// The client has gone: it is noticed at once, not at the next event.
+    /// The client has gone: it is noticed at once, not at the next event. Or the server has waited for `drain_timeout`, and cuts its
+    /// connections.
     pub fn wait(&mut self, duration: Duration) -> io::Result<bool> {
         let heartbeat = self.out.heartbeat().max(Duration::from_millis(1));
         let mut left = duration;

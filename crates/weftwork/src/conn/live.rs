@@ -78,6 +78,8 @@ struct Streamed<'a> {
     trailers: Vec<(HeaderName, HeaderValue)>,
     /// Where its writer is watched, while it runs.
     watched: Option<&'a Post>,
+    /// Its writer was told that the server stops.
+    knows_of_stop: bool,
 }
 
 impl Conn {

@@ -43,10 +43,11 @@ impl Write for BodyWriter<'_> {
 
 impl BodyWriter<'_> {
     /// Lets this much time pass, after a [`flush`](Write::flush). False: the server has begun to stop, and a response
-    /// without an end should have one.
+    /// without an end should have one. The first false comes at once, later ones when the time has passed.
     ///
     /// # Errors
-    /// The client has gone, which is noticed at once; or it sends and sends, and reads nothing.
+    /// The client has gone, which is noticed at once; or it sends and sends, and reads nothing; or the server has waited for
+    /// `drain_timeout`, and cuts its connections.
     pub fn pause(&mut self, duration: Duration) -> io::Result<bool> {
         self.exchange.pause(duration)
     }

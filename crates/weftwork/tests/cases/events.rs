@@ -10,12 +10,13 @@ use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running
 use super::ROOM;
 use crate::support::{Client, PATIENCE, Promise, eventually};
 
+const TICK: Duration = Duration::from_millis(50);
 const HOUR: Duration = Duration::from_secs(3600);
 
 struct News {
     server: Running,
     hub: EventHub,
-    /// Writers that have returned, by whatever way.
+    /// Writers that have returned, by whatever way; or ticks.
     gone: Arc<AtomicUsize>,
 }
 
@@ -26,6 +27,7 @@ fn start() -> News {
         "/hub" => own.subscribe(req),
         "/count" => count(req),
         "/wait" => wait(req, counted.clone()),
+        "/tick" => tick(req, counted.clone()),
         _ => Response::text("hello"),
     });
     News { server: server.unwrap(), hub, gone }
@@ -50,6 +52,16 @@ fn wait(req: &mut Request, gone: Arc<AtomicUsize>) -> Response {
             events.send(&Event::new("the server stops"))?;
         }
         Ok(())
+    })
+}
+
+fn tick(req: &mut Request, ticks: Arc<AtomicUsize>) -> Response {
+    sse(req, move |events| {
+        loop {
+            ticks.fetch_add(1, Ordering::SeqCst);
+            events.send(&Event::new("tick"))?;
+            events.wait(TICK)?;
+        }
     })
 }
 
@@ -106,6 +118,18 @@ fn writers_end_with_the_server() {
     assert_eq!(client.chunk(), b"");
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
+}
+
+/// A writer that does not look at what `wait` says goes on, at its pace, until the server has waited for long enough.
+#[test]
+fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
+    let news = start();
+    let mut client = news.open("/tick");
+    assert_eq!(client.chunk(), b"data: tick\n\n");
+    let report = news.server.shutdown(TICK * 10);
+    assert_eq!((report.drained, report.cut), (0, 1), "{report}");
+    let ticks = news.gone.load(Ordering::SeqCst);
+    assert!((2..100).contains(&ticks), "{ticks} ticks");
 }
 
 #[test]

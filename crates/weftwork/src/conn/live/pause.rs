@@ -13,24 +13,38 @@ use crate::transport::stream::{is_timed_out, is_would_block};
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Live<'_> {
-    /// Waits this long. False: the server has begun to stop.
+    /// Waits this long. False: the server has begun to stop. That is said at once, and only then: a writer that goes on
+    /// all the same would spin.
     pub(super) fn pause_for(&mut self, patience: Duration) -> io::Result<bool> {
         self.flush()?;
         let until = self.wait.now().after(patience);
+        let knows = self.streamed.as_ref().is_some_and(|streamed| streamed.knows_of_stop);
+        let stage = if knows { Stage::Draining } else { Stage::Running };
         loop {
-            if self.cx.stage() != Stage::Running {
-                return Ok(false);
+            if self.cx.stage() > stage {
+                return self.say_stop(knows);
             }
-            let waited = self.wait_unseen(until, |live| {
-                live.wait.readable_in(live.conn.stream.as_fd(), until, Stage::Running)
-            });
+            let waited =
+                self.wait_unseen(until, |live| live.wait.readable_in(live.conn.stream.as_fd(), until, stage));
             match waited {
                 Ok(()) => self.look_for_end()?,
-                Err(error) if is_timed_out(&error) => return Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => return Ok(false),
+                Err(error) if is_timed_out(&error) => return Ok(!knows),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    return self.say_stop(knows);
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn say_stop(&mut self, again: bool) -> io::Result<bool> {
+        if again {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server cuts its connections"));
+        }
+        if let Some(streamed) = &mut self.streamed {
+            streamed.knows_of_stop = true;
+        }
+        Ok(false)
     }
 
     /// Something is there to read: the next request, which is kept, or the end.
