@@ -59,7 +59,7 @@ impl BlockingPool {
             Place::Fiber(core, fiber) => (core, fiber),
             // What blocks may need more stack than a fiber has.
             Place::Unwinding => return Ok(on_large_stack_or_here(f)),
-            Place::Thread => return Ok(f()),
+            Place::Thread => return Ok(crate::large::apart(f)),
         };
         // Later `f` would be with a thread already, and nobody there for what it gives.
         core.unwind_if_interrupted(fiber);

@@ -35,7 +35,7 @@ thread_local! {
 /// When `work` panics; and in a fiber, before `work` has begun, when the kernel has no memory for the stack.
 pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
-        return work();
+        return apart(work);
     }
     match Large::take() {
         Ok(large) => large.run(work),
@@ -43,14 +43,20 @@ pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
+/// Calls `work` with a frame of its own: inlined, its locals would lie in the frame of a caller that is to run it elsewhere.
+#[inline(never)]
+pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
 /// As [`on_large_stack`]; on the stack that the caller stands on where the kernel has no memory for another.
 pub(crate) fn on_large_stack_or_here<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
-        return work();
+        return apart(work);
     }
     match Large::take() {
         Ok(large) => large.run(work),
-        Err(_) => work(),
+        Err(_) => apart(work),
     }
 }
 
