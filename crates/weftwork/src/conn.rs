@@ -70,7 +70,10 @@ pub(crate) enum Step {
 /// What the poller of its owner tells of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registered {
-    /// No loop's, but that of the threads that share it: its token is its place there.
+    /// No loop's, but that of the threads that share it: its token is its place there. It tells of what comes next, and then
+    /// of nothing.
+    SharedOnce,
+    /// The same, of all that comes.
     Shared,
     #[default]
     Not,
@@ -78,6 +81,13 @@ pub(crate) enum Registered {
     ForBytes,
     /// That, or that there is room to send.
     ForRoom,
+}
+
+impl Registered {
+    /// With the poller of the threads that share it.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Registered::SharedOnce | Registered::Shared)
+    }
 }
 
 /// Where a connection is in the exchange of one request and its response.
@@ -160,6 +170,8 @@ pub(crate) struct Conn {
     pub(crate) has_read: bool,
     pub(crate) token: usize,
     pub(crate) registered: Registered,
+    /// Not all of its last request was there when its handler was called.
+    pub(crate) sends_long: bool,
     /// Since when it has waited for a thread: see [`Conn::forsake_if_vain`].
     pub(crate) queued_since: Option<Tick>,
 }
@@ -191,6 +203,7 @@ impl Conn {
             has_read: false,
             token: 0,
             registered: Registered::Not,
+            sends_long: false,
             queued_since: None,
         })
     }

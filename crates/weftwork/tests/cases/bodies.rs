@@ -170,6 +170,40 @@ fn an_upload_can_be_a_conversation() {
     client.answer().is(200, "body");
 }
 
+/// Where connections share threads, one whose request is still on its way is looked at in another way than one that asks at
+/// once; each of these asks in both ways, and all of them are answered.
+#[test]
+fn long_and_short_requests_take_turns() {
+    use std::io::Write;
+    use std::time::Duration;
+    use weftwork::{Request, Response};
+    let echo = |_: &mut Request| {
+        std::thread::sleep(Duration::from_millis(1));
+        Response::stream(|out| {
+            let mut part = Vec::with_capacity(32 << 10);
+            while out.read_request_buf(&mut part)? > 0 {
+                out.write_all(&part)?;
+                part.clear();
+            }
+            Ok(())
+        })
+    };
+    let running = ROOM.bind("127.0.0.1:0").start(echo).unwrap();
+    let ask_in_turns = |first: usize| {
+        let mut client = crate::support::Client::connect(&running);
+        for round in 0..12 {
+            let body = noise([300_000, 10, 0, 150_000, 200_000][(first + round) % 5]);
+            let sending = client.send_aside(with_length("/", &body));
+            client.answer().is(200, &body);
+            sending.join().unwrap().unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..10).map(|first| scope.spawn(move || ask_in_turns(first))).collect();
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+}
+
 /// What is read where a handler has room ends with the body, and what is written from there is whole, however it is framed.
 #[test]
 fn long_bodies_go_through_the_buffers_of_a_handler() {
