@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
 use crate::call::{Call, Reply, Slot};
-use crate::large::on_large_stack_or_here;
+use crate::large::{apart, on_large_stack_or_here};
 use crate::pool::{Pool, PoolFull};
 use crate::scheduler::{self, Place};
 
@@ -59,7 +59,7 @@ impl BlockingPool {
             Place::Fiber(core, fiber) => (core, fiber),
             // What blocks may need more stack than a fiber has.
             Place::Unwinding => return Ok(on_large_stack_or_here(f)),
-            Place::Thread => return Ok(crate::large::apart(f)),
+            Place::Thread => return Ok(apart(f)),
         };
         // Later `f` would be with a thread already, and nobody there for what it gives.
         core.unwind_if_interrupted(fiber);

@@ -54,7 +54,7 @@ pub fn sse(
 ) -> Response {
     let last_event_id = last_event_id(req);
     as_event_stream(Response::stream(move |out| {
-        let mut events = EventWriter { out, last_event_id, silence: Duration::ZERO };
+        let mut events = EventWriter { out, last_event_id, silence: Duration::ZERO, knows_of_stop: false };
         // The head at once: until it comes, a page's EventSource is not open.
         events.out.flush()?;
         write(&mut events)
@@ -80,6 +80,8 @@ pub struct EventWriter<'w, 'c> {
     last_event_id: Option<String>,
     /// Waited since something was sent.
     silence: Duration,
+    /// [`EventWriter::wait`] has said so.
+    knows_of_stop: bool,
 }
 
 impl EventWriter<'_, '_> {
@@ -122,15 +124,16 @@ impl EventWriter<'_, '_> {
         // Short waits add up: a writer that looks for news every second may have none for long.
         loop {
             let until_beat = heartbeat.saturating_sub(self.silence);
-            if left <= until_beat {
-                self.silence += left;
-                return self.out.pause(left);
-            }
-            if !self.out.pause(until_beat)? {
-                return Ok(false);
+            let part = left.min(until_beat);
+            let runs = self.out.pause(part)?;
+            // The first false has come before its time.
+            let is_cut_short = !runs && !std::mem::replace(&mut self.knows_of_stop, true);
+            if left <= until_beat || is_cut_short {
+                self.silence += part;
+                return Ok(runs);
             }
             self.heartbeat()?;
-            left -= until_beat;
+            left -= part;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
-use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running, sse};
+use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running, Settings, sse};
 
 use super::ROOM;
 use crate::support::{Client, PATIENCE, Promise, eventually};
@@ -21,13 +21,18 @@ struct News {
 }
 
 fn start() -> News {
+    start_with(|settings| settings)
+}
+
+fn start_with(change: impl FnOnce(Settings) -> Settings) -> News {
     let (hub, gone) = (EventHub::default(), Arc::<AtomicUsize>::default());
     let (own, counted) = (hub.clone(), gone.clone());
-    let server = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| match req.path() {
+    let server = ROOM.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
         "/hub" => own.subscribe(req),
         "/count" => count(req),
         "/wait" => wait(req, counted.clone()),
-        "/tick" => tick(req, counted.clone()),
+        "/tick" => tick(req, counted.clone(), true),
+        "/quiet" => tick(req, counted.clone(), false),
         _ => Response::text("hello"),
     });
     News { server: server.unwrap(), hub, gone }
@@ -55,11 +60,13 @@ fn wait(req: &mut Request, gone: Arc<AtomicUsize>) -> Response {
     })
 }
 
-fn tick(req: &mut Request, ticks: Arc<AtomicUsize>) -> Response {
+fn tick(req: &mut Request, ticks: Arc<AtomicUsize>, is_said: bool) -> Response {
     sse(req, move |events| {
         loop {
             ticks.fetch_add(1, Ordering::SeqCst);
-            events.send(&Event::new("tick"))?;
+            if is_said {
+                events.send(&Event::new("tick"))?;
+            }
             events.wait(TICK)?;
         }
     })
@@ -123,13 +130,18 @@ fn writers_end_with_the_server() {
 /// A writer that does not look at what `wait` says goes on, at its pace, until the server has waited for long enough.
 #[test]
 fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
-    let news = start();
-    let mut client = news.open("/tick");
-    assert_eq!(client.chunk(), b"data: tick\n\n");
-    let report = news.server.shutdown(TICK * 10);
-    assert_eq!((report.drained, report.cut), (0, 1), "{report}");
-    let ticks = news.gone.load(Ordering::SeqCst);
-    assert!((2..100).contains(&ticks), "{ticks} ticks");
+    // One that has nothing to say sends comments, which are due before its waits are over, and after them.
+    for (path, first, heartbeat) in
+        [("/tick", "data: tick\n\n", HOUR), ("/quiet", ":\n\n", TICK / 5), ("/quiet", ":\n\n", TICK * 2)]
+    {
+        let news = start_with(|settings| settings.heartbeat(heartbeat));
+        let mut client = news.open(path);
+        assert_eq!(client.chunk(), first.as_bytes());
+        let report = news.server.shutdown(TICK * 10);
+        assert_eq!((report.drained, report.cut), (0, 1), "{path}: {report}");
+        let ticks = news.gone.load(Ordering::SeqCst);
+        assert!((2..100).contains(&ticks), "{path}: {ticks} ticks");
+    }
 }
 
 #[test]

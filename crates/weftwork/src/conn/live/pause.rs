@@ -13,7 +13,7 @@ use crate::transport::stream::{is_timed_out, is_would_block};
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Live<'_> {
-    /// Waits this long. False: the server has begun to stop. That is said at once, and only then: a writer that goes on
+    /// Waits this long. False: the server has begun to stop. That ends the wait at first, and none after it: a writer that goes on
     /// all the same would spin.
     pub(super) fn pause_for(&mut self, patience: Duration) -> io::Result<bool> {
         self.flush()?;
