@@ -67,7 +67,8 @@ pub(crate) enum Step {
     Close,
 }
 
-/// What the poller of its owner tells of a connection.
+/// What the poller of its owner tells of a connection. Not every system has one that threads can share.
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registered {
     /// No loop's, but that of the threads that share it: its token is its place there. It tells of what comes next, and then
@@ -171,6 +172,7 @@ pub(crate) struct Conn {
     pub(crate) token: usize,
     pub(crate) registered: Registered,
     /// Not all of its last request was there when its handler was called.
+    #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
     pub(crate) sends_long: bool,
     /// Since when it has waited for a thread: see [`Conn::forsake_if_vain`].
     pub(crate) queued_since: Option<Tick>,
@@ -300,6 +302,7 @@ impl Conn {
     }
 
     /// False: more of the request in progress may be to come.
+    #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
     pub(crate) fn is_request_here(&self) -> bool {
         self.http.request_is_read()
             || self.http.body_left().is_some_and(|left| left <= self.undecoded() as u64)
