@@ -67,14 +67,10 @@ pub(crate) enum Step {
     Close,
 }
 
-/// What the poller of its owner tells of a connection. Not every system has one that threads can share.
-#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+/// What the poller of its owner tells of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registered {
-    /// No loop's, but that of the threads that share it: its token is its place there. It tells of what comes next, and then
-    /// of nothing.
-    SharedOnce,
-    /// The same, of all that comes.
+    /// No loop's, but that of the threads that share it: its token is its place there.
     Shared,
     #[default]
     Not,
@@ -82,13 +78,6 @@ pub(crate) enum Registered {
     ForBytes,
     /// That, or that there is room to send.
     ForRoom,
-}
-
-impl Registered {
-    /// With the poller of the threads that share it.
-    pub(crate) fn is_shared(self) -> bool {
-        matches!(self, Registered::SharedOnce | Registered::Shared)
-    }
 }
 
 /// Where a connection is in the exchange of one request and its response.
@@ -171,9 +160,6 @@ pub(crate) struct Conn {
     pub(crate) has_read: bool,
     pub(crate) token: usize,
     pub(crate) registered: Registered,
-    /// Not all of its last request was there when its handler was called.
-    #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
-    pub(crate) sends_long: bool,
     /// Since when it has waited for a thread: see [`Conn::forsake_if_vain`].
     pub(crate) queued_since: Option<Tick>,
 }
@@ -205,7 +191,6 @@ impl Conn {
             has_read: false,
             token: 0,
             registered: Registered::Not,
-            sends_long: false,
             queued_since: None,
         })
     }
@@ -302,7 +287,6 @@ impl Conn {
     }
 
     /// False: more of the request in progress may be to come.
-    #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
     pub(crate) fn is_request_here(&self) -> bool {
         self.http.request_is_read()
             || self.http.body_left().is_some_and(|left| left <= self.undecoded() as u64)

@@ -24,8 +24,6 @@ const PLACES: usize = 1024;
 const STAY: Duration = Duration::from_millis(500);
 
 const NEWS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
-/// Of a member whose requests are long.
-const NEXT: EventFlags = NEWS.union(EventFlags::ONESHOT);
 const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 /// Others than members are told of once, and not before they are watched again.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
@@ -126,40 +124,26 @@ impl SharedPoller {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Gives a connection its place, if it has none yet. One whose last request was [long](SharedPoller::begin_call) is told of
-    /// once, and then not before it joins again.
+    /// Gives a connection its place, if it has none yet.
     pub(super) fn join(&self, conn: &mut Conn) -> Joined {
         if conn.registered == Registered::Shared {
-            return Joined::Member { is_first: false };
-        }
-        let (wanted, news) = match conn.sends_long {
-            true => (Registered::SharedOnce, NEXT),
-            false => (Registered::Shared, NEWS),
-        };
-        if conn.registered == Registered::SharedOnce {
-            let token = EventData::new_u64(conn.token as u64);
-            if epoll::modify(&self.poller, conn.as_fd(), token, news).is_err() {
-                self.leave(conn);
-                return Joined::Refused;
-            }
-            conn.registered = wanted;
             return Joined::Member { is_first: false };
         }
         let Some(index) = lock(&self.free).pop() else { return Joined::Refused };
         let token = self.places[index].place.owner();
         // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
-        if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), news).is_err() {
+        if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
             lock(&self.free).push(index);
             return Joined::Refused;
         }
         let is_first = self.members.fetch_add(1, Ordering::SeqCst) == 0;
-        (conn.registered, conn.token) = (wanted, token);
+        (conn.registered, conn.token) = (Registered::Shared, token);
         Joined::Member { is_first }
     }
 
     /// To be held while a member is out, and forgotten when it is back.
     pub(super) fn absent(&self, conn: &Conn) -> Option<Absent<'_>> {
-        conn.registered.is_shared().then(|| Absent(self, conn.token))
+        (conn.registered == Registered::Shared).then(|| Absent(self, conn.token))
     }
 
     /// Puts a member in its place. It comes back if something has happened to it meanwhile.
@@ -199,19 +183,9 @@ impl SharedPoller {
         Told::Member(conn)
     }
 
-    /// To be said before a call. A request that is still on its way would wake a thread here with each packet: its connection
-    /// leaves, and is told of once from then on, for as long as its requests are like that.
-    #[inline(always)]
-    pub(super) fn begin_call(&self, conn: &mut Conn) {
-        conn.sends_long = !conn.is_request_here();
-        if conn.sends_long && conn.registered == Registered::Shared {
-            self.leave(conn);
-        }
-    }
-
     /// A member goes elsewhere, if it is one.
     pub(super) fn leave(&self, conn: &mut Conn) {
-        if conn.registered.is_shared() {
+        if conn.registered == Registered::Shared {
             // Cannot fail for a socket that is registered and open.
             let _ = epoll::delete(&self.poller, conn.as_fd());
             conn.registered = Registered::Not;

@@ -131,8 +131,8 @@ impl<'a> Solo<'a> {
         if self.gate.pass() {
             self.refresh();
         }
-        if let Some(members) = self.members {
-            members.begin_call(conn);
+        if !conn.is_request_here() {
+            self.leave_members(conn);
         }
         let wait = OnThisThread::new(self.cx);
         let Hand { dates, post, .. } = &mut *self.hand;
@@ -234,6 +234,13 @@ impl<'a> Solo<'a> {
             Err(_) => return Some(Fate::Over),
         }
         None
+    }
+
+    #[cold]
+    fn leave_members(&self, conn: &mut Conn) {
+        if let Some(members) = self.members {
+            members.leave(conn);
+        }
     }
 
     fn refresh(&mut self) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::commons::News;
 use super::{Hand, Job, Shared};
-use crate::conn::{Call, Conn, Flushed, Step, Wait};
+use crate::conn::{Call, Conn, Flushed, Registered, Step, Wait};
 use crate::engine::habits::QUICK;
 use crate::engine::hub::Letter;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
@@ -64,7 +64,7 @@ impl Shared {
     /// Serves one, and says who is next.
     fn serve(self: &Arc<Shared>, (conn, blocked): Guest, hand: &mut Hand) -> Option<Guest> {
         let home = conn.home;
-        let was_member = conn.registered.is_shared();
+        let was_member = conn.registered == Registered::Shared;
         let absent = self.commons.absent(&conn);
         // A panic closes it before its place is free for another.
         let mut conn = conn;
@@ -231,8 +231,11 @@ impl Shared {
 
     /// Calls the handler. When that had ended, as a tick and exactly.
     fn call_away(&self, conn: &mut Conn, now: Tick, hand: &mut Hand) -> (Tick, Instant) {
-        let was_member = conn.registered.is_shared();
-        self.commons.begin_call(conn);
+        let was_member = conn.registered == Registered::Shared;
+        if !conn.is_request_here() {
+            // Each packet of it would wake another thread there.
+            self.commons.leave(conn);
+        }
         let wait = Away { shared: self, here: OnThisThread::new(&self.cx) };
         let Hand { dates, post, .. } = hand;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };

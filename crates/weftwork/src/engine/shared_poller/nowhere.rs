@@ -53,8 +53,6 @@ impl SharedPoller {
         Told::Nothing
     }
 
-    pub(super) fn begin_call(&self, _: &mut Conn) {}
-
     pub(super) fn leave(&self, _: &mut Conn) {}
 
     pub(super) fn close(&self, conn: Box<Conn>) {

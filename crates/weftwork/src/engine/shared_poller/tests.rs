@@ -1,6 +1,5 @@
 //! Does an event come to the one it is for, and does nobody stay who is quiet?
 
-use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
@@ -95,46 +94,6 @@ fn who_has_left_frees_no_place_again() {
     house.put(next, house.now());
     drop(absent);
     assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (1, PLACES - 1));
-}
-
-/// Its last request was long: each packet of the next one would wake a thread.
-#[test]
-fn who_sends_long_requests_is_told_of_once_and_again_when_it_is_back() {
-    let house = House::open();
-    let none = Some(&Timespec::default());
-    let (mut client, mut conn) = house.connect();
-    conn.sends_long = true;
-    house.put(conn, house.now());
-    let mut told = None;
-    let hears = |told: &mut Option<Box<Conn>>| match house.poller.wait(none) {
-        Told::Member(conn) => *told = Some(conn),
-        Told::Vain => panic!("it is out, and was told of again"),
-        _ => {}
-    };
-    client.write_all(b"POST / HTTP/1.1\r\n").unwrap();
-    eventually("it is told of", || {
-        hears(&mut told);
-        told.is_some()
-    });
-    client.write_all(b"Host: a\r\n").unwrap();
-    client.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut conn = told.take().unwrap();
-    // All of it has come when the end has.
-    eventually("the end is here", || {
-        poll(&mut [PollFd::from_borrowed_fd(conn.as_fd(), PollFlags::RDHUP)], none).unwrap() > 0
-    });
-    assert!(matches!(house.poller.wait(none), Told::Nothing), "nobody has put it back");
-    for sends_long in [true, false] {
-        conn.sends_long = sends_long;
-        assert_eq!(house.poller.join(&mut conn), Joined::Member { is_first: false });
-        assert!(house.poller.put(conn, house.now()).is_none());
-        hears(&mut told);
-        conn = told.take().expect("what came meanwhile is told of at once");
-        assert!(matches!(house.poller.wait(none), Told::Nothing));
-    }
-    assert_eq!(conn.registered, Registered::Shared);
-    house.poller.close(conn);
-    assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (0, PLACES));
 }
 
 /// However short a connection may be idle, it is not here for longer; and for half a second at most.

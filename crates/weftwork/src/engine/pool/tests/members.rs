@@ -235,7 +235,7 @@ fn members_and_those_outside_have_their_turns() {
     ask_on(&mut member, "/member");
     let turns = (1..).find(|_| {
         let conn = shared.next_at_door(&mut place).unwrap();
-        let is_member = conn.registered.is_shared();
+        let is_member = conn.registered == crate::conn::Registered::Shared;
         let is_over = shared.serve(conn, &mut hand);
         place.come_to_door(is_over);
         is_member
@@ -278,7 +278,7 @@ fn members_and_the_queue_have_their_turns() {
     ask_on(&mut member, "/member");
     for is_member in [false, true, false, false] {
         let conn = shared.next_at_door(&mut place).unwrap();
-        assert_eq!(conn.registered.is_shared(), is_member);
+        assert_eq!(conn.registered == crate::conn::Registered::Shared, is_member);
         let is_over = shared.serve(conn, &mut hand);
         place.come_to_door(is_over);
     }
