@@ -17,7 +17,7 @@ type Tree = matchit::Router<usize>;
 struct Searched {
     tree: Tree,
     /// All of them, the more literal first, where one has a capture with a suffix; else none. matchit does not come back from
-    /// such a one: of `/{repo}.git/info` and `/{repo}/{page}` it finds none for `/a.git/log`.
+    /// such a one: of `/{repo}.git/info` and `/{repo}/{page}` it finds none for `/a.git/log`, or one that is less literal.
     behind_suffixes: Vec<usize>,
 }
 
@@ -61,7 +61,7 @@ impl Built {
         }
         built.order.sort_by_cached_key(|route| {
             (
-                built.patterns[*route].as_ref().map(Pattern::rank),
+                built.patterns[*route].as_ref().map(|pattern| pattern.rank.clone()),
                 breadth(router.routes[*route].method.as_ref()),
             )
         });
@@ -176,20 +176,24 @@ impl Built {
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
         let known = self.trees.iter().find(|(known, _)| known == method);
         let Searched { tree, behind_suffixes } = known.map_or(&self.any, |(_, searched)| searched);
-        let Ok(found) = tree.at(path) else {
-            return behind_suffixes.iter().find_map(|&route| {
-                let captures = self.patterns[route].as_ref()?.captures(path)?;
-                Some(Found { route, captures })
-            });
-        };
-        // matchit gives parts of `path`: how far behind its start they are is where they are.
-        let place = |value: &str| {
-            let start = value.as_ptr().addr() - path.as_ptr().addr();
-            start..start + value.len()
-        };
-        Some(Found {
-            route: *found.value,
-            captures: found.params.iter().map(|(_, value)| place(value)).collect(),
+        let found = tree.at(path).ok();
+        let rank = |route: usize| self.patterns[route].as_ref().map(|pattern| &pattern.rank);
+        let is_tried_before =
+            |route: &usize| found.as_ref().is_none_or(|found| rank(*route) < rank(*found.value));
+        let mut before = behind_suffixes.iter().copied().take_while(is_tried_before);
+        let captured = before.find_map(|route| {
+            let captures = self.patterns[route].as_ref()?.captures(path)?;
+            Some(Found { route, captures })
+        });
+        captured.or_else(|| {
+            let found = found.as_ref()?;
+            // matchit gives parts of `path`: how far behind its start they are is where they are.
+            let place = |value: &str| {
+                let start = value.as_ptr().addr() - path.as_ptr().addr();
+                start..start + value.len()
+            };
+            let captures = found.params.iter().map(|(_, value)| place(value)).collect();
+            Some(Found { route: *found.value, captures })
         })
     }
 

@@ -21,6 +21,17 @@ enum Segment {
     Rest,
 }
 
+impl Segment {
+    fn rank(&self) -> u8 {
+        match self {
+            Segment::Literal(_) => 0,
+            Segment::Capture(before, behind) if !before.is_empty() || !behind.is_empty() => 1,
+            Segment::Capture(..) => 2,
+            Segment::Rest => 3,
+        }
+    }
+}
+
 /// The path of a route.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
@@ -28,6 +39,8 @@ pub(super) struct Pattern {
     pub(super) text: String,
     pub(super) names: Vec<Arc<str>>,
     segments: Vec<Segment>,
+    /// Which of two patterns that take a path is tried first: the lower.
+    pub(super) rank: Vec<u8>,
 }
 
 impl Pattern {
@@ -67,23 +80,13 @@ impl Pattern {
             };
             segments.push(segment);
         }
-        Ok(Pattern { names, segments, text })
+        let rank = segments.iter().map(Segment::rank).collect();
+        Ok(Pattern { names, segments, text, rank })
     }
 
     /// Both take exactly the same paths.
     pub(super) fn is_like(&self, other: &Pattern) -> bool {
         self.segments == other.segments
-    }
-
-    /// Which of two patterns that take a path is tried first: the lower.
-    pub(super) fn rank(&self) -> Vec<u8> {
-        let rank = |segment: &Segment| match segment {
-            Segment::Literal(_) => 0,
-            Segment::Capture(before, behind) if !before.is_empty() || !behind.is_empty() => 1,
-            Segment::Capture(..) => 2,
-            Segment::Rest => 3,
-        };
-        self.segments.iter().map(rank).collect()
     }
 
     /// A capture is only a part of its segment, with something behind it.

@@ -71,6 +71,27 @@ fn a_suffix_that_leads_nowhere_hides_no_other_route() {
 }
 
 #[test]
+fn a_suffix_that_leads_nowhere_gives_no_less_literal_route() {
+    let router = Router::new()
+        .get("/git/{repo}.git/info", show("git"))
+        .get("/git/{repo}/{page}", show("web"))
+        .get("/git/{repo}.tar/{page}", show("tar"))
+        .get("/{*rest}", show("rest"));
+    check(
+        router,
+        &[
+            ("GET /git/a.git/info", "git /git/a.git/info [repo=a]"),
+            ("GET /git/a.git/log", "web /git/a.git/log [repo=a.git page=log]"),
+            ("GET /git/a.tar/log", "tar /git/a.tar/log [repo=a page=log]"),
+            ("GET /git/a/log", "web /git/a/log [repo=a page=log]"),
+            ("GET /git/a.git/log/1", "rest /git/a.git/log/1 [rest=git/a.git/log/1]"),
+            ("GET /git/a.git", "rest /git/a.git [rest=git/a.git]"),
+            ("GET /other", "rest /other [rest=other]"),
+        ],
+    );
+}
+
+#[test]
 fn routes_are_found_by_method_and_path() {
     let router = Router::new()
         .get("/", show("home"))
