@@ -105,6 +105,10 @@ impl<'a> Solo<'a> {
                     Ok(_) => Some(Fate::Park),
                     Err(_) => Some(Fate::Over),
                 },
+                // It may go on for as long as its client sends, or takes.
+                Step::Read | Step::Write if conn.is_fed() && self.has_had_its_turn(conn, stage) => {
+                    Some(Fate::Park)
+                }
                 Step::Call => self.call(conn),
                 Step::Close => Some(Fate::Over),
                 Step::Read => self.read(conn, stage),

@@ -10,16 +10,16 @@ use super::ROOM;
 use crate::support::{Client, Site, noise};
 
 /// A path for a socket of this test alone.
-struct Path(PathBuf);
+pub(super) struct Path(PathBuf);
 
 impl Path {
-    fn new(name: &str) -> Path {
+    pub(super) fn new(name: &str) -> Path {
         let file =
             format!("weftwork-{}-{}-{name}.sock", std::process::id(), module_path!().replace("::", "-"));
         Path(std::env::temp_dir().join(file))
     }
 
-    fn address(&self) -> String {
+    pub(super) fn address(&self) -> String {
         format!("unix:{}", self.0.display())
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weftwork::http::HeaderValue;
-use weftwork::{Feed, FeedLimits, FeedSender, Receive, Request, Response, Running, Settings, Upgraded};
+use weftwork::{
+    Feed, FeedLimits, FeedSender, Receive, Request, Response, Running, Settings, Upgraded, blocks,
+};
 
 use super::ROOM;
-use crate::support::{Client, Inside, PATIENCE, eventually, noise};
+use crate::support::{Client, Inside, PATIENCE, Promise, eventually, noise};
 
 const ASK: &str = "GET /PATH HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
 
@@ -447,6 +449,28 @@ fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
 #[test]
 fn who_floods_a_fed_connection_does_not_have_the_loop_to_itself() {
     ["/sink", "/sink-and-say"].into_iter().for_each(a_flood_holds_up_nobody);
+}
+
+/// The same where it sends with its request already: the thread that answered that has better things to do. On a Unix
+/// socket there is something to read each time, however much was read.
+#[test]
+fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_request() {
+    if !ROOM.promises(Promise::FloodsTakeTurns) {
+        return;
+    }
+    let path = super::addresses::Path::new("flood");
+    let inside = Arc::<Inside>::default();
+    let server = ROOM.bind(&path.address()).settings(|settings| settings.threads_max(4).standby_kept(2));
+    let server = server.start(blocks(move |req: &mut Request<'_>| answer(req, &inside))).unwrap();
+    let flood = [ASK.replace("/PATH", "/sink").as_bytes(), &[b'x'; FLOOD_BYTES]].concat();
+    let mut flooding: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();
+    let sent: Vec<_> = flooding.iter().map(|client| client.send_aside(flood.clone())).collect();
+    flooding.iter_mut().for_each(switched);
+    others_have_their_turn(server, "/sink");
+    drop(flooding);
+    for aside in sent {
+        assert!(aside.join().unwrap().is_err(), "it is cut off long before it has sent all");
+    }
 }
 
 /// The same of one that a thread or a fiber reads: there is always something to read, so it never waits.

@@ -85,9 +85,12 @@ impl Client {
 
     /// Sends on another thread, while this one reads.
     pub(crate) fn send_aside(&self, bytes: Vec<u8>) -> JoinHandle<std::io::Result<()>> {
-        let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
-        let mut stream = stream.try_clone().unwrap();
-        std::thread::spawn(move || stream.write_all(&bytes))
+        let clone = match &self.socket {
+            Socket::Tcp(stream) => stream.try_clone().map(Socket::Tcp),
+            Socket::Unix(stream) => stream.try_clone().map(Socket::Unix),
+        };
+        let mut aside = Client { socket: clone.unwrap(), got: Vec::new() };
+        std::thread::spawn(move || aside.try_send(&bytes))
     }
 
     /// Ends this side and goes on reading.

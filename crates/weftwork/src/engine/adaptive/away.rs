@@ -171,6 +171,10 @@ impl Shared {
                 Step::Takeover if self.is_wanted(false) => return Fate::Home,
                 Step::Takeover => return Fate::TakeOver,
                 Step::Wait => return Fate::Home,
+                // It may go on for as long as its client sends, or takes.
+                Step::Read | Step::Write if conn.is_fed() => {
+                    return if conn.flush(now).is_ok() { Fate::Home } else { Fate::Over };
+                }
                 Step::Write => match conn.flush(now) {
                     Ok(Flushed::All) => {}
                     Ok(Flushed::Blocked | Flushed::Enough) => return Fate::Home,
