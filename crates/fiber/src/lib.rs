@@ -47,7 +47,8 @@
 //! - **A fiber that unwinds is not suspended.** std counts panics by thread: if another fiber ran while one unwinds,
 //!   it would see [`std::thread::panicking`] and poison its locks. So in destructors during unwinding `sleep` and
 //!   [`blocking()`] block the thread, [`yield_now`] does nothing, [`sync`] does not wait, and a socket call that would have
-//!   to fails with `WouldBlock`: a peer that does not read would hold up all fibers.
+//!   to fails with `WouldBlock`: a peer that does not read would hold up all fibers. A `lock` or `acquire` that would have to
+//!   wait there panics, which in a destructor aborts the process: use `try_lock` and `try_acquire`.
 //! - **Outside a fiber** sockets, `sleep` and [`blocking()`] block the thread as std does; [`sync`] works as long as
 //!   it does not have to wait, and else panics and says so; [`spawn`] and [`timeout`] need a runtime and a fiber.
 //! - **Stacks are small and guarded**: 64 KiB by default; [`on_large_stack`] lends what needs more a larger

@@ -53,7 +53,8 @@ use crate::scheduler::Core;
 /// thread itself unwinds meanwhile, such a wait blocks it, since no fiber can be suspended then. Do not
 /// keep a runtime in a `thread_local!`: when the thread ends, its fibers may have borrowed thread-locals that are gone, so
 /// they are leaked. That is noticed if the thread ran no fiber before the runtime was in its place; else they are unwound, which
-/// is a use of what is gone.
+/// is a use of what is gone. A runtime that is leaked (`mem::forget`) unwinds no fiber at all: what those lent of the thread's
+/// own to other threads is gone when the thread ends.
 ///
 /// # Threads
 ///

@@ -406,7 +406,8 @@ impl Core {
         while self.fibers() > 0 {
             let fibers = self.tasks.borrow().keys();
             fibers.into_iter().for_each(|fiber| contained(|| self.cancel(fiber)));
-            self.run_ready();
+            // All that are cancelled, or it would be said to all of them again.
+            while self.run_ready() {}
         }
     }
 }

@@ -138,6 +138,7 @@ fn wait(
     let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
     // Registering tells of readiness that is there already; a registration that lasts may have told it before.
     if lasting && retry_on_intr(|| is_ready(fd, direction, Some(Duration::ZERO)))? {
+        core.count_call(fiber);
         return Ok(());
     }
     let source = match Acquired::new(&core, fd, direction) {

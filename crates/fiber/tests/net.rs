@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -299,6 +299,9 @@ fn names_are_looked_up() {
         assert_eq!(ports("localhost:81".resolve().unwrap()), 81);
         assert_eq!(ports(("::1", 82).resolve().unwrap()), 82);
         assert_eq!(ports("[::1]:83".resolve().unwrap()), 83);
+        assert_eq!(ports(("localhost".to_owned(), 84).resolve().unwrap()), 84);
+        assert_eq!((Ipv4Addr::LOCALHOST, 85).resolve().unwrap(), ["127.0.0.1:85".parse().unwrap()]);
+        assert_eq!((Ipv6Addr::LOCALHOST, 86).resolve().unwrap(), ["[::1]:86".parse().unwrap()]);
         assert_eq!("no-port".resolve().unwrap_err().kind(), ErrorKind::InvalidInput);
         assert_eq!("host:99999".resolve().unwrap_err().kind(), ErrorKind::InvalidInput);
     });

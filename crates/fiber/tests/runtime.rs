@@ -99,6 +99,29 @@ fn a_fiber_that_waits_for_a_watched_descriptor_takes_the_event() {
     assert_eq!(turn(&runtime)[0].token, 7, "the watch outlives the fibers' waits");
 }
 
+/// It never has to wait, and looks at something else than the descriptor.
+#[test]
+fn a_fiber_that_finds_a_watched_descriptor_ready_each_time_lets_others_run() {
+    let runtime = Runtime::new().unwrap();
+    let (ours, mut theirs) = pair();
+    theirs.write_all(b"x").unwrap();
+    runtime.watch(&ours, Interest::Readable, 7).unwrap();
+    let done = Rc::new(Cell::new(false));
+    let is_done = Rc::clone(&done);
+    let looks = runtime.spawn(move || {
+        let mut looks = 0;
+        while !is_done.get() && looks < 100_000 {
+            wait_readable(ours.as_fd(), None).unwrap();
+            looks += 1;
+        }
+        looks
+    });
+    runtime.spawn(move || done.set(true));
+    finish(&runtime);
+    let looks = runtime.block_on(|| looks.join().unwrap()).unwrap();
+    assert!(looks < 100_000, "the other one never ran");
+}
+
 #[test]
 fn two_fibers_may_wait_for_one_descriptor() {
     let runtime = Runtime::new().unwrap();

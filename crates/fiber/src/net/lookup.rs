@@ -1,7 +1,7 @@
 //! Which addresses does a name stand for?
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 
 use crate::blocking::blocking;
 
@@ -54,6 +54,12 @@ impl Resolve for String {
     }
 }
 
+impl Resolve for (String, u16) {
+    fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        lookup(&self.0, self.1)
+    }
+}
+
 impl Resolve for (&str, u16) {
     fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         lookup(self.0, self.1)
@@ -88,7 +94,7 @@ macro_rules! resolve_to_itself {
     )* };
 }
 
-resolve_to_itself!(SocketAddr, SocketAddrV4, SocketAddrV6, (IpAddr, u16));
+resolve_to_itself!(SocketAddr, SocketAddrV4, SocketAddrV6, (IpAddr, u16), (Ipv4Addr, u16), (Ipv6Addr, u16));
 
 /// Tries `attempt` with each address until one succeeds; else the last error.
 pub(super) fn try_each<T>(

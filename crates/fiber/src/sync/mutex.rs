@@ -51,7 +51,8 @@ impl<T> Mutex<T> {
     ///
     /// # Panics
     ///
-    /// If it has to wait outside a fiber, or in one that unwinds.
+    /// If it has to wait outside a fiber, or in one that unwinds: in a destructor that aborts the process, as any panic there
+    /// does. Use [`try_lock`](Self::try_lock) in destructors.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.guard(self.turn.acquire_by("Mutex::lock"))
     }

@@ -31,7 +31,8 @@ impl Semaphore {
     ///
     /// # Panics
     ///
-    /// If it has to wait outside a fiber, or in one that unwinds.
+    /// If it has to wait outside a fiber, or in one that unwinds: in a destructor that aborts the process, as any panic there
+    /// does. Use [`try_acquire`](Self::try_acquire) in destructors.
     pub fn acquire(&self) -> Permit<'_> {
         self.acquire_by("Semaphore::acquire")
     }
