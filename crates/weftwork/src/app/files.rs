@@ -27,6 +27,7 @@ use http::{HeaderName, HeaderValue, header};
 use rustix::io::Errno;
 use weftwork_wire::fields::names_media_type;
 
+use super::router::encoded;
 use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
 use beneath::Links;
@@ -173,7 +174,7 @@ impl Files {
     /// none.
     #[must_use]
     pub fn under(self, prefix: &str) -> Files {
-        Files { prefix: prefix.trim_end_matches('/').to_owned(), ..self }
+        Files { prefix: encoded(prefix.trim_end_matches('/')), ..self }
     }
 
     /// The file that a directory stands for; an empty name is none. Default: `index.html`.

@@ -23,6 +23,7 @@ use weftwork_wire::{Limits, ResponseFault};
 use self::answer::Turn;
 use self::forward::Upload;
 use self::upstream::{Link, Upstream};
+use super::router::encoded;
 use crate::error::{Error, OneLine, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
@@ -119,7 +120,7 @@ impl Proxy {
     /// Leaves `prefix` out of the path that is passed on; requests without it get 404. Default: none.
     #[must_use]
     pub fn strip_prefix(mut self, prefix: &str) -> Proxy {
-        self.options.strip = prefix.trim_end_matches('/').to_owned();
+        self.options.strip = encoded(prefix.trim_end_matches('/'));
         self
     }
 

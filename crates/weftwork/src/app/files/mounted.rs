@@ -58,6 +58,7 @@ fn redirects_stay_within_a_mount() {
         .mount("/static", one())
         .mount("/outer", nested)
         .mount("/under", one().under("/sub"))
+        .mount("/in", one().under("/my files/"))
         .mount("/", one());
     check(
         router,
@@ -73,6 +74,8 @@ fn redirects_stay_within_a_mount() {
             ("GET /outer/inner/", 200, index),
             ("GET /under/sub", 301, "/under/sub/"),
             ("GET /under/sub/docs", 301, "/under/sub/docs/"),
+            ("GET /in/my%20files/docs/", 200, "docs"),
+            ("GET /in/my%20files/docs", 301, "/in/my%20files/docs/"),
             ("GET /", 200, index),
             ("GET /docs", 301, "/docs/"),
         ],

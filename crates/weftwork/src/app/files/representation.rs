@@ -1,7 +1,7 @@
 //! What is answered with a file: all of it, a part, nothing, and the fields that describe it.
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use weftwork_wire::fields::{ByteRange, Conditions, Precondition, Ranges};
+use weftwork_wire::fields::{ByteRange, Conditions, Precondition, Ranges, Validators};
 
 use super::NOSNIFF;
 use super::description::Description;
@@ -38,7 +38,8 @@ impl Representation<'_> {
             Precondition::NotModified => Response::new(StatusCode::NOT_MODIFIED),
             // RFC 9110 section 14.2: a range means nothing with other methods.
             Precondition::Holds if *req.method() != Method::GET => self.whole(),
-            Precondition::Holds => match conditions.ranges(&state, self.content.length) {
+            Precondition::Holds => match conditions.ranges(&self.validates_parts(state), self.content.length)
+            {
                 Ranges::Whole => self.whole(),
                 // RFC 9110 section 8.4: what is coded would be the parts, not the multipart that `Content-Encoding` stands on.
                 Ranges::Parts(parts) if parts.len() > 1 && self.coding.is_some() => self.whole(),
@@ -48,6 +49,11 @@ impl Representation<'_> {
         };
         self.describe(&mut response, description);
         response
+    }
+
+    /// RFC 9110 section 8.8.1: the date is a weak validator where several representations share it.
+    fn validates_parts<'a>(&self, state: Validators<'a>) -> Validators<'a> {
+        if self.varies { Validators { modified: None, ..state } } else { state }
     }
 
     /// RFC 9110 section 15.4.5: a 304 has them too.

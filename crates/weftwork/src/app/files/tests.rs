@@ -419,6 +419,32 @@ fn if_modified_since() {
     assert!(answer.field("last-modified") <= answer.field("date"), "{}", answer.head);
 }
 
+/// RFC 9110 section 8.8.1: what the compressed sibling has as well says nothing of which of the two a client has a part of.
+#[test]
+fn a_date_joins_no_parts_of_different_codings() {
+    let scratch = Scratch::new();
+    let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    for name in ["page.html", "page.html.gz", "film.mp4"] {
+        let path = scratch.write(name, &format!("0123456789 {name}"));
+        fs::File::options().write(true).open(path).unwrap().set_modified(noon).unwrap();
+    }
+    let site = scratch.site();
+    let check = |path: &str, coding: &str, state: &str, body: &str| {
+        let request = format!("GET {path}\nAccept-Encoding: {coding}\nRange: bytes=0-3\nIf-Range: {state}");
+        let answer = site.ask(&request);
+        let wanted = if body == "0123" { 206 } else { 200 };
+        assert_eq!((answer.status, &*answer.body), (wanted, body), "{path} {coding} {state}");
+        answer.field("etag").unwrap().to_owned()
+    };
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let plain = check("/page.html", "identity", date, "0123456789 page.html");
+    let coded = check("/page.html", "gzip", date, "0123456789 page.html.gz");
+    check("/page.html", "identity", &plain, "0123");
+    check("/page.html", "identity", &coded, "0123456789 page.html");
+    check("/page.html", "gzip", &coded, "0123");
+    check("/film.mp4", "gzip", date, "0123");
+}
+
 #[test]
 fn targets() {
     let check = |path: &str, want: Result<(&[u8], bool), Refused>| {

@@ -83,6 +83,8 @@ fn the_path_is_passed_on() {
     assert_eq!(path(&below, "/api/"), Ok("/base/".to_owned()));
     assert_eq!(path(&below, "/apis"), Err(404));
     assert_eq!(path(&below, "/"), Err(404));
+    let spaced = Proxy::to("http://127.0.0.1:1").unwrap().strip_prefix("/my api");
+    assert_eq!(path(&spaced, "/my%20api/a"), Ok("/a".to_owned()));
     // RFC 9112 section 3.2.4: of the server as a whole, not of a part of it.
     let asterisk = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
     assert!(sees(&plain, asterisk).is_ok_and(|head| head.starts_with("OPTIONS * HTTP/1.1\r\n")));

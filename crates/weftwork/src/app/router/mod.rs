@@ -15,6 +15,7 @@ use http::Method;
 
 pub(crate) use answer::whole_pattern;
 pub use error::{PatternFault, RouteError};
+pub(super) use pattern::encoded;
 
 use super::extract::IntoHandler;
 use crate::message::{Handler, Shared};

@@ -146,6 +146,7 @@ pub(super) fn is_beneath(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn encoded(path: &str) -> String {
+/// `path` as clients send it.
+pub(in crate::app) fn encoded(path: &str) -> String {
     Cow::from(utf8_percent_encode(path, &SENT_ENCODED)).into_owned()
 }
