@@ -135,6 +135,11 @@ fn literal(part: &str) -> std::result::Result<Segment, String> {
             "a capture is a whole segment, and `{part}` is not: capture all of it, and take it apart in the handler"
         ));
     }
+    if part.starts_with([':', '*']) || (part.starts_with('<') && part.ends_with('>')) {
+        return Err(format!(
+            "`{part}` would be text: a capture is written `{{name}}`, or `{{*name}}` for all that is left"
+        ));
+    }
     if matches!(part, "." | "..") {
         return Err(format!("clients resolve `{part}` before they send it: leave it out"));
     }

@@ -171,6 +171,10 @@ impl Error {
         ))
     }
 
+    pub(crate) fn http(what: String, source: http::Error) -> Error {
+        Error::new(Blame::Ours, what, Some(Box::new(source)))
+    }
+
     pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Error {
         Error::new(Blame::User, doing, Some(Box::new(source)))
     }

@@ -134,12 +134,12 @@ mod coming_from {
 struct Readme;
 
 /// And that of the page on middleware.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "cookies", feature = "metrics"))]
 #[doc = include_str!("../../../docs/middleware.md")]
 struct MiddlewarePage;
 
 /// And that of the page on running it.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "metrics"))]
 #[doc = include_str!("../../../docs/deploying.md")]
 struct Deploying;
 

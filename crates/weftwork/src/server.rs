@@ -391,7 +391,7 @@ impl fmt::Debug for Running {
 }
 
 /// A handler that takes a state is behind a router that gives it.
-fn check_states(handler: &impl Handler) -> Result<()> {
+pub(crate) fn check_states(handler: &impl Handler) -> Result<()> {
     let needs: Vec<String> = handler.needs().iter().map(ToString::to_string).collect();
     if needs.is_empty() { Ok(()) } else { Err(Error::usage(needs.join("; "))) }
 }

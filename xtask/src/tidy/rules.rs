@@ -63,6 +63,21 @@ pub(super) fn text(file: &File, say: &mut impl FnMut(usize, String)) {
     if !file.text.is_empty() && !file.text.ends_with('\n') {
         say(file.text.lines().count() - 1, "no newline at the end of the file; add one".into());
     }
+    if file.path.ends_with(".md") {
+        hidden_lines(file, say);
+    }
+}
+
+/// What rustdoc hides of an example, the web shows.
+fn hidden_lines(file: &File, say: &mut impl FnMut(usize, String)) {
+    let mut is_rust = false;
+    for (line, text) in file.text.lines().enumerate() {
+        if let Some(language) = text.strip_prefix("```") {
+            is_rust = language.starts_with("rust");
+        } else if is_rust && text.starts_with("# ") {
+            say(line, "a page shows it as it is; write it as a part of the example".into());
+        }
+    }
 }
 
 pub(super) fn rust(file: &File, source: &Source, say: &mut impl FnMut(usize, String)) {

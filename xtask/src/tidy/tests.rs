@@ -120,6 +120,12 @@ fn examples_are_named_with_their_package() {
 }
 
 #[test]
+fn pages_hide_nothing_of_their_examples() {
+    good("a.md", "# A page\n\n```sh\n# a comment\n```\n\n```rust\n#[test]\nfn f() {}\n```\n# More\n");
+    bad("a.md", "```rust\nlet a = 1;\n# assert_eq!(a, 1);\n```\n", 3, "as it is");
+}
+
+#[test]
 fn machine_folders() {
     good("a.md", "see crates/wire/src and /tmp/x\n");
     for folder in [["/wo", "rk/x"], ["/ro", "ot/x"], ["/tmp/tar", "get-x"]] {

@@ -301,6 +301,11 @@ impl<'r> Body<'r> {
         Ok(())
     }
 
+    /// Some of it is gone.
+    pub(crate) fn has_been_read(&self) -> bool {
+        self.exchange.quota().taken > 0
+    }
+
     /// Notes why the body is not read to its end.
     #[cold]
     pub(crate) fn fail(&mut self, error: BodyError) -> BodyError {
@@ -311,7 +316,9 @@ impl<'r> Body<'r> {
     #[cold]
     fn refused(&self) -> BodyError {
         let limit = self.exchange.quota().limit;
-        self.tell(format_args!("a request body is larger than body_bytes_max allows here: {limit} bytes"));
+        self.tell(format_args!(
+            "a request body is larger than body_bytes_max, or a BodyLimit, allows here: {limit} bytes"
+        ));
         BodyError::TooLarge { limit }
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Blame, Error};
 #[diagnostic::on_unimplemented(
     message = "a handler cannot answer with `{Self}`",
     label = "not something a response can be made of",
-    note = "return a `Response`, text, bytes, a `StatusCode`, `json(&value)`, or a `Result` of one of these"
+    note = "return a `Response`, text, bytes, a `StatusCode`, `json(&value)`, or a `weftwork::Result` of one of these, whose `?` takes every error"
 )]
 pub trait IntoResponse {
     /// Makes the response.

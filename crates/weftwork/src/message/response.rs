@@ -237,8 +237,10 @@ impl Response {
         N: TryInto<HeaderName, Error: Into<http::Error>>,
         V: TryInto<HeaderValue, Error: Into<http::Error>>,
     {
-        let name = name.try_into().map_err(|error| Error::from(error.into()))?;
-        let value = value.try_into().map_err(|error| Error::from(error.into()))?;
+        let name =
+            name.try_into().map_err(|error| Error::http("the name of a header".into(), error.into()))?;
+        let value =
+            value.try_into().map_err(|error| Error::http(format!("the value of {name}"), error.into()))?;
         Ok(self.with_header(name, value))
     }
 

@@ -62,7 +62,7 @@ impl Settings {
     }
 }
 
-fn variable_of(name: &str) -> String {
+pub(super) fn variable_of(name: &str) -> String {
     format!("WEFT_{}", name.to_uppercase())
 }
 

@@ -211,6 +211,22 @@ fn read(variables: &[(&str, &str)]) -> Result<(Settings, Vec<String>), Error> {
 }
 
 #[test]
+fn a_variable_with_which_no_server_could_run_is_named() {
+    for (variable, value, wanted) in [
+        ("WEFT_HEARTBEAT", "0s", "WEFT_HEARTBEAT: heartbeat is \"0s\", but has to be longer"),
+        ("WEFT_THREADS_MAX", "1", "WEFT_THREADS_MAX: threads_max is 1, but has to be at least 2"),
+        ("WEFT_THREADS_MAX", "4", "WEFT_THREADS_MAX: standby_kept is 8, which is more than threads_max (4)"),
+        ("WEFT_STANDBY_KEPT", "9999", "WEFT_STANDBY_KEPT: standby_kept is 9999"),
+    ] {
+        let (settings, _) = read(&[(variable, value), ("WEFT_BODY_IDLE_TIMEOUT", "9s")]).unwrap();
+        let error = settings.check().unwrap_err().to_string();
+        assert!(error.starts_with(wanted), "{error}");
+        let error = settings.threads_max(0).check().unwrap_err().to_string();
+        assert!(error.starts_with("threads_max is 0"), "{error}");
+    }
+}
+
+#[test]
 fn an_empty_variable_is_not_set() {
     let (settings, unknown) = read(&[("WEFT_HEAD_TIMEOUT", ""), ("WEFT_NONSENSE", "")]).unwrap();
     assert!(settings.list().iter().all(|setting| setting.source == Source::Default));

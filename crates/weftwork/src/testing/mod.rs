@@ -37,6 +37,7 @@ pub use response::{NoResponse, TestResponse};
 pub use websocket::TestWebSocket;
 
 use crate::message::Handler;
+use crate::server::check_states;
 use crate::settings::Settings;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counts;
@@ -77,9 +78,13 @@ impl TestClient {
     /// A client of `handler`, with the default settings. Variables of the environment do not count.
     ///
     /// # Panics
-    /// The process has no descriptor left.
+    /// No server would start with this handler: its routes conflict, or a [`State`](crate::State) is missing. Or the process has
+    /// no descriptor left.
     #[track_caller]
     pub fn new(handler: impl Handler) -> TestClient {
+        if let Err(error) = handler.check().and_then(|()| check_states(&handler)) {
+            panic!("{error}");
+        }
         TestClient::start(Arc::new(handler), Settings::default())
     }
 

@@ -62,8 +62,14 @@ impl<'c> TestRequest<'c> {
         N: TryInto<HeaderName, Error: Into<http::Error>>,
         V: TryInto<HeaderValue, Error: Into<http::Error>>,
     {
-        let name = name.try_into().unwrap_or_else(|error| panic!("the name of a header: {}", error.into()));
-        let value = value.try_into().unwrap_or_else(|error| panic!("the value of {name}: {}", error.into()));
+        let name = match name.try_into().map_err(Into::into) {
+            Ok(name) => name,
+            Err(error) => panic!("the name of a header: {error}"),
+        };
+        let value = match value.try_into().map_err(Into::into) {
+            Ok(value) => value,
+            Err(error) => panic!("the value of {name}: {error}"),
+        };
         self.fields.push((name, value));
         self
     }

@@ -188,7 +188,7 @@ fn linger() {
 fn a_limit_that_a_handler_meets_has_its_value() {
     keep_log();
     let site = ROOM.start_with(|s| s.body_bytes_max(ByteCount(777)));
-    let named = "body_bytes_max allows here: 777 bytes";
+    let named = "body_bytes_max, or a BodyLimit, allows here: 777 bytes";
     let declared = unread(778).replace("/ignore", "/echo/declared");
     let chunk = "x".repeat(778);
     let chunked =

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 
 use super::Extract;
-use crate::error::Result;
-use crate::message::{BodyError, Problem, Request};
+use crate::error::{Error, Result};
+use crate::message::{Body, BodyError, Problem, Request};
 
 impl Extract for Bytes {
     const IS_BODY: bool = true;
 
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        Ok(req.body().bytes().map_err(refused)?)
+        Ok(unread(req)?.bytes().map_err(refused)?)
     }
 }
 
@@ -18,8 +18,20 @@ impl Extract for String {
     const IS_BODY: bool = true;
 
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        Ok(req.body().text().map_err(refused)?)
+        Ok(unread(req)?.text().map_err(refused)?)
     }
+}
+
+/// An argument is the whole body.
+fn unread<'b>(req: &'b mut Request<'_>) -> Result<Body<'b>> {
+    let body = req.body();
+    if body.has_been_read() {
+        return Err(Error::usage(
+            "the body was read before the handler could take it as an argument: what a middleware has read of it, it hands on as \
+             an extension",
+        ));
+    }
+    Ok(body)
 }
 
 /// The answer to a body that could not be read.
@@ -36,7 +48,7 @@ mod typed {
     use serde::de::DeserializeOwned;
     use serde_path_to_error::{Path, Segment};
 
-    use super::refused;
+    use super::{refused, unread};
     use crate::app::extract::Extract;
     use crate::app::extract::pairs::{Pairs, form_pairs};
     use crate::error::Result;
@@ -57,7 +69,7 @@ mod typed {
 
         fn extract(req: &mut Request<'_>) -> Result<Self> {
             expect(req, "application/json", |kind| kind == "application/json" || kind.ends_with("+json"))?;
-            let bytes = req.body().bytes().map_err(refused)?;
+            let bytes = unread(req)?.bytes().map_err(refused)?;
             Ok(Json(with_room(|| read(&bytes))?))
         }
     }
@@ -111,7 +123,7 @@ mod typed {
         fn extract(req: &mut Request<'_>) -> Result<Self> {
             const KIND: &str = "application/x-www-form-urlencoded";
             expect(req, KIND, |kind| kind == KIND)?;
-            let text = req.body().text().map_err(refused)?;
+            let text = unread(req)?.text().map_err(refused)?;
             let pairs = Pairs::of("form's field", form_pairs(&text)).repeated();
             Ok(Form(pairs.read(StatusCode::UNPROCESSABLE_ENTITY)?))
         }

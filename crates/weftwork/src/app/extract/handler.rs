@@ -14,7 +14,8 @@ use crate::message::{Handler, IntoResponse, Need, Request, Response};
     note = "a handler is a function of `&mut Request`, or of arguments that are taken from it: `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes`, `String`; `&mut Request` comes last",
     note = "the `T` of `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>` or `Cookie<T>` needs `#[derive(serde::Deserialize)]`",
     note = "what may be missing is no `Option<Query<T>>`, but a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`",
-    note = "it returns a `Response`, text, bytes, a `StatusCode`, or a `Result` of one; a closure names the types of its arguments: `|req: &mut Request| ..`"
+    note = "it returns a `Response`, text, bytes, a `StatusCode`, or a `weftwork::Result` of one; a closure names the types of its arguments: `|req: &mut Request| ..`",
+    note = "in a `weftwork::Result`, `?` takes every error (`anyhow`'s or a box by `.map_err(Error::boxed)`); a handler may block, and is no `async fn`"
 )]
 pub trait IntoHandler<M> {
     #[doc(hidden)]

@@ -8,7 +8,7 @@ use super::*;
 use crate::BodyError;
 use crate::message::testing::Canned;
 use crate::testing::{TestClient, TestResponse};
-use crate::{Problem, Router};
+use crate::{HandlerExt, Next, Problem, Response, Router};
 
 #[derive(Debug, Deserialize, Serialize, PartialEq)]
 struct Search {
@@ -123,6 +123,31 @@ fn captures_are_taken_as_one_as_a_tuple_or_by_name() {
         Some("order"),
         "the path parameter `order` is \"x\": unknown variant `x`, expected `up` or `down`",
     );
+}
+
+/// What is left would be called a bad request, and the client cannot help it.
+#[test]
+fn a_body_that_was_read_before_is_no_argument() {
+    let reads = |count: usize| {
+        move |req: &mut Request<'_>, next: Next<'_>| -> Result<Response> {
+            std::io::Read::read_exact(&mut req.body(), &mut vec![0; count])?;
+            Ok(next.run(req))
+        }
+    };
+    for (path, kind, body) in [
+        ("/form", "application/x-www-form-urlencoded", "q=x"),
+        ("/json", "application/json", r#"{"q":"x"}"#),
+        ("/text", "text/plain", "text"),
+        ("/bytes", "text/plain", "text"),
+    ] {
+        for (count, status) in [(0, 200), (1, 500), (body.len(), 500)] {
+            let mut client = TestClient::new(site().with(reads(count)));
+            let answer = client.post(path).header("content-type", kind).body(body).send();
+            assert_eq!(answer.status.as_u16(), status, "{path} {count}: {}", answer.text());
+        }
+    }
+    let mut client = TestClient::new(site().with(reads(2)));
+    assert_eq!(client.post("/both/1").body("text").send().text(), "1 xt");
 }
 
 /// A client cannot help it, and whoever wrote the route has to hear of it.
@@ -403,8 +428,8 @@ fn methods_of_a_state_are_handlers() {
 fn a_function_of_arguments_is_a_handler_without_a_router_too() {
     let mut client = TestClient::new(handler(|Query(search): Query<Search>| search.q));
     assert_eq!(client.get("/?q=x").send().text(), "x");
-    let mut client = TestClient::new(handler(|app: State<App>| app.name.clone()));
-    assert_eq!(client.get("/").send().status, 500);
+    let alone = handler(|app: State<App>| app.name.clone());
+    assert_eq!(crate::message::testing::get("/", &alone).status(), 500);
 }
 
 #[test]

@@ -51,6 +51,10 @@ pub enum PatternFault {
     NoSlash,
     /// It has a query or a fragment.
     Query,
+    /// A segment that captures in another library, and would be text here: `:id`, `*rest`, `<id>`.
+    OtherSyntax(String),
+    /// The name of a capture, as `{rest...}` or `{id:[0-9]+}` have it, is not made of letters, digits, `_` and `-`.
+    Name(String),
     /// Braces that are not `{name}` or `{*name}`, or two captures in one segment.
     Braces,
     /// `{*name}` is not the whole last segment.
@@ -91,6 +95,14 @@ impl fmt::Display for PatternFault {
         match self {
             PatternFault::NoSlash => f.write_str("a path begins with a slash"),
             PatternFault::Query => f.write_str("a query is no part of it; Query<T> reads one"),
+            PatternFault::OtherSyntax(segment) => {
+                write!(f, "{segment} would be text; a capture is written {{name}}, or {{*name}} for all that is left")
+            }
+            PatternFault::Name(name) => write!(
+                f,
+                "{{{name}}} has no name of letters, digits, _ and -; {{*name}} takes all that is left, and what a value \
+                 may be is the matter of its type"
+            ),
             PatternFault::Braces => f.write_str("a capture is written {name} or {*name}, one in a segment"),
             PatternFault::RestNotLast => {
                 f.write_str("{*name} takes the whole rest, so it is the last segment")

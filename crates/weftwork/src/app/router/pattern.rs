@@ -56,6 +56,7 @@ impl Pattern {
         for (at, part) in parts.iter().enumerate() {
             let segment = match part.split_once('{') {
                 None if part.contains('}') => return Err(PatternFault::Braces),
+                None if is_other_syntax(part) => return Err(PatternFault::OtherSyntax((*part).to_owned())),
                 None => Segment::Literal((*part).to_owned()),
                 Some((before, rest)) => {
                     let Some((name, behind)) = rest.split_once('}') else { return Err(PatternFault::Braces) };
@@ -67,6 +68,9 @@ impl Pattern {
                         || [before, name, behind].iter().any(|part| part.contains(['{', '}', '*']))
                     {
                         return Err(PatternFault::Braces);
+                    }
+                    if !is_name(name) {
+                        return Err(PatternFault::Name(name.to_owned()));
                     }
                     if whole && !(before.is_empty() && behind.is_empty() && at + 1 == parts.len()) {
                         return Err(PatternFault::RestNotLast);
@@ -144,6 +148,17 @@ pub(super) fn is_beneath(path: &str, prefix: &str) -> bool {
         return prefix.is_empty();
     }
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// How others write captures. `segment` is encoded.
+fn is_other_syntax(segment: &str) -> bool {
+    segment.starts_with([':', '*']) || (segment.starts_with("%3C") && segment.ends_with("%3E"))
+}
+
+fn is_name(name: &str) -> bool {
+    let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let is_more = |byte: u8| is_start(byte) || byte.is_ascii_digit() || byte == b'-';
+    name.bytes().next().is_some_and(is_start) && name.bytes().all(is_more)
 }
 
 /// `path` as clients send it.

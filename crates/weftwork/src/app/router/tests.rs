@@ -4,6 +4,7 @@ mod methods;
 mod patterns;
 mod states;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header};
@@ -11,6 +12,7 @@ use proptest::prelude::*;
 
 use super::pattern::{Pattern, is_beneath, join};
 use super::*;
+use crate::error::panic_message;
 use crate::message::{Asked, Blocking, Request, Response, blocks, unbuffered};
 use crate::{HandlerExt, Next, State, TestClient};
 
@@ -310,6 +312,18 @@ fn every_mistake_is_told_before_the_start() {
             "the route \"/a?b\" cannot be one: a query is no part of it; Query<T> reads one",
         ),
         (
+            Router::new().get("/users/:id", show("1")),
+            wrong("/users/:id", PatternFault::OtherSyntax(":id".into())),
+            "the route \"/users/:id\" cannot be one: :id would be text; a capture is written {name}, or {*name} for all that is \
+             left",
+        ),
+        (
+            Router::new().get("/{id:[0-9]+}", show("1")),
+            wrong("/{id:[0-9]+}", PatternFault::Name("id:[0-9]+".into())),
+            "the route \"/{id:[0-9]+}\" cannot be one: {id:[0-9]+} has no name of letters, digits, _ and -; {*name} takes all \
+             that is left, and what a value may be is the matter of its type",
+        ),
+        (
             Router::new().get("/{}", show("1")),
             wrong("/{}", PatternFault::Braces),
             "the route \"/{}\" cannot be one: a capture is written {name} or {*name}, one in a segment",
@@ -358,7 +372,24 @@ fn every_mistake_is_told_before_the_start() {
         assert_eq!(refused.to_string(), text);
         // A state may still be given by a router around this one.
         assert_eq!(wrapped.check().is_ok(), matches!(error, RouteError::MissingState { .. }), "{text}");
-        assert_eq!(TestClient::new(wrapped).get("/").send().status, 500);
+        assert_eq!(crate::message::testing::get("/", &wrapped).status(), 500);
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(TestClient::new(wrapped)))).unwrap_err();
+        assert_eq!(panic_message(&*panic), text);
+    }
+    for other in ["/{rest...}", "/{$}", "/{id:int}", "/{1}", "/a/{my name}", "/{größe}"] {
+        let router = Router::new().get(other, show("1"));
+        let [RouteError::Pattern { why: PatternFault::Name(_), .. }] = router.errors() else {
+            panic!("{other}: {:?}", router.errors());
+        };
+    }
+    for other in ["/*rest", "/*", "/:id/a", "/a/<id>", "/<int:id>/a"] {
+        let router = Router::new().get(other, show("1"));
+        let [RouteError::Pattern { why: PatternFault::OtherSyntax(_), .. }] = router.errors() else {
+            panic!("{other}: {:?}", router.errors());
+        };
+    }
+    for text in ["/v1/{name}:cancel", "/a:b", "/a*", "/<a", "/{a-b}", "/{_a1}"] {
+        assert_eq!(Router::new().get(text, show("1")).errors(), [], "{text}");
     }
     for braces in ["/{", "/}", "/{a}{b}", "/{a{b}}", "/{{a}}", "/a*{b*}", "/{*}"] {
         let router = Router::new().get(braces, show("1"));

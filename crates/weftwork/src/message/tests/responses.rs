@@ -75,6 +75,7 @@ fn errors_as_answers() {
 fn refused(value: &str) {
     let error = Response::new(StatusCode::OK).try_with_header("x-field", value).unwrap_err();
     assert_eq!(error.status(), StatusCode::INTERNAL_SERVER_ERROR, "{value:?}");
+    assert_eq!(error.to_string(), "the value of x-field: failed to parse header value", "{value:?}");
     assert!(Response::redirect(value).is_err(), "{value:?}");
 }
 
@@ -87,7 +88,8 @@ fn no_text_can_split_a_response() {
     refused("a\x7fb");
     refused("\x1b[31m");
     for name in ["", "a b", "a:b", "a\r\n", "a\0", "\u{fc}"] {
-        assert!(Response::new(StatusCode::OK).try_with_header(name, "value").is_err(), "{name:?}");
+        let error = Response::new(StatusCode::OK).try_with_header(name, "value").unwrap_err();
+        assert_eq!(error.to_string(), "the name of a header: invalid HTTP header name", "{name:?}");
     }
     let made = Response::new(StatusCode::OK).try_with_header("X-Field", "a\tb \u{fc}").unwrap();
     assert_eq!(made.header_lines()[0].0, "x-field");

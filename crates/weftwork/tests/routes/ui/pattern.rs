@@ -12,6 +12,8 @@ enum Site {
     Rest { rest: String },
     #[get("/users/{}")]
     Nameless,
+    #[get("/items/:id")]
+    Colon,
     #[get("/search?q")]
     Query { q: String },
     #[get(/users)]

@@ -6,7 +6,7 @@ use weftwork::prelude::*;
 enum Site {
     #[get("/users/{id}")]
     User { id: u64, tab: String },
-    #[get("/posts/:id")]
+    #[get("/posts/id")]
     Post { id: u64 },
     #[get("/list?{page}")]
     #[get("/{by}/list")]
