@@ -89,7 +89,7 @@ pub use remote::{Remote, RuntimeGone};
 pub use runtime::{Runtime, run, run_with};
 pub use task::is_interruption;
 pub use time::{Elapsed, sleep, timeout};
-pub use wait::{Signal, wait_readable, wait_writable};
+pub use wait::{Signal, wait_for, wait_readable, wait_writable};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -14,7 +14,7 @@ use mio::{Events, Poll, Token, Waker};
 
 use crate::slab::{Key, Slab};
 
-/// What a watched descriptor should be ready for.
+/// What a descriptor should be ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// There is something to read, or a connection to accept, or the peer has closed.
@@ -72,13 +72,16 @@ struct Source {
     watch: Option<(usize, Interest)>,
     readers: Vec<Key>,
     writers: Vec<Key>,
+    /// Fibers that wait for either.
+    both: Vec<Key>,
 }
 
 impl Source {
-    fn waiters(&mut self, direction: Direction) -> &mut Vec<Key> {
-        match direction {
-            Direction::Read => &mut self.readers,
-            Direction::Write => &mut self.writers,
+    fn waiters(&mut self, interest: Interest) -> &mut Vec<Key> {
+        match interest {
+            Interest::Readable => &mut self.readers,
+            Interest::Writable => &mut self.writers,
+            Interest::Both => &mut self.both,
         }
     }
 }
@@ -140,6 +143,10 @@ impl Poller {
             let mut readable = event.is_readable() || closed;
             let mut writable = event.is_writable() || event.is_write_closed() || event.is_error();
             // A fiber that waits takes the event; only what nobody waits for is the watcher's.
+            let is_for_both = (readable || writable) && !source.both.is_empty();
+            if is_for_both {
+                woken.append(&mut source.both);
+            }
             if readable && !source.readers.is_empty() {
                 woken.append(&mut source.readers);
                 readable = false;
@@ -149,8 +156,8 @@ impl Poller {
                 writable = false;
             }
             let Some((token, interest)) = source.watch else { continue };
-            readable &= interest != Interest::Writable;
-            writable &= interest != Interest::Readable;
+            readable &= interest != Interest::Writable && !is_for_both;
+            writable &= interest != Interest::Readable && !is_for_both;
             if readable || writable {
                 ready.push(Ready { token, readable, writable, closed });
             }
@@ -168,8 +175,9 @@ impl Poller {
             return Ok(key);
         }
         let registered = interest.mio();
-        let (readers, writers) = (Vec::new(), Vec::new());
-        let key = self.sources.insert(Source { fd, registered, users: 1, watch: None, readers, writers });
+        let (readers, writers, both) = (Vec::new(), Vec::new(), Vec::new());
+        let key =
+            self.sources.insert(Source { fd, registered, users: 1, watch: None, readers, writers, both });
         if let Err(error) = self.poll.registry().register(&mut SourceFd(&fd), Token(key.index()), registered)
         {
             self.sources.remove(key);
@@ -227,23 +235,23 @@ impl Poller {
         Ok(())
     }
 
-    pub(crate) fn add_waiter(&mut self, key: Key, direction: Direction, fiber: Key) -> io::Result<()> {
-        self.ensure(key, direction.interest())?;
+    pub(crate) fn add_waiter(&mut self, key: Key, interest: Interest, fiber: Key) -> io::Result<()> {
+        self.ensure(key, interest)?;
         if let Some(source) = self.sources.get_mut(key) {
-            source.waiters(direction).push(fiber);
+            source.waiters(interest).push(fiber);
         }
         Ok(())
     }
 
     /// False once the event has come.
-    pub(crate) fn is_waiting(&mut self, key: Key, direction: Direction, fiber: Key) -> bool {
-        self.sources.get_mut(key).is_some_and(|source| source.waiters(direction).contains(&fiber))
+    pub(crate) fn is_waiting(&mut self, key: Key, interest: Interest, fiber: Key) -> bool {
+        self.sources.get_mut(key).is_some_and(|source| source.waiters(interest).contains(&fiber))
     }
 
     /// False if it was not there: its event has come.
-    pub(crate) fn remove_waiter(&mut self, key: Key, direction: Direction, fiber: Key) -> bool {
+    pub(crate) fn remove_waiter(&mut self, key: Key, interest: Interest, fiber: Key) -> bool {
         let Some(source) = self.sources.get_mut(key) else { return false };
-        let waiters = source.waiters(direction);
+        let waiters = source.waiters(interest);
         let before = waiters.len();
         waiters.retain(|waiter| *waiter != fiber);
         waiters.len() < before

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::context::{self, Context};
 use crate::overflow::{self, SignalStack};
-use crate::poller::{Direction, Poller, Ready};
+use crate::poller::{Interest, Poller, Ready};
 use crate::remote::{Message, Remote};
 use crate::slab::{Key, Slab};
 use crate::stack::StackPool;
@@ -227,22 +227,22 @@ impl Core {
         fiber: Key,
         fd: BorrowedFd<'_>,
         source: Key,
-        direction: Direction,
+        interest: Interest,
         deadline: Option<Instant>,
         signal: Option<&Signal>,
     ) -> io::Result<()> {
-        self.poller.borrow_mut().add_waiter(source, direction, fiber)?;
-        let _waiter = WaiterGuard { core: self, source, direction, fiber };
+        self.poller.borrow_mut().add_waiter(source, interest, fiber)?;
+        let _waiter = WaiterGuard { core: self, source, interest, fiber };
         let timer = deadline.map(|at| self.timers.borrow_mut().insert(at, Alarm { fiber, scope: None }));
         let _timer = TimerGuard { core: self, timer };
         loop {
             self.suspend(fiber);
-            if !self.poller.borrow_mut().is_waiting(source, direction, fiber) {
+            if !self.poller.borrow_mut().is_waiting(source, interest, fiber) {
                 return Ok(());
             }
             // Nobody may have looked at the sockets for longer than a `timeout`, nor than the deadline: what came in time
             // counts.
-            if self.interruption(fiber).is_some() && block_thread(fd, direction, Some(Instant::now())).is_ok()
+            if self.interruption(fiber).is_some() && block_thread(fd, interest, Some(Instant::now())).is_ok()
             {
                 return Ok(());
             }
@@ -251,7 +251,7 @@ impl Core {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             if timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer)) {
-                return block_thread(fd, direction, deadline);
+                return block_thread(fd, interest, deadline);
             }
         }
     }
@@ -428,14 +428,14 @@ impl Drop for TimerGuard<'_> {
 struct WaiterGuard<'a> {
     core: &'a Core,
     source: Key,
-    direction: Direction,
+    interest: Interest,
     fiber: Key,
 }
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         let mut poller = self.core.poller.borrow_mut();
-        let has_taken = !poller.remove_waiter(self.source, self.direction, self.fiber);
+        let has_taken = !poller.remove_waiter(self.source, self.interest, self.fiber);
         if has_taken && std::thread::panicking() {
             // The fiber is cancelled, and whoever watches the descriptor does not know of the event.
             poller.report_again(self.source);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::poller::Direction;
+use crate::poller::Interest;
 use crate::scheduler::{self, Core, Place};
 use crate::slab::Key;
 
@@ -25,7 +25,7 @@ use crate::slab::Key;
 /// `TimedOut` when the deadline has passed, or what the kernel says about the descriptor. `WouldBlock` in a fiber that
 /// unwinds, if it would have to wait.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
-    wait(fd, Direction::Read, deadline, None)
+    wait(fd, Interest::Readable, deadline, None)
 }
 
 /// Waits until writing to `fd` would not block; otherwise as [`wait_readable`].
@@ -34,7 +34,17 @@ pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Resul
 ///
 /// As [`wait_readable`].
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
-    wait(fd, Direction::Write, deadline, None)
+    wait(fd, Interest::Writable, deadline, None)
+}
+
+/// Waits until `fd` is ready for what `interest` says, for [`Interest::Both`] until it is ready for either; otherwise as
+/// [`wait_readable`].
+///
+/// # Errors
+///
+/// As [`wait_readable`].
+pub fn wait_for(fd: BorrowedFd<'_>, interest: Interest, deadline: Option<Instant>) -> io::Result<()> {
+    wait(fd, interest, deadline, None)
 }
 
 /// Ends waits before their event comes. It belongs to one thread; keep one for each.
@@ -44,13 +54,13 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Resul
 /// use std::os::fd::AsFd;
 /// use std::os::unix::net::UnixStream;
 /// use std::rc::Rc;
-/// use weftwork_fiber::{Signal, run, spawn, yield_now};
+/// use weftwork_fiber::{Interest, Signal, run, spawn, yield_now};
 ///
 /// let (socket, _peer) = UnixStream::pair()?;
 /// let error = run(move || {
 ///     let signal = Rc::new(Signal::new());
 ///     let theirs = signal.clone();
-///     let waiting = spawn(move || theirs.wait_readable(socket.as_fd(), None));
+///     let waiting = spawn(move || theirs.wait_for(socket.as_fd(), Interest::Readable, None));
 ///     yield_now();
 ///     signal.give();
 ///     waiting.join()
@@ -86,17 +96,22 @@ impl Signal {
         }
     }
 
-    /// As [`wait_readable`], until the signal is given. Outside a fiber nobody can give it meanwhile, and it is only
+    /// As [`wait_for`], until the signal is given. Outside a fiber nobody can give it meanwhile, and it is only
     /// looked at first.
     ///
     /// # Errors
     ///
     /// As [`wait_readable`], and `Interrupted` when the signal is given.
-    pub fn wait_readable(&self, fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
+    pub fn wait_for(
+        &self,
+        fd: BorrowedFd<'_>,
+        interest: Interest,
+        deadline: Option<Instant>,
+    ) -> io::Result<()> {
         if self.given.get() {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        wait(fd, Direction::Read, deadline, Some(self))
+        wait(fd, interest, deadline, Some(self))
     }
 
     pub(crate) fn is_given(&self) -> bool {
@@ -125,31 +140,31 @@ impl Drop for Listening<'_> {
 
 fn wait(
     fd: BorrowedFd<'_>,
-    direction: Direction,
+    interest: Interest,
     deadline: Option<Instant>,
     signal: Option<&Signal>,
 ) -> io::Result<()> {
     let (core, fiber) = match scheduler::place() {
         Place::Fiber(core, fiber) => (core, fiber),
-        Place::Unwinding if retry_on_intr(|| is_ready(fd, direction, Some(Duration::ZERO)))? => return Ok(()),
+        Place::Unwinding if retry_on_intr(|| is_ready(fd, interest, Some(Duration::ZERO)))? => return Ok(()),
         Place::Unwinding => return Err(cannot_wait()),
-        Place::Thread => return block_thread(fd, direction, deadline),
+        Place::Thread => return block_thread(fd, interest, deadline),
     };
     let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
     // Registering tells of readiness that is there already; a registration that lasts may have told it before.
-    if lasting && retry_on_intr(|| is_ready(fd, direction, Some(Duration::ZERO)))? {
+    if lasting && retry_on_intr(|| is_ready(fd, interest, Some(Duration::ZERO)))? {
         core.count_call(fiber);
         return Ok(());
     }
-    let source = match Acquired::new(&core, fd, direction) {
+    let source = match Acquired::new(&core, fd, interest) {
         // A regular file, of which poll(2) says that it is always ready.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return block_thread(fd, direction, deadline);
+            return block_thread(fd, interest, deadline);
         }
         source => source?,
     };
     let _listening = signal.map(|signal| Listening::new(signal, fiber));
-    core.wait_source(fiber, fd, source.key, direction, deadline, signal)
+    core.wait_source(fiber, fd, source.key, interest, deadline, signal)
 }
 
 struct Acquired<'a> {
@@ -158,8 +173,8 @@ struct Acquired<'a> {
 }
 
 impl<'a> Acquired<'a> {
-    fn new(core: &'a Rc<Core>, fd: BorrowedFd<'_>, direction: Direction) -> io::Result<Self> {
-        let key = core.poller.borrow_mut().acquire(fd.as_raw_fd(), direction.interest())?;
+    fn new(core: &'a Rc<Core>, fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
+        let key = core.poller.borrow_mut().acquire(fd.as_raw_fd(), interest)?;
         Ok(Acquired { core, key })
     }
 }
@@ -179,12 +194,12 @@ pub(crate) fn cannot_wait() -> io::Error {
 /// Waits with poll(2).
 pub(crate) fn block_thread(
     fd: BorrowedFd<'_>,
-    direction: Direction,
+    interest: Interest,
     deadline: Option<Instant>,
 ) -> io::Result<()> {
     loop {
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        match is_ready(fd, direction, left) {
+        match is_ready(fd, interest, left) {
             Ok(true) => return Ok(()),
             Ok(false) if left.is_some_and(|left| left.is_zero()) => {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -195,10 +210,11 @@ pub(crate) fn block_thread(
     }
 }
 
-fn is_ready(fd: BorrowedFd<'_>, direction: Direction, timeout: Option<Duration>) -> rustix::io::Result<bool> {
-    let flags = match direction {
-        Direction::Read => PollFlags::IN,
-        Direction::Write => PollFlags::OUT,
+fn is_ready(fd: BorrowedFd<'_>, interest: Interest, timeout: Option<Duration>) -> rustix::io::Result<bool> {
+    let flags = match interest {
+        Interest::Readable => PollFlags::IN,
+        Interest::Writable => PollFlags::OUT,
+        Interest::Both => PollFlags::IN | PollFlags::OUT,
     };
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     Ok(poll(&mut [PollFd::from_borrowed_fd(fd, flags)], timeout.as_ref())? > 0)

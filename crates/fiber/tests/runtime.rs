@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use weftwork_fiber::sync::channel;
 use weftwork_fiber::{
-    Config, Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, timeout, wait_readable,
+    Config, Interest, JoinError, Ready, Runtime, RuntimeGone, sleep, spawn, timeout, wait_for, wait_readable,
     wait_writable, yield_now,
 };
 
@@ -22,6 +22,11 @@ fn pair() -> (UnixStream, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
     (ours, theirs)
+}
+
+/// Until the peer has to read.
+fn fill(mut socket: &UnixStream) {
+    while socket.write(&[0; 4096]).is_ok() {}
 }
 
 /// One turn that does not wait.
@@ -97,6 +102,41 @@ fn a_fiber_that_waits_for_a_watched_descriptor_takes_the_event() {
     assert!(writer.is_finished());
     theirs.write_all(b"y").unwrap();
     assert_eq!(turn(&runtime)[0].token, 7, "the watch outlives the fibers' waits");
+}
+
+#[test]
+fn a_wait_for_either_ends_with_the_first() {
+    let runtime = Runtime::new().unwrap();
+    for is_watched in [false, true] {
+        let (ours, mut theirs) = pair();
+        let ours = Rc::new(ours);
+        if is_watched {
+            runtime.watch(&*ours, Interest::Both, 7).unwrap();
+            assert_eq!(turn(&runtime).len(), 1, "there is room");
+        }
+        fill(&ours);
+        let wait = || {
+            let socket = Rc::clone(&ours);
+            runtime.spawn(move || wait_for(socket.as_fd(), Interest::Both, None))
+        };
+        let waiting = wait();
+        assert_eq!(turn(&runtime), []);
+        assert!(!waiting.is_finished());
+        theirs.write_all(b"x").unwrap();
+        assert_eq!(turn(&runtime), [], "the fiber has it");
+        assert!(waiting.is_finished());
+        (&*ours).read_exact(&mut [0]).unwrap();
+        let waiting = wait();
+        turn(&runtime);
+        assert!(!waiting.is_finished());
+        while !waiting.is_finished() {
+            assert!(theirs.read(&mut [0; 4096]).unwrap() > 0);
+            turn(&runtime);
+        }
+        if is_watched {
+            runtime.unwatch(&*ours).unwrap();
+        }
+    }
 }
 
 /// It never has to wait, and looks at something else than the descriptor.

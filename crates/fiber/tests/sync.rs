@@ -10,7 +10,7 @@ use std::rc::Rc;
 use weftwork_fiber::sync::{
     Mutex, RecvError, Semaphore, SendError, TryRecvError, TrySendError, channel, oneshot,
 };
-use weftwork_fiber::{Signal, run, spawn, yield_now};
+use weftwork_fiber::{Interest, Signal, run, spawn, yield_now};
 
 #[test]
 fn a_channel_keeps_order_and_holds_back_its_sender() {
@@ -239,6 +239,6 @@ fn a_semaphore_can_be_formatted_while_others_wait_for_it() {
 fn a_signal_can_be_formatted_while_others_wait_for_it() {
     check_formatted_beside(Signal::new(), |signal| {
         let (socket, _) = UnixStream::pair().unwrap();
-        signal.wait_readable(socket.as_fd(), None).unwrap();
+        signal.wait_for(socket.as_fd(), Interest::Readable, None).unwrap();
     });
 }

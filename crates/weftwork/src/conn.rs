@@ -36,7 +36,7 @@ use weftwork_wire::{After, BodyEvent, Framing, HeadEvent, Http1, Proxied};
 
 pub(crate) use io::Flushed;
 pub(crate) use live::Call;
-pub(crate) use wait::Wait;
+pub(crate) use wait::{Readiness, Wait};
 
 use self::fed::Fed;
 use self::later::Pending;

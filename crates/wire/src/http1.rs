@@ -271,7 +271,8 @@ impl Http1 {
     /// RFC 9112 §9.3: HTTP/1.1 persists and HTTP/1.0 closes, unless they say otherwise.
     fn persistence(&self, takeover: bool) -> Persistence {
         match (self.keep_alive, self.request.version) {
-            _ if takeover && self.request.wants_upgrade => Persistence::Upgrade,
+            // RFC 9110 §9.3.6: a tunnel is no upgrade, whatever came along with CONNECT.
+            _ if takeover && self.request.wants_upgrade && !self.request.is_connect => Persistence::Upgrade,
             _ if takeover => Persistence::Implied,
             (KeepAlive::No, Version::Http11) => Persistence::Close,
             (KeepAlive::Yes, Version::Http10) => Persistence::KeepAlive,

@@ -139,10 +139,10 @@ impl<S: AsFd> Io<S> {
         match scheduler::place() {
             Place::Fiber(core, fiber) => {
                 let source = self.register(&core, direction)?;
-                core.wait_source(fiber, self.socket.as_fd(), source, direction, deadline, None)
+                core.wait_source(fiber, self.socket.as_fd(), source, direction.interest(), deadline, None)
             }
             Place::Unwinding => Err(cannot_wait()),
-            Place::Thread => block_thread(self.socket.as_fd(), direction, deadline),
+            Place::Thread => block_thread(self.socket.as_fd(), direction.interest(), deadline),
         }
     }
 

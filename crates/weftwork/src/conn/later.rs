@@ -19,6 +19,8 @@ pub(super) struct Left {
     pub(super) id: Option<Box<str>>,
     /// It had a body that was not read whole.
     pub(super) body_is_lost: bool,
+    /// Its client takes trailers.
+    pub(super) wants_trailers: bool,
 }
 
 /// A response that is to come.
@@ -54,6 +56,7 @@ impl Conn {
             path: asked.path().as_bytes().into(),
             id,
             body_is_lost: has_payload || !self.http.request_is_read(),
+            wants_trailers: self.wants_trailers(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::refusal::tell;
-use super::{Conn, Open, Phase, Rest, Wait};
+use super::{Conn, Open, Phase, Readiness, Rest, Wait};
 use crate::error::{OneLine, panic_message};
 use crate::message::Upgraded;
 use crate::message::exchange::Line;
@@ -107,7 +107,7 @@ impl Line for Socket {
             if stage != Stage::Running && !std::mem::replace(told, true) {
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
             }
-            match self.wait.readable_in(self.stream.as_fd(), until, stage) {
+            match self.wait.ready_in(self.stream.as_fd(), Readiness::Read, until, stage) {
                 // The server has moved on: what that means is looked at again.
                 Err(error)
                     if error.kind() == io::ErrorKind::ConnectionAborted && stage != self.cx.stage() =>
@@ -144,7 +144,11 @@ impl Line for Socket {
                         *pace = pace.then(Timeout::Write, self.wait.now());
                     }
                     let until = timeout.map(|pause| pace.write_deadline(&self.cx.settings, pause));
-                    match self.wait.writable(self.stream.as_fd(), until.unwrap_or(Tick(u64::MAX))) {
+                    match self.wait.ready(
+                        self.stream.as_fd(),
+                        Readiness::Write,
+                        until.unwrap_or(Tick(u64::MAX)),
+                    ) {
                         Err(error) if is_timed_out(&error) => late = Some(error),
                         waited => waited?,
                     }

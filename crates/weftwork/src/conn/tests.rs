@@ -46,11 +46,7 @@ impl Wait for InVain {
         self.now
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std::io::Result<()> {
-        Err(ErrorKind::TimedOut.into())
-    }
-
-    fn writable(&self, _: BorrowedFd<'_>, _: Tick) -> std::io::Result<()> {
+    fn ready_in(&self, _: BorrowedFd<'_>, _: Readiness, _: Tick, _: Stage) -> std::io::Result<()> {
         Err(ErrorKind::TimedOut.into())
     }
 }

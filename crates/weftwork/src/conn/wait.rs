@@ -8,6 +8,14 @@ use std::time::Instant;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
+/// What a socket is waited for to be ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    Read,
+    Write,
+    Either,
+}
+
 /// What a blocked thread needs from the room it runs in: a way to wait for one socket.
 pub(crate) trait Wait {
     /// What time it is, as exactly as costs nothing.
@@ -18,20 +26,17 @@ pub(crate) trait Wait {
         Instant::now()
     }
 
-    /// Returns when `fd` is readable.
+    /// Returns when `fd` is ready.
     ///
     /// # Errors
     /// `TimedOut` at `until`; `ConnectionAborted` as soon as the server has moved on from `stage`; `ResourceBusy` where no
     /// thread may wait just now.
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()>;
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()>;
 
     /// The same, until the server cuts its connections.
-    fn readable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.readable_in(fd, until, Stage::Draining)
+    fn ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick) -> io::Result<()> {
+        self.ready_in(fd, ready, until, Stage::Draining)
     }
-
-    /// Returns when `fd` takes bytes. Errors as [`Wait::readable`].
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()>;
 
     /// A call moved bytes, or is about to, without a wait: a client may be quick enough that there never is one. Where
     /// others share the thread, they have their turn now and then.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::conn::Wait;
+use crate::conn::{Readiness, Wait};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
@@ -37,12 +37,8 @@ impl Wait for OnThisThread<'_> {
         self.cx.clock.at(now)
     }
 
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
-        wait_unless(self.cx, fd, PollFlags::IN, until, self.cx.moved_on_from(stage))
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        wait(self.cx, fd, PollFlags::OUT, until)
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        wait_in(self.cx, fd, ready, until, stage)
     }
 }
 
@@ -60,21 +56,28 @@ impl Wait for OnAnyThread {
         self.here().now()
     }
 
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
-        self.here().readable_in(fd, until, stage)
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.here().writable(fd, until)
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here().ready_in(fd, ready, until, stage)
     }
 }
 
-/// Waits for a socket. `TimedOut` at `until`, `ConnectionAborted` when the server cuts its connections.
-pub(super) fn wait(cx: &Context, fd: BorrowedFd<'_>, event: PollFlags, until: Tick) -> io::Result<()> {
-    wait_unless(cx, fd, event, until, cx.cut())
+/// As [`Wait::ready_in`].
+pub(super) fn wait_in(
+    cx: &Context,
+    fd: BorrowedFd<'_>,
+    ready: Readiness,
+    until: Tick,
+    stage: Stage,
+) -> io::Result<()> {
+    let event = match ready {
+        Readiness::Read => PollFlags::IN,
+        Readiness::Write => PollFlags::OUT,
+        Readiness::Either => PollFlags::IN | PollFlags::OUT,
+    };
+    wait_unless(cx, fd, event, until, cx.moved_on_from(stage))
 }
 
-/// As [`wait`], but `ConnectionAborted` as soon as `stop` is readable.
+/// Waits for a socket. `TimedOut` at `until`, `ConnectionAborted` as soon as `stop` is readable.
 pub(super) fn wait_unless(
     cx: &Context,
     fd: BorrowedFd<'_>,

@@ -106,7 +106,9 @@ impl Response {
     }
 
     /// The same, sent when this time has passed since the handler returned it, and never sooner; at once when the server stops. No
-    /// thread is held meanwhile, as with [`later`](Response::later). For whoever shall not ask again at once:
+    /// thread is held meanwhile, as with [`later`](Response::later). Another protocol ([`upgrade`](Response::upgrade),
+    /// [`tunnel`](Response::tunnel)) begins at once or not at all: with a delay it is answered with an error. For whoever
+    /// shall not ask again at once:
     ///
     /// ```
     /// use std::time::Duration;

@@ -276,7 +276,8 @@ impl Response {
     }
 
     /// 200 to CONNECT: the connection is a tunnel from now on, and `take` runs with it as with an
-    /// [`upgrade`](Response::upgrade). To another method, or before the body of the request was read, the answer is 500.
+    /// [`upgrade`](Response::upgrade). To another method the answer is 500; before the body of
+    /// the request was read it is 400.
     pub fn tunnel(take: impl FnOnce(Upgraded) -> io::Result<()> + Send + 'static) -> Response {
         let payload = Payload::Lasting(Box::new(Lasting::Take(Box::new(take))));
         Response { payload, ..Response::new(StatusCode::OK) }

@@ -46,8 +46,8 @@ impl BodyWriter<'_> {
     /// without an end should have one. The first false comes at once, later ones when the time has passed.
     ///
     /// # Errors
-    /// The client has gone, which is noticed at once; or it sends and sends, and reads nothing; or the server has waited for
-    /// `drain_timeout`, and cuts its connections.
+    /// The client has gone, which is noticed at once, unless it has sent more than 64 KiB ahead: then by the next write. Or the
+    /// server has waited for `drain_timeout`, and cuts its connections.
     pub fn pause(&mut self, duration: Duration) -> io::Result<bool> {
         self.exchange.pause(duration)
     }

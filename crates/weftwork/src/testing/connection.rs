@@ -16,7 +16,7 @@ use http::Method;
 use super::pipe::{Part, Pipe, Turn};
 use super::rein::Rein;
 use super::response::{NoResponse, TestResponse, take_response};
-use crate::conn::{Call, Conn, Flushed, Step, Wait};
+use crate::conn::{Call, Conn, Flushed, Readiness, Step, Wait};
 use crate::engine::{Ground, Work, enter};
 use crate::message::Handler;
 use crate::settings::Settings;
@@ -324,7 +324,10 @@ impl Wait for Turns<'_> {
         self.bench.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+    fn ready_in(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        if ready == Readiness::Write {
+            return self.in_vain(until);
+        }
         loop {
             if self.rein.is_some() && self.bench.cx.stage() != stage {
                 return Err(io::ErrorKind::ConnectionAborted.into());
@@ -349,10 +352,6 @@ impl Wait for Turns<'_> {
                 },
             }
         }
-    }
-
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.in_vain(until)
     }
 }
 

@@ -170,6 +170,75 @@ fn an_upload_can_be_a_conversation() {
     client.answer().is(200, "body");
 }
 
+/// It takes each part of its answer whole before it sends on: what the kernel had no room for is not kept until it does.
+#[test]
+fn what_the_kernel_had_no_room_for_follows_while_the_body_is_waited_for() {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use weftwork::{Request, Response, unbuffered};
+    const TURNS: usize = 4;
+    let path = super::addresses::Path::new("slack");
+    for part in [220_000, 250_000, 280_000] {
+        let written = Arc::new(AtomicUsize::new(0));
+        let has_written = written.clone();
+        let talk = unbuffered(move |_: &mut Request| {
+            let written = written.clone();
+            Response::stream(move |out| {
+                while out.read_request(&mut [0])? > 0 {
+                    out.write_all(&vec![b'x'; part])?;
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            })
+        });
+        let settings = |s: weftwork::Settings| s.body_idle_timeout(std::time::Duration::from_secs(3));
+        let running = ROOM.bind(&path.address()).settings(settings).start(talk).unwrap();
+        let mut client = crate::support::Client::connect(&running);
+        client.send(format!("POST / HTTP/1.0\r\nContent-Length: {TURNS}\r\n\r\n"));
+        for turn in 0..TURNS {
+            client.send("a");
+            if turn == 0 {
+                assert_eq!(client.answer_head().status, 200);
+            }
+            crate::support::eventually("nearly all is in the kernel", || {
+                has_written.load(Ordering::Relaxed) > turn || part > 250_000
+            });
+            assert_eq!(client.exactly(part).len(), part, "turn {turn}");
+        }
+        client.ends();
+    }
+}
+
+/// It reads what it is told meanwhile, and sends more than is kept for a handler that does not read yet.
+#[test]
+fn a_writer_may_pause_while_the_body_comes() {
+    use std::io::Write;
+    use std::time::Duration;
+    use weftwork::{Request, Response};
+    const BODY_BYTES: usize = 1_000_000;
+    let slow = |_: &mut Request| {
+        Response::stream(|out| {
+            for _ in 0..3 {
+                out.write_all(b"working\n")?;
+                assert!(out.pause(Duration::from_millis(50))?);
+            }
+            let (mut all, mut part) = (0, vec![0; 16 << 10]);
+            while let count @ 1.. = out.read_request(&mut part)? {
+                all += count;
+            }
+            writeln!(out, "{all}")
+        })
+    };
+    let running = ROOM.bind("127.0.0.1:0").start(slow).unwrap();
+    let mut client = crate::support::Client::connect(&running);
+    let sent = client.send_aside(with_length("/", &vec![b'x'; BODY_BYTES]));
+    client.answer().is(200, format!("{}{BODY_BYTES}\n", "working\n".repeat(3)));
+    sent.join().unwrap().unwrap();
+    client.send(with_length("/", b"body"));
+    client.answer().is(200, format!("{}4\n", "working\n".repeat(3)));
+}
+
 /// Where connections share threads, one whose request is still on its way is looked at in another way than one that asks at
 /// once; each of these asks in both ways, and all of them are answered.
 #[test]

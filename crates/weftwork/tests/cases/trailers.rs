@@ -3,7 +3,7 @@
 use super::ROOM;
 
 fn get(path: &str, version: &str, fields: &str) -> String {
-    format!("GET /trailers-out/{path} HTTP/{version}\r\nHost: a\r\n{fields}\r\n")
+    format!("GET /{path} HTTP/{version}\r\nHost: a\r\n{fields}\r\n")
 }
 
 /// The body, and whether the trailer came.
@@ -27,24 +27,26 @@ fn those_who_ask_get_them() {
         "te: gzip;q=0.5, Trailers\r\nConnection: TE\r\n",
         "TE: gzip\r\nTE:\ttrailers;q=1\r\n",
     ] {
-        check("", fields, "body sent", true);
-        check("first", fields, "sent", true);
+        check("trailers-out/", fields, "body sent", true);
+        check("trailers-out/first", fields, "sent", true);
+        check("trailers-later/", fields, "body sent", true);
     }
 }
 
 #[test]
 fn others_do_not() {
     for fields in ["", "TE:\r\n", "TE: gzip, trailer\r\n", "X-TE: trailers\r\n"] {
-        check("", fields, "body kept", false);
+        check("trailers-out/", fields, "body kept", false);
+        check("trailers-later/", fields, "body kept", false);
     }
-    check("declared", "TE: trailers\r\n", "body kept", false);
+    check("trailers-out/declared", "TE: trailers\r\n", "body kept", false);
 }
 
 #[test]
 fn http_10_gets_none() {
     let site = ROOM.start();
     let mut client = site.client();
-    client.send(get("", "1.0", "TE: trailers\r\n"));
+    client.send(get("trailers-out/", "1.0", "TE: trailers\r\n"));
     client.answer().is(200, "body kept");
     client.ends();
 }
@@ -63,7 +65,7 @@ fn an_answer_to_head_has_none() {
 fn what_may_not_be_one_is_an_error() {
     let site = ROOM.start();
     let mut client = site.client();
-    client.send(get("forbidden", "1.1", "TE: trailers\r\n"));
+    client.send(get("trailers-out/forbidden", "1.1", "TE: trailers\r\n"));
     let answer = client.answer();
     assert!(answer.status == 500 && answer.closes(), "{answer:?}");
     assert!(answer.text().contains("something went wrong on the server"), "{answer:?}");

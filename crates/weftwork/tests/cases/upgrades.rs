@@ -241,13 +241,16 @@ fn a_slow_reader_gets_all() {
 #[test]
 fn connect_makes_a_tunnel() {
     let (server, _) = start();
-    let mut client = Client::connect(&server);
-    client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\nearly");
-    let answer = client.answer_head();
-    assert_eq!((answer.status, answer.field("content-length")), (200, None), "{answer:?}");
-    assert_eq!(client.exactly(5), b"early");
-    client.half_close();
-    client.ends();
+    for fields in ["", "Connection: upgrade\r\nUpgrade: echo\r\n"] {
+        let mut client = Client::connect(&server);
+        client.send(format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n{fields}\r\nearly"));
+        let answer = client.answer_head();
+        assert_eq!((answer.status, answer.field("content-length")), (200, None), "{answer:?}");
+        assert_eq!(answer.field("connection"), None, "{answer:?}");
+        assert_eq!(client.exactly(5), b"early");
+        client.half_close();
+        client.ends();
+    }
     is_well(&server);
 }
 

@@ -110,6 +110,7 @@ impl Inside {
             "length" => Response::text(req.body().limit(u64::MAX).bytes()?.len().to_string()),
             "trailers" => trailers(req)?,
             "trailers-out" => trailers_out(argument),
+            "trailers-later" => trailers_out(argument).with_delay(Duration::from_millis(10)),
             "ignore" => Response::text("not read"),
             "bytes" => Response::bytes(super::noise(number)),
             "stream" => stream(number),

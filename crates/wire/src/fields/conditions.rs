@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::dates::date;
 use super::ranges::{Ranges, ranges};
-use super::tags::{EntityTag, tags};
+use super::tags::{EntityTag, has_star, tags};
 use crate::grammar::trim;
 
 /// The fields of a request that make it conditional, or ask for a part.
@@ -98,7 +98,10 @@ impl<'a> Conditions<'a> {
         }
         if !self.if_none_match.is_empty() {
             let same = |tag: &EntityTag<'_>| current.tag.is_some_and(|own| own.is_weakly(tag));
-            return match (names(&self.if_none_match, same), reads) {
+            // A `*` that is not alone is none (RFC 9110 §13.1.2), but who sent one wanted nothing overwritten.
+            let is_named =
+                names(&self.if_none_match, same) || self.if_none_match.iter().any(|line| has_star(line));
+            return match (is_named, reads) {
                 (false, _) => Precondition::Holds,
                 (true, true) => Precondition::NotModified,
                 (true, false) => Precondition::Failed,

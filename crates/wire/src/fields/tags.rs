@@ -34,18 +34,28 @@ impl<'a> EntityTag<'a> {
 /// The tags of a comma-separated list, up to the first thing that is none.
 pub fn tags(list: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = list;
-    std::iter::from_fn(move || {
-        while let [b' ' | b'\t' | b',', after @ ..] = rest {
-            rest = after;
-        }
-        let (tag, after) = split(rest)?;
-        let after = trim(after);
-        if !matches!(after.first(), None | Some(b',')) {
-            return None;
-        }
-        rest = after;
-        Some(tag)
-    })
+    std::iter::from_fn(move || next(&mut rest))
+}
+
+/// Whether the first thing in a list that is no tag is a `*`.
+pub(super) fn has_star(list: &[u8]) -> bool {
+    let mut rest = list;
+    while next(&mut rest).is_some() {}
+    rest.starts_with(b"*")
+}
+
+/// The next tag of a list. None: the rest begins with something else.
+fn next<'a>(rest: &mut &'a [u8]) -> Option<EntityTag<'a>> {
+    while let [b' ' | b'\t' | b',', after @ ..] = *rest {
+        *rest = after;
+    }
+    let (tag, after) = split(rest)?;
+    let after = trim(after);
+    if !matches!(after.first(), None | Some(b',')) {
+        return None;
+    }
+    *rest = after;
+    Some(tag)
 }
 
 /// The tag at the start, and what follows it.

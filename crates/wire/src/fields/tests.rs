@@ -349,6 +349,12 @@ fn rfc9110_13_1_2_and_3_other_methods() {
     check("If-None-Match: \"now\"", Failed);
     check("If-None-Match: *", Failed);
     check("If-None-Match: \"old\"", Holds);
+    // None of these is one, and none of their senders wanted to overwrite what is there.
+    for stars in ["*\nIf-None-Match: *", "*, *", "*,", ",*", "\"old\"\nIf-None-Match: *", "\"old\", *"] {
+        check(&format!("If-None-Match: {stars}"), Failed);
+        check(&format!("If-Match: {}", stars.replace("If-None", "If")), Failed);
+    }
+    check("If-None-Match: \"old,*\", \"*\"", Holds);
     check(&format!("If-Modified-Since: {AFTER}"), Holds);
 }
 

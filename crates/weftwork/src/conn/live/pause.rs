@@ -5,11 +5,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::Live;
+use crate::conn::Readiness;
 use crate::message::exchange::Exchange;
 use crate::transport::context::Stage;
 use crate::transport::stream::{is_timed_out, is_would_block};
 
-/// What a client may send behind the request whose answer it is reading. Who sends more does not read.
+/// So much of what a client sends while its answer is written is kept: the rest of its request, and the next ones.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Live<'_> {
@@ -24,9 +25,14 @@ impl Live<'_> {
             if self.cx.stage() > stage {
                 return self.say_stop(knows);
             }
-            let waited =
-                self.wait_unseen(until, |live| live.wait.readable_in(live.conn.stream.as_fd(), until, stage));
+            let is_full = self.bytes_kept() > AHEAD_BYTES_MAX;
+            let waited = self.wait_unseen(until, |live| {
+                // No more is taken of a client that sends without end: that it has gone is noticed by the next write.
+                let fd = if is_full { live.cx.moved_on_from(stage) } else { live.conn.stream.as_fd() };
+                live.wait.ready_in(fd, Readiness::Read, until, stage)
+            });
             match waited {
+                Ok(()) if is_full => {}
                 Ok(()) => self.look_for_end()?,
                 Err(error) if is_timed_out(&error) => return Ok(!knows),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
@@ -47,13 +53,14 @@ impl Live<'_> {
         Ok(false)
     }
 
-    /// Something is there to read: the next request, which is kept, or the end.
-    fn look_for_end(&mut self) -> io::Result<()> {
+    fn bytes_kept(&mut self) -> usize {
         let buffers = self.conn.held();
-        if buffers.input.len() - buffers.raw > AHEAD_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the client sends and does not read"));
-        }
-        buffers.make_room(1);
+        buffers.input.len() - buffers.raw
+    }
+
+    /// Something is there to read: what the client sends meanwhile, which is kept, or the end.
+    fn look_for_end(&mut self) -> io::Result<()> {
+        self.conn.held().make_room(1);
         match self.conn.stream.recv(&mut self.conn.buffers.get_or_insert_default().input) {
             Ok(0) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone")),
             Ok(_) => Ok(()),

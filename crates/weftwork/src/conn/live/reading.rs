@@ -7,6 +7,7 @@ use http::StatusCode;
 use weftwork_wire::{BodyEvent, Fault};
 
 use super::{Live, tell};
+use crate::conn::Readiness;
 use crate::message::BodyError;
 use crate::message::exchange::Exchange;
 use crate::transport::Tick;
@@ -158,7 +159,9 @@ impl Live<'_> {
     fn wait_for_body(&mut self, now: Tick) -> Result<(), BodyError> {
         let settings = &self.cx.settings;
         let until = self.body_pace(now).deadline(settings);
-        let waited = self.wait_unseen(until, |live| live.wait.readable(live.conn.stream.as_fd(), until));
+        // A client may take its answer up to here before it sends on: what the kernel has no room for yet follows as soon as it has.
+        let ready = if self.conn.unsent() > 0 { Readiness::Either } else { Readiness::Read };
+        let waited = self.wait_unseen(until, |live| live.wait.ready(live.conn.stream.as_fd(), ready, until));
         waited.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
                 // What still comes of the body is not waited for: the answer says so.
@@ -176,6 +179,7 @@ impl Live<'_> {
                 BodyError::Overload
             }
             kind => BodyError::Socket(kind),
-        })
+        })?;
+        self.send_some()
     }
 }

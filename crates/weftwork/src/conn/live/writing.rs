@@ -8,7 +8,7 @@ use http::Method;
 use weftwork_wire::{After, BodyLength};
 
 use super::{Live, Streamed, tell};
-use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase};
+use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
 use crate::error::{Blame, Error};
 use crate::message::exchange::Exchange;
 use crate::message::{BodyWriter, IntoResponse, Payload, Response, Stream};
@@ -193,8 +193,9 @@ impl<'a> Live<'a> {
             }
             if flushed == Flushed::Blocked {
                 let until = self.conn.deadline(self.cx);
-                let waited =
-                    self.wait_unseen(until, |live| live.wait.writable(live.conn.stream.as_fd(), until));
+                let waited = self.wait_unseen(until, |live| {
+                    live.wait.ready(live.conn.stream.as_fd(), Readiness::Write, until)
+                });
                 match waited {
                     Err(error) if is_timed_out(&error) && self.conn.gets_on(self.wait.now(), self.cx)? => {}
                     waited => waited.inspect_err(|error| self.note_failure(error))?,

@@ -65,12 +65,12 @@ impl Wait for OnKernel<'_> {
         self.kernel.now()
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std::io::Result<()> {
-        if self.kernel.wait_readable(until) { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
-    }
-
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std::io::Result<()> {
-        if self.kernel.wait_writable(until) { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
+    fn ready_in(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
+        let in_time = match ready {
+            Readiness::Write => self.kernel.wait_writable(until),
+            Readiness::Read | Readiness::Either => self.kernel.wait_readable(until),
+        };
+        if in_time { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
     }
 }
 

@@ -29,11 +29,10 @@ impl Wait for InTime {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, _: Tick, _: Stage) -> std::io::Result<()> {
-        Err(ErrorKind::TimedOut.into())
-    }
-
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std::io::Result<()> {
+    fn ready_in(&self, _: BorrowedFd<'_>, ready: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
+        if ready == Readiness::Read {
+            return Err(ErrorKind::TimedOut.into());
+        }
         self.now.store(until.0, Ordering::Relaxed);
         self.untils.lock().unwrap().push(until.0);
         if self.takes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {

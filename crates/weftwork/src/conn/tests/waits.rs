@@ -51,11 +51,7 @@ impl Wait for Peer {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    fn readable_in(&self, _: BorrowedFd<'_>, until: Tick, _: Stage) -> std::io::Result<()> {
-        self.wait(until)
-    }
-
-    fn writable(&self, _: BorrowedFd<'_>, until: Tick) -> std::io::Result<()> {
+    fn ready_in(&self, _: BorrowedFd<'_>, _: Readiness, until: Tick, _: Stage) -> std::io::Result<()> {
         self.wait(until)
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::commons::News;
 use super::{Hand, Job, Shared};
-use crate::conn::{Call, Conn, Flushed, Registered, Step, Wait};
+use crate::conn::{Call, Conn, Flushed, Readiness, Registered, Step, Wait};
 use crate::engine::habits::QUICK;
 use crate::engine::hub::Letter;
 use crate::engine::patience::{OnAnyThread, OnThisThread};
@@ -263,13 +263,8 @@ impl Wait for Away<'_> {
         self.here.now()
     }
 
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         self.shared.may_wait()?;
-        self.here.readable_in(fd, until, stage)
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.shared.may_wait()?;
-        self.here.writable(fd, until)
+        self.here.ready_in(fd, ready, until, stage)
     }
 }

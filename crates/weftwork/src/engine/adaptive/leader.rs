@@ -6,10 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
-
 use super::{Hand, Job, Shared};
-use crate::conn::{Call, Conn, Wait};
+use crate::conn::{Call, Conn, Readiness, Wait};
 use crate::engine::blocking::{Ground, Work};
 use crate::engine::errand::Errand;
 use crate::engine::hub::Letter;
@@ -251,14 +249,8 @@ impl Wait for Leading<'_> {
         }
     }
 
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         self.held.give_away_to_wait()?;
-        let cx = &self.held.shared.cx;
-        patience::wait_unless(cx, fd, PollFlags::IN, until, cx.moved_on_from(stage))
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.held.give_away_to_wait()?;
-        patience::wait(&self.held.shared.cx, fd, PollFlags::OUT, until)
+        patience::wait_in(&self.held.shared.cx, fd, ready, until, stage)
     }
 }

@@ -8,11 +8,10 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
-use weftwork_fiber::{Signal, in_fiber, is_interruption, wait_readable, wait_writable};
+use weftwork_fiber::{Interest, Signal, in_fiber, is_interruption, wait_for};
 
 use super::Fibers;
-use crate::conn::Wait;
+use crate::conn::{Readiness, Wait};
 use crate::engine::blocking::{Ground, Work};
 use crate::engine::patience::{self, OnThisThread};
 use crate::engine::threads::WHAT_LIMITS_THREADS;
@@ -24,44 +23,31 @@ pub(super) struct OnFiber<'a> {
     pub(super) cx: &'a Context,
 }
 
-impl OnFiber<'_> {
-    fn wait(
-        &self,
-        fd: BorrowedFd<'_>,
-        event: PollFlags,
-        until: Tick,
-        suspend: fn(BorrowedFd<'_>, Option<Instant>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        if self.cx.stage() == Stage::Closing {
-            return patience::wait(self.cx, fd, event, until);
-        }
-        // A deadline that no clock can reach is no deadline.
-        let until = Instant::now().checked_add(self.cx.clock.now().until(until));
-        // A fiber that unwinds cannot be suspended, and is told so: no other is to wait for its client.
-        suspend(fd, until)
-    }
-}
-
 impl Wait for OnFiber<'_> {
     fn now(&self) -> Tick {
         self.cx.clock.now()
     }
 
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
-        if stage != Stage::Running {
-            return self.wait(fd, PollFlags::IN, until, wait_readable);
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        if self.cx.stage() == Stage::Closing {
+            return patience::wait_in(self.cx, fd, ready, until, stage);
         }
-        let waited = self.wait(fd, PollFlags::IN, until, |fd, until| {
-            DRAINING.with(|draining| draining.wait_readable(fd, until))
-        });
+        // A deadline that no clock can reach is no deadline.
+        let until = Instant::now().checked_add(self.cx.clock.now().until(until));
+        let interest = match ready {
+            Readiness::Read => Interest::Readable,
+            Readiness::Write => Interest::Writable,
+            Readiness::Either => Interest::Both,
+        };
+        // A fiber that unwinds cannot be suspended, and is told so: no other is to wait for its client.
+        if stage != Stage::Running {
+            return wait_for(fd, interest, until);
+        }
+        let waited = DRAINING.with(|draining| draining.wait_for(fd, interest, until));
         waited.map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => io::ErrorKind::ConnectionAborted.into(),
             _ => error,
         })
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.wait(fd, PollFlags::OUT, until, wait_writable)
     }
 
     fn let_others(&self) {
@@ -100,12 +86,8 @@ impl Wait for OnAnyFiber {
         self.0.clock.now()
     }
 
-    fn readable_in(&self, fd: BorrowedFd<'_>, until: Tick, stage: Stage) -> io::Result<()> {
-        self.here(|wait| wait.readable_in(fd, until, stage))
-    }
-
-    fn writable(&self, fd: BorrowedFd<'_>, until: Tick) -> io::Result<()> {
-        self.here(|wait| wait.writable(fd, until))
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here(|wait| wait.ready_in(fd, ready, until, stage))
     }
 
     fn let_others(&self) {
