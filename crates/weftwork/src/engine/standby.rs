@@ -234,6 +234,12 @@ impl<J> Standby<J> {
         crew.may_have_thread(&self.limits) || crew.queue.len() < self.limits.queue_max
     }
 
+    /// There are no more threads than these, none of them is parked, and the system gives no other.
+    pub(super) fn has_only(&self, count: usize) -> bool {
+        let crew = lock(&self.crew);
+        crew.threads <= count && !crew.may_have_thread(&self.limits)
+    }
+
     /// All threads that the settings allow are there: who gets none now waits for one of them.
     pub(super) fn is_at_limit(&self) -> bool {
         lock(&self.crew).threads >= self.limits.threads_max

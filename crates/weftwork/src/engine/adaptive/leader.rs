@@ -62,7 +62,7 @@ impl Shared {
                     }
                     Way::Eager => {
                         lp = self.send_all(lp, &mut errand);
-                        self.give_away(lp, errand)
+                        self.give_away(lp, errand, hand)
                     }
                 };
                 (lp, called) = match led {
@@ -145,8 +145,8 @@ impl Shared {
     }
 
     /// Gives the loop to another thread, to be free for a call that blocks. Where there is no other thread,
-    /// the request waits for one and this thread leads on.
-    fn give_away(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand) -> Led {
+    /// the request waits for one and this thread leads on; but where none would ever come, it makes the call with the loop.
+    fn give_away(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand, hand: &mut Hand) -> Led {
         let conn = lp.detach(errand);
         let mut lp = match self.give(Job::Lead(lp)) {
             Ok(()) => {
@@ -156,6 +156,10 @@ impl Shared {
             Err(Job::Lead(lp)) => lp,
             Err(_) => unreachable!("a loop was given"),
         };
+        if self.standby.has_only(self.seats.len()) && !conn.is_taken_over() {
+            let errand = lp.attach(conn);
+            return self.call(lp, errand, None, hand);
+        }
         match self.give_or_queue(Job::Serve(conn)) {
             Ok(()) => Counters::count(&self.cx.counters.queued),
             Err(Job::Serve(conn)) => {

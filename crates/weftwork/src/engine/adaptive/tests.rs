@@ -439,3 +439,32 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
     });
     house.close();
 }
+
+/// Nobody would take it from the queue.
+#[test]
+fn where_the_system_gives_a_thread_for_the_loop_alone_its_leader_makes_the_calls() {
+    for handler in [Blocking::Never, Blocking::Always, Blocking::Learn { route: 7 }] {
+        let house = House::open(Says(handler), |shared| shared.threads.given_max.set(1).unwrap());
+        for _ in 0..3 {
+            is_answered(house.ask("/"));
+        }
+        // Its loop may have waited there for it.
+        eventually("nobody is in the queue", || house.shared.standby.muster().queued == 0);
+        house.close();
+    }
+}
+
+/// Does what blocks by itself and as the library wants it, whatever it says.
+struct Says(Blocking);
+
+impl Handler for Says {
+    fn call(&self, _: &mut Request<'_>) -> Response {
+        std::thread::sleep(Duration::from_millis(3));
+        crate::sleep(Duration::from_millis(3));
+        Response::text("hello")
+    }
+
+    fn blocking(&self, _: &Asked<'_>) -> Blocking {
+        self.0
+    }
+}
