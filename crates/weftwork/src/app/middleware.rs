@@ -34,6 +34,7 @@ pub use body_limit::BodyLimit;
 pub use compression::Compression;
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
+pub(super) use cors::preflighted;
 pub use csrf::Csrf;
 pub use deadline::Deadline;
 #[cfg(feature = "compression")]
@@ -47,7 +48,7 @@ pub use response_cache::ResponseCache;
 pub use security_headers::SecurityHeaders;
 pub use user::User;
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::router::whole_pattern;
 use crate::error::Result;
@@ -135,6 +136,11 @@ impl<'h> Next<'h> {
             ("", "") => None,
             (prefix, inner) => Some(whole_pattern(prefix, inner)),
         }
+    }
+
+    /// Whether a request for the same path with this method would be its own.
+    pub(in crate::app) fn takes(&self, method: &Method, req: &Request<'_>) -> bool {
+        self.handler.pattern(&Asked::new(method, req.path().as_bytes())).is_some()
     }
 
     /// Has the request answered.

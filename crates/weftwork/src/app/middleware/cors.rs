@@ -19,7 +19,8 @@ use crate::message::{Request, Response};
 ///   The answer names the one origin that asked and varies by it; for any origin it is `*`, whoever asks.
 /// - `*` and credentials do not go together, neither as `*` nor by reflecting whoever asks:
 ///   [`credentials`](Cors::credentials) refuses it.
-/// - A preflight from another origin gets 403, for people who look why; browsers only miss the fields.
+/// - A preflight from another origin gets 403, for people who look why; browsers only miss the fields. One for a method that no
+///   route of the router has at that path is the router's, and is granted nothing.
 ///
 /// **It goes around a router**, and not around one of its handlers: a preflight is an OPTIONS request, which a router answers
 /// itself, so that the handler never sees it, and pages may use it only where browsers ask for none (GET, and simple POSTs).
@@ -206,6 +207,7 @@ impl Says {
         // What the handler grants, or a server behind a proxy, must not widen what is allowed here.
         response.remove_header(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         response.remove_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
+        response.remove_header(header::ACCESS_CONTROL_EXPOSE_HEADERS);
         if let Some(grant) = &self.grant {
             response.append_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, grant.clone());
             if self.credentials {
@@ -220,10 +222,11 @@ impl Middleware for Cors {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let asking = req.only("origin").value();
         let grant = self.grant(asking);
-        let is_preflight = *req.method() == Method::OPTIONS
-            && asking.is_some()
-            && req.header("access-control-request-method").is_some();
-        if is_preflight {
+        // A preflight asks for the request that follows it: where that is another handler's, this one has nothing to say.
+        if asking.is_some()
+            && let Some(method) = preflighted(req)
+            && next.takes(&method, req)
+        {
             return self.preflight(grant);
         }
         let says = self.says(grant);
@@ -235,6 +238,12 @@ impl Middleware for Cors {
             response
         })
     }
+}
+
+/// The method of the request that a preflight asks for.
+pub(in crate::app) fn preflighted(req: &Request<'_>) -> Option<Method> {
+    let method = req.header("access-control-request-method").filter(|_| *req.method() == Method::OPTIONS)?;
+    Method::from_bytes(method.as_bytes()).ok()
 }
 
 fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<HeaderValue> {

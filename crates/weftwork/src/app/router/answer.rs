@@ -10,6 +10,7 @@ use super::allowed::Allowed;
 use super::build::{Built, Found};
 use super::pattern::join;
 use super::{Entry, Mount, RouteError, Router};
+use crate::app::middleware::preflighted;
 use crate::app::routes::Verbs;
 use crate::app::routes::derived::{spread, within};
 use crate::error::{Error, Result};
@@ -132,6 +133,13 @@ impl Router {
             None => self.allowed(built, req.path()),
             Some(_) => Allowed::none(),
         };
+        // What a page asks leave for is a route's, whatever a mount around that place would grant.
+        if after.is_none()
+            && let Some(method) = preflighted(req)
+            && built.find(&method, req.path()).is_some()
+        {
+            return allowed(req).refuse(req);
+        }
         let mounts: Vec<(usize, usize)> =
             built.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
         let mut declined = None;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::TestClient;
 use crate::app::middleware::HandlerExt;
 use crate::message::testing::Canned;
+use crate::{Router, TestClient};
 
 const APP: &str = "https://app.example";
 
@@ -164,4 +164,44 @@ fn mistakes_in_the_settings_are_told() {
     assert!(listed().headers(["a b"]).is_err());
     assert!(listed().headers(["*"]).is_err());
     assert!(listed().exposed(["a\r\nb"]).is_err());
+}
+
+/// What it grants is a request to its own router: another one would be made with the leave of the first.
+#[test]
+fn a_preflight_for_the_route_of_another_is_granted_nothing() {
+    let api = || Router::new().delete("/items/{id}", || "item").with(listed().methods([Method::DELETE]));
+    let other = || Router::new().delete("/account", || "account");
+    let sites = [
+        ("/api", Router::new().delete("/api/account", || "account").mount("/api", api())),
+        ("", Router::new().delete("/account", || "account").mount("/", api())),
+        ("", Router::new().mount("/", api()).mount("/", other())),
+        ("", Router::new().mount("/", other()).mount("/", api())),
+        ("", Router::new().mount("/", api()).fallback(other())),
+        ("/in", Router::new().mount("/in", Router::new().mount("/", api()).mount("/", other()))),
+    ];
+    for (at, (prefix, site)) in sites.into_iter().enumerate() {
+        let mut client = TestClient::new(site);
+        let mut granted = |path: &str, method: &str| {
+            let preflight = client.options(format!("{prefix}{path}")).header("origin", APP);
+            let answer = preflight.header("access-control-request-method", method).send();
+            answer.header("access-control-allow-methods").map(str::to_owned)
+        };
+        assert_eq!(granted("/account", "DELETE"), None, "{at}");
+        assert_eq!(granted("/items/1", "DELETE").as_deref(), Some("DELETE"), "{at}");
+        assert_eq!(granted("/items/1", "PUT"), None, "{at}");
+        assert_eq!(granted("/nothing", "DELETE"), None, "{at}");
+    }
+}
+
+#[test]
+fn a_handler_exposes_no_more_than_is_allowed() {
+    let handler = |_: &mut Request<'_>| {
+        Response::text("x").with_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"))
+    };
+    let exposed = |cors: Cors| {
+        let answer = TestClient::new(handler.with(cors)).get("/").header("origin", APP).send();
+        answer.header("access-control-expose-headers").map(str::to_owned)
+    };
+    assert_eq!(exposed(listed()), None);
+    assert_eq!(exposed(listed().exposed(["x-total"]).unwrap()).as_deref(), Some("x-total"));
 }
