@@ -16,28 +16,30 @@ pub(super) fn sent<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
     let pairs = req.header_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
     let found: Vec<_> = pairs.filter_map(pair).collect();
     // Of all of them: a neighbour may send so many that ours would be past the limit.
-    let mut values: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    let mut values: BTreeMap<&str, Option<&Value<'_>>> = BTreeMap::new();
     for (name, value) in &found {
         let known = values.entry(name).or_insert(Some(value));
-        *known = known.filter(|known| known == value);
+        *known = known.filter(|known| *known == value);
     }
-    let clear = found.iter().filter(|(name, _)| values.remove(name).flatten().is_some());
-    clear.take(COOKIES_MAX).cloned().collect()
+    let clear = found.iter().filter_map(|(name, _)| Some((*name, values.remove(name)??.clone()?)));
+    clear.take(COOKIES_MAX).collect()
 }
 
+/// None: it is no text in UTF-8, by which a name that comes twice has two values all the same.
+type Value<'r> = Option<Cow<'r, str>>;
+
 /// RFC 6265 section 5.4, more strictly: ASCII white space only, and no name that only looks like another.
-fn pair(text: &[u8]) -> Option<(&str, Cow<'_, str>)> {
+fn pair(text: &[u8]) -> Option<(&str, Value<'_>)> {
     let trimmed = text.trim_ascii();
     let at = trimmed.iter().position(|&byte| byte == b'=')?;
     let name = std::str::from_utf8(&trimmed[..at]).ok()?;
-    let value = std::str::from_utf8(&trimmed[at + 1..]).ok()?;
-    let value = percent_encoding::percent_decode_str(unquoted(value)).decode_utf8().ok()?;
+    let value = percent_encoding::percent_decode(unquoted(&trimmed[at + 1..])).decode_utf8().ok();
     is_name(name).then_some((name, value))
 }
 
 /// RFC 6265 section 4.1.1: a value may stand in quotes. Those that are encoded are of the value itself.
-fn unquoted(value: &str) -> &str {
-    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 /// A token. `%` is one of its characters, and could hide another name.

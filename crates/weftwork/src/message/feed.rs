@@ -301,41 +301,44 @@ impl Core {
         }
         let FeedLimits { messages_max, bytes_max, overflow } = self.limits;
         let (mut sent, room) = (Ok(()), bytes_max.saturating_sub(message.len()));
+        let mut unsent = VecDeque::new();
         while state.queue.len() >= messages_max.max(1) || (state.bytes > room && !state.queue.is_empty()) {
             if overflow == Overflow::Disconnect {
-                state.cut();
+                unsent = state.cut();
                 state.overflowed = true;
                 sent = Err(FeedClosed);
                 break;
             }
             let dropped = state.queue.pop_front();
-            state.bytes -= dropped.map_or(0, |dropped| dropped.len());
+            state.bytes -= dropped.as_ref().map_or(0, Bytes::len);
+            unsent.extend(dropped);
         }
         if sent.is_ok() {
             state.bytes += message.len();
             state.queue.push_back(message);
         }
         wake(state);
+        drop(unsent);
         sent
     }
 
     fn end(&self, end: End) {
-        let mut state = self.lock();
+        let (mut state, mut unsent) = (self.lock(), VecDeque::new());
         match end {
-            End::Cut => state.cut(),
+            End::Cut => unsent = state.cut(),
             End::Closed if state.end == End::Open => state.end = End::Closed,
             End::Closed | End::Open => return,
         }
         wake(state);
+        drop(unsent);
     }
 
     /// The connection is over: whom it had woken may be gone as well, with the descriptors that takes.
     fn cut(&self) {
         let mut state = self.lock();
-        state.cut();
-        let waiter = state.waiter.take();
+        let (unsent, waiter) = (state.cut(), state.waiter.take());
         drop(state);
-        drop(waiter);
+        drop((unsent, waiter));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -344,10 +347,12 @@ impl Core {
 }
 
 impl State {
-    fn cut(&mut self) {
+    /// What was not sent is to be dropped without the lock: it may be the user's, and ask for the lock as it goes.
+    #[must_use]
+    fn cut(&mut self) -> VecDeque<Bytes> {
         self.end = End::Cut;
-        self.queue = VecDeque::new();
         self.bytes = 0;
+        std::mem::take(&mut self.queue)
     }
 }
 

@@ -22,8 +22,11 @@ pub(crate) const OF_CONTENT: [HeaderName; 11] = [
     HeaderName::from_static("repr-digest"),
 ];
 
+/// By what the state of a body is known again.
+pub(super) const OF_STATE: [HeaderName; 2] = [header::ETAG, header::LAST_MODIFIED];
+
 /// What may be said by several, each for itself.
-pub(super) const OF_SEVERAL: [HeaderName; 5] =
+const OF_SEVERAL: [HeaderName; 5] =
     [header::LINK, HeaderName::from_static("server-timing"), header::SET_COOKIE, header::VARY, header::VIA];
 
 /// What is for one connection alone, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::feed::Wakes;
 use super::filter::StreamFilter;
-use super::headers::OF_SEVERAL;
+use super::headers::{OF_CONTENT, OF_STATE};
 use super::into_response::IntoResponse;
 use super::response::{Lasting, Payload, Response};
 
@@ -248,8 +248,9 @@ impl Later {
         let mut response = match brought {
             Some(brought) => {
                 stand_in.fields.retain(|(name, value)| {
-                    // Of what several may say middleware may have said something, too.
-                    let is_it = |own: &HeaderValue| own == value || !OF_SEVERAL.contains(name);
+                    // Another value is what middleware says; but that of a body, which it may have changed, goes with the body.
+                    let is_of_body = OF_CONTENT.contains(name) || OF_STATE.contains(name);
+                    let is_it = |own: &HeaderValue| own == value || is_of_body;
                     !self.own.iter().any(|(own, said)| own == name && is_it(said))
                 });
                 brought.joined_with(stand_in)
@@ -341,6 +342,41 @@ mod tests {
         fn drop(&mut self) {
             self.0.send("dropped".to_owned()).unwrap();
         }
+    }
+
+    /// It is what middleware says, whether the stand-in had said something there or not.
+    #[test]
+    fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
+        for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
+            let (mut client, sender) = asked(move |mut response| {
+                if let Some(age) = set {
+                    response.set_header(header::AGE, age.into());
+                }
+                response
+            });
+            sender.send("brought").unwrap();
+            let answer = client.response();
+            assert_eq!((answer.text(), answer.header("age")), ("brought", wanted));
+        }
+    }
+
+    /// The stand-in has one of its own, so that nothing was added to that.
+    #[test]
+    fn security_headers_are_those_of_what_is_brought() {
+        let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
+        let handler = move |_: &mut Request| {
+            let own = HeaderValue::from_static("SAMEORIGIN");
+            let stand_in = Response::text("nothing").with_header(header::X_FRAME_OPTIONS, own);
+            let (sender, response) = Response::later(HOUR, stand_in);
+            kept.send(sender).unwrap();
+            response
+        };
+        let safe = handler.with(crate::middleware::SecurityHeaders::new());
+        let mut client = TestClient::new(safe).connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        senders.try_recv().unwrap().send("brought").unwrap();
+        let answer = client.response();
+        assert_eq!((answer.text(), answer.header("x-frame-options")), ("brought", Some("DENY")));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod answers;
 mod bodies;
 mod errors;
+mod feeds;
 #[cfg(feature = "json")]
 mod json;
 mod problems;

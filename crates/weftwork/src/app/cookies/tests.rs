@@ -40,6 +40,7 @@ fn a_name_that_came_twice_is_left_out() {
     check(&["session=same; session=same"], &[("session", "same")]);
     check(&["session=ours; Session=theirs"], &[("Session", "theirs"), ("session", "ours")]);
     check(&["session=a; session=%61"], &[("session", "a")]);
+    check(&["session=100%FF; session=theirs; other=%FF"], &[]);
     let junk: String = (1..COOKIES_MAX).map(|number| format!("n{number}=; ")).collect();
     let jar = sent(&[&format!("{junk}session=theirs; session=ours")]);
     assert_eq!((jar.iter().count(), jar.get("session")), (COOKIES_MAX - 1, None));

@@ -93,8 +93,16 @@ impl Middleware for BasicAuth {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         match self.user_of(req) {
             Some(user) => {
-                req.extensions_mut().insert(user);
-                next.run(req)
+                let before = req.extensions_mut().insert(user);
+                let response = next.run(req);
+                if response.is_declined() {
+                    // Whoever answers in its place is another realm's, or nobody's.
+                    match before {
+                        Some(before) => drop(req.extensions_mut().insert(before)),
+                        None => drop(req.extensions_mut().remove::<User>()),
+                    }
+                }
+                response
             }
             None => refusal(StatusCode::UNAUTHORIZED, "a user name and a password are needed here")
                 .with_header(header::WWW_AUTHENTICATE, self.challenge.clone()),
@@ -189,6 +197,22 @@ mod tests {
         }
         let right = encoded("alice:s:cret");
         refused(&[("Authorization", &right), ("Authorization", &right)]);
+    }
+
+    #[test]
+    fn whoever_answers_in_its_place_is_told_of_no_user() {
+        let name = |req: &mut Request<'_>| match req.extensions().get::<User>() {
+            Some(user) => user.name().to_owned(),
+            None => "nobody".to_owned(),
+        };
+        let staff = BasicAuth::new("staff").unwrap().user("root", "x");
+        let site = crate::Router::new();
+        let mounted = crate::Router::new().get("/desk", name).with(staff);
+        let mut client = crate::TestClient::new(site.mount("/", mounted).fallback(name));
+        for (path, known) in [("/desk", "root"), ("/shop", "nobody")] {
+            let answer = client.get(path).header("authorization", encoded("root:x")).send();
+            assert_eq!(answer.text(), known, "{path}");
+        }
     }
 
     #[test]

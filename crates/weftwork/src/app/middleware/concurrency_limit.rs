@@ -13,7 +13,8 @@ use crate::message::{BodyWriter, Request, Response, StreamFilter};
 /// at once, and cost no more than that.
 ///
 /// For what has few seats: a pool of database connections, a model that computes. A streamed response keeps
-/// its seat until it has been written; one that is whole, or fed by other threads, gives it back when the handler returns.
+/// its seat until it has been written; one that is whole, fed by other threads, or comes later, gives it back when the handler
+/// returns: what only waits needs no seat.
 /// So does an upgrade: a WebSocket has no seat from the 101 on. What runs on it is bounded by `threads_max`, or by
 /// `connections_max` in a hub.
 ///
@@ -44,7 +45,10 @@ impl ConcurrencyLimit {
 impl Middleware for ConcurrencyLimit {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         match self.seat() {
-            Some(seat) => next.run(req).filter_stream(seat),
+            Some(seat) => match next.run(req) {
+                response if response.is_to_come() => response,
+                response => response.filter_stream(seat),
+            },
             None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests are in progress here")
                 .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")),
         }
@@ -103,6 +107,20 @@ mod tests {
             }
         });
         assert_eq!(get("/", &limited).status(), StatusCode::NO_CONTENT);
+    }
+
+    #[test]
+    fn a_response_that_is_to_come_has_no_seat() {
+        let hour = std::time::Duration::from_secs(3600);
+        let handlers: [fn(&mut Request<'_>) -> Response; 2] = [
+            |_| Response::text("refused").with_delay(std::time::Duration::from_secs(3600)),
+            |_| Response::later(std::time::Duration::from_secs(3600), "nothing").1,
+        ];
+        for handler in handlers {
+            let limited = handler.with(ConcurrencyLimit::new(1));
+            let waiting = [0, 1].map(|_| get("/", &limited));
+            assert!(waiting.iter().all(Response::is_to_come), "{hour:?}");
+        }
     }
 
     #[test]

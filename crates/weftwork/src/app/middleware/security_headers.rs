@@ -100,6 +100,15 @@ impl SecurityHeaders {
     }
 }
 
+fn with(headers: &[(HeaderName, HeaderValue)], mut response: Response) -> Response {
+    for (name, value) in headers {
+        if response.header_values(name).next().is_none() {
+            response.append_header(name.clone(), value.clone());
+        }
+    }
+    response
+}
+
 fn value(what: &str, text: &str) -> Result<HeaderValue> {
     let made = HeaderValue::from_str(text);
     made.map_err(|_| Error::knob(what, text, "the value of a header: printable, on one line"))
@@ -107,13 +116,13 @@ fn value(what: &str, text: &str) -> Result<HeaderValue> {
 
 impl Middleware for SecurityHeaders {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        let mut response = next.run(req);
-        for (name, value) in &self.headers {
-            if response.header_values(name).next().is_none() {
-                response.append_header(name.clone(), value.clone());
-            }
+        let response = next.run(req);
+        if !response.is_to_come() {
+            return with(&self.headers, response);
         }
-        response
+        // What stands in for it may have some of them, and what comes may not.
+        let headers = self.headers.clone();
+        response.changed_by(move |response, _| with(&headers, response))
     }
 }
 

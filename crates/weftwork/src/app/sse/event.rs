@@ -43,10 +43,12 @@ impl Event {
         Event { name: Some(one_line(name.as_ref())), ..self }
     }
 
-    /// The same with an id, which the client says when it comes again.
+    /// The same with an id, which the client says when it comes again. Spaces and tabs at its ends would not come back (RFC 9110
+    /// section 5.5), and are left out.
     #[must_use]
     pub fn id(self, id: impl AsRef<str>) -> Event {
-        Event { id: Some(one_line(id.as_ref()).replace('\0', "")), ..self }
+        let id = one_line(id.as_ref()).replace('\0', "");
+        Event { id: Some(id.trim_matches([' ', '\t']).to_owned()), ..self }
     }
 
     /// The same, and from now on the client waits this long before it comes again (browsers: some 3 s).

@@ -48,6 +48,7 @@ use super::turn::Loop;
 use super::{Room, contained};
 use crate::conn::Conn;
 use crate::message::Handler;
+use crate::transport::budget::contain_log;
 use crate::transport::context::{Context, Stage};
 use crate::transport::listener::Listener;
 
@@ -181,7 +182,8 @@ impl Shared {
                 if std::mem::take(&mut owes) {
                     self.roster.lose(true);
                 }
-                log::error!("the system refuses another thread: {error}");
+                // A log that panics makes it try no sooner.
+                contain_log(|| log::error!("the system refuses another thread: {error}"));
                 self.roster.pause(MAKER_PAUSE);
             }
             if !owes {

@@ -1,0 +1,45 @@
+//! Is a message that is not sent any more dropped where it may ask for anything?
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::{Feed, FeedLimits, FeedSender, Overflow};
+
+/// Asks its feed as it goes.
+struct Asking(FeedSender, Sender<(usize, usize)>);
+
+impl AsRef<[u8]> for Asking {
+    fn as_ref(&self) -> &[u8] {
+        b"message"
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.waiting());
+    }
+}
+
+/// With the lock of its feed in hand its thread would wait for itself, and that may be a loop's.
+#[test]
+fn a_message_that_is_dropped_may_ask_its_feed() {
+    let endings: [fn(Feed, &FeedSender); 4] = [
+        |feed, _| drop(feed),
+        |_, sender| sender.cut(),
+        |_feed, sender| sender.send("one more").unwrap_or(()),
+        |_feed, sender| sender.send("one more").unwrap_or(()),
+    ];
+    for (at, end) in endings.into_iter().enumerate() {
+        let overflow = if at == 3 { Overflow::DropOldest } else { Overflow::Disconnect };
+        let limits = FeedLimits { messages_max: 1, overflow, ..FeedLimits::default() };
+        let (sender, feed) = Feed::new(limits);
+        let (told, hears) = channel();
+        sender.send(Bytes::from_owner(Asking(sender.clone(), told))).unwrap();
+        std::thread::spawn(move || end(feed, &sender));
+        let waiting = hears.recv_timeout(Duration::from_secs(10));
+        let wanted = if at == 3 { (1, "one more".len()) } else { (0, 0) };
+        assert_eq!(waiting, Ok(wanted), "{at}");
+    }
+}
