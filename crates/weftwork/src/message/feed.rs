@@ -240,7 +240,7 @@ impl FeedSender {
     /// # Errors
     /// [`FeedClosed`]: the client has gone, or has just been disconnected for being too slow.
     pub fn send(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
-        self.core.send(message.into())
+        self.core.bring(message.into(), false)
     }
 
     /// Ends the response in good order, behind what waits.
@@ -253,16 +253,17 @@ impl FeedSender {
         self.core.end(End::Cut);
     }
 
-    /// What was brought last ends this side of the protocol that is spoken: once it is sent, the client has the time of the
-    /// setting `linger_timeout` to end its own.
+    /// Brings what ends this side of the protocol that is spoken: nothing is taken behind it. Once the server stops and it is
+    /// sent, the client has the time of the setting `linger_timeout` to end its own.
     #[cfg(feature = "websocket")]
-    pub(crate) fn note_last_said(&self) {
-        self.core.lock().is_last_said = true;
+    pub(crate) fn send_last(&self, message: impl Into<Bytes>) -> Result<(), FeedClosed> {
+        self.core.bring(message.into(), true)
     }
 
     /// Whether what is sent would reach nobody.
     pub fn is_closed(&self) -> bool {
-        self.core.lock().end != End::Open
+        let state = self.core.lock();
+        state.end != End::Open || state.is_last_said
     }
 
     /// Messages and bytes that wait for the client.
@@ -291,11 +292,12 @@ impl Drop for FeedSender {
 }
 
 impl Core {
-    fn send(&self, message: Bytes) -> Result<(), FeedClosed> {
+    fn bring(&self, message: Bytes, is_last: bool) -> Result<(), FeedClosed> {
         let mut state = self.lock();
-        if state.end != End::Open {
+        if state.end != End::Open || state.is_last_said {
             return Err(FeedClosed);
         }
+        state.is_last_said = is_last;
         if message.is_empty() {
             return Ok(());
         }

@@ -186,7 +186,6 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
             socket: socket.clone(),
             sender,
             asked: false,
-            closed: false,
         };
         // A panic is the handler's, whose thread this is.
         (shared.on)(self, &socket, SocketEvent::Joined);
@@ -219,7 +218,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     pub fn close(&self, id: SocketId, code: u16, reason: &str) {
         if let Some(sender) = self.sender(id) {
             // It is closed either way.
-            let _ = sender.send(frames::close(code, reason));
+            let _ = sender.send_last(frames::close(code, reason));
             sender.close();
         }
     }
@@ -233,12 +232,10 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         self.lock().get(&id).map(|(sender, _)| sender.clone())
     }
 
-    /// Says what has happened. Its loop must not go down with the function that is told.
-    fn tell(&self, socket: &HubSocket<T>, event: SocketEvent) -> io::Result<()> {
-        catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event))).map_err(|panic| {
-            let farewell = frames::close(frames::CLOSE_ERROR, "something went wrong on the server").into();
-            io::Error::other(ReceiverPanic { said: panic_message(&*panic).to_owned(), farewell })
-        })
+    /// Says what has happened. Its loop must not go down with the function that is told: the error is what a panic has said.
+    fn tell(&self, socket: &HubSocket<T>, event: SocketEvent) -> Result<(), String> {
+        let told = catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event)));
+        told.map_err(|panic| panic_message(&*panic).to_owned())
     }
 }
 
@@ -256,32 +253,40 @@ struct Member<T: Send + Sync + 'static> {
     sender: FeedSender,
     /// A ping was sent, and nothing has come since.
     asked: bool,
-    /// A close was sent or answered.
-    closed: bool,
 }
 
 impl<T: Send + Sync + 'static> Member<T> {
     fn answer(&mut self, got: Got) -> io::Result<()> {
         match got {
-            Got::Message(message) => self.hub.tell(&self.socket, SocketEvent::Message(message))?,
+            Got::Message(message) => {
+                let told = self.hub.tell(&self.socket, SocketEvent::Message(message));
+                told.map_err(|said| io::Error::other(ReceiverPanic { said, farewell: self.farewell() }))?;
+            }
             Got::Pong => {}
-            // Behind a close no frame may follow.
-            Got::Ping(bytes) if !self.closed => self.bring(frames::pong(bytes)),
-            Got::Ping(_) => {}
+            Got::Ping(bytes) => self.bring(frames::pong(bytes)),
             Got::Close(said) => {
-                if !self.closed {
-                    self.bring(frames::close_reply(said.as_ref()));
-                }
-                self.closed = true;
+                self.bring_last(frames::close_reply(said.as_ref()));
                 self.sender.close();
             }
         }
         Ok(())
     }
 
-    /// A feed that takes no more is over, which its loop sees by itself.
+    /// A feed that takes no more is over, which its loop sees by itself. Behind a close it takes none (RFC 6455 section 5.5.1).
     fn bring(&self, frame: Vec<u8>) {
         let _ = self.sender.send(frame);
+    }
+
+    fn bring_last(&self, frame: Vec<u8>) {
+        let _ = self.sender.send_last(frame);
+    }
+
+    /// To be sent where its function has panicked.
+    fn farewell(&self) -> Bytes {
+        match self.sender.is_closed() {
+            true => Bytes::new(),
+            false => frames::close(frames::CLOSE_ERROR, "something went wrong on the server").into(),
+        }
     }
 }
 
@@ -297,10 +302,7 @@ impl<T: Send + Sync + 'static> Receive for Member<T> {
                 Err(Failed::Io(error)) => return Err(error),
                 Err(Failed::Fault(code, why)) => {
                     log::debug!("the WebSocket {} is closed: {}", self.socket.id, OneLine(&why));
-                    if !self.closed {
-                        self.bring(frames::close(code, &why));
-                    }
-                    self.closed = true;
+                    self.bring_last(frames::close(code, &why));
                     self.sender.close();
                     return Ok(count);
                 }
@@ -312,18 +314,14 @@ impl<T: Send + Sync + 'static> Receive for Member<T> {
         if std::mem::replace(&mut self.asked, true) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to a ping"));
         }
-        if !self.closed {
-            self.bring(frames::ping());
-        }
+        self.bring(frames::ping());
         Ok(())
     }
 
     fn stopping(&mut self) -> bool {
         // Nothing may follow a close: from here on the hub does not know it.
         self.hub.lock().remove(&self.socket.id);
-        self.closed = true;
-        self.bring(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
-        self.sender.note_last_said();
+        self.bring_last(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
         true
     }
 }
@@ -331,8 +329,8 @@ impl<T: Send + Sync + 'static> Receive for Member<T> {
 impl<T: Send + Sync + 'static> Drop for Member<T> {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.socket.id);
-        if let Err(error) = self.hub.tell(&self.socket, SocketEvent::Left) {
-            log::error!("the function of a WebSocket hub panicked: {}", OneLine(error));
+        if let Err(said) = self.hub.tell(&self.socket, SocketEvent::Left) {
+            log::error!("the function of a WebSocket hub panicked: {}", OneLine(said));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Who is let in, what bytes make which messages, and what is said at the end.
 
+use std::cell::RefCell;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::frames::{self, Failed, Got, Incoming};
-use super::{Message, SocketEvent, WebSocketHub, WebSockets};
+use super::{Message, SocketEvent, SocketId, WebSocketHub, WebSockets};
 use crate::{Request, TestClient};
 
 /// RFC 6455 section 1.3.
@@ -398,6 +399,34 @@ fn no_frame_follows_a_close() {
     assert_eq!(connection.received(), b"");
     connection.send(frame(0x88, b"\x03\xe9"));
     assert_eq!((connection.received(), connection.is_closed()), (Vec::new(), true));
+}
+
+/// Whoever has looked at the sockets before may send after.
+#[test]
+fn no_frame_follows_a_close_that_came_between() {
+    let hub = WebSocketHub::new(WebSockets::new(), |_, _, event| {
+        assert!(!matches!(event, SocketEvent::Message(_)), "as asked");
+    });
+    let closings: [&dyn Fn(&WebSocketHub<()>, &mut TestClient, SocketId); 2] =
+        [&|_, client, _| client.drain(), &|hub, _, id| hub.close(id, 1000, "")];
+    for (closing, said) in
+        closings.into_iter().zip([&b"\x88\x18\x03\xe9the server is stopping"[..], b"\x88\x02\x03\xe8"])
+    {
+        let own = hub.clone();
+        let client = RefCell::new(TestClient::new(move |req: &mut Request| own.accept(req)));
+        let connection = RefCell::new(client.borrow_mut().connect());
+        connection.borrow_mut().send(format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}\r\n"));
+        connection.borrow_mut().received();
+        let reached = hub.send_where(&"late".into(), |socket| {
+            closing(&hub, &mut client.borrow_mut(), socket.id);
+            assert_eq!(connection.borrow_mut().received(), said);
+            true
+        });
+        assert_eq!(reached, 0);
+        // Nor where the hub's function panics behind it.
+        connection.borrow_mut().send(frame(0x81, b"message"));
+        assert_eq!(connection.borrow_mut().received(), b"");
+    }
 }
 
 /// RFC 6455 section 5.5: a control frame has up to 125 bytes, and is no message.
