@@ -21,6 +21,7 @@ mod live;
 mod open;
 mod preface;
 mod refusal;
+mod rest;
 mod takeover;
 #[cfg(test)]
 mod tests;
@@ -38,10 +39,9 @@ pub(crate) use io::Flushed;
 pub(crate) use live::Call;
 pub(crate) use wait::{Readiness, Wait};
 
-use self::fed::Fed;
-use self::later::Pending;
 use self::open::Open;
-use crate::message::{Asked, Part, Take};
+use self::rest::{Kept, Rest};
+use crate::message::Asked;
 use crate::settings::or_never;
 use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::{Pace, Timeout};
@@ -107,25 +107,6 @@ enum Phase {
     Done,
 }
 
-/// What of a response is not copied into the write buffer.
-enum Rest {
-    Known { part: Part, then: std::vec::IntoIter<Part> },
-    Later(Box<Pending>),
-    Fed(Fed),
-    Take(Take),
-}
-
-impl std::fmt::Debug for Rest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Rest::Known { .. } => "bytes or files",
-            Rest::Later(_) => "a response to come",
-            Rest::Fed(_) => "a feed",
-            Rest::Take(_) => "another protocol",
-        })
-    }
-}
-
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -140,7 +121,7 @@ pub(crate) struct Conn {
     proxied: Option<Box<Proxied>>,
     /// None while the connection is idle.
     buffers: Option<Box<Buffers>>,
-    rest: Option<Box<Rest>>,
+    rest: Kept,
     open: Open,
     /// Something may be there to read. Cleared by a read that finds no more.
     readable: bool,
@@ -179,7 +160,7 @@ impl Conn {
             peer,
             proxied: None,
             buffers: None,
-            rest: None,
+            rest: Kept::default(),
             open: Open::new(&cx.counters),
             readable: true,
             ended: false,

@@ -130,7 +130,7 @@ impl Conn {
         self.forget_request();
         // One to which nothing is sent cannot be found out by that.
         self.stream.probe(cx.settings.write_timeout);
-        self.rest = Some(Box::new(Rest::Fed(fed)));
+        *self.rest = Some(Box::new(Rest::Fed(fed)));
         self.turn_to(Timeout::Silence, now);
         self.phase = Phase::Fed;
     }
@@ -174,7 +174,7 @@ impl Conn {
         if let Rest::Fed(fed) = &mut *rest {
             match self.feed_with(fed, now, cx) {
                 Ok(Some(step)) => {
-                    self.rest = Some(rest);
+                    *self.rest = Some(rest);
                     return Some(step);
                 }
                 Ok(None) => {}
@@ -282,7 +282,7 @@ impl Conn {
         {
             return self.cut(fed, &error, cx);
         }
-        self.rest = Some(rest);
+        *self.rest = Some(rest);
     }
 
     #[cold]

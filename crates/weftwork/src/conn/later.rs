@@ -73,7 +73,7 @@ impl Conn {
         let due_tick = due.map_or(Tick(u64::MAX), |due| cx.clock.at_last(due));
         self.forget_request();
         let pending = Pending { later, stand_in, due, due_tick, is_due: false, asked, alarm: None };
-        self.rest = Some(Box::new(Rest::Later(Box::new(pending))));
+        *self.rest = Some(Box::new(Rest::Later(Box::new(pending))));
         self.phase = Phase::Later;
     }
 

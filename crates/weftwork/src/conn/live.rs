@@ -288,7 +288,7 @@ impl<'a> Live<'a> {
     fn bypass(&mut self, parts: Vec<Part>, count: u64) -> io::Result<()> {
         self.conn.http.body_bypassed(count).map_err(io::Error::other)?;
         let mut then = parts.into_iter();
-        self.conn.rest = then.next().map(|part| Box::new(Rest::Known { part, then }));
+        *self.conn.rest = then.next().map(|part| Box::new(Rest::Known { part, then }));
         Ok(())
     }
 

@@ -115,7 +115,7 @@ impl Conn {
             return;
         }
         // A response that has come goes unsent; it would be waited for behind the refusal.
-        self.rest = None;
+        *self.rest = None;
         self.refuse_request(BUSY, note, cx);
     }
 

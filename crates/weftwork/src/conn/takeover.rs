@@ -35,8 +35,8 @@ struct Socket {
 impl Conn {
     /// After [`Step::Takeover`](super::Step::Takeover): runs what takes the connection over, until it is done.
     pub(crate) fn take_over(self: Box<Conn>, cx: &Arc<Context>, wait: Arc<dyn Wait + Send + Sync>) {
-        let Conn { stream, peer, buffers, rest, open, .. } = *self;
-        let Some(Rest::Take(take)) = rest.map(|rest| *rest) else { return };
+        let Conn { stream, peer, buffers, mut rest, open, .. } = *self;
+        let Some(Rest::Take(take)) = rest.take().map(|rest| *rest) else { return };
         let early =
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
         stream.probe(cx.settings.write_timeout);
@@ -63,7 +63,7 @@ impl Conn {
 
     /// The answer is on its way; what follows it is not ours to read.
     pub(super) fn leave_to(&mut self, rest: Rest) {
-        self.rest = Some(Box::new(rest));
+        *self.rest = Some(Box::new(rest));
         self.phase = Phase::Takeover;
     }
 }

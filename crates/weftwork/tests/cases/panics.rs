@@ -1,5 +1,7 @@
 //! Does a panic cost one request, and nothing else?
 
+use weftwork::{Request, Response};
+
 use super::ROOM;
 use crate::support::{Client, eventually, is_logged, keep_log, panic_at};
 
@@ -98,4 +100,29 @@ fn a_panic_before_the_call_costs_one_connection() {
     }
     let report = running.shutdown(crate::support::PATIENCE);
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
+}
+
+/// With their loop they go at once: the second panic would end the process.
+#[test]
+fn responses_that_panic_as_they_are_dropped_end_no_server() {
+    struct Mine;
+    impl Drop for Mine {
+        fn drop(&mut self) {
+            panic!("as asked");
+        }
+    }
+    let server = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+        let mine = Mine;
+        let late = Response::stream(move |_| {
+            let _mine = &mine;
+            Ok(())
+        });
+        late.with_delay(std::time::Duration::from_secs(3600))
+    });
+    let server = server.unwrap();
+    let mut clients: Vec<Client> = (0..6).map(|_| Client::connect(&server)).collect();
+    clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    eventually("all are asked", || server.counts().requests == 6);
+    let _ = server.abandon();
+    clients.into_iter().for_each(Client::ends);
 }

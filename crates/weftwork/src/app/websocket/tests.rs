@@ -407,8 +407,8 @@ fn no_frame_follows_a_close_that_came_between() {
     let hub = WebSocketHub::new(WebSockets::new(), |_, _, event| {
         assert!(!matches!(event, SocketEvent::Message(_)), "as asked");
     });
-    let closings: [&dyn Fn(&WebSocketHub<()>, &mut TestClient, SocketId); 2] =
-        [&|_, client, _| client.drain(), &|hub, _, id| hub.close(id, 1000, "")];
+    type Closing = fn(&WebSocketHub<()>, &mut TestClient, SocketId);
+    let closings: [Closing; 2] = [|_, client, _| client.drain(), |hub, _, id| hub.close(id, 1000, "")];
     for (closing, said) in
         closings.into_iter().zip([&b"\x88\x18\x03\xe9the server is stopping"[..], b"\x88\x02\x03\xe8"])
     {
