@@ -185,6 +185,19 @@ impl<J> Standby<J> {
         Some(self.hand_over(crew, job, kept))
     }
 
+    /// What waits is for the caller, who is not counted, where there is no thread and the system gives none. It is counted from
+    /// here on.
+    pub(super) fn take_alone(&self) -> Option<J> {
+        let mut crew = lock(&self.crew);
+        if crew.threads > 0 || crew.may_have_thread(&self.limits) {
+            return None;
+        }
+        let job = crew.queue.pop_front()?;
+        crew.threads += 1;
+        self.note(&crew);
+        Some(job)
+    }
+
     /// For what cannot be refused: the job is the next that a thread takes. Dropped if the server stops.
     pub(super) fn queue_first(&self, job: J) {
         let mut crew = lock(&self.crew);

@@ -57,8 +57,10 @@ const LINGER_LOOK: Duration = Duration::from_millis(50);
 enum Job {
     /// A connection, and the worker that took it in.
     Serve { conn: Box<Conn>, worker: usize },
-    /// The door of this worker.
+    /// The door of this worker, in exchange for a place among those that are counted.
     Accept { worker: usize },
+    /// The same, for a thread that gives its place up.
+    Return { worker: usize },
 }
 
 struct Workers {
@@ -168,6 +170,10 @@ impl Workers {
             self.wants_room.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
             if self.standby.has_queue() {
                 self.call_for_queue();
+                if let Some(job) = self.standby.take_alone() {
+                    self.standby.queue_first(Job::Return { worker });
+                    return Some(job);
+                }
             }
             self.wait_at(&listeners, &mut doors, now);
         }
@@ -246,7 +252,10 @@ impl Workers {
         let mut job = Some(first);
         while let Some(given) = job {
             job = match given {
-                Job::Accept { worker } => {
+                Job::Accept { worker } | Job::Return { worker } => {
+                    if matches!(given, Job::Return { .. }) {
+                        self.standby.leave();
+                    }
                     // Those at the doors are not counted.
                     leave.counted = false;
                     let job = self.keep_door(worker);
