@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
-/// What a socket is waited for to be ready for.
+/// What a socket has to be ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Read,
