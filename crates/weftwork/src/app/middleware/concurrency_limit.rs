@@ -77,6 +77,7 @@ mod tests {
     use std::io::Write;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Barrier;
+    use std::time::Duration;
 
     use super::*;
     use crate::app::middleware::HandlerExt;
@@ -111,15 +112,13 @@ mod tests {
 
     #[test]
     fn a_response_that_is_to_come_has_no_seat() {
-        let hour = std::time::Duration::from_secs(3600);
-        let handlers: [fn(&mut Request<'_>) -> Response; 2] = [
-            |_| Response::text("refused").with_delay(std::time::Duration::from_secs(3600)),
-            |_| Response::later(std::time::Duration::from_secs(3600), "nothing").1,
-        ];
+        const HOUR: Duration = Duration::from_secs(3600);
+        let handlers: [fn(&mut Request<'_>) -> Response; 2] =
+            [|_| Response::text("refused").with_delay(HOUR), |_| Response::later(HOUR, "nothing").1];
         for handler in handlers {
             let limited = handler.with(ConcurrencyLimit::new(1));
             let waiting = [0, 1].map(|_| get("/", &limited));
-            assert!(waiting.iter().all(Response::is_to_come), "{hour:?}");
+            assert!(waiting.iter().all(Response::is_to_come));
         }
     }
 
