@@ -1,0 +1,166 @@
+//! Is each mistake in the routes told before a server starts?
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::error::panic_message;
+
+/// One of each; the match makes a new one fail to compile until it is here too.
+#[test]
+fn every_mistake_is_told_before_the_start() {
+    let wrong = |path: &str, why: PatternFault| RouteError::Pattern { path: path.to_owned(), why };
+    let mistakes = vec![
+        (
+            Router::new().get("/a/{b}", show("1")).get("/a/{c}", show("2")),
+            RouteError::Conflict { method: "GET".into(), path: "/a/{c}".into(), with: "/a/{b}".into() },
+            "the route GET /a/{c} conflicts with /a/{b}: both take the same paths",
+        ),
+        (
+            Router::new().any("/{a}", show("1")).any("/{*rest}", show("2")),
+            RouteError::Conflict { method: "any".into(), path: "/{*rest}".into(), with: "/{a}".into() },
+            "the route any /{*rest} conflicts with /{a}: the router cannot tell them apart (a mount, or the fallback, \
+             takes what no route does)",
+        ),
+        (
+            Router::new().get("a", show("1")),
+            wrong("a", PatternFault::NoSlash),
+            "the route \"a\" cannot be one: a path begins with a slash",
+        ),
+        (
+            Router::new().nest("/a", Router::new().get("b", show("1"))),
+            wrong("b", PatternFault::NoSlash),
+            "the route \"b\" cannot be one: a path begins with a slash",
+        ),
+        (
+            Router::new().get("/a?b", show("1")),
+            wrong("/a?b", PatternFault::Query),
+            "the route \"/a?b\" cannot be one: a query is no part of it; Query<T> reads one",
+        ),
+        (
+            Router::new().get("/users/:id", show("1")),
+            wrong("/users/:id", PatternFault::OtherSyntax(":id".into())),
+            "the route \"/users/:id\" cannot be one: :id would be text; a capture is written {name}, or {*name} for all that is \
+             left",
+        ),
+        (
+            Router::new().get("/{id:[0-9]+}", show("1")),
+            wrong("/{id:[0-9]+}", PatternFault::Name("id:[0-9]+".into())),
+            "the route \"/{id:[0-9]+}\" cannot be one: {id:[0-9]+} has no name of letters, digits, _ and -; {*name} takes all \
+             that is left, and what a value may be is the matter of its type",
+        ),
+        (
+            Router::new().get("/{}", show("1")),
+            wrong("/{}", PatternFault::Braces),
+            "the route \"/{}\" cannot be one: a capture is written {name} or {*name}, one in a segment",
+        ),
+        (
+            Router::new().get("/{*a}/b", show("1")),
+            wrong("/{*a}/b", PatternFault::RestNotLast),
+            "the route \"/{*a}/b\" cannot be one: {*name} takes the whole rest, so it is the last segment",
+        ),
+        (
+            Router::new().get("/{a}/{a}", show("1")),
+            wrong("/{a}/{a}", PatternFault::Twice("a".into())),
+            "the route \"/{a}/{a}\" cannot be one: {a} is in it twice",
+        ),
+        (
+            Router::new().mount("/{a}", show("1")),
+            wrong("/{a}", PatternFault::CaptureInMount),
+            "the route \"/{a}\" cannot be one: what is mounted, or nested with a fallback or mounts of its own, has no \
+             captures in its prefix; nest routes alone",
+        ),
+        (
+            Router::new().get("/", |State(name): State<&'static str>| *name),
+            RouteError::MissingState { path: "/".into(), state: "&str" },
+            "the handler of / takes State<&str>: give the router one, with .state(...)",
+        ),
+        (
+            Router::new().mount("/m", Router::new().get("a", show("1"))),
+            RouteError::Mounted {
+                path: "/m".into(),
+                why: "the route \"a\" cannot be one: a path begins with a slash".into(),
+            },
+            "what is mounted at /m: the route \"a\" cannot be one: a path begins with a slash",
+        ),
+    ];
+    for (router, error, text) in mistakes {
+        match &error {
+            RouteError::Conflict { .. }
+            | RouteError::Pattern { .. }
+            | RouteError::MissingState { .. }
+            | RouteError::Mounted { .. } => {}
+        }
+        assert_eq!((router.errors(), error.to_string().as_str()), (std::slice::from_ref(&error), text));
+        let around = |req: &mut Request<'_>, next: Next<'_>| next.run(req);
+        let wrapped: Arc<dyn Handler> = Arc::new(blocks(unbuffered(router.with(around))));
+        let refused = crate::Server::bind("127.0.0.1:0").unwrap().start(wrapped.clone()).unwrap_err();
+        assert_eq!(refused.to_string(), text);
+        // A state may still be given by a router around this one.
+        assert_eq!(wrapped.check().is_ok(), matches!(error, RouteError::MissingState { .. }), "{text}");
+        assert_eq!(crate::message::testing::get("/", &wrapped).status(), 500);
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(TestClient::new(wrapped)))).unwrap_err();
+        assert_eq!(panic_message(&*panic), text);
+    }
+    for other in ["/{rest...}", "/{$}", "/{id:int}", "/{1}", "/a/{my name}", "/{größe}"] {
+        let router = Router::new().get(other, show("1"));
+        let [RouteError::Pattern { why: PatternFault::Name(_), .. }] = router.errors() else {
+            panic!("{other}: {:?}", router.errors());
+        };
+    }
+    for other in ["/*rest", "/*", "/:id/a", "/a/<id>", "/<int:id>/a"] {
+        let router = Router::new().get(other, show("1"));
+        let [RouteError::Pattern { why: PatternFault::OtherSyntax(_), .. }] = router.errors() else {
+            panic!("{other}: {:?}", router.errors());
+        };
+    }
+    for text in ["/v1/{name}:cancel", "/a:b", "/a*", "/<a", "/{a-b}", "/{_a1}"] {
+        assert_eq!(Router::new().get(text, show("1")).errors(), [], "{text}");
+    }
+    for braces in ["/{", "/}", "/{a}{b}", "/{a{b}}", "/{{a}}", "/a*{b*}", "/{*}"] {
+        let router = Router::new().get(braces, show("1"));
+        assert_eq!(router.errors(), [wrong(braces, PatternFault::Braces)], "{braces}");
+    }
+}
+
+/// What the docs of `Router` say of captures at one place; nothing untrue is said of those that are refused.
+#[test]
+fn captures_that_cannot_be_told_apart_are_refused_as_that() {
+    let errors = |one, other| Router::new().get(one, show("1")).get(other, show("2")).errors().to_vec();
+    for (one, other) in [
+        ("/a/{x}/c", "/a/{*r}"),
+        ("/{n}.json", "/{*r}"),
+        ("/{a}", "/{*r}"),
+        ("/pre{a}", "/{b}suf"),
+        ("/x{a}.j", "/{b}.j"),
+        ("/x{a}y", "/x{a}z"),
+    ] {
+        for (earlier, later) in [(one, other), (other, one)] {
+            let told: Vec<_> = errors(earlier, later).iter().map(ToString::to_string).collect();
+            let wanted =
+                format!("the route GET {later} conflicts with {earlier}: the router cannot tell them apart");
+            assert!(told.len() == 1 && told[0].starts_with(&wanted), "{told:?}");
+        }
+    }
+    for (one, other) in [
+        ("/a/b", "/a/{*r}"),
+        ("/a/{x}/c", "/{*r}"),
+        ("/x{a}", "/{*r}"),
+        ("/{a}", "/{b}.json"),
+        ("/x{a}", "/xy{a}"),
+        ("/{a}.j", "/{b}.min.j"),
+        ("/x{a}.j", "/{b}"),
+    ] {
+        assert_eq!((errors(one, other), errors(other, one)), (vec![], vec![]), "{one} {other}");
+    }
+    check(
+        Router::new().get("/a/{x}/c", show("route")).mount("/a", show("mount")),
+        &[("GET /a/1/c", "route /a/1/c [x=1]"), ("GET /a/1/d", "mount /a/1/d []")],
+    );
+}
+
+#[test]
+fn a_server_does_not_start_with_a_mistake() {
+    let router = Router::new().get("/a", show("1")).get("/a", show("2"));
+    let error = crate::Server::bind("127.0.0.1:0").unwrap().start(router).unwrap_err();
+    assert_eq!(error.to_string(), "the route GET /a conflicts with /a: both take the same paths");
+}
