@@ -81,6 +81,11 @@ impl BlockingPool {
         self.0.threads()
     }
 
+    /// Threads that are in a call now; also where nobody waits for its end any more.
+    pub fn busy(&self) -> usize {
+        self.0.busy()
+    }
+
     /// How often the system has refused it a thread. Where it had none then, the caller made the call by itself, and its
     /// other fibers waited.
     pub fn threads_refused(&self) -> u64 {

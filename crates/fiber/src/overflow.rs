@@ -117,11 +117,16 @@ impl SignalStack {
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        if self.0.is_none() {
-            return;
-        }
-        // SAFETY: withdraws the stack that `install` gave; a zeroed stack_t with SS_DISABLE is what it asks for.
+        let Some(bytes) = &self.0 else { return };
+        // SAFETY: an all-zero stack_t is valid and the first call only fills it in. The second withdraws the stack that
+        // `install` gave, where that is still in use; a zeroed stack_t with SS_DISABLE is what it asks for.
         unsafe {
+            let mut now: libc::stack_t = mem::zeroed();
+            let is_known = libc::sigaltstack(ptr::null(), &mut now) == 0;
+            // Somebody else may have given the thread another one since.
+            if is_known && now.ss_sp.cast::<u8>().cast_const() != bytes.as_ptr() {
+                return;
+            }
             let mut off: libc::stack_t = mem::zeroed();
             off.ss_flags = libc::SS_DISABLE;
             libc::sigaltstack(&off, ptr::null_mut());

@@ -87,6 +87,8 @@ impl Source {
 }
 
 const WAKER: Token = Token(usize::MAX);
+/// More are no gain, and the kernel takes no more than fit into 2 GiB.
+const EVENTS_MAX: usize = 64 << 10;
 
 /// The poller of one thread, and the table of what is registered with it.
 #[derive(Debug)]
@@ -105,7 +107,7 @@ impl Poller {
     pub(crate) fn new(events_max: usize) -> io::Result<(Self, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let events = Events::with_capacity(events_max.max(1));
+        let events = Events::with_capacity(events_max.clamp(1, EVENTS_MAX));
         Ok((Poller { poll, events, sources: Slab::new(), by_fd: Vec::new() }, waker))
     }
 

@@ -85,6 +85,12 @@ impl Pool {
         self.lock().threads
     }
 
+    /// Threads that are in a call now.
+    pub(crate) fn busy(&self) -> usize {
+        let state = self.lock();
+        state.threads - state.idle
+    }
+
     /// How often the system has refused it a thread.
     pub(crate) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)

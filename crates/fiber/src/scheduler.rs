@@ -191,8 +191,16 @@ impl Core {
         }
     }
 
+    /// What was to be interrupted later than at `moment` was over by then, also where the fiber gets to run later.
+    fn unwind_if_interrupted_by(&self, fiber: Key, moment: Option<Instant>) {
+        let payload = self.tasks.borrow().get(fiber).and_then(|task| task.interruption(moment));
+        if let Some(payload) = payload {
+            resume_unwind(payload);
+        }
+    }
+
     fn interruption(&self, fiber: Key) -> Option<Box<dyn Any + Send>> {
-        self.tasks.borrow().get(fiber).and_then(Task::interruption)
+        self.tasks.borrow().get(fiber).and_then(|task| task.interruption(None))
     }
 
     /// Lets others run.
@@ -212,8 +220,12 @@ impl Core {
     pub(crate) fn sleep_until(&self, fiber: Key, at: Instant) {
         let timer = self.timers.borrow_mut().insert(at, Alarm { fiber, scope: None });
         let _waiting = TimerGuard { core: self, timer: Some(timer) };
-        while self.timers.borrow().is_pending(timer) {
-            self.park(fiber);
+        loop {
+            self.suspend(fiber);
+            if !self.timers.borrow().is_pending(timer) {
+                return self.unwind_if_interrupted_by(fiber, Some(at));
+            }
+            self.unwind_if_interrupted(fiber);
         }
     }
 
@@ -246,11 +258,12 @@ impl Core {
             {
                 return Ok(());
             }
-            self.unwind_if_interrupted(fiber);
+            let is_over = timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer));
+            self.unwind_if_interrupted_by(fiber, deadline.filter(|_| is_over));
             if signal.is_some_and(Signal::is_given) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            if timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer)) {
+            if is_over {
                 return block_thread(fd, interest, deadline);
             }
         }
@@ -262,7 +275,7 @@ impl Core {
         self.scope_id.set(id);
         let timer = self.timers.borrow_mut().insert(at, Alarm { fiber, scope: Some(id) });
         if let Some(task) = self.tasks.borrow_mut().get_mut(fiber) {
-            task.scopes.push(Scope { id, timer, elapsed: false });
+            task.scopes.push(Scope { id, at, timer, elapsed: false });
         }
         id
     }

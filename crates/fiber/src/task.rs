@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use crate::context::Context;
 use crate::timers::TimerKey;
@@ -52,6 +53,8 @@ pub(crate) struct ElapsedUnwind(pub(crate) u64);
 /// A `timeout` that the fiber is in.
 pub(crate) struct Scope {
     pub(crate) id: u64,
+    /// When it ends.
+    pub(crate) at: Instant,
     pub(crate) timer: TimerKey,
     pub(crate) elapsed: bool,
 }
@@ -81,13 +84,14 @@ impl Task {
         Task { stage, queued: true, granted: false, cancelled: false, scopes: Vec::new() }
     }
 
-    /// What must be thrown through the fiber, if anything.
-    pub(crate) fn interruption(&self) -> Option<Box<dyn Any + Send>> {
+    /// What must be thrown through the fiber, if anything; of its time limits those that ended `by` then.
+    pub(crate) fn interruption(&self, by: Option<Instant>) -> Option<Box<dyn Any + Send>> {
         if self.cancelled {
             return Some(Box::new(CancelUnwind));
         }
         // The outermost: what is inside ends with it.
-        let scope = self.scopes.iter().find(|scope| scope.elapsed)?;
+        let in_time = |scope: &&Scope| scope.elapsed && by.is_none_or(|moment| scope.at <= moment);
+        let scope = self.scopes.iter().find(in_time)?;
         Some(Box::new(ElapsedUnwind(scope.id)))
     }
 }

@@ -550,6 +550,34 @@ fn what_came_before_a_timeout_is_there() {
     }
 }
 
+/// So is a time that is over: of two that have passed the sooner counts.
+#[test]
+fn what_was_over_before_a_timeout_is_over_and_no_later_one_is() {
+    const SOON: Duration = Duration::from_millis(50);
+    const LATE: Duration = Duration::from_millis(200);
+    for (limit, time, in_time) in [(LATE, SOON, true), (SOON, LATE, false)] {
+        let runtime = Runtime::new().unwrap();
+        let (ours, _theirs) = pair();
+        let begun = Instant::now();
+        let sleeps = runtime.spawn(move || timeout(limit, || sleep(time)).is_ok());
+        let reads = runtime.spawn(move || {
+            let told = timeout(limit, || wait_readable(ours.as_fd(), Some(begun + time)));
+            told.is_ok_and(|told| told.unwrap_err().kind() == ErrorKind::TimedOut)
+        });
+        turn(&runtime);
+        std::thread::sleep(2 * LATE);
+        runtime.turn(Some(Duration::ZERO), &mut Vec::new()).unwrap();
+        let was_over = runtime.block_on(|| (sleeps.join().unwrap(), reads.join().unwrap())).unwrap();
+        assert_eq!(was_over, (in_time, in_time), "{limit:?}, {time:?}");
+    }
+}
+
+#[test]
+fn any_number_of_events_may_be_asked_for() {
+    let config = Config::new().events_max(usize::MAX);
+    assert_eq!(weftwork_fiber::run_with(&config, || 7).unwrap(), 7);
+}
+
 /// A fiber has taken the event, and is cancelled before it runs.
 #[test]
 fn an_event_on_its_way_to_a_cancelled_fiber_goes_to_the_watcher() {

@@ -26,7 +26,9 @@ fn a_channel_keeps_order_and_holds_back_its_sender() {
             }
         });
         yield_now();
-        receiver.iter().for_each(|value| shared.borrow_mut().push(('r', value)));
+        for value in receiver {
+            shared.borrow_mut().push(('r', value));
+        }
     })
     .unwrap();
     let log = log.borrow();

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::ioctl_fionbio;
 
 use crate::poller::Direction;
@@ -26,6 +27,8 @@ pub(super) struct Io<S> {
     write_timeout: Cell<Option<Duration>>,
     /// Of the handles to one socket, each has one.
     handles: Rc<()>,
+    /// It came from std so: others share it, perhaps, who want that.
+    was_nonblocking: bool,
     socket: S,
 }
 
@@ -57,6 +60,7 @@ impl<S: AsFd> Io<S> {
             read_timeout: Cell::new(None),
             write_timeout: Cell::new(None),
             handles: Rc::new(()),
+            was_nonblocking: false,
             socket,
         }
     }
@@ -68,6 +72,7 @@ impl<S: AsFd> Io<S> {
             read_timeout: self.read_timeout.clone(),
             write_timeout: self.write_timeout.clone(),
             handles: Rc::clone(&self.handles),
+            was_nonblocking: self.was_nonblocking,
             socket,
         }
     }
@@ -76,9 +81,16 @@ impl<S: AsFd> Io<S> {
         &self.socket
     }
 
-    /// The socket, blocking again if this is the only handle to it: all share its mode.
-    pub(super) fn into_blocking(self) -> io::Result<S> {
-        if Rc::strong_count(&self.handles) == 1 {
+    /// Takes over a socket of std, in whatever mode it is.
+    pub(super) fn taken_over(socket: S) -> io::Result<Self> {
+        let was_nonblocking = fcntl_getfl(&socket)?.contains(OFlags::NONBLOCK);
+        ioctl_fionbio(&socket, true)?;
+        Ok(Io { was_nonblocking, ..Io::new(socket) })
+    }
+
+    /// The socket, in the mode that it came in, if this is the only handle to it: all share that.
+    pub(super) fn let_go(self) -> io::Result<S> {
+        if Rc::strong_count(&self.handles) == 1 && !self.was_nonblocking {
             ioctl_fionbio(&self.socket, false)?;
         }
         Ok(self.socket)
@@ -265,6 +277,11 @@ macro_rules! listener_io {
                 let (stream, peer) = self.0.retry(Direction::Read, <$std>::accept)?;
                 Ok(($stream::fresh(stream)?, peer))
             }
+
+            /// The connections as they come; never ends.
+            pub fn incoming(&self) -> impl Iterator<Item = io::Result<$stream>> + '_ {
+                std::iter::repeat_with(|| self.accept().map(|(stream, _)| stream))
+            }
         }
     };
 }
@@ -323,7 +340,7 @@ macro_rules! socket_basics {
             /// The kernel refuses the mode.
             pub fn from_std(socket: $std) -> io::Result<Self> {
                 use rustix::net::sockopt::{Timeout, socket_timeout};
-                let ours = Self::fresh(socket)?;
+                let ours = $socket(Io::taken_over(socket)?);
                 ours.0.timeout(Direction::Read).set(socket_timeout(&ours, Timeout::Recv)?);
                 ours.0.timeout(Direction::Write).set(socket_timeout(&ours, Timeout::Send)?);
                 Ok(ours)
@@ -335,15 +352,16 @@ macro_rules! socket_basics {
                 Ok($socket(Io::new(socket)))
             }
 
-            /// Lets go of the socket, which then blocks again and may go to another thread. While there are clones of
-            /// it, which share its mode, it stays non-blocking; they go on as before. The time limits that it has then are
-            /// those with which it came from std.
+            /// Lets go of the socket, which then blocks, unless it came from std as one that does not, and may go to another
+            /// thread. While there are clones of it, which share its mode, it stays non-blocking; they go on as before. Of clones
+            /// that std made nothing is known here: take over one that is non-blocking already. The time limits that it has then
+            /// are those with which it came from std.
             ///
             /// # Errors
             ///
             /// The kernel refuses the mode.
             pub fn into_std(self) -> io::Result<$std> {
-                self.0.into_blocking()
+                self.0.let_go()
             }
 
             /// Another handle to the same socket. The time limits are each handle's own.
@@ -394,13 +412,21 @@ macro_rules! socket_basics {
             }
 
             /// The limit set by [`set_read_timeout`](Self::set_read_timeout).
-            pub fn read_timeout(&self) -> Option<Duration> {
-                self.0.timeout(Direction::Read).get()
+            ///
+            /// # Errors
+            ///
+            /// None; it is as in std.
+            pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+                Ok(self.0.timeout(Direction::Read).get())
             }
 
             /// The limit set by [`set_write_timeout`](Self::set_write_timeout).
-            pub fn write_timeout(&self) -> Option<Duration> {
-                self.0.timeout(Direction::Write).get()
+            ///
+            /// # Errors
+            ///
+            /// None; it is as in std.
+            pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+                Ok(self.0.timeout(Direction::Write).get())
             }
         }
 

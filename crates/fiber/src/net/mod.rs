@@ -22,6 +22,6 @@ mod udp;
 mod unix;
 
 pub use lookup::{Resolve, lookup};
-pub use tcp::{Incoming, TcpListener, TcpStream};
+pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixDatagram, UnixListener, UnixStream};

@@ -132,11 +132,6 @@ impl TcpListener {
         Self::listening(try_each(addresses, net::TcpListener::bind)?)
     }
 
-    /// The connections as they come; never ends.
-    pub fn incoming(&self) -> Incoming<'_> {
-        Incoming(self)
-    }
-
     /// Sets how many routers a packet of its connections may pass (`IP_TTL`).
     ///
     /// # Errors
@@ -153,17 +148,5 @@ impl TcpListener {
     /// What the kernel says.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.socket().ttl()
-    }
-}
-
-/// The connections of a [`TcpListener`], as they come.
-#[derive(Debug)]
-pub struct Incoming<'a>(&'a TcpListener);
-
-impl Iterator for Incoming<'_> {
-    type Item = io::Result<TcpStream>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.accept().map(|(stream, _)| stream))
     }
 }

@@ -118,4 +118,76 @@ impl UdpSocket {
     pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.0.socket().join_multicast_v6(group, interface)
     }
+
+    /// Leaves a multicast group that was joined on this interface.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.0.socket().leave_multicast_v4(group, interface)
+    }
+
+    /// Leaves a multicast group that was joined on this interface.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.0.socket().leave_multicast_v6(group, interface)
+    }
+
+    /// Sets whether what it sends to a group comes back to this machine (`IP_MULTICAST_LOOP`).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_multicast_loop_v4(&self, comes_back: bool) -> io::Result<()> {
+        self.0.socket().set_multicast_loop_v4(comes_back)
+    }
+
+    /// Whether what it sends to a group comes back to this machine.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn multicast_loop_v4(&self) -> io::Result<bool> {
+        self.0.socket().multicast_loop_v4()
+    }
+
+    /// Sets whether what it sends to a group comes back to this machine (`IPV6_MULTICAST_LOOP`).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_multicast_loop_v6(&self, comes_back: bool) -> io::Result<()> {
+        self.0.socket().set_multicast_loop_v6(comes_back)
+    }
+
+    /// Whether what it sends to a group comes back to this machine.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn multicast_loop_v6(&self) -> io::Result<bool> {
+        self.0.socket().multicast_loop_v6()
+    }
+
+    /// Sets how many routers a packet to a group may pass (`IP_MULTICAST_TTL`).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
+        self.0.socket().set_multicast_ttl_v4(ttl)
+    }
+
+    /// How many routers a packet to a group may pass.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
+        self.0.socket().multicast_ttl_v4()
+    }
 }

@@ -16,7 +16,7 @@ mod mutex;
 mod oneshot;
 mod semaphore;
 
-pub use channel::{Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError, channel};
+pub use channel::{IntoIter, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError, channel};
 pub use mutex::{Mutex, MutexGuard};
 pub use oneshot::{OneshotReceiver, OneshotSender, oneshot};
 pub use semaphore::{Permit, Semaphore};
