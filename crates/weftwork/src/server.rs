@@ -267,17 +267,18 @@ impl Running {
         self.cx.counts()
     }
 
-    /// Threads there are now that serve requests; `threads_max` bounds them. A few others keep house.
+    /// Threads there are now that serve requests; `threads_max` bounds them, but that each loop has one, and
+    /// that there is one more. A few others keep house.
     pub fn threads(&self) -> usize {
         self.room.threads()
     }
 
     /// Stops the server: goes on for the `drain_delay`, if there is one, and until all who wait to be accepted are let in, for
     /// a quarter of a second at most; then takes no more connections, ends idle ones, and finishes requests in flight. What
-    /// is not finished within `deadline`, counted from there, is cut; with a deadline of zero there is no delay either. A
+    /// is not finished within `timeout`, counted from there, is cut; with a timeout of zero there is no delay either. A
     /// handler that does not return is left behind with its thread.
-    pub fn shutdown(mut self, deadline: Duration) -> Report {
-        self.stop(deadline, || false)
+    pub fn shutdown(mut self, timeout: Duration) -> Report {
+        self.stop(timeout, || false)
     }
 
     /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] says.
@@ -346,7 +347,7 @@ impl Running {
         let open = self.open();
         self.cx.enter(Stage::Draining);
         self.room.wake();
-        while self.open() > 0 && begun.elapsed() < deadline && !hurried {
+        while self.cx.counters.has_clients() && begun.elapsed() < deadline && !hurried {
             std::thread::sleep(DRAIN_TICK.min(deadline));
             hurried = hurry();
         }

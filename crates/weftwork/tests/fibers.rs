@@ -31,6 +31,8 @@ struct Shared {
     /// Handlers that have begun, and those that have gone, however they went.
     begun: AtomicUsize,
     gone: AtomicUsize,
+    /// Calls that have begun on another thread.
+    elsewhere: AtomicUsize,
     open: AtomicBool,
     threads: Mutex<HashSet<ThreadId>>,
 }
@@ -67,7 +69,10 @@ impl Shared {
             }
             "/blocking" => {
                 let shared = self.clone();
-                weftwork::blocking(move || shared.block());
+                weftwork::blocking(move || {
+                    shared.elsewhere.fetch_add(1, Ordering::SeqCst);
+                    shared.block();
+                });
                 Response::text("done elsewhere")
             }
             "/stuck" => {
@@ -388,8 +393,10 @@ fn the_end_of_a_server_runs_the_destructors_of_every_handler() {
     upload.send(format!("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n"));
     upload.send(noise(256 << 10));
     shared.begun(5);
+    eventually("a call has begun elsewhere", || shared.elsewhere.load(Ordering::SeqCst) == 1);
     let report = running.shutdown(Duration::ZERO);
-    assert_eq!((report.cut, report.stuck), (5, 0));
+    // What runs on another thread cannot be unwound.
+    assert_eq!((report.cut, report.stuck), (5, 1));
     // The download has two: its handler's, and its stream's.
     assert_eq!(shared.gone(), 6);
     assert_eq!((view.counts().panics, view.counts().connections), (0, 0));
@@ -406,6 +413,30 @@ fn a_handler_that_blocks_its_thread_is_counted_as_stuck() {
     assert_eq!(report.stuck, 1);
     shared.open();
     eventually("the thread ends", || shared.gone() == 1);
+}
+
+/// Its fiber is gone, and it is not.
+#[test]
+fn so_is_work_that_blocks_elsewhere() {
+    let (running, shared) = start();
+    let _client = ask(&running, "/blocking");
+    eventually("it has begun", || shared.elsewhere.load(Ordering::SeqCst) == 1);
+    let report = running.shutdown(Duration::ZERO);
+    assert_eq!((report.stuck, shared.gone()), (1, 1));
+    shared.open();
+
+    let (running, shared) = start();
+    let _client = ask(&running, "/blocking");
+    eventually("it has begun", || shared.elsewhere.load(Ordering::SeqCst) == 1);
+    let letting_go = {
+        let shared = shared.clone();
+        std::thread::spawn(move || {
+            eventually("its fiber is gone", || shared.gone() == 1);
+            shared.open();
+        })
+    };
+    assert_eq!(running.shutdown(Duration::ZERO).stuck, 0, "it ends in time");
+    letting_go.join().unwrap();
 }
 
 #[test]

@@ -35,8 +35,8 @@ pub const ENGINES: &[EngineInfo] = &[
     },
     EngineInfo {
         usage: "pool[:standby]",
-        waits: "recycled threads at one door",
-        blocked: "another thread accepts",
+        waits: "threads, for new and kept connections alike",
+        blocked: "another thread goes on",
         best_for: "many short connections; debugging with threads",
     },
     #[cfg(feature = "fibers")]

@@ -79,8 +79,8 @@ pub enum Engine {
         /// once.
         listeners: Option<usize>,
     },
-    /// Threads that share the listeners; each serves its connection and accepts again. For many short
-    /// connections whose handlers block.
+    /// Threads that wait together for new connections and for the next request of kept ones; slow and quiet connections go
+    /// to an event loop. For many short connections whose handlers block.
     Pool {
         /// How many threads stay at the door when there is nothing to do; none:
         /// [`standby_kept`](crate::Settings::standby_kept).

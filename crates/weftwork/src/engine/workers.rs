@@ -59,8 +59,6 @@ enum Job {
     Serve { conn: Box<Conn>, worker: usize },
     /// The door of this worker, in exchange for a place among those that are counted.
     Accept { worker: usize },
-    /// The same, for a thread that gives its place up.
-    Return { worker: usize },
 }
 
 struct Workers {
@@ -134,16 +132,16 @@ impl Workers {
 
     /// At a worker's door until the server stops taking connections, or another thread is there: then this
     /// one has a connection to serve.
-    fn keep_door(self: &Arc<Workers>, worker: usize) -> Option<Job> {
+    fn keep_door(self: &Arc<Workers>, worker: usize, hand: &mut Hand) -> Option<Job> {
         loop {
-            match catch_unwind(AssertUnwindSafe(|| self.accept_all(worker))) {
+            match catch_unwind(AssertUnwindSafe(|| self.accept_all(worker, hand))) {
                 Ok(job) => return job,
                 Err(_) => contained(),
             }
         }
     }
 
-    fn accept_all(self: &Arc<Workers>, worker: usize) -> Option<Job> {
+    fn accept_all(self: &Arc<Workers>, worker: usize, hand: &mut Hand) -> Option<Job> {
         let listeners = self.doors[worker].get();
         let mut doors = self.doors[worker].doors();
         // Whoever was here before may have left in the middle of a burst.
@@ -168,17 +166,29 @@ impl Workers {
             self.gate.open();
             let is_kept_out = !self.standby.has_room() && listeners.iter().any(has_visitor);
             self.wants_room.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
-            if self.standby.has_queue() {
-                self.call_for_queue();
-                if let Some(job) = self.standby.take_alone() {
-                    self.standby.queue_first(Job::Return { worker });
-                    return Some(job);
-                }
+            if self.serve_alone(worker, hand) {
+                doors.note_all_ready();
+            } else {
+                self.wait_at(&listeners, &mut doors, now);
             }
-            self.wait_at(&listeners, &mut doors, now);
         }
         self.gate.open();
+        // While the server drains, too.
+        while self.serve_alone(worker, hand) {}
         None
+    }
+
+    /// Serves one who waits for a thread, where there will be none. Nobody is at this door meanwhile.
+    fn serve_alone(self: &Arc<Workers>, worker: usize, hand: &mut Hand) -> bool {
+        if !self.standby.has_queue() {
+            return false;
+        }
+        self.call_for_queue();
+        let Some(Job::Serve { conn, .. }) = self.standby.take_alone() else { return false };
+        let _leave = LeaveAlone(self);
+        self.serve(conn, hand, Some(worker));
+        hand.pool.rest();
+        true
     }
 
     /// True: another thread is at the door now, and counted; this one takes its place.
@@ -252,18 +262,15 @@ impl Workers {
         let mut job = Some(first);
         while let Some(given) = job {
             job = match given {
-                Job::Accept { worker } | Job::Return { worker } => {
-                    if matches!(given, Job::Return { .. }) {
-                        self.standby.leave();
-                    }
+                Job::Accept { worker } => {
                     // Those at the doors are not counted.
                     leave.counted = false;
-                    let job = self.keep_door(worker);
+                    let job = self.keep_door(worker, &mut hand);
                     leave.counted = job.is_some();
                     job
                 }
                 Job::Serve { conn, worker } => {
-                    self.serve(conn, &mut hand);
+                    self.serve(conn, &mut hand, None);
                     self.next_at_door(worker).or_else(|| {
                         hand.pool.rest();
                         self.standby.wait(berth, PATIENCE)
@@ -273,7 +280,8 @@ impl Workers {
         }
     }
 
-    fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
+    /// `left`: the door that nobody is at meanwhile.
+    fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand, left: Option<usize>) {
         let patience = |conn: &Conn, _| match conn.is_lingering() {
             true => Some(LINGER_LOOK),
             false => conn.is_idle().then_some(IDLE_KEPT),
@@ -282,7 +290,7 @@ impl Workers {
         let fate = loop {
             match solo.serve(&mut conn) {
                 Fate::Park if conn.is_lingering() && self.standby.has_queue() => break Fate::Over,
-                Fate::Park => self.end_if_idle(&mut conn, solo.now()),
+                Fate::Park => self.end_if_idle(&mut conn, solo.now(), left),
                 fate => break fate,
             }
         };
@@ -293,8 +301,13 @@ impl Workers {
     }
 
     /// Who has asked for nothing for long gives thread and place to somebody who waits for them.
-    fn end_if_idle(&self, conn: &mut Conn, now: Tick) {
-        let is_wanted = || self.standby.has_queue() || self.wants_room.swap(false, Ordering::Relaxed);
+    fn end_if_idle(&self, conn: &mut Conn, now: Tick, left: Option<usize>) {
+        let has_visitors = |worker: usize| self.doors[worker].get().iter().any(has_visitor);
+        let is_wanted = || {
+            self.standby.has_queue()
+                || self.wants_room.swap(false, Ordering::Relaxed)
+                || left.is_some_and(has_visitors)
+        };
         if conn.is_idle_for(IDLE_KEPT, now) && is_wanted() {
             conn.end_when_idle(now);
             // A request may have come since the last look: there is one more, and then the connection ends.
@@ -308,6 +321,14 @@ impl Workers {
             return None;
         }
         self.doors[worker].accept(self.cx.clock.now(), &self.cx).map(|conn| Job::Serve { conn, worker })
+    }
+}
+
+struct LeaveAlone<'a>(&'a Workers);
+
+impl Drop for LeaveAlone<'_> {
+    fn drop(&mut self) {
+        self.0.standby.leave_alone();
     }
 }
 

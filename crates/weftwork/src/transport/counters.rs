@@ -42,6 +42,12 @@ macro_rules! counters {
         }
 
         impl Counters {
+            /// Somebody is connected, or may be about to be taken in.
+            pub(crate) fn has_clients(&self) -> bool {
+                // In this order: who is taken in is counted as connected before it counts no more as accepting.
+                self.accepting.load(Ordering::Acquire) > 0 || self.connections.load(Ordering::Acquire) > 0
+            }
+
             pub(crate) fn read(&self, watchdog: &Watchdog) -> Counts {
                 Counts {
                     connections: self.connections.load(Ordering::Relaxed),

@@ -117,6 +117,23 @@ fn accepted_connections() {
     site.is_well();
 }
 
+/// Else those who come fast enough keep everybody out, when nobody is served any more.
+#[test]
+fn who_was_refused_and_stays_takes_no_place() {
+    let site = ROOM.start_with(|s| s.accepted_max(1).linger_timeout(Duration::from_secs(3600)));
+    let mut served = site.client();
+    served.get("/").is(200, "hello");
+    let mut refused = site.client();
+    refused.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(refused.answer().status, 503);
+    drop(served);
+    eventually("the one who was served has left", || site.running.counts().connections <= 1);
+    site.client().get("/").is(200, "hello");
+    drop(refused);
+    eventually("all have left", || site.running.counts().connections == 0);
+    site.is_well();
+}
+
 #[test]
 fn threads_and_the_queue() {
     if !ROOM.promises(Promise::QueueForThreads) {

@@ -156,8 +156,16 @@ impl Shared {
             Err(Job::Lead(lp)) => lp,
             Err(_) => unreachable!("a loop was given"),
         };
-        if self.standby.has_only(self.seats.len()) && !conn.is_taken_over() {
-            let errand = lp.attach(conn);
+        if self.standby.has_only(self.seats.len()) {
+            if conn.is_taken_over() {
+                Counters::count(&self.cx.counters.shed);
+                self.note_starved(lp.now());
+                return Led::On(lp, None);
+            }
+            // It is the same turn: one client does not keep the loop from all others.
+            let calls = conn.calls;
+            let mut errand = lp.attach(conn);
+            errand.conn.calls = calls;
             return self.call(lp, errand, None, hand);
         }
         match self.give_or_queue(Job::Serve(conn)) {

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::Poll;
 use weftwork_fiber::{BlockingPool, Config, Runtime};
@@ -235,8 +235,14 @@ impl Room for Fibers {
     }
 
     fn join(&self, patience: Duration) -> usize {
+        let until = Instant::now() + patience;
         let threads = std::mem::take(&mut *self.lock());
-        super::join_within(threads, patience)
+        let stuck = super::join_within(threads, patience);
+        // What is called so runs to its end, though its fiber is gone.
+        while self.blocking.busy() > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        stuck + self.blocking.busy()
     }
 
     fn threads(&self) -> usize {

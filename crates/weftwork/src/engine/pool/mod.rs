@@ -1,4 +1,4 @@
-//! Threads that share the door: each accepts, serves its connection, and accepts again.
+//! Threads that wait together, for new connections and for the next request of kept ones.
 //!
 //! ```text
 //!   listeners === threads at the door --accept--> serve --+--> at the door again, or on the bench while enough others

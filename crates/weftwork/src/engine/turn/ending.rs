@@ -1,6 +1,5 @@
 //! Which connections does a loop end: as the server drains or closes, and where others wait for their places?
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Hub, Loop, Ready};
@@ -60,7 +59,7 @@ impl Loop {
                     self.doors.close(self.poll.registry());
                     self.drop_idle();
                 }
-                cx.counters.connections.load(Ordering::Acquire) == 0
+                !cx.counters.has_clients()
             }
             Stage::Closing => true,
         }

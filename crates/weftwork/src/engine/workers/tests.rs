@@ -1,10 +1,12 @@
 //! Does the door go from thread to thread, and is each thread counted once?
 
+use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use super::*;
 use crate::engine::burst::{self, Burst};
 use crate::engine::client::{ask_on, connect, is_next_answer};
+use crate::message::{Request, Response};
 use crate::transport::address::Address;
 
 /// Who has accepted a few gives the door away and serves a connection. Those at the door are not counted.
@@ -17,7 +19,7 @@ fn the_door_goes_from_thread_to_thread() {
     let worker = {
         let room = room.clone();
         std::thread::spawn(move || {
-            let job = room.keep_door(0);
+            let job = room.keep_door(0, &mut Hand::new(&room.cx));
             leaves.send(matches!(job, Some(Job::Serve { worker: 0, .. }))).unwrap();
             job.into_iter().for_each(|job| room.work(&Berth::new(), job));
         })
@@ -58,4 +60,99 @@ fn where_the_system_gives_threads_for_the_doors_alone_those_serve() {
     room.wake();
     assert_eq!(room.join(burst::PATIENCE), 0);
     assert_eq!(room.threads(), 0);
+}
+
+/// So many workers, in a system that gives no other thread, whose doors nobody is at yet.
+fn alone(workers: usize, handler: impl Handler) -> (Arc<Workers>, SocketAddr) {
+    let (_burst, site) = Burst::at_the_door(0);
+    let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
+    let room = Workers::new(workers, site.cx, Arc::new(handler), vec![site.listener]).unwrap();
+    room.threads.given_max.set(0).unwrap();
+    (room, address)
+}
+
+fn is_over(room: &Workers) {
+    room.cx.enter(Stage::Closing);
+    room.wake();
+    assert_eq!(room.join(burst::PATIENCE), 0);
+    assert_eq!(room.threads(), 0);
+}
+
+#[test]
+fn who_waits_there_is_served_while_the_server_drains() {
+    let (room, address) = alone(1, |_: &mut Request<'_>| "hello");
+    let mut kept: Vec<_> = (0..3).map(|_| connect(address)).collect();
+    kept.iter_mut().for_each(|stream| ask_on(stream, "/"));
+    room.start_worker(0).unwrap();
+    is_next_answer(&mut kept[0], "hello");
+    burst::eventually("the others are taken in", || room.cx.counts().connections == 3);
+    room.cx.enter(Stage::Draining);
+    room.wake();
+    kept[1..].iter_mut().for_each(|stream| is_next_answer(stream, "hello"));
+    burst::eventually("all of them are over", || room.cx.counts().connections == 0);
+    is_over(&room);
+}
+
+/// In the user's code, but outside of any handler.
+#[test]
+fn a_panic_there_costs_one_connection_and_no_door() {
+    struct Large;
+    impl AsRef<[u8]> for Large {
+        fn as_ref(&self) -> &[u8] {
+            &[b'x'; 64 << 10]
+        }
+    }
+    impl Drop for Large {
+        fn drop(&mut self) {
+            panic!("as asked");
+        }
+    }
+    let handler = |req: &mut Request<'_>| match req.path() {
+        "/panics" => Response::bytes(bytes::Bytes::from_owner(Large)),
+        _ => Response::text("hello"),
+    };
+    let (room, address) = alone(1, handler);
+    room.start_worker(0).unwrap();
+    for _ in 0..3 {
+        let mut stream = connect(address);
+        ask_on(&mut stream, "/panics");
+        // Its end, in whatever way.
+        let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+        let mut other = connect(address);
+        ask_on(&mut other, "/");
+        is_next_answer(&mut other, "hello");
+    }
+    is_over(&room);
+}
+
+#[test]
+fn whoever_is_at_a_door_there_serves() {
+    let (enters, has_entered) = mpsc::channel();
+    let (leave, wait) = mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let handler = move |req: &mut Request<'_>| {
+        if req.path() == "/hold" {
+            enters.send(()).unwrap();
+            let _ = wait.lock().unwrap().recv();
+        }
+        "hello"
+    };
+    let (room, address) = alone(2, handler);
+    (0..2).for_each(|worker| room.start_worker(worker).unwrap());
+    let mut held = connect(address);
+    ask_on(&mut held, "/hold");
+    has_entered.recv_timeout(burst::PATIENCE).unwrap();
+    // The kernel spreads them over both doors.
+    let others: Vec<_> = (0..32)
+        .map(|_| {
+            let mut stream = connect(address);
+            ask_on(&mut stream, "/");
+            stream.set_nonblocking(true).unwrap();
+            stream
+        })
+        .collect();
+    burst::eventually("one of them is answered", || others.iter().any(|one| one.peek(&mut [0]).is_ok()));
+    drop(leave);
+    is_next_answer(&mut held, "hello");
+    is_over(&room);
 }
