@@ -178,11 +178,12 @@ fn field_name(name: &str) -> std::result::Result<String, String> {
     ))
 }
 
-/// A literal as clients send it: what RFC 3986 does not let stand in a segment is percent-encoded.
+/// A literal as clients send it: what RFC 3986 does not let stand in a segment is percent-encoded, but for the brackets,
+/// which browsers leave as they are (https://url.spec.whatwg.org/#path-percent-encode-set). `Router` does the same.
 fn encoded(part: &str) -> String {
     let mut out = String::with_capacity(part.len());
     for byte in part.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%".contains(&byte) {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%[]".contains(&byte) {
             out.push(char::from(byte));
         } else {
             out.push_str(&format!("%{byte:02X}"));

@@ -2,7 +2,7 @@
 //!
 //! A handler is an ordinary function from a request to a response. It may wait for a database, a file, or
 //! another server. The default engine is an event loop while handlers are quick, and moves its loop to
-//! another thread the moment one blocks, so that nobody else waits.
+//! another thread when one blocks, so that others wait for a few milliseconds at most.
 //!
 //! ```no_run
 //! use weftwork::prelude::*;

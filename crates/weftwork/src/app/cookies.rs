@@ -144,7 +144,9 @@ impl Response {
 
     /// The same, with all that was added to `jar`, or removed from it, since [`Request::cookies`] made it. A
     /// removal goes out with the path that `jar.remove` was given; without one, the browser takes that of the request,
-    /// which is seldom meant: [`without_cookie`](Response::without_cookie) takes `/`.
+    /// which is seldom meant: [`without_cookie`](Response::without_cookie) takes `/`. What the jar never had cannot be removed from
+    /// it, and that may be a cookie that the browser has: a name that was sent twice, perhaps by another site, is left out of it. A
+    /// logout is better done by `without_cookie`, which asks nobody.
     ///
     /// # Errors
     /// As [`with_cookie`](Response::with_cookie).

@@ -186,8 +186,8 @@ impl<'r> Multipart<'r> {
     ///
     /// # Errors
     /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] and [`BodyError::FieldTooLarge`] (413); and [`BodyError::MultipartMalformed`] (400),
-    /// also for a form that ends before it is over, and for a part whose name, or whose file's, cannot be read: it is not
-    /// UTF-8, or is there twice.
+    /// also for a form that ends before it is over, and for a part whose name is missing, or cannot be read, as that of its file:
+    /// it is not UTF-8, or is there twice. Of two lines that say it, which nobody sends, the last one counts.
     /// After an error there are no more parts.
     pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {
         while self.chunk()?.is_some() {}
@@ -237,13 +237,13 @@ impl<'r> Multipart<'r> {
 
     /// The limit that the current part's field has of its own.
     fn own_limit(&self) -> Option<u64> {
-        let name = self.disposition.name.as_deref()?;
+        let name = &self.disposition.name;
         self.field_limits.iter().rev().find(|(known, _)| known == name).map(|(_, limit)| *limit)
     }
 
     /// The current part is past this limit.
     fn past(&self, limit: &'static str, value: u64) -> BodyError {
-        self.feed.past_of(self.disposition.name.as_deref(), limit, value)
+        self.feed.past_of(&self.disposition.name, limit, value)
     }
 
     fn fail(&mut self, error: BodyError) -> BodyError {

@@ -144,15 +144,15 @@ impl Conn {
         self.phase == Phase::Later
     }
 
-    /// The response that has come, for a call that has no handler to make; and what was asked for.
+    /// What has come, for a call that has no handler to make, and the response that stands in for it; and what was asked for.
     #[cold]
-    pub(super) fn take_response(&mut self, moment: Instant) -> Option<(Response, Left)> {
+    pub(super) fn take_response(&mut self) -> Option<(Later, Response, Left)> {
         let Some(Rest::Later(pending)) = self.rest.take().map(|rest| *rest) else { return None };
         let Pending { later, stand_in, asked, .. } = *pending;
         self.phase = Phase::Ready;
         self.has_dwelt = true;
         self.held().head = Head { method: asked.method.clone(), ..Head::default() };
-        Some((later.take(stand_in, moment), asked))
+        Some((later, stand_in, asked))
     }
 
     fn pending(&self) -> Option<&Pending> {

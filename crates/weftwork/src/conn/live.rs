@@ -74,6 +74,8 @@ struct Streamed<'a> {
     /// Its head: written with the first byte of its body, so that a writer that reads the request first can still
     /// have the client told to go on, and one that fails at once answers 500.
     pending: Option<Response>,
+    /// Why that cannot be written, which was tried.
+    misuse: Option<Misuse>,
     /// To be sent behind its body.
     trailers: Vec<(HeaderName, HeaderValue)>,
     /// Where its writer is watched, while it runs.
@@ -104,7 +106,7 @@ impl Conn {
             id: None,
         };
         if is_later {
-            (response, live.left) = live.conn.take_response(live.wait.moment()).unzip();
+            live.take_what_came(&mut response);
         } else {
             post.enter(begun, live.head().1);
             live.respond(handler, &mut response);
@@ -131,6 +133,19 @@ impl<'a> Live<'a> {
         let called = catch_unwind(AssertUnwindSafe(|| *response = Some(handler.call(&mut request))));
         if let Err(panic) = called {
             drop(request);
+            *response = Some(self.answer_to_panic(panic));
+        }
+    }
+
+    /// The response that was to come, for which no handler runs any more.
+    #[cold]
+    fn take_what_came(&mut self, response: &mut Option<Response>) {
+        let Some((later, stand_in, asked)) = self.conn.take_response() else { return };
+        self.left = Some(asked);
+        let moment = self.wait.moment();
+        // Its filters are told, and those are the user's.
+        let taken = catch_unwind(AssertUnwindSafe(|| *response = Some(later.take(stand_in, moment))));
+        if let Err(panic) = taken {
             *response = Some(self.answer_to_panic(panic));
         }
     }

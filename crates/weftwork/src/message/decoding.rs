@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use weftwork_wire::{Field, Head};
+use http::{HeaderName, HeaderValue};
+use weftwork_wire::Head;
 
 use super::body::BodyError;
 use super::exchange::{Exchange, forward_the_rest};
@@ -43,6 +44,7 @@ pub(crate) struct Decoding {
     taken: u64,
     made: u64,
     ended: bool,
+    trailers: Vec<(HeaderName, HeaderValue)>,
     failed: Option<BodyError>,
 }
 
@@ -58,6 +60,7 @@ impl Decoding {
             taken: 0,
             made: 0,
             ended: false,
+            trailers: Vec::new(),
             failed: None,
         }
     }
@@ -94,6 +97,9 @@ impl Decoding {
                     return Err(self.not_decodable());
                 }
                 self.ended = true;
+                let trailers = below.trailers().iter();
+                self.trailers =
+                    trailers.filter(|(name, _)| !is_stale(name.as_str().as_bytes())).cloned().collect();
                 return Ok(());
             }
             self.part.resize(PART_BYTES, 0);
@@ -148,12 +154,12 @@ fn taken_notes(req: &mut Request<'_>) -> OnceCell<Box<Notes>> {
 fn decoded_head(req: &Request<'_>) -> Head {
     let (head, bytes) = req.exchange.head();
     let mut decoded = head.clone();
-    let stale = |field: &Field| {
-        let name = field.name.of(bytes);
-        STALE.iter().any(|stale| name.eq_ignore_ascii_case(stale.as_bytes()))
-    };
-    decoded.fields.retain(|field| !stale(field));
+    decoded.fields.retain(|field| !is_stale(field.name.of(bytes)));
     decoded
+}
+
+fn is_stale(name: &[u8]) -> bool {
+    STALE.iter().any(|stale| name.eq_ignore_ascii_case(stale.as_bytes()))
 }
 
 /// The exchange that sees the decoded body.
@@ -194,8 +200,16 @@ impl Exchange for Decoded<'_> {
         None
     }
 
+    fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.state.trailers
+    }
+
     fn write(&mut self, data: &[u8]) -> io::Result<()> {
         self.below.write(data)
+    }
+
+    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
+        self.below.send_trailers(fields)
     }
 
     fn flush(&mut self) -> io::Result<()> {

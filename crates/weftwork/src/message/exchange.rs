@@ -116,23 +116,12 @@ macro_rules! forward_the_rest {
             self.below.quota_mut()
         }
 
-        fn trailers(&self) -> &[(http::HeaderName, http::HeaderValue)] {
-            self.below.trailers()
-        }
-
         fn interim(
             &mut self,
             status: http::StatusCode,
             fields: &[(http::HeaderName, http::HeaderValue)],
         ) -> std::io::Result<()> {
             self.below.interim(status, fields)
-        }
-
-        fn send_trailers(
-            &mut self,
-            fields: &[(http::HeaderName, http::HeaderValue)],
-        ) -> std::io::Result<bool> {
-            self.below.send_trailers(fields)
         }
 
         fn status_of_panic(&self, panic: &(dyn std::any::Any + Send)) -> Option<http::StatusCode> {

@@ -4,7 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderName, HeaderValue, StatusCode};
 use weftwork_wire::Head;
 
 use super::body::BodyError;
@@ -28,6 +28,19 @@ pub trait StreamFilter: Send + 'static {
     fn sync(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
         let _ = out;
         Ok(())
+    }
+
+    /// Passes on fields that are to follow the body, or those of them that are true of what it makes of that: see
+    /// [`BodyWriter::trailers`]. False: some are not sent.
+    ///
+    /// # Errors
+    /// As [`write`](StreamFilter::write).
+    fn trailers(
+        &mut self,
+        fields: &[(HeaderName, HeaderValue)],
+        out: &mut BodyWriter<'_>,
+    ) -> io::Result<bool> {
+        out.trailers(fields)
     }
 
     /// The writer is done, and has not failed.
@@ -59,6 +72,14 @@ impl StreamFilter for Box<dyn StreamFilter> {
 
     fn sync(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
         (**self).sync(out)
+    }
+
+    fn trailers(
+        &mut self,
+        fields: &[(HeaderName, HeaderValue)],
+        out: &mut BodyWriter<'_>,
+    ) -> io::Result<bool> {
+        (**self).trailers(fields, out)
     }
 
     fn finish(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
@@ -204,8 +225,16 @@ impl Exchange for Filtered<'_> {
         self.below.body_left()
     }
 
+    fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
+        self.below.trailers()
+    }
+
     fn write(&mut self, data: &[u8]) -> io::Result<()> {
         self.filter.write(data, &mut BodyWriter::new(self.below))
+    }
+
+    fn send_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
+        self.filter.trailers(fields, &mut BodyWriter::new(self.below))
     }
 
     fn flush(&mut self) -> io::Result<()> {

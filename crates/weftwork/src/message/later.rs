@@ -2,6 +2,9 @@
 //!
 //! The connection waits for it as for a [`Feed`](super::Feed): without a thread and without a buffer.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,14 +58,14 @@ pub(crate) struct Later {
     /// Headers of that, which a response that is brought does not get. All others are of middleware, and go along.
     own: Vec<(HeaderName, HeaderValue)>,
     time: Duration,
-    /// Whatever comes in its place has to be there by then.
-    until: Option<Instant>,
+    /// Whatever comes in its place has to be there by then, or this is sent.
+    until: Option<(Instant, Box<Response>)>,
     filters: Vec<Box<dyn StreamFilter>>,
     /// What middleware makes of whatever is sent, the innermost first.
     changes: Vec<Change>,
 }
 
-type Change = Box<dyn Fn(Response, Option<Instant>) -> Response + Send>;
+type Change = Box<dyn Fn(Response) -> Response + Send>;
 
 impl Response {
     /// A response that another thread brings, or `otherwise`: when `timeout` has passed, when the sender is dropped, and
@@ -134,23 +137,44 @@ impl Response {
         self
     }
 
-    /// Changes the response; and where it stands in for one that comes later, that one, too: `change` is told when that is sent.
-    pub(crate) fn changed_by(
-        self,
-        change: impl Fn(Response, Option<Instant>) -> Response + Send + 'static,
-    ) -> Response {
-        let mut response = change(self, None);
+    /// The response, changed; and where it stands in for one that comes [later](Response::later), that one, too. For middleware that
+    /// wants a header as it is, whatever the handler says: one that is set on the stand-in goes along with what is brought, unless that
+    /// has its own, or the stand-in had just the same.
+    ///
+    /// ```
+    /// use weftwork::http::header;
+    /// use weftwork::prelude::*;
+    ///
+    /// fn private(req: &mut Request, next: Next) -> Response {
+    ///     next.run(req).changed_by(|mut response| {
+    ///         response.set_header(header::CACHE_CONTROL, HeaderValue::from_static("private"));
+    ///         response
+    ///     })
+    /// }
+    /// let answer = weftwork::TestClient::new((|_: &mut Request| "hello").with(private)).get("/").send();
+    /// assert_eq!(answer.header("cache-control"), Some("private"));
+    /// ```
+    #[must_use]
+    pub fn changed_by(self, change: impl Fn(Response) -> Response + Send + 'static) -> Response {
+        let mut response = change(self);
         if let Some(later) = response.later_mut() {
             later.changes.push(Box::new(change));
         }
         response
     }
 
-    /// What others bring has to be there by `deadline`.
-    pub(crate) fn brought_by(mut self, moment: Instant, deadline: Instant) -> Response {
-        if let Some(later) = self.later_mut().filter(|later| later.core.is_some()) {
+    /// What others bring has to be there by `deadline`, or the client gets what is `too_late`. Of several deadlines the soonest counts.
+    pub(crate) fn brought_by(
+        mut self,
+        moment: Instant,
+        deadline: Instant,
+        too_late: impl FnOnce() -> Response,
+    ) -> Response {
+        if let Some(later) = self.later_mut().filter(|later| later.core.is_some())
+            && later.until.as_ref().is_none_or(|(soonest, _)| deadline < *soonest)
+        {
             later.time = later.time.min(deadline.saturating_duration_since(moment));
-            later.until = later.until.into_iter().chain([deadline]).min();
+            later.until = Some((deadline, Box::new(too_late())));
         }
         self
     }
@@ -245,24 +269,28 @@ impl Later {
             state.is_over = true;
             state.brought.take()
         });
-        let mut response = match brought {
-            Some(brought) => {
+        let instead = match self.until.take() {
+            Some((deadline, too_late)) if moment >= deadline => Some(too_late),
+            // It may come later itself.
+            Some((deadline, too_late)) => {
+                brought.map(|brought| Box::new(brought.brought_by(moment, deadline, || *too_late)))
+            }
+            None => brought,
+        };
+        let mut response = match instead {
+            Some(instead) => {
                 stand_in.fields.retain(|(name, value)| {
                     // Another value is what middleware says; but that of a body, which it may have changed, goes with the body.
                     let is_of_body = OF_CONTENT.contains(name) || OF_STATE.contains(name);
                     let is_it = |own: &HeaderValue| own == value || is_of_body;
                     !self.own.iter().any(|(own, said)| own == name && is_it(said))
                 });
-                brought.joined_with(stand_in)
+                instead.joined_with(stand_in)
             }
             None => Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in },
         };
-        // It may come later itself.
-        if let Some(until) = self.until {
-            response = response.brought_by(moment, until);
-        }
         for change in std::mem::take(&mut self.changes) {
-            response = change(response, Some(moment));
+            response = change(response);
             if let Some(later) = response.later_mut() {
                 later.changes.push(change);
             }
@@ -290,199 +318,5 @@ impl Drop for Later {
 impl fmt::Debug for ResponseSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseSender").field("closed", &self.is_closed()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! What becomes of what middleware says of a response that is not there yet?
-
-    use std::io;
-    use std::sync::mpsc::{Receiver, Sender, channel};
-
-    use http::{StatusCode, header};
-
-    use super::*;
-    use crate::message::{BodyWriter, Request};
-    use crate::{HandlerExt, Next, TestClient, TestConnection};
-
-    const HOUR: Duration = Duration::from_secs(3600);
-
-    /// A client that has asked, and is answered by the sender, or has left when that is none.
-    fn asked(
-        change: impl Fn(Response) -> Response + Send + Sync + 'static,
-    ) -> (TestConnection, ResponseSender) {
-        let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
-        let handler = move |_: &mut Request| {
-            let (sender, response) =
-                Response::later(HOUR, Response::new(StatusCode::GONE).with_header(header::AGE, 1.into()));
-            kept.send(sender).unwrap();
-            response
-        };
-        let changed = move |req: &mut Request, next: Next| change(next.run(req));
-        let mut client = TestClient::new(handler.with(changed)).connect();
-        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        (client, senders.try_recv().unwrap())
-    }
-
-    /// Tells what it hears.
-    struct Listens(Sender<String>);
-
-    impl StreamFilter for Listens {
-        fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
-            self.0.send(format!("{} bytes", data.len())).unwrap();
-            io::Write::write_all(out, data)
-        }
-        fn answered(&mut self, response: &Response) {
-            self.0.send(response.status().to_string()).unwrap();
-        }
-    }
-
-    impl Drop for Listens {
-        fn drop(&mut self) {
-            self.0.send("dropped".to_owned()).unwrap();
-        }
-    }
-
-    /// It is what middleware says, whether the stand-in had said something there or not.
-    #[test]
-    fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
-        for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
-            let (mut client, sender) = asked(move |mut response| {
-                if let Some(age) = set {
-                    response.set_header(header::AGE, age.into());
-                }
-                response
-            });
-            sender.send("brought").unwrap();
-            let answer = client.response();
-            assert_eq!((answer.text(), answer.header("age")), ("brought", wanted));
-        }
-    }
-
-    /// The stand-in has one of its own, so that nothing was added to that.
-    #[test]
-    fn security_headers_are_those_of_what_is_brought() {
-        let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
-        let handler = move |_: &mut Request| {
-            let own = HeaderValue::from_static("SAMEORIGIN");
-            let stand_in = Response::text("nothing").with_header(header::X_FRAME_OPTIONS, own);
-            let (sender, response) = Response::later(HOUR, stand_in);
-            kept.send(sender).unwrap();
-            response
-        };
-        let safe = handler.with(crate::middleware::SecurityHeaders::new());
-        let mut client = TestClient::new(safe).connect();
-        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        senders.try_recv().unwrap().send("brought").unwrap();
-        let answer = client.response();
-        assert_eq!((answer.text(), answer.header("x-frame-options")), ("brought", Some("DENY")));
-    }
-
-    #[test]
-    fn headers_of_middleware_go_along_and_those_of_the_other_response_do_not() {
-        let cookie = |value: &'static str| (header::SET_COOKIE, HeaderValue::from_static(value));
-        let (mut client, sender) = asked(move |response| {
-            let (name, value) = cookie("a=1");
-            response
-                .with_header(name, value)
-                .with_header(header::SERVER, HeaderValue::from_static("outer"))
-                .with_close()
-        });
-        let (name, value) = cookie("b=2");
-        let brought = Response::text("news")
-            .with_header(name, value)
-            .with_header(header::SERVER, HeaderValue::from_static("own"));
-        sender.send(brought).unwrap();
-        let answer = client.response();
-        assert_eq!((answer.status, answer.text()), (StatusCode::OK, "news"));
-        assert_eq!(answer.headers.get_all("set-cookie").iter().count(), 2);
-        assert_eq!((answer.header("server"), answer.header("age")), (Some("own"), None));
-        assert!(client.is_closed());
-    }
-
-    /// Of what several may say, each for itself, only what the other response said is its own.
-    #[test]
-    fn what_middleware_adds_to_headers_of_the_other_response_goes_along() {
-        let handler = |_: &mut Request| {
-            let otherwise = Response::new(StatusCode::GONE)
-                .with_header(header::SET_COOKIE, HeaderValue::from_static("gone=1"))
-                .with_header(header::VARY, HeaderValue::from_static("accept"));
-            let (sender, response) = Response::later(HOUR, otherwise);
-            sender.send("news").unwrap();
-            response
-        };
-        let added = |req: &mut Request, next: Next| {
-            let response = next.run(req).with_header(header::SET_COOKIE, HeaderValue::from_static("user=1"));
-            response.with_header(header::VARY, HeaderValue::from_static("origin"))
-        };
-        let answer = TestClient::new(handler.with(added)).get("/").send();
-        for (name, value) in [("set-cookie", "user=1"), ("vary", "origin")] {
-            assert_eq!(answer.headers.get_all(name).iter().collect::<Vec<_>>(), [value]);
-        }
-    }
-
-    #[test]
-    fn what_middleware_makes_of_the_other_response_is_sent() {
-        let (mut client, sender) = asked(|response| response.with_status(StatusCode::ACCEPTED));
-        drop(sender);
-        let answer = client.response();
-        assert_eq!((answer.status, answer.header("age")), (StatusCode::ACCEPTED, Some("1")));
-    }
-
-    /// An empty body in its place would be taken for what the client has sent.
-    #[test]
-    fn a_body_that_nobody_read_before_is_an_error_then() {
-        const SECOND: Duration = Duration::from_secs(1);
-        let echo = |out: &mut BodyWriter<'_>| {
-            let mut part = [0; 9];
-            let count = out.read_request(&mut part)?;
-            io::Write::write_all(out, &part[..count])
-        };
-        let mut client =
-            TestClient::new(move |_: &mut Request| Response::stream(echo).with_delay(SECOND)).connect();
-        for (body, status) in [("\r\n", 200), ("Content-Length: 5\r\n\r\n12345", 500)] {
-            client.send(format!("POST / HTTP/1.1\r\nHost: x\r\n{body}"));
-            client.advance(SECOND);
-            assert_eq!(client.response().status, status, "{body:?}");
-        }
-    }
-
-    #[test]
-    fn a_middleware_may_answer_by_itself() {
-        let (mut client, sender) = asked(|response| response.with_body("mine"));
-        assert_eq!(client.response().text(), "mine");
-        assert!(sender.is_closed());
-        assert_eq!(sender.send("late"), Err(TooLate));
-    }
-
-    #[test]
-    fn filters_hear_what_is_sent() {
-        let listened = |bring: &dyn Fn(ResponseSender, TestConnection)| {
-            let (heard, told) = channel();
-            let (client, sender) = asked(move |response| response.filter_stream(Listens(heard.clone())));
-            bring(sender, client);
-            told.try_iter().collect::<Vec<_>>()
-        };
-        let whole = listened(&|sender, mut client| {
-            sender.send("news").unwrap();
-            assert_eq!(client.response().text(), "news");
-        });
-        assert_eq!(whole, ["200 OK", "dropped"]);
-        let streamed = listened(&|sender, mut client| {
-            sender.send(Response::stream(|out| io::Write::write_all(out, b"news"))).unwrap();
-            assert_eq!(client.response().text(), "news");
-        });
-        assert_eq!(streamed, ["200 OK", "4 bytes", "dropped"]);
-        let otherwise = listened(&|sender, mut client| {
-            drop(sender);
-            assert_eq!(client.response().status, StatusCode::GONE);
-        });
-        assert_eq!(otherwise, ["410 Gone", "dropped"]);
-        let left = listened(&|sender, mut client| {
-            client.reset();
-            assert!(sender.is_closed());
-        });
-        assert_eq!(left, ["dropped"]);
     }
 }

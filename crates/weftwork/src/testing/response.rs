@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::{BodyEvent, Limits, ResponseFault, ResponseReader};
 
 /// A response to a [`TestClient`](super::TestClient), whole.
@@ -26,6 +26,11 @@ impl TestResponse {
     /// The first value of the header `name` (case does not matter), when it is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         std::str::from_utf8(self.headers.get(name.as_ref())?.as_bytes()).ok()
+    }
+
+    /// Every value of the header `name` (case does not matter), as it was sent.
+    pub fn header_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &HeaderValue> {
+        self.headers.get_all(name.as_ref()).iter()
     }
 
     /// The body.

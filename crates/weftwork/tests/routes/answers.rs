@@ -37,6 +37,8 @@ enum Site {
     OwnOptions,
     #[get("/a b/ü")]
     Spelt,
+    #[get("/a[1]")]
+    Bracketed,
     #[get("/{lang}/about")]
     About { lang: String },
     #[get("/type/{type}")]
@@ -225,6 +227,7 @@ fn parts_are_decoded_once() {
     found("GET /search?q=&page=2", search("", Some(2), &[]));
     found("GET /search?q=x&page=", search("x", None, &[]));
     found("GET /a%20b/%C3%BC", Site::Spelt);
+    found("GET /a[1]", Site::Bracketed);
     found("GET /type/x", Site::Keyword { r#type: "x".into() });
     refused("GET /a%20b/%c3%bc", 404, None);
     refused("GET /%61dmin", 404, None);

@@ -9,7 +9,7 @@ mod tests;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::fields::{EntityTag, tags};
 
 use super::{Middleware, Next, vary};
@@ -26,7 +26,8 @@ use encoder::Encoder;
 ///   films, archives): only text, JSON, XML, scripts, SVG, WebAssembly and fonts without compression are;
 /// - bodies of less than [`bytes_min`](Compression::bytes_min), 256 by default;
 /// - parts of a representation (206, or a `Content-Range`), and responses without a body;
-/// - what has a `Content-Encoding`, a digest of its content, or `Cache-Control: no-transform`.
+/// - what has a `Content-Encoding`, a digest of its content (also one that `Trailer` announces; one that nobody announced
+///   is not sent), or `Cache-Control: no-transform`.
 ///
 /// A streamed body stays one: when its writer flushes, or waits for the client, all that it wrote is sent. A file
 /// is compressed while it is sent, by the thread of its handler; files that are asked for often are better
@@ -182,6 +183,17 @@ impl StreamFilter for Encoder {
     fn sync(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
         self.flush()?;
         out.write_all(&self.take())
+    }
+
+    /// A digest would be of what the writer wrote.
+    fn trailers(
+        &mut self,
+        fields: &[(HeaderName, HeaderValue)],
+        out: &mut BodyWriter<'_>,
+    ) -> io::Result<bool> {
+        let is_true = |(name, _): &&(HeaderName, HeaderValue)| !eligible::FORBIDS.contains(name);
+        let kept: Vec<_> = fields.iter().filter(is_true).cloned().collect();
+        Ok(out.trailers(&kept)? && kept.len() == fields.len())
     }
 
     fn finish(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {

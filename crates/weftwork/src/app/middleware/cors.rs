@@ -230,7 +230,7 @@ impl Middleware for Cors {
             return self.preflight(grant);
         }
         let says = self.says(grant);
-        next.run(req).changed_by(move |mut response, _| {
+        next.run(req).changed_by(move |mut response| {
             says.mark(&mut response);
             if let Some(exposed) = &says.exposed {
                 response.set_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());

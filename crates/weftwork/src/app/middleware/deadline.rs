@@ -16,7 +16,8 @@ use crate::message::{Request, Response};
 /// is over) does not reach it.
 ///
 /// Of several the soonest counts. The time begins here: a small body, up to `body_ahead_bytes_max`, was read before that. It ends
-/// when the response is known, also one that others bring [later](Response::later); what is streamed after that is bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
+/// when the response is known, also one that others bring [later](Response::later), and not when it is sent, as with a
+/// [delay](Response::with_delay); what is streamed after that is bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,12 +59,8 @@ impl Deadline {
             return self.too_late();
         }
         let Some(deadline) = deadline else { return response };
-        let this = self.clone();
         // What comes later is known later.
-        response.brought_by(req.now(), deadline).changed_by(move |response, sent| match sent {
-            Some(moment) if moment >= deadline => this.too_late().in_place_of(response),
-            _ => response,
-        })
+        response.brought_by(req.now(), deadline, || self.too_late())
     }
 
     fn too_late(&self) -> Response {
@@ -164,6 +161,73 @@ mod tests {
             StatusCode::NO_CONTENT,
             "nobody brings it, which is known in time"
         );
+    }
+
+    /// It is an error of its own: only what middleware says goes along.
+    #[test]
+    fn what_is_sent_instead_has_nothing_of_what_was_to_come() {
+        let age = |response: Response| response.with_header(header::AGE, HeaderValue::from_static("1"));
+        let (kept, senders) = std::sync::mpsc::channel();
+        let handler = move |_: &mut Request<'_>| {
+            let stand_in = age(Response::new(StatusCode::NO_CONTENT));
+            let (sender, response) = Response::later(Duration::from_secs(60), stand_in);
+            kept.send(sender).unwrap();
+            response
+        };
+        let named = |req: &mut Request<'_>, next: Next<'_>| {
+            next.run(req).with_header(header::SERVER, HeaderValue::from_static("outer"))
+        };
+        let budget = Duration::from_secs(2);
+        let handler = handler.with(Deadline::new(budget)).with(named);
+        let mut client = TestClient::new(handler).connect();
+        for brings in [false, true] {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let sender = senders.recv().unwrap();
+            if brings {
+                let stand_in = age(Response::new(StatusCode::NO_CONTENT));
+                let (again, response) = Response::later(Duration::from_secs(60), stand_in);
+                sender.send(response).unwrap();
+                client.advance(budget / 2);
+                assert!(!again.is_closed());
+                client.advance(budget / 2);
+            } else {
+                client.advance(budget);
+            }
+            let answer = client.response();
+            assert_eq!(
+                (answer.status, answer.header("age"), answer.header("server")),
+                (StatusCode::SERVICE_UNAVAILABLE, None, Some("outer")),
+                "{brings}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_soonest_deadline_says_what_is_sent() {
+        for (inner, outer, status) in [(1, 2, 504), (2, 1, 503)] {
+            let (kept, senders) = std::sync::mpsc::channel();
+            let handler = move |_: &mut Request<'_>| {
+                let (sender, response) = Response::later(Duration::from_secs(60), StatusCode::NO_CONTENT);
+                kept.send(sender).unwrap();
+                response
+            };
+            let gateway = Deadline::new(Duration::from_secs(inner)).status(StatusCode::GATEWAY_TIMEOUT);
+            let handler = handler.with(gateway).with(Deadline::new(Duration::from_secs(outer)));
+            let mut client = TestClient::new(handler).connect();
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let _sender = senders.recv().unwrap();
+            client.advance(Duration::from_secs(1));
+            assert_eq!(client.response().status, status);
+        }
+    }
+
+    #[test]
+    fn what_is_only_held_back_is_known_in_time() {
+        let handler = |_: &mut Request<'_>| Response::text("in time").with_delay(Duration::from_secs(2));
+        let mut client = TestClient::new(handler.with(Deadline::new(Duration::from_secs(1)))).connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.advance(Duration::from_secs(2));
+        assert_eq!(client.response().text(), "in time");
     }
 
     #[test]

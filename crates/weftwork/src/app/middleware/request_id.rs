@@ -146,7 +146,7 @@ impl Middleware for RequestIds {
         req.identify(id.as_str());
         req.extensions_mut().insert(id);
         req.extensions_mut().insert(trace);
-        next.run(req).changed_by(move |mut response, _| {
+        next.run(req).changed_by(move |mut response| {
             for (name, value) in &fields {
                 if let Some(value) = value {
                     response.set_header(name.clone(), value.clone());

@@ -122,7 +122,7 @@ impl Middleware for SecurityHeaders {
         }
         // What stands in for it may have some of them, and what comes may not.
         let headers = self.headers.clone();
-        response.changed_by(move |response, _| with(&headers, response))
+        response.changed_by(move |response| with(&headers, response))
     }
 }
 

@@ -84,6 +84,40 @@ fn an_error_has_no_fields_of_a_head_that_cannot_be_written() {
     }
 }
 
+/// It could be any head, and none of what middleware has said would be in it.
+#[test]
+fn no_other_head_is_written_for_one_that_cannot_be_whatever_the_writer_heeds() {
+    type Write = fn(&mut BodyWriter<'_>) -> std::io::Result<()>;
+    let writers: [Write; 4] = [
+        |out| {
+            let _ = std::io::Write::write_all(out, b"a");
+            Ok(())
+        },
+        |out| {
+            let _ = std::io::Write::write_all(out, b"a");
+            let _ = std::io::Write::flush(out);
+            std::io::Write::write_all(out, b"b")
+        },
+        |out| {
+            let _ = std::io::Write::write_all(out, b"a");
+            Err(std::io::Error::other("as asked"))
+        },
+        |out| {
+            let mut out = std::io::BufWriter::new(out);
+            std::io::Write::write_all(&mut out, b"hello")?;
+            std::io::Write::flush(&mut out)
+        },
+    ];
+    for (number, write) in writers.into_iter().enumerate() {
+        let wrong = move || {
+            let streamed = Response::stream(write).with_status(StatusCode::FORBIDDEN);
+            streamed.try_with_header("transfer-encoding", "chunked")
+        };
+        let site = crate::Router::new().get("/", wrong);
+        assert_eq!(crate::TestClient::new(site).get("/").send().status, 500, "{number}");
+    }
+}
+
 #[test]
 fn filters_see_what_is_streamed() {
     struct Twice;

@@ -89,8 +89,8 @@ impl<'r> Feed<'r> {
     }
 
     /// The same of one field, which the client is told.
-    pub(super) fn past_of(&self, field: Option<&str>, limit: &'static str, value: u64) -> BodyError {
-        let field = field.unwrap_or_default().to_owned();
+    pub(super) fn past_of(&self, field: &str, limit: &'static str, value: u64) -> BodyError {
+        let field = field.to_owned();
         self.body.tell(format_args!("a form is refused: {limit} of the field {field:?} is {value}"));
         BodyError::FieldTooLarge { field, limit: value }
     }

@@ -79,7 +79,7 @@ impl Multipart<'_> {
                 }
                 continue;
             }
-            let (name, value) = (part.name().unwrap_or_default().to_owned(), part.text()?);
+            let (name, value) = (part.name().to_owned(), part.text()?);
             held += (name.len() + value.len()) as u64;
             if held > max {
                 return Err(self.feed.past("fields_bytes_max", max).into());

@@ -4,34 +4,38 @@ use http::{HeaderMap, header};
 
 use crate::message::{BodyError, split_unquoted};
 
-/// A parameter is there twice, or its quotes are not in order: nobody can tell what was meant.
+/// A parameter is there twice, or its quotes are not in order: nobody can tell what was meant. Or there is no name at all.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
 impl From<Unreadable> for BodyError {
     fn from(Unreadable: Unreadable) -> BodyError {
-        BodyError::MultipartMalformed("the name of a part, or of its file, cannot be read".into())
+        BodyError::MultipartMalformed(
+            "the name of a part, or of its file, cannot be read, or is not there".into(),
+        )
     }
 }
 
 /// What the head of a part says it is.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
-    pub(super) name: Option<String>,
+    pub(super) name: String,
     pub(super) file_name: Option<String>,
 }
 
 impl Disposition {
-    /// RFC 7578 section 4.2. A name that cannot be read is an error: without it a file would be taken for text.
+    /// RFC 7578 section 4.2. A name that cannot be read is an error: without it a file would be taken for text. So is one that is
+    /// missing: of a part that begins with an empty line, the parser takes all up to the end of the next head for the head.
     pub(super) fn of(head: &HeaderMap) -> Result<Disposition, Unreadable> {
         let mut values = head.get_all(header::CONTENT_DISPOSITION).iter();
-        let Some(value) = values.next() else { return Ok(Disposition::default()) };
+        let value = values.next().ok_or(Unreadable)?;
         let text = std::str::from_utf8(value.as_bytes()).map_err(|_| Unreadable)?;
         // That section forbids `filename*`.
         if values.next().is_some() || parameter(text, "filename*")?.is_some() {
             return Err(Unreadable);
         }
-        Ok(Disposition { name: parameter(text, "name")?, file_name: parameter(text, "filename")? })
+        let name = parameter(text, "name")?.ok_or(Unreadable)?;
+        Ok(Disposition { name, file_name: parameter(text, "filename")? })
     }
 }
 
@@ -96,13 +100,14 @@ mod tests {
 
     #[track_caller]
     fn check(value: &str, name: Option<&str>, file_name: Option<&str>) {
-        let wanted = Disposition { name: name.map(str::to_owned), file_name: file_name.map(str::to_owned) };
-        assert_eq!(read(&[value.as_bytes()]), Ok(wanted), "{value}");
+        let file_name = file_name.map(str::to_owned);
+        let wanted = name.map(|name| Disposition { name: name.to_owned(), file_name }).ok_or(Unreadable);
+        assert_eq!(read(&[value.as_bytes()]), wanted, "{value}");
     }
 
     #[test]
     fn names_as_clients_write_them() {
-        assert_eq!(read(&[]), Ok(Disposition::default()));
+        assert_eq!(read(&[]), Err(Unreadable));
         check("form-data", None, None);
         check("form-data; name=\"a\"", Some("a"), None);
         check("form-data; name=\"\"; filename=\"\"", Some(""), Some(""));

@@ -32,8 +32,8 @@ impl<'m, 'r> Part<'m, 'r> {
     }
 
     /// The name of the form's field.
-    pub fn name(&self) -> Option<&str> {
-        self.form.disposition.name.as_deref()
+    pub fn name(&self) -> &str {
+        &self.form.disposition.name
     }
 
     /// The name of the file as it was sent: **text from the client**, which may be `../../etc/passwd`.
@@ -109,7 +109,7 @@ impl<'m, 'r> Part<'m, 'r> {
             }
             file.write_all(&chunk)?;
         }
-        let name = self.name().unwrap_or_default().to_owned();
+        let name = self.name().to_owned();
         let content_type = self.content_type().map(str::to_owned);
         let id = FileId::of(file.as_file())?;
         // Closed: a form may have a hundred of them.

@@ -90,7 +90,7 @@ fn parts_are_read_or_skipped() {
     let names = read(&[FORM.as_bytes()], |mut form| {
         let mut names = Vec::new();
         while let Some(mut part) = form.next_part()? {
-            names.push(part.name().unwrap().to_owned());
+            names.push(part.name().to_owned());
             if part.file_name().is_some() {
                 assert_eq!(part.content_type(), Some("text/plain"));
                 let mut start = [0; 4];
@@ -412,4 +412,16 @@ fn a_file_is_found_by_its_field() {
     assert_eq!(form.upload("file").unwrap().file_name(), Some("a.txt"));
     assert_eq!(form.take_upload("file").unwrap().bytes(), FILE.len() as u64);
     assert!(form.upload("file").is_none() && form.take_upload("file").is_none());
+}
+
+/// What the parser takes for its head goes up to the end of the next one's.
+#[test]
+fn a_part_without_a_head_swallows_no_other() {
+    const FILE: &str =
+        "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\ndata\r\n--x--\r\n";
+    for first in
+        ["--x\r\n\r\nvalue\r\n", "--x\r\n\r\n\r\n", "--x\r\nContent-Type: text/plain\r\n\r\nvalue\r\n"]
+    {
+        assert_eq!(refusal(&[format!("{first}{FILE}").as_bytes()]), StatusCode::BAD_REQUEST, "{first:?}");
+    }
 }

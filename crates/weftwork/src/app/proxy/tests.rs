@@ -67,6 +67,7 @@ fn a_url_is_checked_when_it_is_given() {
     ] {
         let error = Proxy::to(url).unwrap_err().to_string();
         assert!(error.contains("http://host:port") || error.contains("not known"), "{error}");
+        assert_eq!(error.contains("TLS"), url.starts_with("https:"), "{error}");
     }
 }
 

@@ -50,6 +50,11 @@ impl Upstream {
     pub(super) fn new(url: &str) -> Result<Upstream> {
         let wanted =
             || Error::usage(format!("{url:?} is no server to pass requests to: write http://host:port"));
+        if url.starts_with("https://") {
+            return Err(Error::usage(format!(
+                "{url:?}: a Proxy does not speak TLS; write http://host:port, or put something that does in between"
+            )));
+        }
         let rest = url.strip_prefix("http://").ok_or_else(wanted)?;
         let (host, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         let plain = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');

@@ -44,7 +44,7 @@ use build::Built;
 /// # Paths
 ///
 /// `{name}` is one segment, or a part of one (`/{name}.json`); `{*name}` is the rest, at the end. Neither matches
-/// nothing. A literal goes before a capture; each method has routes of its own. A path with and
+/// nothing (in an enum of [routes](crate::Routes) the rest does). A literal goes before a capture; each method has routes of its own. A path with and
 /// one without a slash at its end are two paths. Literal parts and the prefixes of mounts are compared as they are sent, so
 /// `/%61dmin` is not `/admin`; captures are decoded.
 ///

@@ -43,11 +43,12 @@ impl Event {
         Event { name: Some(one_line(name.as_ref())), ..self }
     }
 
-    /// The same with an id, which the client says when it comes again. Spaces and tabs at its ends would not come back (RFC 9110
-    /// section 5.5), and are left out.
+    /// The same with an id, which the client says when it comes again. Spaces and tabs at its ends, and control characters, would
+    /// not come back (RFC 9110 section 5.5), and are left out.
     #[must_use]
     pub fn id(self, id: impl AsRef<str>) -> Event {
-        let id = one_line(id.as_ref()).replace('\0', "");
+        let mut id = one_line(id.as_ref());
+        id.retain(|char| char == '\t' || !char.is_ascii_control());
         Event { id: Some(id.trim_matches([' ', '\t']).to_owned()), ..self }
     }
 

@@ -27,7 +27,7 @@ fn every_field_and_every_line_break() {
 fn no_text_passes_for_a_field() {
     check(Event::new("x\nevent: y\n\ndata: z"), "data: x\ndata: event: y\ndata: \ndata: data: z\n\n");
     check(Event::new("x").name("a\ndata: b\r\n\r\n"), "event: adata: b\ndata: x\n\n");
-    check(Event::new("x").id("1\n2\r3\0"), "id: 123\ndata: x\n\n");
+    check(Event::new("x").id("1\n2\r3\0\u{1}4\u{7f}"), "id: 1234\ndata: x\n\n");
 }
 
 #[cfg(feature = "json")]

@@ -14,7 +14,10 @@ use crate::transport::Tick;
 /// its tunnel, and this server for an open proxy (RFC 9110 section 9.3.6).
 #[cold]
 pub(super) fn refuse_without_tunnel(response: &mut Response) {
-    if matches!(&response.payload, Payload::Lasting(lasting) if lasting.is_other_protocol()) {
+    // Of what comes later this is asked again.
+    if response.is_to_come()
+        || matches!(&response.payload, Payload::Lasting(lasting) if lasting.is_other_protocol())
+    {
         return;
     }
     if response.status.is_success() {
@@ -42,6 +45,8 @@ impl Live<'_> {
         }
         let begun = match lasting {
             Lasting::Feed(_) | Lasting::Later(_) => self.write_head(response, BodyLength::Unknown, now),
+            // Nothing is left of the request that asked for it.
+            Lasting::Take(_) | Lasting::Fed(..) if self.left.is_some() => Err(Misuse::UpgradeNotPossible),
             Lasting::Take(_) | Lasting::Fed(..) => self.switch(response, now),
         };
         if let Err(misuse) = begun {

@@ -93,16 +93,17 @@ impl<'a> Live<'a> {
         let pending = self.take_pending();
         self.check_client()?;
         let Some(response) = pending else { return Ok(()) };
-        let written =
-            self.write_head(&response, BodyLength::Unknown, self.wait.now()).map_err(io::Error::other);
-        if written.is_err()
-            && let Some(streamed) = &mut self.streamed
-        {
-            // Its fields may be why.
-            streamed.pending = Some(Response::default());
+        let misuse = self.streamed.as_ref().and_then(|streamed| streamed.misuse);
+        let written = match misuse {
+            Some(misuse) => Err(misuse),
+            None => self.write_head(&response, BodyLength::Unknown, self.wait.now()),
+        };
+        if let (Err(misuse), Some(streamed)) = (written, &mut self.streamed) {
+            // A writer may go on as if it were begun. Its fields may be why it is not.
+            (streamed.misuse, streamed.pending) = (Some(misuse), Some(Response::default()));
         }
         self.conn.guard_end();
-        written
+        written.map_err(io::Error::other)
     }
 
     /// # Errors

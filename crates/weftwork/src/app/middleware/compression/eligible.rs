@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::message::Response;
 
 /// What would no longer be true of the compressed bytes, or says that they are not to be touched.
-const FORBIDS: [HeaderName; 5] = [
+pub(super) const FORBIDS: [HeaderName; 5] = [
     header::CONTENT_ENCODING,
     header::CONTENT_RANGE,
     HeaderName::from_static("content-digest"),

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::sync::{Arc, Mutex};
 
 use http::HeaderName;
 
 use super::*;
+use crate::TestClient;
 use crate::app::middleware::HandlerExt;
 use crate::message::testing::Canned;
 
@@ -312,5 +314,31 @@ fn a_digest_that_is_to_come_is_left_true() {
             stream.with_header(header::TRAILER, HeaderValue::from_static(trailer))
         };
         assert_eq!(ask("GET", ALL, stream).0.is_some(), touched, "{trailer}");
+    }
+}
+
+#[test]
+fn a_digest_that_nobody_announced_is_not_sent() {
+    let named = |name| (HeaderName::from_static(name), HeaderValue::from_static("of the text"));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tells = told.clone();
+    let stream = move |_: &mut Request<'_>| {
+        let tells = tells.clone();
+        Response::stream(move |out| {
+            io::Write::write_all(out, words().as_bytes())?;
+            for fields in [&[named("x-rows")][..], &[named("content-digest"), named("x-sum")]] {
+                tells.lock().unwrap().push(out.trailers(fields)?);
+            }
+            Ok(())
+        })
+        .with_content_type(HeaderValue::from_static("text/plain"))
+    };
+    let mut client = TestClient::new(stream.with(Compression::new()));
+    for (coding, digest) in [("gzip", None), ("identity", Some("of the text"))] {
+        let answer = client.get("/").header("accept-encoding", coding).header("te", "trailers").send();
+        let trailer = |name| answer.trailers.get(name).map(|value| value.to_str().unwrap());
+        assert_eq!((trailer("x-rows"), trailer("x-sum")), (Some("of the text"), Some("of the text")));
+        assert_eq!(trailer("content-digest"), digest, "{coding}");
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), [true, digest.is_some()]);
     }
 }

@@ -263,3 +263,20 @@ fn captures_states_and_mounts_are_known_behind_it() {
         assert_eq!(sent.send().text(), wanted);
     }
 }
+
+#[test]
+fn trailers_are_seen_but_for_those_of_the_coded_bytes() {
+    let seen = |req: &mut Request<'_>| -> Result<String> {
+        let before = req.trailers().len();
+        let text = req.body().text()?;
+        let names: Vec<_> = req.trailers().iter().map(|(name, _)| name.as_str()).collect();
+        Ok(format!("{before} {text} {names:?}"))
+    };
+    let mut client = TestClient::new(seen.with(Decompression::new())).connect();
+    let packed = pack("gzip", b"hello");
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(format!("{:x}\r\n", packed.len()));
+    client.send(packed);
+    client.send("\r\n0\r\nX-Sum: 1\r\nContent-Digest: sha-256=:AAAA:\r\n\r\n");
+    assert_eq!(client.response().text(), "0 hello [\"x-sum\"]");
+}

@@ -1,0 +1,235 @@
+//! What becomes of what middleware says of a response that is not there yet?
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use http::{StatusCode, header};
+
+use super::*;
+use crate::message::{BodyWriter, Request};
+use crate::{HandlerExt, Next, TestClient, TestConnection};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A client that has asked, and is answered by the sender, or has left when that is none.
+fn asked(change: impl Fn(Response) -> Response + Send + Sync + 'static) -> (TestConnection, ResponseSender) {
+    let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
+    let handler = move |_: &mut Request| {
+        let (sender, response) =
+            Response::later(HOUR, Response::new(StatusCode::GONE).with_header(header::AGE, 1.into()));
+        kept.send(sender).unwrap();
+        response
+    };
+    let changed = move |req: &mut Request, next: Next| change(next.run(req));
+    let mut client = TestClient::new(handler.with(changed)).connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    (client, senders.try_recv().unwrap())
+}
+
+/// Tells what it hears.
+struct Listens(Sender<String>);
+
+impl StreamFilter for Listens {
+    fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+        self.0.send(format!("{} bytes", data.len())).unwrap();
+        io::Write::write_all(out, data)
+    }
+    fn answered(&mut self, response: &Response) {
+        self.0.send(response.status().to_string()).unwrap();
+    }
+}
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        self.0.send("dropped".to_owned()).unwrap();
+    }
+}
+
+/// It is what middleware says, whether the stand-in had said something there or not.
+#[test]
+fn what_is_set_on_the_stand_in_is_said_of_what_is_brought() {
+    for (set, wanted) in [(None, None), (Some(7), Some("7"))] {
+        let (mut client, sender) = asked(move |mut response| {
+            if let Some(age) = set {
+                response.set_header(header::AGE, age.into());
+            }
+            response
+        });
+        sender.send("brought").unwrap();
+        let answer = client.response();
+        assert_eq!((answer.text(), answer.header("age")), ("brought", wanted));
+    }
+}
+
+/// The stand-in has one of its own, so that nothing was added to that.
+#[test]
+fn security_headers_are_those_of_what_is_brought() {
+    let (kept, senders): (Sender<ResponseSender>, Receiver<ResponseSender>) = channel();
+    let handler = move |_: &mut Request| {
+        let own = HeaderValue::from_static("SAMEORIGIN");
+        let stand_in = Response::text("nothing").with_header(header::X_FRAME_OPTIONS, own);
+        let (sender, response) = Response::later(HOUR, stand_in);
+        kept.send(sender).unwrap();
+        response
+    };
+    let safe = handler.with(crate::middleware::SecurityHeaders::new());
+    let mut client = TestClient::new(safe).connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    senders.try_recv().unwrap().send("brought").unwrap();
+    let answer = client.response();
+    assert_eq!((answer.text(), answer.header("x-frame-options")), ("brought", Some("DENY")));
+}
+
+#[test]
+fn headers_of_middleware_go_along_and_those_of_the_other_response_do_not() {
+    let cookie = |value: &'static str| (header::SET_COOKIE, HeaderValue::from_static(value));
+    let (mut client, sender) = asked(move |response| {
+        let (name, value) = cookie("a=1");
+        response
+            .with_header(name, value)
+            .with_header(header::SERVER, HeaderValue::from_static("outer"))
+            .with_close()
+    });
+    let (name, value) = cookie("b=2");
+    let brought = Response::text("news")
+        .with_header(name, value)
+        .with_header(header::SERVER, HeaderValue::from_static("own"));
+    sender.send(brought).unwrap();
+    let answer = client.response();
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "news"));
+    assert_eq!(answer.header_values("set-cookie").count(), 2);
+    assert_eq!((answer.header("server"), answer.header("age")), (Some("own"), None));
+    assert!(client.is_closed());
+}
+
+/// Of what several may say, each for itself, only what the other response said is its own.
+#[test]
+fn what_middleware_adds_to_headers_of_the_other_response_goes_along() {
+    let handler = |_: &mut Request| {
+        let otherwise = Response::new(StatusCode::GONE)
+            .with_header(header::SET_COOKIE, HeaderValue::from_static("gone=1"))
+            .with_header(header::VARY, HeaderValue::from_static("accept"));
+        let (sender, response) = Response::later(HOUR, otherwise);
+        sender.send("news").unwrap();
+        response
+    };
+    let added = |req: &mut Request, next: Next| {
+        let response = next.run(req).with_header(header::SET_COOKIE, HeaderValue::from_static("user=1"));
+        response.with_header(header::VARY, HeaderValue::from_static("origin"))
+    };
+    let answer = TestClient::new(handler.with(added)).get("/").send();
+    for (name, value) in [("set-cookie", "user=1"), ("vary", "origin")] {
+        assert_eq!(answer.header_values(name).collect::<Vec<_>>(), [value]);
+    }
+}
+
+#[test]
+fn what_middleware_makes_of_the_other_response_is_sent() {
+    let (mut client, sender) = asked(|response| response.with_status(StatusCode::ACCEPTED));
+    drop(sender);
+    let answer = client.response();
+    assert_eq!((answer.status, answer.header("age")), (StatusCode::ACCEPTED, Some("1")));
+}
+
+/// An empty body in its place would be taken for what the client has sent.
+#[test]
+fn a_body_that_nobody_read_before_is_an_error_then() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let echo = |out: &mut BodyWriter<'_>| {
+        let mut part = [0; 9];
+        let count = out.read_request(&mut part)?;
+        io::Write::write_all(out, &part[..count])
+    };
+    let mut client =
+        TestClient::new(move |_: &mut Request| Response::stream(echo).with_delay(SECOND)).connect();
+    for (body, status) in [("\r\n", 200), ("Content-Length: 5\r\n\r\n12345", 500)] {
+        client.send(format!("POST / HTTP/1.1\r\nHost: x\r\n{body}"));
+        client.advance(SECOND);
+        assert_eq!(client.response().status, status, "{body:?}");
+    }
+}
+
+#[test]
+fn a_middleware_may_answer_by_itself() {
+    let (mut client, sender) = asked(|response| response.with_body("mine"));
+    assert_eq!(client.response().text(), "mine");
+    assert!(sender.is_closed());
+    assert_eq!(sender.send("late"), Err(TooLate));
+}
+
+#[test]
+fn filters_hear_what_is_sent() {
+    let listened = |bring: &dyn Fn(ResponseSender, TestConnection)| {
+        let (heard, told) = channel();
+        let (client, sender) = asked(move |response| response.filter_stream(Listens(heard.clone())));
+        bring(sender, client);
+        told.try_iter().collect::<Vec<_>>()
+    };
+    let whole = listened(&|sender, mut client| {
+        sender.send("news").unwrap();
+        assert_eq!(client.response().text(), "news");
+    });
+    assert_eq!(whole, ["200 OK", "dropped"]);
+    let streamed = listened(&|sender, mut client| {
+        sender.send(Response::stream(|out| io::Write::write_all(out, b"news"))).unwrap();
+        assert_eq!(client.response().text(), "news");
+    });
+    assert_eq!(streamed, ["200 OK", "4 bytes", "dropped"]);
+    let otherwise = listened(&|sender, mut client| {
+        drop(sender);
+        assert_eq!(client.response().status, StatusCode::GONE);
+    });
+    assert_eq!(otherwise, ["410 Gone", "dropped"]);
+    let left = listened(&|sender, mut client| {
+        client.reset();
+        assert!(sender.is_closed());
+    });
+    assert_eq!(left, ["dropped"]);
+}
+
+/// It is the user's, as a handler is.
+#[test]
+fn a_filter_that_panics_over_what_is_sent_costs_that_response() {
+    struct Odd;
+    impl StreamFilter for Odd {
+        fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
+            io::Write::write_all(out, data)
+        }
+        fn answered(&mut self, _: &Response) {
+            panic!("as asked");
+        }
+    }
+    let (mut client, sender) = asked(|response| response.filter_stream(Odd));
+    sender.send("brought").unwrap();
+    let answer = client.response();
+    assert_eq!((answer.status, answer.closes()), (StatusCode::INTERNAL_SERVER_ERROR, true));
+}
+
+/// A tunnel is none of what may come later, and what is no tunnel is refused when it comes.
+#[test]
+fn a_client_that_asks_for_a_tunnel_later_gets_none() {
+    for (stand_in, bring, status) in [
+        (StatusCode::BAD_GATEWAY, Some(true), 500),
+        (StatusCode::NO_CONTENT, Some(true), 500),
+        (StatusCode::BAD_GATEWAY, Some(false), 501),
+        (StatusCode::BAD_GATEWAY, None, 502),
+        (StatusCode::NO_CONTENT, None, 501),
+    ] {
+        let (kept, senders) = channel();
+        let handler = move |_: &mut Request| {
+            let (sender, response) = Response::later(HOUR, stand_in);
+            kept.send(sender).unwrap();
+            response
+        };
+        let mut client = TestClient::new(handler).connect();
+        client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+        let sender = senders.try_recv().unwrap();
+        match bring {
+            Some(true) => sender.send(Response::tunnel(|_| Ok(()))).unwrap(),
+            Some(false) => sender.send("no tunnel").unwrap(),
+            None => drop(sender),
+        }
+        let answer = client.response();
+        assert_eq!((answer.status.as_u16(), answer.closes()), (status, true), "{stand_in} {bring:?}");
+    }
+}
