@@ -100,7 +100,7 @@ impl Default for GridOptions {
             cores: Cores::default(),
             apart: None,
             load: LoadKind::Own,
-            idle: 15_000,
+            idle: 9_000,
             engine: None,
             weft: None,
             json: false,

@@ -89,7 +89,7 @@ fn contestant(subject: &Subject, peers: &Peers) -> Contestant {
         }
         Subject::FloorSpawn => "the same, a new thread for each connection",
         Subject::Weft { .. } => {
-            "`weft demo`, as it comes: every limit and deadline on; what waits without blocking does so by `Response::with_delay`, on \
+            "`weft demo`, for files `weft serve`, as they come: every limit and deadline on; what waits without blocking does so by `Response::with_delay`, on \
              fibers in the handler, by `weftwork::sleep`"
         }
         Subject::Peer(peer) => peer.about,

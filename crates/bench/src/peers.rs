@@ -192,13 +192,16 @@ impl Peers {
     }
 }
 
-/// The first line of what a command says, on either output; the reason if it is not there.
+/// The first line of what a command says, on either output; the reason if it is not there, or fails.
 fn version_of(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|_| Failure::Run(format!("{program} is not installed")))?;
     let said = [output.stdout, output.stderr].concat();
     let line = String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned();
-    if line.is_empty() { Err(Failure::Run(format!("{program} does not say its version"))) } else { Ok(line) }
+    if line.is_empty() || !output.status.success() {
+        return Err(Failure::Run(format!("{program} does not say its version")));
+    }
+    Ok(line)
 }
 
 /// What every file holds: bytes that no compression makes nothing of.

@@ -15,7 +15,9 @@ type message struct {
 }
 
 func main() {
-	server := fasthttp.Server{Handler: answer, MaxRequestBodySize: 16 << 20, Concurrency: 1 << 20}
+	server := fasthttp.Server{
+		Handler: answer, MaxRequestBodySize: 16 << 20, Concurrency: 1 << 20, StreamRequestBody: true,
+	}
 	panic(server.ListenAndServe("127.0.0.1:" + os.Args[1]))
 }
 
@@ -28,7 +30,12 @@ func answer(call *fasthttp.RequestCtx) {
 		call.SetContentType("application/json")
 		call.SetBody(body)
 	case "/echo":
-		call.SetBody(call.PostBody())
+		// A long body goes back while it comes, as with weft.
+		if length := call.Request.Header.ContentLength(); length > 64<<10 {
+			call.SetBodyStream(call.RequestBodyStream(), length)
+		} else {
+			call.SetBody(call.PostBody())
+		}
 	case "/slow":
 		block(time.Duration(call.QueryArgs().GetUintOrZero("ms")) * time.Millisecond)
 		call.SetBodyString("blocked\n")

@@ -23,7 +23,13 @@ func main() {
 		out.Write(body)
 	})
 	http.HandleFunc("POST /echo", func(out http.ResponseWriter, request *http.Request) {
-		// Whole before the answer: net/http stops reading once it writes.
+		// A long body goes back while it comes, as with weft.
+		if request.ContentLength > 64<<10 {
+			http.NewResponseController(out).EnableFullDuplex()
+			out.Header().Set("Content-Length", strconv.FormatInt(request.ContentLength, 10))
+			io.Copy(out, request.Body)
+			return
+		}
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
 			out.WriteHeader(http.StatusBadRequest)

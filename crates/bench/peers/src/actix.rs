@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use actix_web::{App, HttpRequest, HttpServer, Responder, rt, web};
+use actix_web::{App, FromRequest, HttpRequest, HttpResponse, HttpServer, Responder, rt, web};
 use bytes::Bytes;
 
 use crate::routes;
@@ -14,7 +14,7 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
             .app_data(web::PayloadConfig::new(routes::ECHO_BYTES_MAX))
             .route("/health", web::get().to(async || routes::HEALTH))
             .route("/json", web::get().to(async || web::Json(routes::MESSAGE)))
-            .route("/echo", web::post().to(async |body: Bytes| body))
+            .route("/echo", web::post().to(echo))
             .route("/slow", web::get().to(slow))
             .route("/wait", web::get().to(wait))
     };
@@ -27,6 +27,14 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
         .max_connections(100_000)
         .bind((Ipv4Addr::LOCALHOST, port))?;
     Ok(rt::System::new().block_on(server.run())?)
+}
+
+async fn echo(request: HttpRequest, payload: web::Payload) -> actix_web::Result<HttpResponse> {
+    if let Some(length) = routes::goes_through(request.headers().get("content-length")) {
+        return Ok(HttpResponse::Ok().no_chunking(length).streaming(payload));
+    }
+    let body = Bytes::from_request(&request, &mut payload.into_inner()).await?;
+    Ok(HttpResponse::Ok().body(body))
 }
 
 async fn slow(request: HttpRequest) -> impl Responder {

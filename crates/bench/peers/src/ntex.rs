@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use ::ntex::util::Bytes;
-use ::ntex::web::{self, App, HttpRequest, HttpResponse};
+use ::ntex::web::{self, App, FromRequest, HttpRequest, HttpResponse};
 use ::ntex::{rt, time};
 
 use crate::routes;
@@ -19,12 +19,20 @@ async fn run(port: u16, workers: usize) -> std::io::Result<()> {
             .state(web::types::PayloadConfig::new(routes::ECHO_BYTES_MAX))
             .route("/health", web::get().to(async || routes::HEALTH))
             .route("/json", web::get().to(async || HttpResponse::Ok().json(&routes::MESSAGE)))
-            .route("/echo", web::post().to(async |body: Bytes| body))
+            .route("/echo", web::post().to(echo))
             .route("/slow", web::get().to(slow))
             .route("/wait", web::get().to(wait))
     };
     let server = web::server(app).workers(workers).backlog(4096).maxconn(100_000);
     server.bind((Ipv4Addr::LOCALHOST, port))?.run().await
+}
+
+async fn echo(request: HttpRequest, payload: web::types::Payload) -> Result<HttpResponse, web::Error> {
+    if let Some(length) = routes::goes_through(request.headers().get("content-length")) {
+        return Ok(HttpResponse::Ok().no_chunking().content_length(length).streaming(payload));
+    }
+    let body = <Bytes as FromRequest<web::DefaultError>>::from_request(&request, &mut payload.into_inner()).await?;
+    Ok(HttpResponse::Ok().body(body))
 }
 
 async fn slow(request: HttpRequest) -> &'static str {

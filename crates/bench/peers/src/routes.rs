@@ -14,6 +14,12 @@ pub const ECHO_BYTES_MAX: usize = 16 << 20;
 /// A body that is longer goes back while it comes, where a peer can do so, as weft does.
 pub const GATHERED_BYTES_MAX: usize = 64 << 10;
 
+/// The length of a body that does, by its `Content-Length`.
+pub fn goes_through<V: AsRef<[u8]>>(length: Option<V>) -> Option<u64> {
+    let length: u64 = str::from_utf8(length?.as_ref()).ok()?.parse().ok()?;
+    (length > GATHERED_BYTES_MAX as u64).then_some(length)
+}
+
 /// Serialized for each request.
 #[derive(Serialize)]
 pub struct Message {

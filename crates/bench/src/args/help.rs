@@ -44,7 +44,7 @@ Options:
                          of the two places a cell counts [where they mostly are while both are busy]
   --load own|wrk         who asks; wrk takes a thread for each core of the load, own takes one in all; wrk does
                          not do bodies, fields, ranges, churn, fixed rates, mixed and idle [own]
-  --idle N               connections of the idle workload [15000]
+  --idle N               connections of the idle workload [9000]
   --json                 one JSON document instead of the tables
   -h, --help             this text
 
@@ -83,7 +83,7 @@ Options:
                          have one [2]
   --runoff S             how long each has the load once more, in turn with the others, where up to four others are within
                          a quarter of a column's first, and the default engine is; that decides the column. With it the
-                         whole grid takes 30 minutes; 0: none [4]
+                         whole grid takes 35 to 40 minutes; 0: none [4]
   --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 4 at least, mixed 1.2,
                          files of 10 MiB 1 [0.3]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,

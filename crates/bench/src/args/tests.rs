@@ -29,7 +29,7 @@ fn check_refused(line: &str, reason: &str) {
 #[test]
 fn quick_defaults() {
     let options = quick_options("quick");
-    assert_eq!((options.rounds, options.time, options.idle), (5, Duration::from_secs(1), 15_000));
+    assert_eq!((options.rounds, options.time, options.idle), (5, Duration::from_secs(1), 9_000));
     assert_eq!(options.cores, Cores::default());
     assert_eq!(options.workloads.len(), QUICK.len());
     assert_eq!(options.subjects.len(), 3);

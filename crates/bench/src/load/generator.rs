@@ -18,8 +18,8 @@ use super::tally::Tally;
 use crate::failure::Result;
 use crate::interrupt;
 
-/// How long an answer may take: wrk's bound.
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// How long an answer may take: wrk's bound.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// In less time than this an answer may well not be there yet.
 const LATE_MIN: Duration = Duration::from_millis(100);

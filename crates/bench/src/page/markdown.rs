@@ -24,7 +24,8 @@ const METHOD: &str = "
 - **requests/s** decides where handlers block; in `mixed` those of the quick clients, while others block. Elsewhere it says as much about the load: with `Connection: close` the generator
   opens every connection and is often the slower side; how much of its core a server had is in the HTML page.
 - **Errors** are answers that are not 2xx, bodies that differ from the first checked one, connections that broke, and answers
-  that did not come. Who makes any is marked `!` and is never first.
+  that did not come: a connection that is not answered once in the whole time of a cell counts as one. Who makes any is marked `!` and
+  is never first.
 - **Latency at a fixed rate** counts from when a request was due, not from when it could be sent, so that a stall cannot hide
   itself (coordinated omission).
 - The **floors** are hand-written and do nothing but answer: no parser, no limits. They are what there is to reach, not contestants:
@@ -73,8 +74,10 @@ fn write_lost(out: &mut String, results: &Results) {
     let _ = writeln!(
         out,
         "## Won and lost\n\nThe default engine is first, or within 3 % of first, among servers without errors in {won} of {} \
-         columns: by CPU a request where handlers do not block, by requests/s where they do. It is behind in:\n",
-        standings.len()
+         columns: by CPU a request where handlers do not block, by requests/s where they do, by memory where connections are idle. \
+         The columns at a fixed rate are shown and not judged: servers rest there, and what a rest costs is not theirs.{}\n",
+        standings.len(),
+        if won < standings.len() { " It is behind in:" } else { "" }
     );
     for standing in standings.iter().filter(|standing| !standing.is_won) {
         let _ = writeln!(out, "- {}.\n  Why: {}.", standing.says, standing.why);
@@ -196,10 +199,12 @@ fn runoffs(results: &Results) -> impl Iterator<Item = (&str, &Runoff)> {
 }
 
 fn ran_off(column: &Column, measure: Measure, best: Option<&str>) -> String {
-    let score = best.and_then(|name| score(column, measure, name));
-    score.map_or("-".to_owned(), |Score { over_ours, .. }| {
-        format!("{:.2} ({:.2} to {:.2})", over_ours.median, over_ours.low, over_ours.high)
-    })
+    if let Some(Score { over_ours, .. }) = best.and_then(|name| score(column, measure, name)) {
+        return format!("{:.2} ({:.2} to {:.2})", over_ours.median, over_ours.low, over_ours.high);
+    }
+    let erred = |score: &&Score| best == Some(score.subject.as_str()) && score.errors > 0.0;
+    let scores = column.runoff.iter().flat_map(|runoff| &runoff.scores);
+    scores.into_iter().find(erred).map_or("-".to_owned(), |score| format!("{} errors !", score.errors))
 }
 
 /// A percentage of us, and of the first of the others.

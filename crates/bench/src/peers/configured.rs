@@ -84,7 +84,8 @@ etag.use-inode = \"disable\"
         files = if setup.files.exists() { setup.files } else { setup.program }.display(),
         answers = setup.program.display(),
         files_max = setup.files_max.min(65_536),
-        connections = setup.files_max.min(65_536) - 200,
+        // It takes no more of them than half of its descriptors.
+        connections = setup.files_max.min(65_536) / 2,
     );
     let path = write(setup, "lighttpd.conf", &configuration)?;
     let mut command = Command::new("lighttpd");

@@ -29,8 +29,9 @@ pub(super) fn prepare(_: &Peer, scratch: &Path) -> Result<(PathBuf, String)> {
 }
 
 fn hunchentoot() -> Result<String> {
-    let ask = "(progn (require :asdf) (princ (asdf:component-version (asdf:find-system :hunchentoot))) (sb-ext:exit))";
-    version_of("sbcl", &[&OPTIONS[..], &["--eval", ask]].concat())
+    // Two forms: the second one cannot be read before the first has run.
+    let ask = "(progn (princ (asdf:component-version (asdf:find-system :hunchentoot))) (sb-ext:exit))";
+    version_of("sbcl", &[&OPTIONS[..], &["--eval", "(require :asdf)", "--eval", ask]].concat())
 }
 
 pub(super) fn command(_: &Peer, setup: &Setup<'_>) -> Result<Command> {

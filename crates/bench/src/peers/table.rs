@@ -39,7 +39,7 @@ pub(crate) static PEERS: &[Peer] = &[
     Peer {
         name: "nginx",
         can: CANNED,
-        about: "a worker for each core, no logs; /health and /json are `return` directives, files by sendfile",
+        about: "a worker for each core, no logs; /health and /json are `return` directives, files from its cache of open files, by sendfile but for 1 KiB",
         prepare: nginx::prepare,
         command: nginx::command,
     },
