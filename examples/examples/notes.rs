@@ -97,5 +97,6 @@ pub(crate) fn site(notes: Arc<Notes>) -> Router {
 }
 
 pub(crate) fn main() -> weftwork::Result<()> {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     Server::bind("127.0.0.1:8080")?.run(site(Arc::new(Notes::open(File::new("notes.sqlite"))?)))
 }

@@ -16,6 +16,7 @@ fn site(url: &str) -> Result<impl Handler> {
 }
 
 fn main() -> weftwork::Result<()> {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:11434".into());
     Server::bind("127.0.0.1:8080")?.run(site(&url)?)
 }

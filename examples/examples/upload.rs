@@ -31,6 +31,7 @@ fn uploads(folder: impl AsRef<Path>) -> impl Handler {
 }
 
 fn main() -> weftwork::Result<()> {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     let folder = std::env::temp_dir().join("weft-uploads");
     std::fs::create_dir_all(&folder)?;
     Server::bind("127.0.0.1:8080")?.run(uploads(folder))
