@@ -15,9 +15,7 @@ type message struct {
 }
 
 func main() {
-	server := fasthttp.Server{
-		Handler: answer, MaxRequestBodySize: 16 << 20, Concurrency: 1 << 20, StreamRequestBody: true,
-	}
+	server := fasthttp.Server{Handler: answer, MaxRequestBodySize: 16 << 20, Concurrency: 1 << 20}
 	panic(server.ListenAndServe("127.0.0.1:" + os.Args[1]))
 }
 
@@ -30,12 +28,8 @@ func answer(call *fasthttp.RequestCtx) {
 		call.SetContentType("application/json")
 		call.SetBody(body)
 	case "/echo":
-		// A long body goes back while it comes, as with weft.
-		if length := call.Request.Header.ContentLength(); length > 64<<10 {
-			call.SetBodyStream(call.RequestBodyStream(), length)
-		} else {
-			call.SetBody(call.PostBody())
-		}
+		// Whole, however long: as a stream it took 5 % more CPU for a MiB, and some answers did not come.
+		call.SetBody(call.PostBody())
 	case "/slow":
 		block(time.Duration(call.QueryArgs().GetUintOrZero("ms")) * time.Millisecond)
 		call.SetBodyString("blocked\n")

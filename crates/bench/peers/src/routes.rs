@@ -11,7 +11,7 @@ pub const JSON: &str = "application/json";
 pub const BLOCKING_THREADS: usize = 512;
 /// The largest body that /echo takes.
 pub const ECHO_BYTES_MAX: usize = 16 << 20;
-/// A body that is longer goes back while it comes, where a peer can do so, as weft does.
+/// A body that is longer goes back while it comes, as with weft, where a peer can do so and is the better for it.
 pub const GATHERED_BYTES_MAX: usize = 64 << 10;
 
 /// The length of a body that does, by its `Content-Length`.

@@ -24,6 +24,12 @@ const REASONS: &[Reason] = &[
               and eight threads whose buffers and stacks share a cache. `reactor`, which waits in its loop, takes 0.9 of our CPU \
               (docs/performance.md)",
     },
+    Reason {
+        column: "slow-close",
+        first: "hyper",
+        why: "the load, which opens each connection, is the slower side: our core rests for a tenth of the time, hyper's for a fiftieth, and \
+              of its CPU a request we take 0.95. Why the load gets on better with hyper is not yet explained",
+    },
     Reason { column: "file-1m", first: "lighttpd", why: PACED },
     Reason { column: "file-10m", first: "lighttpd", why: PACED },
     Reason {
