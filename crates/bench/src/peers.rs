@@ -196,8 +196,9 @@ impl Peers {
 fn version_of(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|_| Failure::Run(format!("{program} is not installed")))?;
-    let said = [output.stdout, output.stderr].concat();
-    let line = String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned();
+    let said = [&output.stdout[..], b"\n", &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned();
     if line.is_empty() || !output.status.success() {
         return Err(Failure::Run(format!("{program} does not say its version")));
     }

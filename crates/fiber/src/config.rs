@@ -18,7 +18,7 @@ pub struct Config {
     /// So many unused stacks are kept for reuse, with all pages that were touched; further ones go back to the kernel. The
     /// default is 1,024: at one or two touched pages each that is 4 to 8 MiB a thread after a burst.
     pub stacks_kept_max: usize,
-    /// Events taken from the kernel at once. The default is 1,024 (12 KiB on Linux).
+    /// Events taken from the kernel at once, 65,536 at most. The default is 1,024 (12 KiB on Linux).
     pub events_max: usize,
 }
 

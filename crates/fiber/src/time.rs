@@ -40,8 +40,9 @@ fn far(duration: Duration) -> Instant {
 ///
 /// Destructors in `f` run. As with [`cancel`](crate::JoinHandle::cancel), code that catches the unwinding meets it
 /// again at its next wait, and a value that `f` returns all the same stands. `f` that never waits is never
-/// interrupted; what it waited for and was over in time is not lost where the thread looks at it too late. Timeouts nest.
-/// A coroutine of your own may not be suspended inside `f` and go on elsewhere: it is the fiber that is interrupted. What `f` borrows may be left half-changed, as after a caught panic.
+/// interrupted; what it waited for, if that came in time, is not lost where the thread looks at it too late. Timeouts nest.
+/// A coroutine of your own may not be suspended inside `f` and go on elsewhere: it is the fiber that is interrupted. What `f`
+/// borrows may be left half-changed, as after a caught panic.
 ///
 /// ```
 /// use std::time::Duration;

@@ -267,8 +267,8 @@ impl Running {
         self.cx.counts()
     }
 
-    /// Threads there are now that serve requests; `threads_max` bounds them, but that each loop has one, and
-    /// that there is one more. A few others keep house.
+    /// Threads there are now that serve requests; `threads_max` bounds them; but there is at least one for each
+    /// loop, and one besides. A few others keep house.
     pub fn threads(&self) -> usize {
         self.room.threads()
     }
@@ -359,7 +359,7 @@ impl Running {
         Report { drained: open.saturating_sub(cut), cut, stuck, took: told.elapsed() }
     }
 
-    /// Waits for all threads; how many are left in handlers.
+    /// Waits for all threads; how many are left in handlers, or in what these have called.
     fn join(&mut self) -> usize {
         let until = Instant::now() + JOIN_PATIENCE;
         let stuck = self.room.join(JOIN_PATIENCE);

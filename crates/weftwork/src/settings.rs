@@ -218,7 +218,8 @@ settings! {
     /// Most requests that wait for a thread: 1,024, twice the threads, so that the last of them waits for about
     /// two calls. More get 503 with `Retry-After`.
     queue_max: usize = 1024, "requests that wait for a thread (503)";
-    /// Most connections that are accepted and not finished; more get 503 with `Retry-After` at the door. 0 (the
+    /// Most connections that are accepted and not finished, without those that only have still to end (`linger_timeout`); more get 503
+    /// with `Retry-After` at the door. 0 (the
     /// default): as `connections_max`, at which they wait in the kernel's backlog instead. What clients should
     /// meet is the choice here: a wait, or an answer that they can act upon.
     accepted_max: usize = 0, "connections accepted and not finished (503; 0: connections_max)";

@@ -20,7 +20,8 @@ pub struct Report {
     pub drained: usize,
     /// Connections that were cut when the time was up.
     pub cut: usize,
-    /// Threads left in a handler that did not return. They are not waited for.
+    /// Threads left in a handler that did not return, or in what it has called by `weftwork::blocking`. They are waited for no longer
+    /// than a second.
     pub stuck: usize,
     /// How long it took.
     pub took: Duration,

@@ -8,6 +8,8 @@ use super::table::Peer;
 use super::{Setup, version_of};
 use crate::failure::{Failure, Result};
 
+/// lighttpd has a table of them, and asks for no more than it is told.
+const FILES_MAX: u64 = 200_000;
 const JSON: &str = r#"{"message":"Hello, World!"}"#;
 
 pub(super) fn prepare_h2o(_: &Peer, scratch: &Path) -> Result<(PathBuf, String)> {
@@ -83,9 +85,9 @@ etag.use-inode = \"disable\"
         workers = if setup.workers > 1 { setup.workers } else { 0 },
         files = if setup.files.exists() { setup.files } else { setup.program }.display(),
         answers = setup.program.display(),
-        files_max = setup.files_max.min(65_536),
+        files_max = setup.files_max.min(FILES_MAX),
         // It takes no more of them than half of its descriptors.
-        connections = setup.files_max.min(65_536) / 2,
+        connections = setup.files_max.min(FILES_MAX) / 2,
     );
     let path = write(setup, "lighttpd.conf", &configuration)?;
     let mut command = Command::new("lighttpd");

@@ -219,7 +219,7 @@ pub(super) fn accept(listener: &Listener, now: Tick, cx: &Context) -> Accepted {
         Ok((stream, peer)) => {
             cx.spare.note_plenty();
             let mut conn = Conn::new(stream, peer, now, cx);
-            // Those who only have still to end hold nothing that others need.
+            // Those who only have still to end are no reason to refuse others.
             let ending = cx.counters.lingering.load(Ordering::Relaxed);
             let served = cx.counters.connections.load(Ordering::Relaxed).saturating_sub(ending);
             if served > cx.settings.accepted_max {

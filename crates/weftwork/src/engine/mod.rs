@@ -226,7 +226,7 @@ pub(crate) trait Room: Send + Sync {
     fn wake(&self);
     /// Waits for every thread to end, for at most `patience`; how many have not.
     fn join(&self, patience: Duration) -> usize;
-    /// How many threads there are now that serve requests: what `threads_max` bounds.
+    /// How many threads there are now that serve requests: what `threads_max` bounds, but for one a loop and one besides.
     fn threads(&self) -> usize;
     /// Its own counters that have to be 0 when every thread has ended, with their names.
     fn wrong(&self) -> Vec<(&'static str, usize)> {

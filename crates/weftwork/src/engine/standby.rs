@@ -38,8 +38,6 @@ struct Crew<J> {
     parked: Vec<Arc<Berth<J>>>,
     queue: VecDeque<J>,
     threads: usize,
-    /// Others who serve for want of them: see [`Standby::take_alone`].
-    alone: usize,
     /// Calls in progress that may turn out to block: for each of them a thread is kept free.
     risks: usize,
     closed: bool,
@@ -63,12 +61,10 @@ impl<J> Crew<J> {
 
     /// What the settings allow, or what the system gives just now.
     fn threads_max(&self, limits: &Limits) -> usize {
-        let most = limits.threads_max.saturating_sub(self.alone);
-        self.known_shortage().map_or(most, |shortage| shortage.threads.min(most))
-    }
-
-    fn known_shortage(&self) -> Option<Shortage> {
-        self.shortage.filter(|shortage| Instant::now() < shortage.until)
+        match self.shortage {
+            Some(shortage) if Instant::now() < shortage.until => shortage.threads.min(limits.threads_max),
+            _ => limits.threads_max,
+        }
     }
 
     fn may_have_thread(&self, limits: &Limits) -> bool {
@@ -112,7 +108,6 @@ impl<J> Standby<J> {
             parked: Vec::new(),
             queue: VecDeque::new(),
             threads: 0,
-            alone: 0,
             risks: 0,
             closed: false,
             shortage: None,
@@ -190,23 +185,19 @@ impl<J> Standby<J> {
         Some(self.hand_over(crew, job, kept))
     }
 
-    /// What waits is for the caller, who is not counted, where no thread is free and the system gives none. It counts as one
-    /// until [`Standby::leave_alone`].
-    pub(super) fn take_alone(&self) -> Option<J> {
+    /// What waits is for the caller, who is not counted, where there is no thread and the system gives none. It is counted from
+    /// here on, and leaves `next` for the first thread that is free, itself perhaps. Threads that have left such a job are none.
+    pub(super) fn take_alone(&self, next: J, is_left: impl Fn(&J) -> bool) -> Option<J> {
         let mut crew = lock(&self.crew);
-        let has_place = crew.threads + crew.alone < self.limits.threads_max;
-        if crew.known_shortage().is_none() || crew.may_have_thread(&self.limits) || !has_place {
+        let left = crew.queue.iter().filter(|job| is_left(job)).count();
+        if crew.threads > left || crew.may_have_thread(&self.limits) {
             return None;
         }
-        let job = crew.queue.pop_front()?;
-        crew.alone += 1;
-        self.note(&crew);
-        Some(job)
-    }
-
-    /// The end of what was taken so.
-    pub(super) fn leave_alone(&self) {
-        lock(&self.crew).alone -= 1;
+        let at = crew.queue.iter().position(|job| !is_left(job))?;
+        let job = crew.queue.remove(at);
+        crew.queue.push_front(next);
+        crew.threads += 1;
+        job
     }
 
     /// For what cannot be refused: the job is the next that a thread takes. Dropped if the server stops.
@@ -336,7 +327,7 @@ impl<J> Standby<J> {
         let mut crew = lock(&self.crew);
         self.count_out(&mut crew);
         let (threads, now) = (crew.threads, Instant::now());
-        let known = crew.known_shortage();
+        let known = crew.shortage.filter(|shortage| now < shortage.until);
         let until = known.map_or(now + REFUSED_FOR, |shortage| shortage.until);
         crew.shortage = Some(Shortage { threads, until });
         known.is_none().then_some(threads)
@@ -359,12 +350,12 @@ impl<J> Standby<J> {
     /// Threads there are, and how many of them are parked.
     pub(super) fn count(&self) -> (usize, usize) {
         let crew = lock(&self.crew);
-        (crew.threads + crew.alone, crew.parked.len())
+        (crew.threads, crew.parked.len())
     }
 
     pub(super) fn muster(&self) -> Muster {
         let crew = lock(&self.crew);
-        Muster { busy: crew.threads + crew.alone - crew.parked.len(), queued: crew.queue.len() }
+        Muster { busy: crew.threads - crew.parked.len(), queued: crew.queue.len() }
     }
 
     fn note(&self, crew: &Crew<J>) {

@@ -16,7 +16,9 @@
 //! second.
 //!
 //! A worker is a task and not a thread of its own: who has accepted a few connections gives the door to the next
-//! thread and serves the last of them itself ([`STARTS_MAX`] says why).
+//! thread and serves the last of them itself ([`STARTS_MAX`] says why). Where the system gives no other thread, whoever is at a
+//! door serves one who waits, for a second if that is a client who goes on asking ([`ALONE`]); the first thread that is free then
+//! comes to that door.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -53,12 +55,17 @@ const WORKER_PATIENCE: Duration = Duration::from_secs(60);
 /// How often the thread of a connection that is over, but for what its client still sends, looks whether others wait.
 const LINGER_LOOK: Duration = Duration::from_millis(50);
 
+/// Who is served by the thread of a door is for so long, when nobody else would come to that.
+const ALONE: Duration = Duration::from_secs(1);
+
 /// What a thread is given to do.
 enum Job {
     /// A connection, and the worker that took it in.
     Serve { conn: Box<Conn>, worker: usize },
     /// The door of this worker, in exchange for a place among those that are counted.
     Accept { worker: usize },
+    /// The same, for a thread that gives its place up: nobody is there, for want of threads.
+    Return { worker: usize },
 }
 
 struct Workers {
@@ -132,16 +139,16 @@ impl Workers {
 
     /// At a worker's door until the server stops taking connections, or another thread is there: then this
     /// one has a connection to serve.
-    fn keep_door(self: &Arc<Workers>, worker: usize, hand: &mut Hand) -> Option<Job> {
+    fn keep_door(self: &Arc<Workers>, worker: usize) -> Option<Job> {
         loop {
-            match catch_unwind(AssertUnwindSafe(|| self.accept_all(worker, hand))) {
+            match catch_unwind(AssertUnwindSafe(|| self.accept_all(worker))) {
                 Ok(job) => return job,
                 Err(_) => contained(),
             }
         }
     }
 
-    fn accept_all(self: &Arc<Workers>, worker: usize, hand: &mut Hand) -> Option<Job> {
+    fn accept_all(self: &Arc<Workers>, worker: usize) -> Option<Job> {
         let listeners = self.doors[worker].get();
         let mut doors = self.doors[worker].doors();
         // Whoever was here before may have left in the middle of a burst.
@@ -166,29 +173,30 @@ impl Workers {
             self.gate.open();
             let is_kept_out = !self.standby.has_room() && listeners.iter().any(has_visitor);
             self.wants_room.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
-            if self.serve_alone(worker, hand) {
-                doors.note_all_ready();
-            } else {
-                self.wait_at(&listeners, &mut doors, now);
+            if let Some(job) = self.take_alone(worker, now) {
+                return Some(job);
             }
+            self.wait_at(&listeners, &mut doors, now);
         }
         self.gate.open();
-        // While the server drains, too.
-        while self.serve_alone(worker, hand) {}
-        None
+        let is_left = || self.standby.has_queue() && self.standby.count().0 == 0;
+        // The second time the system may be asked again.
+        let mut tries = (0..2).filter(|_| is_left());
+        tries.find_map(|_| self.take_alone(worker, self.cx.clock.now()))
     }
 
-    /// Serves one who waits for a thread, where there will be none. Nobody is at this door meanwhile.
-    fn serve_alone(self: &Arc<Workers>, worker: usize, hand: &mut Hand) -> bool {
+    /// One who waits for a thread, where the system gives none: this one will serve them, and nobody is at its door meanwhile.
+    fn take_alone(self: &Arc<Workers>, worker: usize, now: Tick) -> Option<Job> {
         if !self.standby.has_queue() {
-            return false;
+            return None;
         }
         self.call_for_queue();
-        let Some(Job::Serve { conn, .. }) = self.standby.take_alone() else { return false };
-        let _leave = LeaveAlone(self);
-        self.serve(conn, hand, Some(worker));
-        hand.pool.rest();
-        true
+        let is_return = |job: &Job| matches!(job, Job::Return { .. });
+        let mut job = self.standby.take_alone(Job::Return { worker }, is_return)?;
+        if let Job::Serve { conn, .. } = &mut job {
+            conn.end_when_idle(now.after(ALONE));
+        }
+        Some(job)
     }
 
     /// True: another thread is at the door now, and counted; this one takes its place.
@@ -262,15 +270,23 @@ impl Workers {
         let mut job = Some(first);
         while let Some(given) = job {
             job = match given {
-                Job::Accept { worker } => {
+                // Nobody is taken in any more, and others may wait in the queue behind it.
+                Job::Return { .. } if self.cx.stage() != Stage::Running => self.standby.wait(berth, PATIENCE),
+                Job::Accept { worker } | Job::Return { worker } => {
+                    if matches!(given, Job::Return { .. }) {
+                        self.standby.leave();
+                    }
                     // Those at the doors are not counted.
                     leave.counted = false;
-                    let job = self.keep_door(worker, &mut hand);
+                    let job = self.keep_door(worker);
                     leave.counted = job.is_some();
                     job
                 }
                 Job::Serve { conn, worker } => {
-                    self.serve(conn, &mut hand, None);
+                    // It may be the only thread, and have a door to come back to.
+                    if catch_unwind(AssertUnwindSafe(|| self.serve(conn, &mut hand))).is_err() {
+                        contained();
+                    }
                     self.next_at_door(worker).or_else(|| {
                         hand.pool.rest();
                         self.standby.wait(berth, PATIENCE)
@@ -280,8 +296,7 @@ impl Workers {
         }
     }
 
-    /// `left`: the door that nobody is at meanwhile.
-    fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand, left: Option<usize>) {
+    fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
         let patience = |conn: &Conn, _| match conn.is_lingering() {
             true => Some(LINGER_LOOK),
             false => conn.is_idle().then_some(IDLE_KEPT),
@@ -290,7 +305,7 @@ impl Workers {
         let fate = loop {
             match solo.serve(&mut conn) {
                 Fate::Park if conn.is_lingering() && self.standby.has_queue() => break Fate::Over,
-                Fate::Park => self.end_if_idle(&mut conn, solo.now(), left),
+                Fate::Park => self.end_if_idle(&mut conn, solo.now()),
                 fate => break fate,
             }
         };
@@ -301,13 +316,8 @@ impl Workers {
     }
 
     /// Who has asked for nothing for long gives thread and place to somebody who waits for them.
-    fn end_if_idle(&self, conn: &mut Conn, now: Tick, left: Option<usize>) {
-        let has_visitors = |worker: usize| self.doors[worker].get().iter().any(has_visitor);
-        let is_wanted = || {
-            self.standby.has_queue()
-                || self.wants_room.swap(false, Ordering::Relaxed)
-                || left.is_some_and(has_visitors)
-        };
+    fn end_if_idle(&self, conn: &mut Conn, now: Tick) {
+        let is_wanted = || self.standby.has_queue() || self.wants_room.swap(false, Ordering::Relaxed);
         if conn.is_idle_for(IDLE_KEPT, now) && is_wanted() {
             conn.end_when_idle(now);
             // A request may have come since the last look: there is one more, and then the connection ends.
@@ -321,14 +331,6 @@ impl Workers {
             return None;
         }
         self.doors[worker].accept(self.cx.clock.now(), &self.cx).map(|conn| Job::Serve { conn, worker })
-    }
-}
-
-struct LeaveAlone<'a>(&'a Workers);
-
-impl Drop for LeaveAlone<'_> {
-    fn drop(&mut self) {
-        self.0.standby.leave_alone();
     }
 }
 

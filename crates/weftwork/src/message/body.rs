@@ -229,7 +229,8 @@ impl<'r> Body<'r> {
         let expected = self.exchange.body_left().unwrap_or(0).min(self.exchange.quota().limit);
         // A length is only a promise: room is made for 64 KiB of it, the rest as it comes.
         let mut all = Vec::with_capacity(usize::try_from(expected).unwrap_or(0).min(64 << 10));
-        while self.append_to(&mut all)? > 0 {}
+        // Its error is returned as it is, and nobody hides it.
+        while self.try_append_to(&mut all)? > 0 {}
         Ok(all.into())
     }
 

@@ -70,8 +70,8 @@ impl Response {
 }
 
 impl Request<'_> {
-    /// What a handler made of this request. Where its body could not be read, an error of the handler is about that, and has
-    /// that status: of an `io::Error` within another error only its sources are seen, and so parsers hide the [`BodyError`] in it.
+    /// What a handler made of this request. Where its body could not be read in the way of `std::io`, an error of the handler is about
+    /// that, and has that status: of an `io::Error` within another error only its sources are seen, and so parsers hide the [`BodyError`] in it.
     #[inline]
     pub(crate) fn blame(&self, response: &mut Response) {
         if let Payload::Failed(failed) = &mut response.payload
@@ -106,6 +106,17 @@ mod tests {
 
     fn parsed_with(_: Query<Vec<(String, String)>>, req: &mut Request<'_>) -> Result<String> {
         parsed(req)
+    }
+
+    /// It got the error, and went on.
+    #[test]
+    fn what_fails_of_a_handler_that_does_without_the_body_is_its_own() {
+        fn tolerant(req: &mut Request<'_>) -> Result<String> {
+            let told = req.body().limit(1).bytes().unwrap_err();
+            Err(std::io::Error::other(format!("something else than {told}")))?
+        }
+        let answer = TestClient::new(tolerant).post("/").body("12345").send();
+        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     }
 
     #[test]

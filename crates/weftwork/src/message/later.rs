@@ -138,8 +138,9 @@ impl Response {
     }
 
     /// The response, changed; and where it stands in for one that comes [later](Response::later), that one, too. For middleware that
-    /// wants a header as it is, whatever the handler says: one that is set on the stand-in goes along with what is brought, unless that
-    /// has its own, or the stand-in had just the same.
+    /// wants something of whatever is sent: a header that is only set on the stand-in goes along with what is brought, unless that has
+    /// its own, or the stand-in had just the same. There the change is made a second time, also to what it has changed
+    /// already: it sets, and does not append.
     ///
     /// ```
     /// use weftwork::http::header;
@@ -156,8 +157,10 @@ impl Response {
     /// ```
     #[must_use]
     pub fn changed_by(self, change: impl Fn(Response) -> Response + Send + 'static) -> Response {
+        let is_to_come = self.is_to_come();
         let mut response = change(self);
-        if let Some(later) = response.later_mut() {
+        // One that the change itself delays has been changed.
+        if let Some(later) = response.later_mut().filter(|_| is_to_come) {
             later.changes.push(Box::new(change));
         }
         response
@@ -269,29 +272,34 @@ impl Later {
             state.is_over = true;
             state.brought.take()
         });
-        let instead = match self.until.take() {
-            Some((deadline, too_late)) if moment >= deadline => Some(too_late),
-            // It may come later itself.
-            Some((deadline, too_late)) => {
-                brought.map(|brought| Box::new(brought.brought_by(moment, deadline, || *too_late)))
+        let too_late = self.until.take_if(|(deadline, _)| moment >= *deadline);
+        if brought.is_some() || too_late.is_some() {
+            stand_in.fields.retain(|(name, value)| {
+                // Another value is what middleware says; but that of a body, which it may have changed, goes with the body.
+                let is_of_body = OF_CONTENT.contains(name) || OF_STATE.contains(name);
+                let is_it = |own: &HeaderValue| own == value || is_of_body;
+                !self.own.iter().any(|(own, said)| own == name && is_it(said))
+            });
+        }
+        let mut response = match (too_late, brought) {
+            (Some((_, too_late)), _) => {
+                let close = stand_in.close;
+                let error = too_late.in_place_of(stand_in);
+                if close { error.with_close() } else { error }
             }
-            None => brought,
-        };
-        let mut response = match instead {
-            Some(instead) => {
-                stand_in.fields.retain(|(name, value)| {
-                    // Another value is what middleware says; but that of a body, which it may have changed, goes with the body.
-                    let is_of_body = OF_CONTENT.contains(name) || OF_STATE.contains(name);
-                    let is_it = |own: &HeaderValue| own == value || is_of_body;
-                    !self.own.iter().any(|(own, said)| own == name && is_it(said))
-                });
-                instead.joined_with(stand_in)
+            (None, Some(brought)) => brought.joined_with(stand_in),
+            (None, None) => {
+                Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in }
             }
-            None => Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in },
         };
+        // It may come later itself.
+        if let Some((deadline, too_late)) = self.until.take() {
+            response = response.brought_by(moment, deadline, || *too_late);
+        }
         for change in std::mem::take(&mut self.changes) {
+            let is_to_come = response.is_to_come();
             response = change(response);
-            if let Some(later) = response.later_mut() {
+            if let Some(later) = response.later_mut().filter(|_| is_to_come) {
                 later.changes.push(change);
             }
         }

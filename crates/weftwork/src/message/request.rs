@@ -217,8 +217,8 @@ impl<'c> Request<'c> {
         self.exchange.body_left()
     }
 
-    /// Fields behind a chunked body. They are there when the body has been read to its end, a small one, which is read ahead, from
-    /// the start. They are never merged with the head's fields (RFC 9110 section 6.5.1).
+    /// Fields behind a chunked body. They are there when the body has been read to its end; those of a small body, which is read
+    /// ahead, from the start. They are never merged with the head's fields (RFC 9110 section 6.5.1).
     pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
         self.exchange.trailers()
     }

@@ -80,8 +80,8 @@ impl View {
         self.started.get().map_or(Counts::default(), |started| started.counters.read(&started.watchdog))
     }
 
-    /// Threads there are now that serve requests; `threads_max` bounds them, but that each loop has one, and
-    /// that there is one more. A few others keep house.
+    /// Threads there are now that serve requests; `threads_max` bounds them; but there is at least one for each
+    /// loop, and one besides. A few others keep house.
     pub fn threads(&self) -> usize {
         self.started.get().and_then(|started| started.room.upgrade()).map_or(0, |room| room.threads())
     }

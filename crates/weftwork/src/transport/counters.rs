@@ -78,7 +78,7 @@ counters! {
     handed_eagerly,
     /// Requests that waited for a thread: all were taken, or more were ready to run than the cores could.
     queued,
-    /// Requests answered 503 because too many waited.
+    /// Requests answered 503 because too many waited, and upgraded connections that ended for want of a thread.
     shed,
     /// Requests that waited for a thread in vain: their client had left, or their time was up.
     abandoned,

@@ -175,7 +175,9 @@ mod tests {
             response
         };
         let named = |req: &mut Request<'_>, next: Next<'_>| {
-            next.run(req).with_header(header::SERVER, HeaderValue::from_static("outer"))
+            let response = next.run(req).with_header(header::SERVER, HeaderValue::from_static("outer"));
+            // Of what it takes for a success.
+            response.with_header(header::CACHE_CONTROL, HeaderValue::from_static("public"))
         };
         let budget = Duration::from_secs(2);
         let handler = handler.with(Deadline::new(budget)).with(named);
@@ -199,6 +201,7 @@ mod tests {
                 (StatusCode::SERVICE_UNAVAILABLE, None, Some("outer")),
                 "{brings}"
             );
+            assert_eq!(answer.header("cache-control"), None, "{brings}");
         }
     }
 

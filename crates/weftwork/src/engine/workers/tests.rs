@@ -19,7 +19,7 @@ fn the_door_goes_from_thread_to_thread() {
     let worker = {
         let room = room.clone();
         std::thread::spawn(move || {
-            let job = room.keep_door(0, &mut Hand::new(&room.cx));
+            let job = room.keep_door(0);
             leaves.send(matches!(job, Some(Job::Serve { worker: 0, .. }))).unwrap();
             job.into_iter().for_each(|job| room.work(&Berth::new(), job));
         })
@@ -154,5 +154,26 @@ fn whoever_is_at_a_door_there_serves() {
     burst::eventually("one of them is answered", || others.iter().any(|one| one.peek(&mut [0]).is_ok()));
     drop(leave);
     is_next_answer(&mut held, "hello");
+    is_over(&room);
+}
+
+#[test]
+fn a_client_that_asks_without_end_there_does_not_keep_the_door_from_others() {
+    let (room, address) = alone(1, |_: &mut Request<'_>| "hello");
+    room.start_worker(0).unwrap();
+    let stream = connect(address);
+    std::thread::scope(|scope| {
+        let (mut asks, mut reads) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
+        let lot = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
+        scope.spawn(move || while std::io::Write::write_all(&mut asks, &lot).is_ok() {});
+        scope.spawn(move || {
+            while std::io::Read::read(&mut reads, &mut [0; 64 << 10]).is_ok_and(|count| count > 0) {}
+        });
+        burst::eventually("it is answered", || room.cx.counts().requests > 1000);
+        let mut other = connect(address);
+        ask_on(&mut other, "/");
+        is_next_answer(&mut other, "hello");
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    });
     is_over(&room);
 }

@@ -233,3 +233,34 @@ fn a_client_that_asks_for_a_tunnel_later_gets_none() {
         assert_eq!((answer.status.as_u16(), answer.closes()), (status, true), "{stand_in} {bring:?}");
     }
 }
+
+/// What makes a response come later changes it once.
+#[test]
+fn a_change_that_delays_is_made_once() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let slow = |req: &mut Request, next: Next| {
+        next.run(req).changed_by(|response| match response.status() {
+            StatusCode::UNAUTHORIZED => response.with_delay(SECOND),
+            _ => response,
+        })
+    };
+    let handler = |_: &mut Request| StatusCode::UNAUTHORIZED;
+    let mut client = TestClient::new(handler.with(slow)).connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.advance(SECOND);
+    assert_eq!(client.response().status, StatusCode::UNAUTHORIZED);
+
+    let (kept, senders) = channel();
+    let handler = move |_: &mut Request| {
+        let (sender, response) = Response::later(HOUR, StatusCode::NO_CONTENT);
+        kept.send(sender).unwrap();
+        response
+    };
+    let mut client = TestClient::new(handler.with(slow)).connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    senders.try_recv().unwrap().send(StatusCode::UNAUTHORIZED).unwrap();
+    // The server takes note of it.
+    client.advance(Duration::ZERO);
+    client.advance(SECOND);
+    assert_eq!(client.response().status, StatusCode::UNAUTHORIZED);
+}

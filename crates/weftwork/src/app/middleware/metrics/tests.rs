@@ -144,6 +144,11 @@ fn the_server_and_measurements_of_ones_own_are_on_the_page() {
         assert_eq!(lines(&after, &format!("weftwork_{name} ")), [format!("weftwork_{name} 0")], "{after}");
     }
     let help = lines(&after, "# HELP weftwork_shed ");
-    assert_eq!(help, ["# HELP weftwork_shed Requests answered 503 because too many waited."]);
+    assert_eq!(
+        help,
+        [
+            "# HELP weftwork_shed Requests answered 503 because too many waited, and upgraded connections that ended for want of a thread."
+        ]
+    );
     drop(running);
 }
