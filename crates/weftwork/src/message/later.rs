@@ -139,8 +139,8 @@ impl Response {
 
     /// The response, changed; and where it stands in for one that comes [later](Response::later), that one, too. For middleware that
     /// wants something of whatever is sent: a header that is only set on the stand-in goes along with what is brought, unless that has
-    /// its own, or the stand-in had just the same. There the change is made a second time, also to what it has changed
-    /// already: it sets, and does not append.
+    /// its own, or the stand-in had just the same. Where it comes later, the change is made a second time, also to what it has
+    /// changed already: it sets, and does not append.
     ///
     /// ```
     /// use weftwork::http::header;
