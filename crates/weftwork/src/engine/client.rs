@@ -1,7 +1,8 @@
 //! For tests of the engines: clients that keep their connection.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use super::burst::PATIENCE;
@@ -34,6 +35,21 @@ pub(super) fn is_next_answer(stream: &mut TcpStream, body: &str) {
         assert!(count > 0, "{:?}", String::from_utf8_lossy(&answer));
         answer.extend_from_slice(&part[..count]);
     }
+}
+
+/// On this connection somebody asks without end, and reads the answers, while `act` runs.
+#[track_caller]
+pub(super) fn while_asking_without_end(stream: &TcpStream, act: impl FnOnce()) {
+    let (mut asks, mut reads) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
+    let lot = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
+    std::thread::scope(|scope| {
+        scope.spawn(move || while asks.write_all(&lot).is_ok() {});
+        scope.spawn(move || while reads.read(&mut [0; 64 << 10]).is_ok_and(|count| count > 0) {});
+        let done = catch_unwind(AssertUnwindSafe(act));
+        // The server may have ended it.
+        let _ = stream.shutdown(Shutdown::Both);
+        done.unwrap_or_else(|panic| resume_unwind(panic));
+    });
 }
 
 /// `holds` is true in one of many rounds at least: the machine may be busy for longer than a member stays, and for many rounds.

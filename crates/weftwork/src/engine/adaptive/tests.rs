@@ -1,5 +1,6 @@
 //! What becomes of requests where threads are short, where calls block, and where code of users panics?
 
+mod alone;
 #[cfg(target_os = "linux")]
 mod commons;
 
@@ -438,66 +439,4 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
         house.shared.hub.load(0) <= 1
     });
     house.close();
-}
-
-/// Nobody would take it from the queue.
-#[test]
-fn where_the_system_gives_a_thread_for_the_loop_alone_its_leader_makes_the_calls() {
-    for handler in [Blocking::Never, Blocking::Always, Blocking::Learn { route: 7 }] {
-        let house = House::open(Says(handler), |shared| shared.threads.given_max.set(1).unwrap());
-        for _ in 0..3 {
-            is_answered(house.ask("/"));
-        }
-        // Its loop may have waited there for it.
-        eventually("nobody is in the queue", || house.shared.standby.muster().queued == 0);
-        house.close();
-    }
-}
-
-#[test]
-fn a_client_that_asks_without_end_there_does_not_keep_the_loop_from_others() {
-    let handler = |_: &mut Request<'_>| "hello";
-    let house = House::open(handler, |shared| shared.threads.given_max.set(1).unwrap());
-    let stream = house.connect();
-    std::thread::scope(|scope| {
-        let (mut asks, mut reads) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
-        let lot = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
-        scope.spawn(move || while asks.write_all(&lot).is_ok() {});
-        scope.spawn(move || while reads.read(&mut [0; 64 << 10]).is_ok_and(|count| count > 0) {});
-        eventually("it is answered", || house.counts().requests > 1000);
-        for _ in 0..3 {
-            is_answered(house.ask("/"));
-        }
-        stream.shutdown(std::net::Shutdown::Both).unwrap();
-    });
-    house.close();
-}
-
-/// None would come for it.
-#[test]
-fn a_connection_that_is_taken_over_ends_there() {
-    let handler = |_: &mut Request<'_>| Response::upgrade(HeaderValue::from_static("echo"), |_| Ok(()));
-    let house = House::open(handler, |shared| shared.threads.given_max.set(1).unwrap());
-    let mut stream = house.connect();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&answer));
-    assert_eq!((house.shared.standby.muster().queued, house.counts().shed), (0, 1));
-    house.close();
-}
-
-/// Does what blocks by itself and as the library wants it, whatever it says.
-struct Says(Blocking);
-
-impl Handler for Says {
-    fn call(&self, _: &mut Request<'_>) -> Response {
-        std::thread::sleep(Duration::from_millis(3));
-        crate::sleep(Duration::from_millis(3));
-        Response::text("hello")
-    }
-
-    fn blocking(&self, _: &Asked<'_>) -> Blocking {
-        self.0
-    }
 }

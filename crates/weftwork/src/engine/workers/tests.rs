@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::engine::burst::{self, Burst};
-use crate::engine::client::{ask_on, connect, is_next_answer};
+use crate::engine::client::{ask_on, connect, is_next_answer, while_asking_without_end};
 use crate::message::{Request, Response};
 use crate::transport::address::Address;
 
@@ -161,19 +161,11 @@ fn whoever_is_at_a_door_there_serves() {
 fn a_client_that_asks_without_end_there_does_not_keep_the_door_from_others() {
     let (room, address) = alone(1, |_: &mut Request<'_>| "hello");
     room.start_worker(0).unwrap();
-    let stream = connect(address);
-    std::thread::scope(|scope| {
-        let (mut asks, mut reads) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
-        let lot = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
-        scope.spawn(move || while std::io::Write::write_all(&mut asks, &lot).is_ok() {});
-        scope.spawn(move || {
-            while std::io::Read::read(&mut reads, &mut [0; 64 << 10]).is_ok_and(|count| count > 0) {}
-        });
+    while_asking_without_end(&connect(address), || {
         burst::eventually("it is answered", || room.cx.counts().requests > 1000);
         let mut other = connect(address);
         ask_on(&mut other, "/");
         is_next_answer(&mut other, "hello");
-        let _ = stream.shutdown(std::net::Shutdown::Both);
     });
     is_over(&room);
 }
