@@ -215,6 +215,44 @@ fn unix_streams_and_datagrams() {
 }
 
 #[test]
+fn unix_sockets_by_their_addresses() {
+    use std::os::unix::net::SocketAddr;
+    both(|| {
+        let paths = [SocketPath::new(), SocketPath::new(), SocketPath::new()];
+        let [stream, one, two] = paths.each_ref().map(|path| SocketAddr::from_pathname(&path.0).unwrap());
+        let listener = UnixListener::bind_addr(&stream).unwrap();
+        assert_eq!(UnixListener::bind_addr(&stream).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let mut client = UnixStream::connect_addr(&stream).unwrap();
+        client.write_all(b"!").unwrap();
+        listener.accept().unwrap().0.read_exact(&mut [0]).unwrap();
+
+        let (asks, answers) =
+            (UnixDatagram::bind_addr(&one).unwrap(), UnixDatagram::bind_addr(&two).unwrap());
+        asks.connect_addr(&two).unwrap();
+        asks.send(b"who?").unwrap();
+        let mut bytes = [0; 8];
+        let (_, from) = answers.recv_from(&mut bytes).unwrap();
+        answers.send_to_addr(b"me", &from).unwrap();
+        assert_eq!((asks.recv(&mut bytes).unwrap(), &bytes[..2]), (2, &b"me"[..]));
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn abstract_unix_sockets() {
+    use std::os::linux::net::SocketAddrExt;
+    run(|| {
+        let name = format!("weftwork-fiber-{}", std::process::id());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let client = UnixStream::connect_addr(&address).unwrap();
+        assert_eq!(client.peer_addr().unwrap().as_abstract_name(), address.as_abstract_name());
+        listener.accept().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
 fn connecting_waits_while_the_backlog_is_full() {
     let path = SocketPath::new();
     let listener = std::os::unix::net::UnixListener::bind(&path.0).unwrap();

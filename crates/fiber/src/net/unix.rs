@@ -51,8 +51,21 @@ impl UnixStream {
     /// What connect(2) says.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
+        Self::connect_by(|| mio::net::UnixStream::connect(path))
+    }
+
+    /// [`connect`](UnixStream::connect) to an address, which need not be a path: Linux has abstract ones.
+    ///
+    /// # Errors
+    ///
+    /// What connect(2) says.
+    pub fn connect_addr(address: &SocketAddr) -> io::Result<Self> {
+        Self::connect_by(|| mio::net::UnixStream::connect_addr(address))
+    }
+
+    fn connect_by(connect: impl Fn() -> io::Result<mio::net::UnixStream>) -> io::Result<Self> {
         loop {
-            match mio::net::UnixStream::connect(path) {
+            match connect() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => pause()?,
                 // It stands: between two sockets of one kernel there is nobody else to ask.
                 result => return Ok(UnixStream(Io::new(result?.into()))),
@@ -80,6 +93,15 @@ impl UnixListener {
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::listening(net::UnixListener::bind(path)?)
     }
+
+    /// [`bind`](UnixListener::bind) to an address, which need not be a path: Linux has abstract ones.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if somebody has it, or what bind(2) says.
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
+        Self::listening(net::UnixListener::bind_addr(address)?)
+    }
 }
 
 impl UnixDatagram {
@@ -90,6 +112,15 @@ impl UnixDatagram {
     /// `AddrInUse` if the path exists, or what bind(2) says.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::fresh(net::UnixDatagram::bind(path)?)
+    }
+
+    /// [`bind`](UnixDatagram::bind) to an address, which need not be a path: Linux has abstract ones.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if somebody has it, or what bind(2) says.
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
+        Self::fresh(net::UnixDatagram::bind_addr(address)?)
     }
 
     /// A socket without a path, to send from.
@@ -120,6 +151,15 @@ impl UnixDatagram {
         self.0.socket().connect(path)
     }
 
+    /// [`connect`](UnixDatagram::connect) to an address.
+    ///
+    /// # Errors
+    ///
+    /// What connect(2) says.
+    pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
+        self.0.socket().connect_addr(address)
+    }
+
     /// Sends one datagram to the socket at `path`; tries again every millisecond while that one's queue is full.
     ///
     /// # Errors
@@ -128,17 +168,26 @@ impl UnixDatagram {
     /// [`set_write_timeout`](UnixDatagram::set_write_timeout).
     pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
+        self.send_by(|socket| socket.send_to(bytes, path))
+    }
+
+    /// [`send_to`](UnixDatagram::send_to) for an address, such as [`recv_from`](UnixDatagram::recv_from) gives of who asks.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn send_to_addr(&self, bytes: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        self.send_by(|socket| socket.send_to_addr(bytes, address))
+    }
+
+    fn send_by(&self, send: impl FnMut(&net::UnixDatagram) -> io::Result<usize>) -> io::Result<usize> {
         // Readiness of our own socket says nothing about the queue of a peer we are not connected to.
-        self.0.retry_by(
-            Direction::Write,
-            |socket| socket.send_to(bytes, path),
-            |deadline| {
-                if deadline.is_some_and(|at| at <= Instant::now()) {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                pause()
-            },
-        )
+        self.0.retry_by(Direction::Write, send, |deadline| {
+            if deadline.is_some_and(|at| at <= Instant::now()) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            pause()
+        })
     }
 
     /// Closes one direction or both.
