@@ -86,7 +86,9 @@ impl EpollFloor<'_> {
         match net::recv(socket, &mut self.input[..], RecvFlags::empty()) {
             Ok((0, _)) => true,
             Ok(_) => {
-                let _ = net::send(socket, &self.answers[..self.answer_bytes], SendFlags::NOSIGNAL);
+                // The end leaves with it.
+                let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+                let _ = net::send(socket, &self.answers[..self.answer_bytes], flags);
                 true
             }
             Err(error) => error != Errno::AGAIN,

@@ -69,11 +69,13 @@ fn spawn_for_each(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> 
 
 fn answer_all(socket: &OwnedFd, answer: &[u8], close: bool, sleep: Duration) {
     let mut input = [0; READ_BYTES];
+    // The end leaves with the last answer.
+    let flags = if close { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
     while let Some(head) = read_head(socket, &mut input) {
         if head.starts_with(b"GET /slow") || head.starts_with(b"GET /wait") {
             thread::sleep(sleep);
         }
-        if net::send(socket, answer, SendFlags::NOSIGNAL) != Ok(answer.len()) || close {
+        if net::send(socket, answer, flags) != Ok(answer.len()) || close {
             return;
         }
     }

@@ -169,8 +169,9 @@ impl Conn {
                 }
                 return Ok(sent);
             }
-            Some(Rest::Known { .. }) => self.stream.send_before_more(unsent)?,
-            None | Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent)?,
+            Some(Rest::Known { .. }) => self.stream.send(unsent, true)?,
+            None => self.stream.send(unsent, self.ends_in_order())?,
+            Some(Rest::Later(_) | Rest::Fed(_) | Rest::Take(_)) => self.stream.send(unsent, false)?,
         };
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(sent) };
         buffers.note_sent(sent.min(unsent_len(buffers)));

@@ -135,7 +135,7 @@ impl Line for Socket {
         // What the last wait ended with: then a send tells whether the peer has taken some all the same, as in `Conn::gets_on`.
         let mut late = None;
         loop {
-            match self.stream.send(data) {
+            match self.stream.send(data, false) {
                 Err(error) if is_would_block(&error) => {
                     if let Some(late) = late {
                         return Err(late);

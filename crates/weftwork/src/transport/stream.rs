@@ -134,21 +134,15 @@ impl Stream {
         })
     }
 
-    /// Sends what the kernel takes now.
+    /// Sends what the kernel takes now. With `more` to follow at once, bytes or the end, a packet that is not full may wait
+    /// for it.
     #[inline(always)]
-    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
+        let flags = if more { SEND | MORE } else { SEND };
         retry(|| match self {
-            Stream::Socket(socket) => net::send(&socket.fd, bytes, SEND),
+            Stream::Socket(socket) => net::send(&socket.fd, bytes, flags),
             Stream::Memory(memory) => memory.send(bytes, &[]),
         })
-    }
-
-    /// Sends what the kernel takes now. More follows at once, so a packet that is not full may wait for it.
-    pub(crate) fn send_before_more(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Socket(socket) => retry(|| net::send(&socket.fd, bytes, SEND | MORE)),
-            Stream::Memory(_) => self.send(bytes),
-        }
     }
 
     /// Sends head and body with one system call, without copying either.
@@ -179,7 +173,7 @@ impl Stream {
         let mut bytes = [0; 16 << 10];
         let wanted = usize::try_from(count).unwrap_or(usize::MAX).min(bytes.len());
         let read = file.read_at(&mut bytes[..wanted], *offset)?;
-        let sent = self.send(&bytes[..read])?;
+        let sent = self.send(&bytes[..read], false)?;
         *offset += sent as u64;
         Ok(sent)
     }
