@@ -146,6 +146,12 @@ fn literal(part: &str) -> std::result::Result<Segment, String> {
     if part.contains('#') {
         return Err("clients do not send what is behind a `#`: leave it out".into());
     }
+    let is_code = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    if part.split('%').skip(1).any(|rest| !is_code(rest)) {
+        return Err(format!(
+            "`{part}` has a `%` without two hexadecimal digits: the sign itself is sent as `%25`"
+        ));
+    }
     Ok(Segment::Literal(encoded(part)))
 }
 

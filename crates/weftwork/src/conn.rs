@@ -214,7 +214,7 @@ impl Conn {
     /// its next request.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Head | Phase::Proxy)
-            && self.buffers.as_ref().is_none_or(|buffers| buffers.is_empty())
+            && self.buffers.as_ref().is_none_or(|b| b.has_no_request() && b.output.is_empty())
     }
 
     /// Nothing has come for so long, and nothing is in progress.
@@ -309,8 +309,7 @@ impl Conn {
     }
 
     fn read_head(&mut self, now: Tick, cx: &Context) -> Option<Step> {
-        let Some(buffers) = self.buffers.as_deref_mut().filter(|buffers| buffers.start < buffers.input.len())
-        else {
+        let Some(buffers) = self.buffers.as_deref_mut().filter(|buffers| !buffers.has_no_request()) else {
             return Some(self.between_requests(now, cx));
         };
         match self.http.read_head(&buffers.input[buffers.start..], &cx.limits, &mut buffers.head) {
@@ -349,10 +348,12 @@ impl Conn {
         }
         if self.pace.what != what {
             self.pace = self.pace.then(what, now);
-            if what == Timeout::Body {
-                // However it was cut into segments: some may have come with the head.
-                self.pace.count(self.bytes_ahead());
-            }
+            // However it was cut into segments: some may have come with what was before.
+            self.pace.count(match what {
+                Timeout::Head => self.buffers.as_ref().map_or(0, |buffers| buffers.unread().len()),
+                Timeout::Body => self.bytes_ahead(),
+                _ => 0,
+            });
         }
         Step::Read
     }

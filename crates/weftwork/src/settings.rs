@@ -160,8 +160,8 @@ settings! {
     /// limit.
     age_max: Duration = Duration::from_secs(3600), "oldest connection (0s: no limit)";
     /// A handler that takes longer is logged, with its request and thread, while it runs and when it ends: 30 s, when
-    /// most clients and proxies have given up. So is the writer of a streamed body that sends nothing and waits for
-    /// nobody for so long. Handlers have no deadline. 0s: none is logged.
+    /// most clients and proxies have given up. So is the writer of a streamed body. What they wait for
+    /// their client, which has deadlines of its own, does not count. Handlers have none. 0s: none is logged.
     handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged (0s: never)";
     /// How long after a request has come an answer to it makes sense: no limit (0s). Handlers are told by
     /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a

@@ -274,9 +274,10 @@ impl Http1 {
             // RFC 9110 §9.3.6: a tunnel is no upgrade, whatever came along with CONNECT.
             _ if takeover && self.request.wants_upgrade && !self.request.is_connect => Persistence::Upgrade,
             _ if takeover => Persistence::Implied,
-            (KeepAlive::No, Version::Http11) => Persistence::Close,
+            // Also to HTTP/1.0: what goes by the version of the response takes ours for one that persists.
+            (KeepAlive::No, _) => Persistence::Close,
             (KeepAlive::Yes, Version::Http10) => Persistence::KeepAlive,
-            (KeepAlive::Yes, Version::Http11) | (KeepAlive::No, Version::Http10) => Persistence::Implied,
+            (KeepAlive::Yes, Version::Http11) => Persistence::Implied,
         }
     }
 

@@ -52,8 +52,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// - A path in which a letter, a digit or one of `-._~` is encoded is 301 to the one where it is not, so that a route or
 ///   a guard in front, which compares paths as they were sent, sees each that leads to a file, if it is of such characters
 ///   alone. Where it has others, there are more spellings, and none is redirected, for proxies in between write one for another:
-///   `/c%2B%2B` leads where `/c++` does, `/%c3%bc` where `/ü` does. Guard those with
-///   middleware around these files.
+///   `/c%2B%2B` leads where `/c++` does, `/%c3%bc` where `/ü` does; and so there are where the file system takes `A` for `a`.
+///   Guard those with middleware around these files.
 /// - A path is decoded once, and looked up beneath the directory. What is not there is 404, and so is all that
 ///   is not to be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel refuses to leave
 ///   the directory while it opens (`openat2` on Linux, elsewhere segment by segment), so that changing the tree at
@@ -340,6 +340,12 @@ impl Files {
             return Ok(with_slash(req));
         }
         let target = Target::parse(rest, self.hidden)?;
+        let response = self.at_target(req, &target)?;
+        // Only where there is something: of what is not there, another handler may have links that are spelt so.
+        if target.is_misspelt { Err(Miss::Misspelt) } else { Ok(response) }
+    }
+
+    fn at_target(&self, req: &Request<'_>, target: &Target<'_>) -> std::result::Result<Response, Miss> {
         if target.slash {
             return self.directory(req, &target.path);
         }

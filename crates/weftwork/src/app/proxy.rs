@@ -17,7 +17,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{Limits, ResponseFault};
 
 use self::answer::Turn;
@@ -25,7 +25,7 @@ use self::forward::Upload;
 use self::upstream::{Link, Upstream};
 use super::router::encoded;
 use crate::error::{Error, OneLine, Result};
-use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response};
+use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response, plain_field_name};
 use crate::transport::stream::is_timed_out;
 
 /// A server that knows nothing of `Expect` does not say a word about it: after this the body is sent all the same.
@@ -38,15 +38,16 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// them slowly holds no thread; [`unbuffered`](crate::unbuffered) passes on those, too, as they come, which a conversation
 /// over one request needs. Connections to the server are kept and used again.
 ///
-/// Fields that are for one connection alone stay behind (RFC 9110 section 7.6.1), and `Max-Forwards` is counted (section
+/// Fields that are for one connection alone stay behind (RFC 9110 section 7.6.1); that the client takes trailers is said
+/// anew. Others go through as they are, but for [`set_header`](Proxy::set_header), and `Max-Forwards` is counted (section
 /// 7.6.2; 400 where it is not one number). A WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A
 /// client that leaves ends its request there too, and so does one that only ends its sending side: it is looked for each
 /// second.
 ///
-/// A tunnel ends with either of its ends, or when nothing has gone through for the time of the setting
-/// `upgrade_idle_timeout`. When the server drains, tunnels go on until the drain deadline: those at their ends know how
-/// to say goodbye, and the proxy does not. A tunnel holds two threads (in `fibers`: two fibers), and only the first of
-/// them counts against `threads_max`.
+/// A tunnel ends when both of its ends have ended their sides, or one has failed, or nothing has gone through for the time of
+/// the setting `upgrade_idle_timeout`. When the server drains, tunnels go on until the drain deadline: those at their ends
+/// know how to say goodbye, and the proxy does not. A tunnel holds two threads (in `fibers`: two fibers), and only the
+/// first of them counts against `threads_max`.
 ///
 /// `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked whom, and for what: by
 /// [`Request::client_addr`] and [`Request::scheme`], so a client's own word is not believed, and that of a trusted proxy
@@ -66,11 +67,12 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// also where the body is there already. An answer that comes before that is passed on, and the server gets nothing of
 /// the body.
 ///
-/// It answers 502 when that server cannot be reached or does not speak HTTP/1, and 504 when it is late.
+/// It answers 502 when that server cannot be reached or does not speak HTTP/1, and 504 when it is late: by the times below, or by
+/// the [deadline](Request::deadline) of the request, whichever is sooner.
 ///
 /// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
 /// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
-/// request is listened to, but while the client pauses within its body, nobody hears what the server says. It gets the rest
+/// request is listened to, but for bodies that [`Decompression`](crate::middleware::Decompression) decodes. It gets the rest
 /// all the same, unless it refuses (4xx, 5xx), ends its side, or takes nothing for the `idle_timeout`. The setting
 /// `body_bytes_max` bounds what goes there: 413, or the end of the connection where the answer has begun.
 ///
@@ -85,7 +87,11 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 pub struct Proxy {
     upstream: Upstream,
     options: Options,
+    said: Vec<(HeaderName, Box<Said>)>,
 }
+
+/// What a header says to the server, of a request.
+type Said = dyn Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync;
 
 #[derive(Clone, Debug)]
 struct Options {
@@ -114,7 +120,7 @@ impl Proxy {
             idle_timeout: Duration::from_secs(60),
             limits: Limits::default(),
         };
-        Ok(Proxy { upstream, options })
+        Ok(Proxy { upstream, options, said: Vec::new() })
     }
 
     /// Leaves `prefix` out of the path that is passed on; requests without it get 404. Default: none.
@@ -129,6 +135,41 @@ impl Proxy {
     pub fn keep_host(mut self) -> Proxy {
         self.options.keep_host = true;
         self
+    }
+
+    /// Says this header to the server: what `value` gives for a request, and nothing where that is none. What the client says
+    /// under this name, in any spelling, is not passed on. Default: what a client says goes through.
+    ///
+    /// ```
+    /// use weftwork::http::{HeaderName, HeaderValue, header};
+    /// use weftwork::middleware::User;
+    /// use weftwork::{Proxy, Request};
+    ///
+    /// fn user(req: &Request) -> Option<HeaderValue> {
+    ///     HeaderValue::try_from(req.extensions().get::<User>()?.to_string()).ok()
+    /// }
+    ///
+    /// Proxy::to("http://127.0.0.1:11434")?
+    ///     .set_header(HeaderName::from_static("x-remote-user"), user)?
+    ///     .set_header(header::AUTHORIZATION, |_| Some(HeaderValue::from_static("Bearer this-server")))?
+    ///     .set_header(header::COOKIE, |_| None)?;
+    /// # Ok::<(), weftwork::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is one that the proxy has to say itself: what frames the message, what is for one connection, `Host` (see
+    /// [`keep_host`](Proxy::keep_host)), and the fields that say who asked whom.
+    pub fn set_header(
+        mut self,
+        name: HeaderName,
+        value: impl Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync + 'static,
+    ) -> Result<Proxy> {
+        if !forward::may_be_set(&plain_field_name(name.as_str().as_bytes())) {
+            return Err(Error::usage(format!("{name} is not to be set: a Proxy says that itself")));
+        }
+        self.said.retain(|(said, _)| *said != name);
+        self.said.push((name, Box::new(value)));
+        Ok(self)
     }
 
     /// Also passes on upgrades to this protocol, for which the connection becomes a tunnel: what goes through it is seen
@@ -176,15 +217,15 @@ impl Proxy {
         if forwards == Some(0) {
             return Ok(last_stop(req));
         }
-        let head = forward::head(req, forwards, &self.upstream, &self.options)?;
-        let (link, is_kept) = self.upstream.link()?;
+        let head = forward::head(req, forwards, self)?;
+        let (link, is_kept) = self.upstream.link(time_left(req))?;
         let may_repeat = is_kept && may_repeat(req);
         let mut turn = self.turn(req, &head, link);
         let received = match turn.ask(req) {
             // It may have closed the kept connection before it saw the request, or may have died of it: RFC 9110 section
             // 9.2.2 lets it have the request once more. Another kept connection could be as dead.
             Err(Failure::Ended) if may_repeat && turn.link.is_untouched => {
-                turn = self.turn(req, &head, self.upstream.fresh_link()?);
+                turn = self.turn(req, &head, self.upstream.fresh_link(time_left(req))?);
                 turn.ask(req)
             }
             received => received,
@@ -195,7 +236,8 @@ impl Proxy {
     fn turn(&self, req: &Request<'_>, head: &[u8], mut link: Link) -> Turn {
         link.put(head);
         let (server, options) = (self.upstream.authority().clone(), self.options.clone());
-        let continue_by = forward::expects_continue(req).then(|| upstream::from_now(CONTINUE_WAIT));
+        let wait = CONTINUE_WAIT.min(time_left(req));
+        let continue_by = forward::expects_continue(req).then(|| upstream::from_now(wait));
         Turn { link, server, options, continue_by, upload: Upload::of(req), keep: self.upstream.keeper() }
     }
 }
@@ -205,6 +247,11 @@ impl Proxy {
 fn last_stop(req: &Request<'_>) -> Response {
     let is_known = *req.method() == Method::OPTIONS;
     Response::new(if is_known { StatusCode::NO_CONTENT } else { StatusCode::NOT_IMPLEMENTED })
+}
+
+/// How long anybody waits for the answer.
+fn time_left(req: &Request<'_>) -> Duration {
+    req.time_left().unwrap_or(Duration::MAX)
 }
 
 /// It can be sent again: twice is as once, and there is no body that would be used up.
@@ -308,6 +355,7 @@ impl fmt::Debug for Proxy {
         f.debug_struct("Proxy")
             .field("to", &self.upstream.authority())
             .field("options", &self.options)
+            .field("said", &self.said.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .finish()
     }
 }

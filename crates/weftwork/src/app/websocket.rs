@@ -118,7 +118,7 @@ impl WebSockets {
     }
 
     /// How much may wait for a client that reads slowly. In a hub all of it holds; a socket with a thread waits
-    /// for its client (for `write_timeout` at most) and knows only the bytes, past which it is cut off. Who is cut off
+    /// for its client (until that takes nothing for `write_timeout`) and knows only the bytes, past which it is cut off. Who is cut off
     /// is not told why: a close would have to wait behind what the client does not take.
     #[must_use]
     pub fn waiting(self, limits: FeedLimits) -> WebSockets {

@@ -60,17 +60,27 @@ struct Live<'a> {
     left: Option<Left>,
     /// How the request's body gets on, once the handler has waited for it.
     body: Option<Pace>,
+    /// It was waited for in vain, and nothing else was done since.
+    waits: bool,
+    /// Where the handler is watched, or the writer of its response, while one runs.
+    watched: Option<Watched<'a>>,
     /// How much of it may be read.
     quota: Quota,
     /// The response, if it is streamed. Others are most, and shall not lay it out on their stack, nor drop it.
-    streamed: Option<Box<Streamed<'a>>>,
+    streamed: Option<Box<Streamed>>,
     /// What somebody named the request.
     id: Option<Box<str>>,
 }
 
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    post: &'a Post,
+    who: &'static str,
+}
+
 /// A response that is written while its writer runs.
 #[derive(Default)]
-struct Streamed<'a> {
+struct Streamed {
     /// Its head: written with the first byte of its body, so that a writer that reads the request first can still
     /// have the client told to go on, and one that fails at once answers 500.
     pending: Option<Response>,
@@ -78,8 +88,6 @@ struct Streamed<'a> {
     misuse: Option<Misuse>,
     /// To be sent behind its body.
     trailers: Vec<(HeaderName, HeaderValue)>,
-    /// Where its writer is watched, while it runs.
-    watched: Option<&'a Post>,
     /// Its writer was told that the server stops.
     knows_of_stop: bool,
 }
@@ -101,6 +109,8 @@ impl Conn {
             asked,
             left: None,
             body: None,
+            waits: false,
+            watched: None,
             quota,
             streamed: None,
             id: None,
@@ -109,13 +119,13 @@ impl Conn {
             live.take_what_came(&mut response);
         } else {
             post.enter(begun, live.head().1);
+            live.watched = Some(Watched { post, who: "a handler" });
             live.respond(handler, &mut response);
             post.leave();
         }
         let now = live.wait.now();
-        if begun.until(now) >= cx.warn_after {
-            live.warn_of_slowness("a handler", begun.until(now));
-        }
+        live.note_watched(now);
+        live.watched = None;
         live.conn.has_dwelt |= now > begun;
         response.as_mut().map_or(now, |response| live.answer(response, now, post))
     }
@@ -157,6 +167,17 @@ impl<'a> Live<'a> {
             Some(left) => Asked::new(&left.method, &left.path),
             None => self.conn.asked(),
         }
+    }
+
+    /// Who is watched is with us, and so not stuck: the watchdog counts anew from here.
+    #[inline]
+    fn note_watched(&self, now: Tick) {
+        let Some(Watched { post, who }) = self.watched else { return };
+        let took = post.begun().until(now);
+        if took >= self.cx.warn_after {
+            self.warn_of_slowness(who, took);
+        }
+        post.begin_again(now);
     }
 
     #[cold]
@@ -373,9 +394,13 @@ impl Exchange for Live<'_> {
     }
 
     fn fill(&mut self) -> Result<&[u8], BodyError> {
-        self.gather_payload()?;
+        self.gather_payload(None)?;
         let buffers = self.conn.held();
         Ok(&buffers.input[buffers.payload.clone()])
+    }
+
+    fn fills_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
+        self.gather_payload(Some(self.wait.now().after(patience)))
     }
 
     fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {

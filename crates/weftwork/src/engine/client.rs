@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use super::burst::PATIENCE;
+use crate::message::Response;
 
 pub(super) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
@@ -35,6 +36,22 @@ pub(super) fn is_next_answer(stream: &mut TcpStream, body: &str) {
         assert!(count > 0, "{:?}", String::from_utf8_lossy(&answer));
         answer.extend_from_slice(&part[..count]);
     }
+}
+
+/// In the user's code, but outside of any handler.
+pub(super) fn panics_when_sent() -> Response {
+    struct Large;
+    impl AsRef<[u8]> for Large {
+        fn as_ref(&self) -> &[u8] {
+            &[b'x'; 64 << 10]
+        }
+    }
+    impl Drop for Large {
+        fn drop(&mut self) {
+            panic!("as asked");
+        }
+    }
+    Response::bytes(bytes::Bytes::from_owner(Large))
 }
 
 /// On this connection somebody asks without end, and reads the answers, while `act` runs.

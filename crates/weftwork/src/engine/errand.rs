@@ -27,7 +27,18 @@ impl Errand {
     /// loop is free for others.
     #[inline]
     pub(super) fn with_conn<R>(&mut self, hub: &Hub, act: impl FnOnce(&mut Conn) -> R) -> R {
-        let place = Place { conn: &mut self.conn, hub };
+        self.guarded(act, |conn| hub.post(conn.home as usize, Letter::Left(Token(conn.token))))
+    }
+
+    /// The same within its loop, which frees the places of those that are lost.
+    #[inline(always)]
+    pub(super) fn with_conn_here<R>(&mut self, lost: &mut Vec<Token>, act: impl FnOnce(&mut Conn) -> R) -> R {
+        self.guarded(act, |conn| lost.push(Token(conn.token)))
+    }
+
+    #[inline(always)]
+    fn guarded<R>(&mut self, act: impl FnOnce(&mut Conn) -> R, leave: impl FnMut(&Conn)) -> R {
+        let place = Place { conn: &mut self.conn, leave };
         let result = act(place.conn);
         std::mem::forget(place);
         result
@@ -35,14 +46,14 @@ impl Errand {
 }
 
 /// Dropped only by a panic.
-struct Place<'a> {
+struct Place<'a, L: FnMut(&Conn)> {
     conn: &'a mut Conn,
-    hub: &'a Hub,
+    leave: L,
 }
 
-impl Drop for Place<'_> {
+impl<L: FnMut(&Conn)> Drop for Place<'_, L> {
     #[cold]
     fn drop(&mut self) {
-        self.hub.post(self.conn.home as usize, Letter::Left(Token(self.conn.token)));
+        (self.leave)(self.conn);
     }
 }

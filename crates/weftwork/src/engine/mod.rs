@@ -263,6 +263,9 @@ pub(crate) fn start(
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
 ) -> io::Result<Arc<dyn Room>> {
+    if cfg!(panic = "abort") {
+        log::warn!("this program is built with panic = \"abort\": a handler that panics ends all of it");
+    }
     match engine {
         Engine::Adaptive { .. } => adaptive::start(engine.loops(), cx, handler, Arc::new(listeners)),
         Engine::Reactor { .. } => reactor::start(engine.loops(), cx, handler, Arc::new(listeners)),
@@ -271,6 +274,12 @@ pub(crate) fn start(
         }
         Engine::Pool { standby } => {
             pool::start(standby.unwrap_or(cx.settings.standby_kept), cx, handler, listeners)
+        }
+        #[cfg(feature = "fibers")]
+        Engine::Fibers { .. } if cfg!(panic = "abort") => {
+            let why = "the engine fibers ends what waits by unwinding: leave panic = \"abort\" out of the profile that this \
+                       program is built with, or choose another engine";
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
         }
         #[cfg(feature = "fibers")]
         Engine::Fibers { .. } => fibers::start(engine.loops(), cx, handler, Arc::new(listeners)),

@@ -83,6 +83,8 @@ pub(super) struct Loop {
     table: Table,
     wheel: Wheel,
     alarms: Alarms,
+    /// Connections that a panic has ended, in what a body owns or in a log. Their places are not free yet.
+    lost: Vec<Token>,
     pool: Pool,
     doors: Doors,
     /// Where in the table it was last looked for who might make room.
@@ -128,6 +130,7 @@ impl Loop {
             table: Table::default(),
             wheel: Wheel::new(now),
             alarms: Alarms::default(),
+            lost: Vec::new(),
             pool: Pool::new(),
             doors,
             room_seen: 0,
@@ -339,17 +342,19 @@ impl Loop {
             let due = conn.deadline(cx);
             if due > self.polled {
                 self.wheel.arm(&mut self.table, entry, due);
-            } else if let Some(mut conn) = self.table.take(token) {
-                conn.expire(self.now, cx);
-                return Some(Errand { conn });
+            } else if let Some(conn) = self.table.take(token) {
+                let mut errand = Errand { conn };
+                self.expire(&mut errand, cx);
+                return Some(errand);
             }
         }
     }
 
     /// Does what a connection asks for until it has to wait, ends, wants its handler, or has something to send.
     fn drive(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
+        let now = self.now;
         loop {
-            match errand.conn.step(self.now, cx) {
+            match errand.with_conn_here(&mut self.lost, |conn| conn.step(now, cx)) {
                 Step::Call | Step::Takeover => return Some(errand),
                 // What comes to it is dealt with here, and what it says may be news to all others: a read a turn. With more, one
                 // client had the loop for as long as it sent faster than that, and cut off all members of its hub.
@@ -381,6 +386,7 @@ impl Loop {
 
     /// Waits for events, for at most `patience`.
     pub(super) fn wait(&mut self, hub: &Hub, cx: &Context, patience: Option<Duration>) {
+        self.release_lost();
         hub.note_load(self.index, self.table.len());
         let until = self.wait_until();
         // From now on: the turn may have been long.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -291,6 +292,12 @@ impl<'r> Body<'r> {
             return Err(self.refused());
         }
         Ok(())
+    }
+
+    /// Whether a part is there, or the end, now or within `patience`.
+    pub(crate) fn comes_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
+        let comes = self.check_length().and_then(|()| self.exchange.fills_within(patience));
+        comes.map_err(|error| self.fail(error))
     }
 
     /// Of a length that is known, nothing is waited for that may not be read.

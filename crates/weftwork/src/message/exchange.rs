@@ -32,6 +32,11 @@ pub(crate) trait Exchange {
     fn local_addr(&self) -> Option<SocketAddr>;
     /// Payload that has come and was not consumed, after a wait if need be. Empty: the body is over.
     fn fill(&mut self) -> Result<&[u8], BodyError>;
+    /// Whether `fill` would give something, or the end, now or within `patience`. Who cannot tell leaves the wait to `fill`.
+    fn fills_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
+        let _ = patience;
+        Ok(true)
+    }
     /// Takes the first `count` bytes of what `fill` gave.
     fn consume(&mut self, count: usize);
     /// Takes payload that has come, after a wait if need be, into the room that `into` has, and there must be some.

@@ -212,6 +212,11 @@ impl Exchange for Filtered<'_> {
         self.below.fill()
     }
 
+    fn fills_within(&mut self, patience: Duration) -> Result<bool, BodyError> {
+        self.send_all()?;
+        self.below.fills_within(patience)
+    }
+
     fn take_into(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         self.send_all()?;
         self.below.take_into(into)

@@ -355,7 +355,9 @@ impl<'c> Request<'c> {
     /// call, which does not wait; for handlers that work for long, to ask now and then.
     ///
     /// A client that has only ended its sending side, and waits for the answer, looks the same. Few do. The library itself takes
-    /// it for a leaver where a request waits for a thread (503), or a proxy for its upstream; else it is answered.
+    /// it for a leaver where nobody can tell them apart in time: while a request waits for a thread (503), a proxy for its
+    /// upstream, a client for what comes [later](crate::Response::later) or with a delay, for a feed, or for the next part of a stream that
+    /// [pauses](crate::BodyWriter::pause). Else it is answered.
     pub fn client_gone(&self) -> bool {
         self.exchange.client_gone()
     }
@@ -387,6 +389,11 @@ impl<'c> Request<'c> {
     /// One of them, without room for any where there are none.
     pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.notes.get()?.extensions.get()
+    }
+
+    /// A line of the log about what clients have done, of which there are only a few a second.
+    pub(crate) fn tell(&self, line: fmt::Arguments<'_>) {
+        self.exchange.tell(line);
     }
 
     /// From now on lines of the log about it end with `id`.

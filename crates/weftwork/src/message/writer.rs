@@ -15,7 +15,8 @@ use super::response::{Payload, Response};
 ///
 /// Bytes are gathered and sent when some 64 KiB are there, at [`flush`](Write::flush), and at the end; what is written in pieces
 /// so large is sent from where it is, and copied only where the client is slow. When
-/// the client reads slowly, a write waits (for `write_timeout` at most) and holds nothing but its own thread.
+/// the client reads slowly, a write waits and holds nothing but its own thread; it fails when the client takes nothing for
+/// `write_timeout`, or less than `rate_bytes_min` on average.
 pub struct BodyWriter<'c> {
     exchange: &'c mut dyn Exchange,
 }
@@ -96,6 +97,11 @@ impl BodyWriter<'_> {
     /// ```
     pub fn read_request(&mut self, into: &mut [u8]) -> io::Result<usize> {
         Body::new(self.exchange).read(into)
+    }
+
+    /// Whether that would wait for no longer than `patience`.
+    pub(crate) fn request_comes_within(&mut self, patience: Duration) -> io::Result<bool> {
+        Ok(Body::new(self.exchange).comes_within(patience)?)
     }
 
     /// As [`read_request`](BodyWriter::read_request), but adds what has come to `into`: no more than there is room for

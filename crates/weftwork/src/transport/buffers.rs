@@ -58,6 +58,11 @@ impl Buffers {
         self.start == self.input.len() && self.output.is_empty()
     }
 
+    /// Nothing of a request: at most the empty line that a client may send before one (RFC 9112 section 2.2).
+    pub(crate) fn has_no_request(&self) -> bool {
+        matches!(self.unread(), b"" | b"\r" | b"\r\n")
+    }
+
     /// Bytes of the request in progress and all behind it.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.input[self.start..]

@@ -22,6 +22,8 @@ const LOOK_MIN: Duration = Duration::from_millis(5);
 pub(crate) struct Post {
     /// Odd: in a call. Every call has another number.
     turn: AtomicU64,
+    /// The last call that the log was told of.
+    told: AtomicU64,
     /// How many of the calls were writers of streamed bodies.
     writers: AtomicU64,
     begun: AtomicU64,
@@ -127,8 +129,8 @@ impl Watchdog {
     /// A post for the calling thread. It is forgotten when its owner drops it.
     pub(crate) fn post(&self) -> Arc<Post> {
         let thread = std::thread::current().name().unwrap_or("unnamed").to_owned();
-        let (turn, writers, begun, line) = Default::default();
-        let post = Arc::new(Post { turn, writers, begun, line, thread, before: self.before.clone() });
+        let (turn, told, writers, begun, line) = Default::default();
+        let post = Arc::new(Post { turn, told, writers, begun, line, thread, before: self.before.clone() });
         let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
         if posts.len() == posts.capacity() {
             posts.retain(|post| post.strong_count() > 0);
@@ -155,17 +157,13 @@ impl Watchdog {
 pub(crate) fn watch(cx: &Context) {
     let patience = cx.warn_after;
     let pause = Timespec::try_from((patience / 4).clamp(LOOK_MIN, LOOK_MAX)).ok();
-    let mut told: Vec<(Weak<Post>, u64)> = Vec::new();
     while let Ok(0) | Err(rustix::io::Errno::INTR) =
         poll(&mut [PollFd::from_borrowed_fd(cx.cut(), PollFlags::IN)], pause.as_ref())
     {
         let now = cx.clock.now();
         for post in cx.watchdog.all() {
             let Some((turn, begun, line)) = post.look() else { continue };
-            let is_told = |(other, call): &(Weak<Post>, u64)| {
-                std::ptr::eq(other.as_ptr(), Arc::as_ptr(&post)) && *call == turn
-            };
-            if begun.until(now) < patience || told.iter().any(is_told) {
+            if begun.until(now) < patience || post.told.swap(turn, Ordering::Relaxed) == turn {
                 continue;
             }
             Counters::count(&cx.counters.overdue);
@@ -177,11 +175,7 @@ pub(crate) fn watch(cx: &Context) {
                     post.thread
                 );
             });
-            told.push((Arc::downgrade(&post), turn));
         }
-        told.retain(|(post, turn)| {
-            post.upgrade().and_then(|post| post.look()).is_some_and(|seen| seen.0 == *turn)
-        });
     }
 }
 

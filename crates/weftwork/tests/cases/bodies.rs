@@ -118,7 +118,7 @@ fn a_streamed_answer_to_http_10_ends_with_the_connection() {
         client.send(format!("GET /stream/100000 HTTP/1.0\r\n{fields}\r\n"));
         let answer = client.answer();
         assert_eq!(answer.field("transfer-encoding"), None);
-        assert_eq!(answer.field("connection"), None);
+        assert_eq!(answer.field("connection"), Some("close"));
         answer.is(200, noise(100_000));
         client.ends();
     }

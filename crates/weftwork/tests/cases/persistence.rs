@@ -16,17 +16,17 @@ fn version_and_connection_field_decide() {
     check("GET / HTTP/1.1\r\nHost: a\r\nConnection: x\r\nConnection: close\r\n\r\n", Some("close"), false);
     check("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, close\r\n\r\n", Some("close"), false);
     check("GET / HTTP/1.1\r\nHost: a\r\nConnection: closed\r\n\r\n", None, true);
-    check("GET / HTTP/1.0\r\n\r\n", None, false);
+    check("GET / HTTP/1.0\r\n\r\n", Some("close"), false);
     check("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Some("keep-alive"), true);
     check("GET / HTTP/1.0\r\nConnection: Keep-Alive, x\r\n\r\n", Some("keep-alive"), true);
-    check("GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", None, false);
+    check("GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", Some("close"), false);
 }
 
 #[test]
 fn a_handler_may_end_the_connection() {
     check("GET /close HTTP/1.1\r\nHost: a\r\n\r\n", Some("close"), false);
     check("GET /connection/close HTTP/1.1\r\nHost: a\r\n\r\n", Some("close"), false);
-    check("GET /close HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", None, false);
+    check("GET /close HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", Some("close"), false);
 }
 
 #[test]

@@ -333,6 +333,48 @@ fn who_talks_in_turns_is_heard_in_turns() {
     pair.ends_well();
 }
 
+/// Each word waits for the answer to the one before.
+#[test]
+fn a_conversation_comes_through_where_nothing_is_gathered() {
+    let talk = unbuffered(|_: &mut Request| {
+        Response::stream(|out| {
+            let mut part = [0; 100];
+            loop {
+                match out.read_request(&mut part)? {
+                    0 => return Ok(()),
+                    count => out.write_all(&part[..count])?,
+                }
+                out.flush()?;
+            }
+        })
+    });
+    let behind = ROOM.bind("127.0.0.1:0").start(talk).unwrap();
+    let to = format!("http://{}", behind.local_addr().unwrap());
+    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(Proxy::to(&to).unwrap())).unwrap();
+    let mut client = Client::connect(&proxy);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
+    assert_eq!(client.answer_head().status, 200);
+    for part in ["3\r\ntwo\r\n", "5\r\nthree\r\n", "0\r\n\r\n"] {
+        let before = if part.starts_with('3') { "4\r\nping\r\n" } else { "" };
+        assert_eq!(client.exactly(before.len()), before.as_bytes());
+        client.send(part);
+        assert_eq!(client.exactly(part.len()), part.as_bytes());
+    }
+}
+
+/// A client that pauses may well wait for just that.
+#[test]
+fn a_refusal_is_heard_while_the_body_pauses() {
+    let (address, thread) = says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+    let proxy = Proxy::to(&format!("http://{address}")).unwrap();
+    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nword");
+    assert_eq!(client.answer_head().status, 401);
+    drop((client, proxy));
+    stop(&address, thread);
+}
+
 #[test]
 fn a_trailer_that_may_be_none_is_left_out_and_the_body_is_whole() {
     let (address, thread) = says(

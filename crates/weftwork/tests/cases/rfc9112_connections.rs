@@ -30,9 +30,9 @@ fn s9_3_version_and_connection_decide_on_persistence() {
     site.check_connection(&get("/", "1.1", "Connection: close\r\n"), Some("close"), false);
     site.check_connection(&get("/", "1.1", "Connection: Keep-Alive, CLOSE\r\n"), Some("close"), false);
     site.check_connection(&get("/", "1.1", "Connection: x\r\nConnection: ,close,\r\n"), Some("close"), false);
-    site.check_connection(&get("/", "1.0", ""), None, false);
+    site.check_connection(&get("/", "1.0", ""), Some("close"), false);
     site.check_connection(&get("/", "1.0", "Connection: Keep-Alive\r\n"), Some("keep-alive"), true);
-    site.check_connection(&get("/", "1.0", "Connection: keep-alive, close\r\n"), None, false);
+    site.check_connection(&get("/", "1.0", "Connection: keep-alive, close\r\n"), Some("close"), false);
 }
 
 /// A connection that cannot go on says so, and one that can does.

@@ -52,7 +52,7 @@ fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
 
 /// Its client's time is not its own.
 #[test]
-fn a_writer_that_waits_is_not_logged() {
+fn who_waits_for_a_client_is_not_logged() {
     let patience = SHORT * 6;
     let longer = patience * 2;
     let site = || ROOM.start_with(|s| s.handler_warn_after(patience));
@@ -62,6 +62,7 @@ fn a_writer_that_waits_is_not_logged() {
     let requests = [
         ("one who does not read", "GET /stream/20000000 HTTP/1.1\r\nHost: a\r\n\r\n"),
         ("one who does not send", "POST /echo-stream HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"),
+        ("one who does not send to a handler", "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n"),
     ];
     for (what, request) in requests {
         let site = site();

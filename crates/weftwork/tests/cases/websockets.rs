@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tungstenite::client::IntoClientRequest;
 use tungstenite::protocol::frame::coding::CloseCode;
@@ -256,6 +256,21 @@ fn a_socket_ends_with_its_code() {
     let mut client = chat.join();
     client.send(Sent::text("go")).unwrap();
     closes(&mut client, 4000);
+    chat.is_well();
+}
+
+/// Whatever else it says: the program has closed, and its thread is wanted elsewhere.
+#[test]
+fn who_does_not_answer_a_close_is_not_heard_for_ever() {
+    let chat = start_with(|settings| settings.linger_timeout(Duration::from_millis(100)));
+    let mut client = crate::support::Client::connect(&chat.server);
+    client.send(format!("GET /bye HTTP/1.1\r\n{HANDSHAKE}"));
+    assert_eq!(client.answer_head().status, 101);
+    assert_eq!(client.exactly(16), b"\x81\x03bye\x88\x09\x0f\xa1no more");
+    let begun = Instant::now();
+    while client.try_send(b"\x89\x80\0\0\0\0").is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it is heard still");
+    }
     chat.is_well();
 }
 

@@ -108,8 +108,9 @@ fn rfc9112_7_1_unknown_length() {
     );
     let long = "a".repeat(0x1234);
     check(GET, (200, Unknown, &[]), &[&long], &format!("{chunked}1234\r\n{long}\r\n0\r\n\r\n"), After::Next);
-    check(GET_10, (200, Unknown, &[]), &["a", "b"], "HTTP/1.1 200 OK\r\n@\r\nab", After::Close);
-    check(GET_10_KEEP, (200, Unknown, &[]), &["a"], "HTTP/1.1 200 OK\r\n@\r\na", After::Close);
+    let until_the_end = "HTTP/1.1 200 OK\r\n@Connection: close\r\n\r\n";
+    check(GET_10, (200, Unknown, &[]), &["a", "b"], &format!("{until_the_end}ab"), After::Close);
+    check(GET_10_KEEP, (200, Unknown, &[]), &["a"], &format!("{until_the_end}a"), After::Close);
     let declared = [("content-length", "2")];
     check(
         GET,
@@ -158,7 +159,8 @@ fn rfc9110_9_3_2_head() {
 fn rfc9110_15_statuses_without_a_body() {
     check(GET, (204, Exact(0), &[]), &[], "HTTP/1.1 204 No Content\r\n@\r\n", After::Next);
     check(GET, (204, Unknown, &[]), &["swallowed"], "HTTP/1.1 204 No Content\r\n@\r\n", After::Next);
-    check(GET_10, (204, Unknown, &[]), &[], "HTTP/1.1 204 No Content\r\n@\r\n", After::Close);
+    let last = "HTTP/1.1 204 No Content\r\n@Connection: close\r\n\r\n";
+    check(GET_10, (204, Unknown, &[]), &[], last, After::Close);
     check(
         GET,
         (205, Exact(3), &[]),
@@ -213,7 +215,13 @@ fn rfc9112_9_3_one_connection_field() {
         &format!("HTTP/1.1 200 OK\r\n@{length}Connection: close\r\n\r\n"),
         After::Close,
     );
-    check(GET_10, (200, Exact(0), &[]), &[], &format!("HTTP/1.1 200 OK\r\n@{length}\r\n"), After::Close);
+    check(
+        GET_10,
+        (200, Exact(0), &[]),
+        &[],
+        &format!("HTTP/1.1 200 OK\r\n@{length}Connection: close\r\n\r\n"),
+        After::Close,
+    );
     check(
         GET_10_KEEP,
         (200, Exact(0), &[]),
@@ -233,7 +241,7 @@ fn rfc9112_9_3_one_connection_field() {
         GET_10_KEEP,
         (200, Exact(0), &given("Close")),
         &[],
-        &format!("HTTP/1.1 200 OK\r\n@{length}\r\n"),
+        &format!("HTTP/1.1 200 OK\r\n@{length}Connection: close\r\n\r\n"),
         After::Close,
     );
     check(

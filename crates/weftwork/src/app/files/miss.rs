@@ -13,8 +13,11 @@ use crate::message::{IntoResponse, Problem, Request, Response};
 pub(super) enum Miss {
     NotFound,
     Malformed,
+    /// There is one, at the path that is spelt plainly.
     Misspelt,
     Forbidden,
+    /// The process, or the system, has all the files open that it may have.
+    NoDescriptor(Errno),
     Failed(Errno),
 }
 
@@ -23,7 +26,6 @@ impl From<Refused> for Miss {
         match refused {
             Refused::Malformed => Miss::Malformed,
             Refused::Unreachable => Miss::NotFound,
-            Refused::Misspelt => Miss::Misspelt,
         }
     }
 }
@@ -31,11 +33,18 @@ impl From<Refused> for Miss {
 impl From<Errno> for Miss {
     fn from(error: Errno) -> Miss {
         match error {
-            // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there.
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
-                Miss::NotFound
-            }
+            // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there. ILSEQ, INVAL: no name on
+            // this file system.
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::LOOP
+            | Errno::XDEV
+            | Errno::NXIO
+            | Errno::NAMETOOLONG
+            | Errno::ILSEQ
+            | Errno::INVAL => Miss::NotFound,
             Errno::ACCESS | Errno::PERM => Miss::Forbidden,
+            error @ (Errno::MFILE | Errno::NFILE) => Miss::NoDescriptor(error),
             error => Miss::Failed(error),
         }
     }
@@ -48,6 +57,12 @@ impl Miss {
             Miss::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not well encoded"),
             Miss::Misspelt => moved(req, &plainly_spelt(req.whole_path())),
             Miss::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
+            Miss::NoDescriptor(error) => {
+                // Clients that take their time with many files bring that about, at any rate.
+                req.tell(format_args!("{} could not be opened: {error}", req.whole_path()));
+                problem(StatusCode::SERVICE_UNAVAILABLE, "no more files can be sent just now")
+                    .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+            }
             Miss::Failed(error) => {
                 Error::io(format!("{} could not be opened", req.whole_path()), error.into()).into_response()
             }

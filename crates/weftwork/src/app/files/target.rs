@@ -11,6 +11,8 @@ pub(super) struct Target<'a> {
     pub(super) path: Cow<'a, [u8]>,
     /// It ended with a slash, and so means a directory.
     pub(super) slash: bool,
+    /// It is not spelt plainly. A guard in front compares the path as it was sent, and has not seen this one.
+    pub(super) is_misspelt: bool,
 }
 
 /// Why a path means no file.
@@ -20,8 +22,6 @@ pub(super) enum Refused {
     Malformed,
     /// No file that is served can have this name: 404.
     Unreachable,
-    /// It is not spelt plainly. A guard in front compares the path as it was sent, and has not seen this one.
-    Misspelt,
 }
 
 impl<'a> Target<'a> {
@@ -35,23 +35,17 @@ impl<'a> Target<'a> {
         if rest.is_empty() && path.len() > 1 {
             return Err(Refused::Unreachable);
         }
-        let path = match rest {
-            b"" => rest.into(),
-            _ if rest.contains(&b'%') => {
-                let path = decoded(rest, hidden)?;
-                match encodes_unreserved(rest) {
-                    true => return Err(Refused::Misspelt),
-                    false => path.into(),
-                }
-            }
-            _ => servable(rest, hidden)?.into(),
+        let (path, is_misspelt) = match rest {
+            b"" => (rest.into(), false),
+            _ if rest.contains(&b'%') => (decoded(rest, hidden)?.into(), encodes_unreserved(rest)),
+            _ => (servable(rest, hidden)?.into(), false),
         };
-        Ok(Target { path, slash })
+        Ok(Target { path, slash, is_misspelt })
     }
 
     /// A relative path as it is, not encoded.
     pub(super) fn named(name: &'a str, hidden: bool) -> Result<Target<'a>, Refused> {
-        Ok(Target { path: servable(name.as_bytes(), hidden)?.into(), slash: false })
+        Ok(Target { path: servable(name.as_bytes(), hidden)?.into(), slash: false, is_misspelt: false })
     }
 }
 

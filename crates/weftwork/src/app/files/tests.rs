@@ -13,10 +13,11 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Links};
 use super::listing::{encoded, size};
+use super::miss::Miss;
 use super::target::{Refused, Target};
 use super::{Files, file, files};
-use crate::message::testing::Canned;
-use crate::{Running, Server};
+use crate::message::testing::{Canned, get};
+use crate::{Request, Running, Server};
 
 /// A directory of its own for each test, removed with all that is in it.
 struct Scratch(PathBuf);
@@ -445,18 +446,29 @@ fn a_date_joins_no_parts_of_different_codings() {
     check("/film.mp4", "gzip", date, "0123");
 }
 
+/// Who waits for many files holds their descriptors.
+#[test]
+fn where_no_descriptor_is_left_a_client_may_come_again() {
+    for error in [Errno::MFILE, Errno::NFILE] {
+        let answer = get("/a", &move |req: &mut Request<'_>| Miss::from(error).answer(req));
+        assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, Some("1")));
+    }
+}
+
 #[test]
 fn targets() {
     let check = |path: &str, want: Result<(&[u8], bool), Refused>| {
         let got = Target::parse(path.as_bytes(), false);
-        assert_eq!(got, want.map(|(path, slash)| Target { path: path.into(), slash }), "{path:?}");
+        let want = want.map(|(path, slash)| Target { path: path.into(), slash, is_misspelt: false });
+        assert_eq!(got, want, "{path:?}");
     };
     check("/", Ok((b"", true)));
     check("/a", Ok((b"a", false)));
     check("/a/", Ok((b"a", true)));
     check("/a/b%20c", Ok((b"a/b c", false)));
     check("/A%ff", Ok((b"A\xff", false)));
-    check("/%41%ff", Err(Refused::Misspelt));
+    let is_misspelt = |path: &[u8]| Target::parse(path, false).unwrap().is_misspelt;
+    assert!(is_misspelt(b"/%41%ff") && is_misspelt(b"/a/%2Dx/") && !is_misspelt(b"/%ff%2B"));
     check("/a+b", Ok((b"a+b", false)));
     check("/a%252e", Ok((b"a%2e", false)));
     for path in [

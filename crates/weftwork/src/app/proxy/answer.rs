@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
-use super::forward::{self, Upload};
+use super::forward::{self, MOMENT_MIN, Upload, next_moment};
 use super::upstream::{Keeper, Link, from_now};
-use super::{Failure, NO_ANSWER, Options, tunnel, warn};
+use super::{Failure, NO_ANSWER, Options, time_left, tunnel, warn};
 use crate::message::{BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
@@ -33,6 +33,8 @@ pub(super) struct Turn {
 /// The time for an answer to begin.
 struct Patience {
     until: Instant,
+    /// What says so.
+    bound: &'static str,
     /// It was over when the server was last read from. What had come by then is looked at once, as this process may have
     /// been stopped; who says something without end is not waited for.
     is_over: bool,
@@ -44,7 +46,7 @@ impl Turn {
         let mut patience = None;
         loop {
             if let Some(until) = self.continue_by
-                && !self.is_heard(until)?
+                && !self.is_heard(req, until)?
             {
                 self.ask_for_body(req);
             }
@@ -56,10 +58,7 @@ impl Turn {
                     patience = None;
                 }
             }
-            let patience = patience.get_or_insert_with(|| Patience {
-                until: from_now(self.options.response_timeout),
-                is_over: false,
-            });
+            let patience = patience.get_or_insert_with(|| self.patience(req));
             let Some(received) = self.head(req, patience)? else { continue };
             match received.status {
                 StatusCode::SWITCHING_PROTOCOLS => return Ok(received),
@@ -71,6 +70,12 @@ impl Turn {
                 _ => return Ok(received),
             }
         }
+    }
+
+    fn patience(&self, req: &Request<'_>) -> Patience {
+        let (time, left) = (self.options.response_timeout, time_left(req));
+        let bound = if left < time { "the deadline of the request" } else { "response_timeout" };
+        Patience { until: from_now(time.min(left)), bound, is_over: false }
     }
 
     /// The response that passes on the answer, with what follows its head.
@@ -116,8 +121,8 @@ impl Turn {
     }
 
     /// Sends the head. True: the server has something to say to it by then.
-    fn is_heard(&mut self, until: Instant) -> Result<bool, Failure> {
-        let pushed = self.link.push(self.options.idle_timeout);
+    fn is_heard(&mut self, req: &Request<'_>, until: Instant) -> Result<bool, Failure> {
+        let pushed = self.link.push(self.options.idle_timeout.min(time_left(req)));
         pushed.and_then(|_| self.link.hears(until)).map_err(|error| Failure::of(error, "idle_timeout"))
     }
 
@@ -147,7 +152,7 @@ impl Turn {
                 link.at += used;
                 return Ok(Some(received));
             }
-            let bound = "response_timeout";
+            let bound = patience.bound;
             link.looked = given.len();
             if !self.is_sent() && !self.link.has_more().map_err(|error| Failure::of(error, bound))? {
                 return Ok(None);
@@ -183,7 +188,7 @@ impl Turn {
     /// allows is cut off, as it is too late for a status. Once the answer `is_whole`, the server
     /// gets the rest until it ends its side, or takes nothing more: neither is a fault of the answer.
     fn exchange(&mut self, out: &mut BodyWriter<'_>, mut is_whole: bool) -> io::Result<()> {
-        let mut part = [0; PART_BYTES];
+        let (mut part, mut moment) = ([0; PART_BYTES], MOMENT_MIN);
         // While nothing is sent, what is broken can still be told.
         is_whole = is_whole || self.pass_what_is_there(out)?;
         // The client may wait for the head, also where nothing follows it.
@@ -193,8 +198,13 @@ impl Turn {
             match self.takes_more(is_whole) {
                 Ok(false) | Err(_) if is_whole => return Ok(()),
                 Ok(true) if !self.upload.is_whole() => {
+                    if !out.request_comes_within(moment)? {
+                        moment = next_moment(moment);
+                        continue;
+                    }
                     let count = out.read_request(&mut part)?;
                     self.upload.put(&mut self.link, &part[..count]);
+                    moment = MOMENT_MIN;
                 }
                 pushed => drop(pushed?),
             }

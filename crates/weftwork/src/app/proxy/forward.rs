@@ -1,15 +1,16 @@
 //! The way there: which head the server gets, and the body as the client sends it.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
+use std::time::Duration;
 
-use http::{Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::upstream::{Link, Upstream};
-use super::{Failure, Options};
+use super::{Failure, Options, Proxy, Said, time_left};
 use crate::app::middleware::{RequestId, TraceContext};
 use crate::app::spelling::misspelling;
 use crate::error::Error;
-use crate::message::{Request, plain_field_name};
+use crate::message::{CONNECTION_FIELDS, Request, plain_field_name};
 
 /// Fields that are ours to say, and what nobody before us has a say in. Trailers are not passed on.
 const OURS: [&str; 9] = [
@@ -25,12 +26,8 @@ const OURS: [&str; 9] = [
 ];
 
 /// The head of the request, as the server gets it, with one less of the [`forwards_left`].
-pub(super) fn head(
-    req: &Request<'_>,
-    forwards: Option<u64>,
-    upstream: &Upstream,
-    options: &Options,
-) -> Result<Vec<u8>, Failure> {
+pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> Result<Vec<u8>, Failure> {
+    let Proxy { upstream, options, said } = proxy;
     if *req.method() == Method::CONNECT {
         return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, "this server is no way to others"));
     }
@@ -44,8 +41,9 @@ pub(super) fn head(
     };
     let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
-    let (is_believed, settled) = (req.is_source_trusted(), settled(req));
-    let is_ours = |plain: &str| OURS.contains(&plain) || settled.iter().any(|(name, _)| *name == plain);
+    let (is_believed, settled) = (req.is_source_trusted(), settled(req, said));
+    let is_ours =
+        |plain: &str| OURS.contains(&plain) || settled.iter().any(|(name, _)| is_plainly(name, plain));
     for (name, value) in req.end_to_end_headers() {
         let plain = plain_field_name(name.as_bytes());
         if plain == MAX_FORWARDS && (forwards.is_some() || name.contains('_')) {
@@ -62,7 +60,7 @@ pub(super) fn head(
     }
     for (name, value) in &settled {
         if let Some(value) = value {
-            line(name, value.as_bytes());
+            line(name.as_str(), value.as_bytes());
         }
     }
     if let Some(client) = req.client_addr() {
@@ -76,9 +74,8 @@ pub(super) fn head(
         line("Via", value);
     }
     line("Via", if req.version() == http::Version::HTTP_10 { b"1.0 weftwork" } else { b"1.1 weftwork" });
-    if let Some(protocol) = asks_for(req, options) {
-        line("Connection", b"upgrade");
-        line("Upgrade", protocol.as_bytes());
+    for (name, value) in of_connection(req, options) {
+        line(name, value.as_bytes());
     }
     match req.body_left() {
         Some(0) if req.header(header::CONTENT_LENGTH).is_none() => {}
@@ -117,19 +114,51 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// What [`RequestIds`](crate::middleware::RequestIds) has found out, where it runs. None: that there is none.
-fn settled(req: &Request<'_>) -> Vec<(&'static str, Option<String>)> {
-    let id = req.extension::<RequestId>().map(|id| ("x-request-id", Some(id.to_string())));
+/// Whether a field is no business of the proxy itself, which sees to the framing, to the connection, and to who asked whom.
+pub(super) fn may_be_set(plain: &str) -> bool {
+    plain != MAX_FORWARDS && !OURS.contains(&plain) && !CONNECTION_FIELDS.contains(&plain)
+}
+
+/// What was found out here: by [`RequestIds`](crate::middleware::RequestIds), where it runs, and for
+/// [`Proxy::set_header`], whose word is the last. None: that there is none.
+fn settled(req: &Request<'_>, said: &[(HeaderName, Box<Said>)]) -> Vec<(HeaderName, Option<HeaderValue>)> {
+    let header = |name, value: String| (HeaderName::from_static(name), HeaderValue::try_from(value).ok());
+    let id = req.extension::<RequestId>().map(|id| header("x-request-id", id.to_string()));
     let trace = req.extension::<TraceContext>().map(|trace| {
-        let state = trace.tracestate().map(str::to_owned);
-        [("traceparent", Some(trace.traceparent())), ("tracestate", state)]
+        let state = trace.tracestate().and_then(|state| HeaderValue::from_str(state).ok());
+        [header("traceparent", trace.traceparent()), (HeaderName::from_static("tracestate"), state)]
     });
-    id.into_iter().chain(trace.into_iter().flatten()).collect()
+    let found = id.into_iter().chain(trace.into_iter().flatten());
+    let is_said = |name: &HeaderName| said.iter().any(|(said, _)| said == name);
+    let found = found.filter(|(name, _)| !is_said(name));
+    found.chain(said.iter().map(|(name, value)| (name.clone(), value(req)))).collect()
+}
+
+/// Whether this is the plain form of the name.
+fn is_plainly(name: &HeaderName, plain: &str) -> bool {
+    let bytes = name.as_str().bytes();
+    bytes.map(|byte| if byte == b'_' { b'-' } else { byte }).eq(plain.bytes())
 }
 
 /// Further fields by which proxies tell what they know of the client.
 fn speaks_of_client(name: &str) -> bool {
     name == "x-real-ip" || name.starts_with("x-forwarded-")
+}
+
+/// What is said anew for this connection: which upgrade is asked for, and that trailers are taken (RFC 9110 section 10.1.4).
+fn of_connection<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'static str, &'o str)> {
+    let protocol = asks_for(req, options);
+    let takes_trailers = req.version() == http::Version::HTTP_11 && req.has_token(header::TE, "trailers");
+    let named = match (protocol.is_some(), takes_trailers) {
+        (false, false) => return Vec::new(),
+        (false, true) => "TE",
+        (true, false) => "upgrade",
+        (true, true) => "upgrade, TE",
+    };
+    let mut lines = vec![("Connection", named)];
+    lines.extend(protocol.map(|protocol| ("Upgrade", protocol)));
+    lines.extend(takes_trailers.then_some(("TE", "trailers")));
+    lines
 }
 
 /// The protocol that the client asks for, if it does, and may have.
@@ -161,7 +190,13 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     if let Some(misspelling) = misspelling(given.as_bytes()) {
         return Err(Failure::Request(StatusCode::BAD_REQUEST, misspelling.rule()));
     }
-    let slash = if rest.is_empty() { "/" } else { "" };
+    // RFC 9112 section 3.2.4: of a whole URI without a path `OPTIONS` means the server as a whole.
+    let is_of_all = given.is_empty() && *req.method() == Method::OPTIONS && req.query().is_none();
+    let slash = match rest {
+        "" if is_of_all && upstream.base().is_empty() => "*",
+        "" => "/",
+        _ => "",
+    };
     let (mark, query) = req.query().map_or(("", ""), |query| ("?", query));
     Ok(format!("{}{rest}{slash}{mark}{query}", upstream.base()))
 }
@@ -197,6 +232,15 @@ impl Upload {
     }
 }
 
+/// For so long the client is waited for before somebody looks whether the server says something; and then for twice as long,
+/// again and again, up to the other one.
+pub(super) const MOMENT_MIN: Duration = Duration::from_millis(1);
+const MOMENT_MAX: Duration = Duration::from_millis(20);
+
+pub(super) fn next_moment(moment: Duration) -> Duration {
+    (2 * moment).min(MOMENT_MAX)
+}
+
 /// Sends what is on its way, and the body as it comes, until all is sent or the server has something to say.
 pub(super) fn send(
     req: &mut Request<'_>,
@@ -205,12 +249,21 @@ pub(super) fn send(
     options: &Options,
 ) -> Result<(), Failure> {
     let stuck = |error| Failure::of(error, "idle_timeout");
-    while link.push(options.idle_timeout).map_err(stuck)? && !upload.is_whole {
-        if link.has_more().map_err(stuck)? {
-            return Ok(());
+    let client = |error: io::Error| Failure::Client(Error::from(error));
+    while link.push(options.idle_timeout.min(time_left(req))).map_err(stuck)? && !upload.is_whole {
+        // The client may wait for an answer to what it has sent, or for the end of it all.
+        let mut moment = MOMENT_MIN;
+        loop {
+            if link.has_more().map_err(stuck)? {
+                return Ok(());
+            }
+            if req.body().comes_within(moment).map_err(|error| client(error.into()))? {
+                break;
+            }
+            moment = next_moment(moment);
         }
         let mut body = req.body();
-        let part = body.fill_buf().map_err(|error| Failure::Client(Error::from(error)))?;
+        let part = body.fill_buf().map_err(client)?;
         let count = part.len();
         upload.put(link, part);
         body.consume(count);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use http::{HeaderName, HeaderValue, header};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::forward::{forwards_left, head};
@@ -16,7 +17,7 @@ use super::{Failure, Proxy};
 use crate::engine::{Ground, Work, enter};
 use crate::message::Request;
 use crate::message::testing::Canned;
-use crate::middleware::RequestIds;
+use crate::middleware::{Deadline, RequestIds};
 use crate::{ByteCount, HandlerExt, Router, Server, Settings, TestClient};
 
 #[track_caller]
@@ -36,7 +37,7 @@ fn sees_from(peer: &str, proxy: &Proxy, request: &str) -> Result<String, u16> {
 }
 
 fn head_of(proxy: &Proxy, req: &Request<'_>) -> Result<String, Failure> {
-    let head = head(req, forwards_left(req)?, &proxy.upstream, &proxy.options)?;
+    let head = head(req, forwards_left(req)?, proxy)?;
     Ok(String::from_utf8(head).unwrap())
 }
 
@@ -89,6 +90,9 @@ fn the_path_is_passed_on() {
     // RFC 9112 section 3.2.4: of the server as a whole, not of a part of it.
     let asterisk = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
     assert!(sees(&plain, asterisk).is_ok_and(|head| head.starts_with("OPTIONS * HTTP/1.1\r\n")));
+    let whole = "OPTIONS http://a HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert!(sees(&plain, whole).is_ok_and(|head| head.starts_with("OPTIONS * HTTP/1.1\r\n")));
+    assert_eq!(path(&plain, "http://a"), Ok("/".to_owned()));
     assert_eq!(sees(&Proxy::to("http://127.0.0.1:1/base").unwrap(), asterisk), Err(404));
     for target in
         ["/../a", "/%2e%2E/a", "/a/.%2e", "/..%2fa", "/x%2F..%2Fa", "/x%5C..%5ca", "/..;/a", "/..%3Bx/a"]
@@ -196,6 +200,51 @@ fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
     assert!(from_anybody.starts_with(expected), "{from_anybody}");
 }
 
+#[test]
+fn what_the_proxy_is_to_say_it_says_alone() {
+    let name = HeaderName::from_static;
+    let user = |req: &Request<'_>| HeaderValue::from_str(req.query()?).ok();
+    let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+    let proxy = proxy.set_header(name("x-user"), |_| None).unwrap().set_header(name("x-user"), user).unwrap();
+    let proxy = proxy.set_header(header::COOKIE, |_| None).unwrap();
+    let fields = "Host: a\r\nX-User: admin\r\nx_user: admin\r\nX-User-Id: 7\r\nCookie: a=b\r\n";
+    let said = |target: &str| -> Vec<String> {
+        let head =
+            sees(&proxy, &format!("GET {target} HTTP/1.1\r\n{fields}\r\n")).unwrap().to_ascii_lowercase();
+        head.lines()
+            .filter(|line| line.contains("user") || line.contains("cookie"))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(said("/?ann"), ["get /?ann http/1.1", "x-user-id: 7", "x-user: ann"][1..]);
+    assert_eq!(said("/"), ["x-user-id: 7"]);
+    for taken in
+        ["host", "content-length", "x-forwarded-for", "x_forwarded_for", "te", "connection", "max-forwards"]
+    {
+        let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+        let error = proxy.set_header(name(taken), |_| None).unwrap_err().to_string();
+        assert!(error.contains(taken), "{error}");
+    }
+}
+
+/// RFC 9110 section 10.1.4: what the client takes is said anew, as far as the proxy passes it on.
+#[test]
+fn that_trailers_are_taken_is_passed_on() {
+    let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+    let says = |line: &str, fields: &str| {
+        let head = sees(&proxy, &format!("GET / {line}\r\nHost: a\r\n{fields}\r\n")).unwrap();
+        let mut lines =
+            head.lines().filter(|line| line.starts_with("Connection:") || line.starts_with("TE:"));
+        (lines.next().map(str::to_owned), lines.next().map(str::to_owned))
+    };
+    let both = |connection: &str| (Some(connection.to_owned()), Some("TE: trailers".to_owned()));
+    assert_eq!(says("HTTP/1.1", "TE: gzip;q=0.5, trailers\r\nConnection: TE\r\n"), both("Connection: TE"));
+    let upgrade = "TE: trailers\r\nConnection: TE, upgrade\r\nUpgrade: websocket\r\n";
+    assert_eq!(says("HTTP/1.1", upgrade), both("Connection: upgrade, TE"));
+    assert_eq!(says("HTTP/1.1", "TE: gzip\r\nConnection: TE\r\n"), (None, None));
+    assert_eq!(says("HTTP/1.0", "TE: trailers\r\n"), (None, None));
+}
+
 /// The client's own words, in whatever spelling, are for `RequestIds` to judge.
 #[test]
 fn what_request_ids_have_settled_is_passed_on() {
@@ -275,7 +324,7 @@ fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
     let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_secs(3));
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address, at];
     let begun = Instant::now();
-    assert!(proxy.upstream.link().is_ok());
+    assert!(proxy.upstream.link(Duration::MAX).is_ok());
     // Half of it is for the first.
     assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
     assert_eq!(*proxy.upstream.addresses.lock().unwrap(), [at, hole.address], "the next one begins with it");
@@ -290,13 +339,13 @@ fn a_server_that_has_moved_is_found_again() {
     let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(500));
     // Its old address is silent: all the time is used up, and the next request finds it.
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address];
-    let failed = proxy.upstream.link().err();
+    let failed = proxy.upstream.link(Duration::MAX).err();
     assert!(matches!(failed, Some(Failure::Unreachable(error)) if error.kind() == io::ErrorKind::TimedOut));
-    assert!(proxy.upstream.link().is_ok());
+    assert!(proxy.upstream.link(Duration::MAX).is_ok());
     // It refuses: there is time to look at once.
     let proxy = Proxy::to(&format!("http://{at}")).unwrap();
     *proxy.upstream.addresses.lock().unwrap() = vec![refuses];
-    assert!(proxy.upstream.link().is_ok());
+    assert!(proxy.upstream.link(Duration::MAX).is_ok());
 }
 
 struct Counting(Cell<usize>);
@@ -323,7 +372,7 @@ fn a_name_is_looked_up_where_it_may_wait_and_not_for_each_request() {
     let ground = Rc::new(Counting(Cell::new(0)));
     let _entered = enter(ground.clone());
     for _ in 0..3 {
-        assert!(proxy.upstream.link().is_err());
+        assert!(proxy.upstream.link(Duration::MAX).is_err());
     }
     assert_eq!((LOOKED_UP.load(Ordering::Relaxed), ground.0.get()), (1, 1));
 }
@@ -338,6 +387,21 @@ fn times_without_end_are_times() {
     for _ in 0..2 {
         let answer = client.get("/").send();
         assert_eq!((answer.status.as_u16(), answer.text()), (200, "hello"));
+    }
+}
+
+/// As whoever asks a database passes it on.
+#[test]
+fn the_deadline_of_a_request_holds_for_the_server_behind() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hole = BlackHole::new();
+    for address in [silent.local_addr().unwrap(), hole.address] {
+        let proxy = Proxy::to(&format!("http://{address}")).unwrap().connect_timeout(Duration::from_secs(60));
+        let begun = Instant::now();
+        let budget = Deadline::new(Duration::from_millis(100));
+        let answer = TestClient::new(proxy.with(budget)).get("/").send();
+        assert_eq!(answer.status.as_u16(), 504, "{}", answer.text());
+        assert!(begun.elapsed() < Duration::from_secs(30), "the server had all of its own time");
     }
 }
 

@@ -88,15 +88,15 @@ impl Upstream {
         &self.base
     }
 
-    /// A connection, and whether it was used before.
-    pub(super) fn link(&self) -> Result<(Link, bool), Failure> {
+    /// A connection, and whether it was used before. A fresh one has to be there within `patience`, too.
+    pub(super) fn link(&self, patience: Duration) -> Result<(Link, bool), Failure> {
         while let Some(stream) = self.take_kept() {
             // What comes without being asked for, the end included, makes it useless.
             if is_silent(&stream) {
                 return Ok((Link::new(stream), true));
             }
         }
-        Ok((self.fresh_link()?, false))
+        Ok((self.fresh_link(patience)?, false))
     }
 
     fn take_kept(&self) -> Option<TcpStream> {
@@ -108,12 +108,12 @@ impl Upstream {
         taken.map(|(stream, _)| stream)
     }
 
-    pub(super) fn fresh_link(&self) -> Result<Link, Failure> {
-        Ok(Link::new(self.connect().map_err(Failure::Unreachable)?))
+    pub(super) fn fresh_link(&self, patience: Duration) -> Result<Link, Failure> {
+        let until = from_now(self.connect_timeout.min(patience));
+        Ok(Link::new(self.connect(until).map_err(Failure::Unreachable)?))
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
-        let until = from_now(self.connect_timeout);
+    fn connect(&self, until: Instant) -> io::Result<TcpStream> {
         let known = self.lock_addresses().clone();
         let failed = match self.connect_to(&known, until) {
             Err(error) => error,

@@ -53,6 +53,8 @@ pub enum PatternFault {
     Query,
     /// A segment that captures in another library, and would be text here: `:id`, `*rest`, `<id>`.
     OtherSyntax(String),
+    /// A segment with a `%` that encodes nothing, which no client can ask for.
+    Percent(String),
     /// The name of a capture, as `{rest...}` or `{id:[0-9]+}` have it, is not made of letters, digits, `_` and `-`.
     Name(String),
     /// Braces that are not `{name}` or `{*name}`, or two captures in one segment.
@@ -97,6 +99,9 @@ impl fmt::Display for PatternFault {
             PatternFault::Query => f.write_str("a query is no part of it; Query<T> reads one"),
             PatternFault::OtherSyntax(segment) => {
                 write!(f, "{segment} would be text; a capture is written {{name}}, or {{*name}} for all that is left")
+            }
+            PatternFault::Percent(segment) => {
+                write!(f, "{segment} has a % without two hexadecimal digits; the sign itself is sent as %25")
             }
             PatternFault::Name(name) => write!(
                 f,

@@ -54,6 +54,9 @@ impl Pattern {
         let mut segments = Vec::new();
         let parts: Vec<&str> = relative.split('/').collect();
         for (at, part) in parts.iter().enumerate() {
+            if has_bare_percent(part) {
+                return Err(PatternFault::Percent((*part).to_owned()));
+            }
             let segment = match part.split_once('{') {
                 None if part.contains('}') => return Err(PatternFault::Braces),
                 None if is_other_syntax(part) => return Err(PatternFault::OtherSyntax((*part).to_owned())),
@@ -159,6 +162,12 @@ fn is_name(name: &str) -> bool {
     let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let is_more = |byte: u8| is_start(byte) || byte.is_ascii_digit() || byte == b'-';
     name.bytes().next().is_some_and(is_start) && name.bytes().all(is_more)
+}
+
+/// Whether there is a `%` that begins no encoded byte.
+fn has_bare_percent(part: &str) -> bool {
+    let is_code = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    part.split('%').skip(1).any(|rest| !is_code(rest))
 }
 
 /// `path` as clients send it.

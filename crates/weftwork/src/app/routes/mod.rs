@@ -143,6 +143,8 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// - Browsers, and others that normalize paths, go from `.` and `..` to another place, also where they are encoded, as
 ///   they are here (URL standard, section 4.1). Where others choose such values, refuse these two before you link to
 ///   them, also as a segment of a rest.
+/// - To a [`Proxy`](crate::Proxy), and to others that take two spellings of a letter for one (RFC 3986 section 6.2.2.2), a
+///   capture that reads like a literal is that literal, and `//` in a rest may be `/`. Behind one, refuse such values.
 pub trait Routes: Sized + 'static {
     /// The routes in the order of their declaration; see [`list`](Routes::list) for printing.
     const ROUTES: &'static [Route];

@@ -53,6 +53,12 @@ impl Outgoing {
         self.bring(state, frame)
     }
 
+    /// The same for a frame that nobody misses: none may follow a close, and a writer that failed has said so already.
+    pub(super) fn send_if_open(&self, frame: Vec<u8>) -> io::Result<()> {
+        let state = self.lock();
+        if state.stage == Stage::Open { self.bring(state, frame) } else { Ok(()) }
+    }
+
     /// Sends the frame that closes, unless one was sent before.
     pub(super) fn close(&self, frame: Vec<u8>) -> io::Result<()> {
         let mut state = self.lock();

@@ -33,7 +33,9 @@ pub struct WebSocketReader {
     protocol: Option<&'static str>,
     /// A ping was sent, and nothing has come since.
     asked: bool,
-    /// The client was told that the server stops, and may answer until then.
+    /// The client was told that the server stops.
+    told: bool,
+    /// We have closed, and the client may answer until then.
     until: Option<Instant>,
     over: bool,
 }
@@ -61,6 +63,7 @@ impl WebSocket {
             outgoing: outgoing.clone(),
             protocol,
             asked: false,
+            told: false,
             until: None,
             over: false,
         };
@@ -88,7 +91,7 @@ impl WebSocket {
     }
 
     /// Closes the socket with a code (1000: all is well) and a reason of up to 123 bytes. Read on until none
-    /// comes: the client may have sent something before it knew. Codes of your own are 4000 to 4999; one that must not
+    /// comes, for the time of the setting `linger_timeout` at most: the client may have sent something before it knew. Codes of your own are 4000 to 4999; one that must not
     /// be sent (1005, say, or anything below 1000) is sent as 1011, and logged.
     ///
     /// # Errors
@@ -121,7 +124,12 @@ impl WebSocketReader {
     /// broke the protocol (`InvalidData`), which it was told.
     pub fn read(&mut self) -> io::Result<Option<Message>> {
         while !self.over {
-            let heard = &mut Heard { line: &mut self.line, asked: &mut self.asked, until: self.until };
+            let heard = &mut Heard {
+                line: &mut self.line,
+                asked: &mut self.asked,
+                until: &mut self.until,
+                outgoing: &self.outgoing,
+            };
             match self.incoming.next(heard) {
                 Ok(got) => {
                     if let Some(message) = self.answer(got)? {
@@ -138,9 +146,7 @@ impl WebSocketReader {
         match got {
             Got::Message(message) => return Ok(Some(message)),
             Got::Pong => {}
-            // After a close of ours no frame may follow, and a writer that failed has said so already.
-            Got::Ping(bytes) if self.outgoing.is_open() => self.outgoing.send(frames::pong(bytes))?,
-            Got::Ping(_) => {}
+            Got::Ping(bytes) => self.outgoing.send_if_open(frames::pong(bytes))?,
             Got::Close(said) => {
                 self.over = true;
                 self.outgoing.close(frames::close_reply(said.as_ref()))?;
@@ -158,16 +164,12 @@ impl WebSocketReader {
             }
             Failed::Io(error) if is_timed_out(&error) && !self.asked => {
                 self.asked = true;
-                if self.outgoing.is_open() {
-                    self.outgoing.send(frames::ping())?;
-                }
-                return Ok(());
+                return self.outgoing.send_if_open(frames::ping());
             }
             // It is said once. Who does not answer that has gone, or does not care: the stop is not to wait for it.
-            Failed::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && self.until.is_none() => {
-                let said = self.outgoing.close(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
-                self.until = Some(Instant::now() + self.line.linger_timeout());
-                return said;
+            Failed::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && !self.told => {
+                self.told = true;
+                return self.outgoing.close(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
             }
             Failed::Io(error) => error,
             Failed::Ended if !self.outgoing.is_open() => {
@@ -190,12 +192,16 @@ struct Heard<'r> {
     line: &'r mut UpgradedReader,
     asked: &'r mut bool,
     /// What comes later is not heard any more, however much it is.
-    until: Option<Instant>,
+    until: &'r mut Option<Instant>,
+    outgoing: &'r Outgoing,
 }
 
 impl Read for Heard<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if let Some(until) = self.until {
+        if self.until.is_none() && !self.outgoing.is_open() {
+            *self.until = Some(Instant::now() + self.line.linger_timeout());
+        }
+        if let Some(until) = *self.until {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());

@@ -13,14 +13,14 @@ use crate::message::exchange::Exchange;
 use crate::transport::Tick;
 use crate::transport::counters::Counters;
 use crate::transport::deadlines::{Pace, Timeout};
-use crate::transport::stream::is_would_block;
+use crate::transport::stream::{is_timed_out, is_would_block};
 
 /// Room of a handler's that is worth a read of its own.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
 impl Live<'_> {
-    /// Sees to it that there is payload which was not consumed, unless the body is over.
-    pub(super) fn gather_payload(&mut self) -> Result<(), BodyError> {
+    /// Sees to it that there is payload which was not consumed, unless the body is over. False: nothing has come until `by`.
+    pub(super) fn gather_payload(&mut self, by: Option<Tick>) -> Result<bool, BodyError> {
         self.check_kept()?;
         while self.conn.held().payload.is_empty() {
             match self.conn.decode(self.cx).map_err(|fault| self.malformed(fault))? {
@@ -28,11 +28,13 @@ impl Live<'_> {
                 BodyEvent::End => break,
                 BodyEvent::NeedMore => {
                     self.prepare_wait()?;
-                    self.receive(None)?;
+                    if self.receive(None, by)? == 0 {
+                        return Ok(false);
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn check_kept(&self) -> Result<(), BodyError> {
@@ -49,7 +51,7 @@ impl Live<'_> {
         if room >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0 {
             return self.receive_directly(into);
         }
-        self.gather_payload()?;
+        self.gather_payload(None)?;
         let buffers = self.conn.held();
         let part = &buffers.input[buffers.payload.clone()];
         let count = part.len().min(room);
@@ -61,7 +63,7 @@ impl Live<'_> {
     fn receive_directly(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         self.prepare_wait()?;
         let before = into.len();
-        let count = self.receive(Some(into))?;
+        let count = self.receive(Some(into), None)?;
         let read = self.conn.http.read_body(&into[before..], &self.cx.limits);
         read.map_err(|fault| self.malformed(fault))?;
         Ok(count)
@@ -104,14 +106,15 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Waits for bytes of the body, and reads them: into our buffer, or where a handler has room.
-    fn receive(&mut self, mut room: Option<&mut Vec<u8>>) -> Result<usize, BodyError> {
+    /// Waits for bytes of the body, and reads them: into our buffer, or where a handler has room. 0: nothing has come until
+    /// `by`.
+    fn receive(&mut self, mut room: Option<&mut Vec<u8>>, by: Option<Tick>) -> Result<usize, BodyError> {
         self.wait.go_on(self.cx).map_err(|_| BodyError::ServerStops)?;
         let head_end = {
             let buffers = self.conn.held();
             buffers.start + buffers.head.bytes as usize
         };
-        let mut has_waited = false;
+        let mut has_waited = std::mem::take(&mut self.waits);
         loop {
             let buffers = self.conn.buffers.get_or_insert_default();
             let into = match room.as_deref_mut() {
@@ -127,7 +130,7 @@ impl Live<'_> {
             if !has_waited {
                 // Since the last byte came, the time was the handler's, or that of a queue.
                 self.body_pace(now).resume(now);
-                self.note_writer(now);
+                self.note_watched(now);
             }
             match received {
                 Ok(0) => return Err(BodyError::Disconnected),
@@ -135,7 +138,12 @@ impl Live<'_> {
                     self.body_pace(now).advance(count, now);
                     return Ok(count);
                 }
-                Err(error) if is_would_block(&error) => self.wait_for_body(now)?,
+                Err(error) if is_would_block(&error) => {
+                    if !self.wait_for_body(now, by)? {
+                        self.waits = true;
+                        return Ok(0);
+                    }
+                }
                 Err(error) => return Err(BodyError::Socket(error.kind())),
             }
             has_waited = true;
@@ -156,12 +164,17 @@ impl Live<'_> {
         })
     }
 
-    fn wait_for_body(&mut self, now: Tick) -> Result<(), BodyError> {
+    /// False: nothing has come until `by`, and the client has more time.
+    fn wait_for_body(&mut self, now: Tick, by: Option<Tick>) -> Result<bool, BodyError> {
         let settings = &self.cx.settings;
-        let until = self.body_pace(now).deadline(settings);
+        let deadline = self.body_pace(now).deadline(settings);
+        let until = by.map_or(deadline, |by| by.min(deadline));
         // A client may take its answer up to here before it sends on: what the kernel has no room for yet follows as soon as it has.
         let ready = if self.conn.unsent() > 0 { Readiness::Either } else { Readiness::Read };
         let waited = self.wait_unseen(until, |live| live.wait.ready(live.conn.stream.as_fd(), ready, until));
+        if until < deadline && waited.as_ref().is_err_and(is_timed_out) {
+            return Ok(false);
+        }
         waited.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
                 // What still comes of the body is not waited for: the answer says so.
@@ -180,6 +193,6 @@ impl Live<'_> {
             }
             kind => BodyError::Socket(kind),
         })?;
-        self.send_some()
+        self.send_some().map(|()| true)
     }
 }

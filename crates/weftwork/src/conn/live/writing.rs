@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use http::Method;
 use weftwork_wire::{After, BodyLength};
 
-use super::{Live, Streamed, tell};
+use super::{Live, Streamed, Watched, tell};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
 use crate::error::{Blame, Error};
 use crate::message::exchange::Exchange;
@@ -58,26 +58,16 @@ impl<'a> Live<'a> {
                 post.enter_writer(self.wait.now(), &line);
             }
         }
-        self.watch_writer(Some(post));
+        self.watched = Some(Watched { post, who: "the writer of a streamed body" });
         let mut writer = BodyWriter::new(self);
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
             .unwrap_or_else(|panic| Err(self.error_of_panic(panic)));
         let now = self.wait.now();
-        self.note_writer(now);
-        self.watch_writer(None);
+        self.note_watched(now);
+        self.watched = None;
         self.conn.pace.resume(now);
         post.leave();
         written
-    }
-
-    fn watch_writer(&mut self, post: Option<&'a Post>) {
-        if let Some(streamed) = &mut self.streamed {
-            streamed.watched = post;
-        }
-    }
-
-    fn watched(&self) -> Option<&'a Post> {
-        self.streamed.as_ref().and_then(|streamed| streamed.watched)
     }
 
     fn take_pending(&mut self) -> Option<Response> {
@@ -120,6 +110,7 @@ impl<'a> Live<'a> {
     /// Each part is written whole before anything can end the call, a wait or a log that panics: who catches that and writes on
     /// (a `BufWriter` that is dropped, say) must not write into the middle of a chunk.
     pub(super) fn write_part(&mut self, data: &[u8]) -> io::Result<()> {
+        self.waits = false;
         self.start()?;
         if !self.conn.http.sends_body() {
             return Ok(());
@@ -180,7 +171,7 @@ impl<'a> Live<'a> {
     fn begin_sending(&mut self) -> Tick {
         let now = self.wait.now();
         self.conn.pace.resume(now);
-        self.note_writer(now);
+        self.note_watched(now);
         now
     }
 
@@ -224,23 +215,13 @@ impl<'a> Live<'a> {
         tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {asked}{id}"));
     }
 
-    /// The writer of a streamed body is with us, so it is not stuck: the watchdog counts anew from here.
-    pub(super) fn note_writer(&self, now: Tick) {
-        let Some(post) = self.watched() else { return };
-        let took = post.begun().until(now);
-        if took >= self.cx.warn_after {
-            self.warn_of_slowness("the writer of a streamed body", took);
-        }
-        post.begin_again(now);
-    }
-
-    /// Waits for the client, until then at most. The watchdog does not count that as time of the writer.
+    /// Waits for the client, until then at most. The watchdog does not count that as time of the handler.
     pub(super) fn wait_unseen(
         &self,
         until: Tick,
         wait: impl FnOnce(&Self) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(post) = self.watched() else { return wait(self) };
+        let Some(Watched { post, .. }) = self.watched else { return wait(self) };
         post.begin_again(until);
         let waited = wait(self);
         post.begin_again(self.wait.now());

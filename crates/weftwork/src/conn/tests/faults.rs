@@ -113,7 +113,8 @@ impl Rig {
                 Step::Read if conn.is_readable() => self.read(now),
                 Step::Read => {
                     conn.rest(&mut self.pool);
-                    assert!(!conn.is_idle() || conn.buffers.is_none(), "an idle connection holds buffers");
+                    let is_bare = conn.buffers.as_ref().is_none_or(|buffers| !buffers.is_empty());
+                    assert!(!conn.is_idle() || is_bare, "an idle connection holds buffers");
                     return;
                 }
                 Step::Write => match conn.flush(now) {

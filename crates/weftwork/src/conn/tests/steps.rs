@@ -17,6 +17,24 @@ fn an_idle_connection_holds_no_buffers() {
     assert!(bed.conn.buffers.is_some() && !bed.conn.is_idle(), "half a head is kept");
 }
 
+/// RFC 9112 section 2.2: some send an empty line behind a body, which begins no request that could be late.
+#[test]
+fn a_connection_is_idle_behind_an_empty_line() {
+    let mut bed = Bed::new();
+    for line in ["\r", "\r\n"] {
+        bed.send(post("/echo", 4) + "body" + line);
+        assert_eq!(bed.drive(), Step::Read);
+        assert!(bed.conn.is_idle() && bed.due() == 75_000, "{line:?}, due in {} ms", bed.due());
+        bed.send(&format!("\r\n{GET}")[line.len()..]);
+        assert_eq!(bed.drive(), Step::Read);
+        assert_eq!(bed.got().matches("HTTP/1.1 200").count(), 2);
+    }
+    bed.send(post("/echo", 4) + "body\r\n");
+    bed.drive();
+    bed.got();
+    assert_eq!((bed.expire(), bed.got()), (Step::Close, String::new()));
+}
+
 /// A socket that keeps messages apart shows how many writes there were.
 #[test]
 fn answers_to_all_requests_of_one_read_leave_with_one_write() {

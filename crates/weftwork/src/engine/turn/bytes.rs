@@ -30,7 +30,8 @@ impl Loop {
     /// Sends, and goes on with the connection.
     #[inline(always)]
     pub(super) fn send(&mut self, mut errand: Errand, cx: &Context) -> Option<Errand> {
-        match errand.conn.flush(self.now) {
+        let now = self.now;
+        match errand.with_conn_here(&mut self.lost, |conn| conn.flush(now)) {
             Ok(Flushed::All) => return self.drive(errand, cx),
             // A client that takes nothing is the one that may be cut off for that.
             Ok(Flushed::Blocked) if !errand.conn.watch_cut(&self.bell, errand.conn.token) => {

@@ -14,22 +14,22 @@ use crate::transport::context::Context;
 
 impl Loop {
     /// The connection waits: for the poller, and for its deadline.
-    pub(super) fn park(&mut self, errand: Errand, cx: &Context) {
+    pub(super) fn park(&mut self, mut errand: Errand, cx: &Context) {
         let token = errand.token();
-        let mut conn = errand.conn;
-        conn.rest(&mut self.pool);
+        errand.conn.rest(&mut self.pool);
         // What is there of one that has come back is not known before the next look at the poller.
-        let was_watched = conn.registered != Registered::Not;
-        if let Err(error) = self.register(&mut conn, token) {
-            log::warn!("a connection was dropped, the poller would not watch it: {error}");
-            return self.close(Errand { conn });
+        let was_watched = errand.conn.registered != Registered::Not;
+        if let Err(error) = self.register(&mut errand.conn, token) {
+            self.close(errand);
+            return log::warn!("a connection was dropped, the poller would not watch it: {error}");
         }
-        let due = conn.deadline(cx);
+        let due = errand.conn.deadline(cx);
         if was_watched && due <= self.polled {
             // Its slot came up while it was out for bytes, and would again: they must not put off its end.
-            conn.expire(self.now, cx);
+            self.expire(&mut errand, cx);
             self.again.push(Ready { token, ended: false });
         }
+        let mut conn = errand.conn;
         if let Some(due) = conn.take_alarm() {
             self.alarms.set(due, token, &self.table);
         } else if conn.awaits_response() && conn.note_due_by(self.moment) {
@@ -78,9 +78,22 @@ impl Loop {
         self.park(errand, cx);
     }
 
+    /// The connection's time is up.
+    pub(super) fn expire(&mut self, errand: &mut Errand, cx: &Context) {
+        let now = self.now;
+        errand.with_conn_here(&mut self.lost, |conn| conn.expire(now, cx));
+    }
+
     pub(super) fn close(&mut self, mut errand: Errand) {
-        errand.conn.reclaim(&mut self.pool);
         self.release(errand.token());
+        errand.conn.reclaim(&mut self.pool);
+    }
+
+    #[inline]
+    pub(super) fn release_lost(&mut self) {
+        while let Some(token) = self.lost.pop() {
+            self.release(token);
+        }
     }
 
     pub(super) fn release(&mut self, token: Token) {

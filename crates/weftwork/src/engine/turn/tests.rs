@@ -1,6 +1,8 @@
 //! Does a loop get to its other work whatever others bring it?
 
 use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,8 +10,9 @@ use mio::{Poll, Token};
 
 use super::*;
 use crate::conn::Call;
+use crate::engine::client::panics_when_sent;
 use crate::engine::patience::OnThisThread;
-use crate::message::{Request, Response};
+use crate::message::{Handler, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -107,19 +110,38 @@ fn a_loop_that_is_asked_for_room_looks_at_the_door_itself() {
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A loop with one connection, whose response is due in an hour.
-fn with_delayed(cx: &Context, hub: &Hub, poll: Poll) -> (Loop, std::os::unix::net::UnixStream) {
+fn with_delayed(cx: &Context, hub: &Hub, poll: Poll) -> (Loop, UnixStream) {
+    let handler = |_: &mut Request<'_>| Response::text("at last").with_delay(HOUR);
+    let (lp, theirs, panicked) = with_answered(cx, hub, poll, &handler);
+    assert!(!panicked);
+    (lp, theirs)
+}
+
+/// A loop with one connection, whose request was answered, and whether it has panicked over that.
+fn with_answered(cx: &Context, hub: &Hub, poll: Poll, handler: &dyn Handler) -> (Loop, UnixStream, bool) {
     let mut lp = Loop::new(0, poll, hub, Arc::default(), cx.clock.now()).unwrap();
-    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), cx);
     hub.post(0, Letter::Home(conn));
     let mut errand = lp.next_here(hub, cx).unwrap();
-    let handler = |_: &mut Request<'_>| Response::text("at last").with_delay(HOUR);
     let (wait, post) = (OnThisThread::new(cx), cx.watchdog.post());
     let dates = &mut crate::transport::DateCache::new(lp.now());
-    errand.conn.run(Call { cx, now: lp.now(), handler: &handler, wait: &wait, dates, post: &post });
-    assert!(lp.settle(errand, cx).is_none());
-    (lp, theirs)
+    errand.conn.run(Call { cx, now: lp.now(), handler, wait: &wait, dates, post: &post });
+    let settled = catch_unwind(AssertUnwindSafe(|| lp.settle(errand, cx).is_none()));
+    assert!(!matches!(settled, Ok(false)), "it wants another call");
+    (lp, theirs, settled.is_err())
+}
+
+#[test]
+fn a_panic_leaves_no_place_taken() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (hub, poll) = hub_of_one();
+    let (mut lp, _theirs, panicked) =
+        with_answered(&cx, &hub, poll, &|_: &mut Request<'_>| panics_when_sent());
+    assert!(panicked && lp.table.len() == 1 && cx.counts().connections == 0);
+    lp.wait(&hub, &cx, Some(Duration::ZERO));
+    assert_eq!(lp.table.len(), 0);
 }
 
 /// Its alarm rings within the millisecond that it is due in, and just then its client says something: it is out for that.

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::engine::burst::{self, Burst};
-use crate::engine::client::{ask_on, connect, is_next_answer, while_asking_without_end};
+use crate::engine::client::{ask_on, connect, is_next_answer, panics_when_sent, while_asking_without_end};
 use crate::message::{Request, Response};
 use crate::transport::address::Address;
 
@@ -93,22 +93,10 @@ fn who_waits_there_is_served_while_the_server_drains() {
     is_over(&room);
 }
 
-/// In the user's code, but outside of any handler.
 #[test]
 fn a_panic_there_costs_one_connection_and_no_door() {
-    struct Large;
-    impl AsRef<[u8]> for Large {
-        fn as_ref(&self) -> &[u8] {
-            &[b'x'; 64 << 10]
-        }
-    }
-    impl Drop for Large {
-        fn drop(&mut self) {
-            panic!("as asked");
-        }
-    }
     let handler = |req: &mut Request<'_>| match req.path() {
-        "/panics" => Response::bytes(bytes::Bytes::from_owner(Large)),
+        "/panics" => panics_when_sent(),
         _ => Response::text("hello"),
     };
     let (room, address) = alone(1, handler);

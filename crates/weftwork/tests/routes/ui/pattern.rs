@@ -22,6 +22,8 @@ enum Site {
     Dots,
     #[get("/a#b")]
     Fragment,
+    #[get("/100%")]
+    Percent,
 }
 
 fn main() {}

@@ -13,7 +13,7 @@ use crate::TestClient;
 fn keeping(count: usize) -> (Proxy, TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-    let links: Vec<_> = (0..count).map(|_| proxy.upstream.link().ok().unwrap().0).collect();
+    let links: Vec<_> = (0..count).map(|_| proxy.upstream.link(Duration::MAX).ok().unwrap().0).collect();
     let ends = links.iter().map(|_| listener.accept().unwrap().0).collect();
     for link in links {
         proxy.upstream.keeper().keep(link);
@@ -90,7 +90,7 @@ fn connections_that_are_too_old_are_closed() {
     // By one that is taken.
     let (proxy, _listener, mut ends) = keeping(3);
     age(&proxy, &[true, true, false]);
-    let (link, is_kept) = proxy.upstream.link().ok().unwrap();
+    let (link, is_kept) = proxy.upstream.link(Duration::MAX).ok().unwrap();
     assert!(is_kept && ends[..2].iter_mut().all(closes) && is_open(&ends[2]));
     // By one that is kept, which finds room where they were.
     let (mut proxy, _listener, mut ends) = keeping(2);

@@ -43,6 +43,12 @@ fn every_mistake_is_told_before_the_start() {
              left",
         ),
         (
+            Router::new().get("/a%20b/100%", show("1")),
+            wrong("/a%20b/100%", PatternFault::Percent("100%".into())),
+            "the route \"/a%20b/100%\" cannot be one: 100% has a % without two hexadecimal digits; the sign itself is sent as \
+             %25",
+        ),
+        (
             Router::new().get("/{id:[0-9]+}", show("1")),
             wrong("/{id:[0-9]+}", PatternFault::Name("id:[0-9]+".into())),
             "the route \"/{id:[0-9]+}\" cannot be one: {id:[0-9]+} has no name of letters, digits, _ and -; {*name} takes all \
