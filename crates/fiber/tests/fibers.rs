@@ -303,6 +303,27 @@ fn a_mutex_on_its_way_to_a_cancelled_fiber_goes_to_the_next() {
 }
 
 #[test]
+fn the_last_message_on_its_way_to_a_cancelled_fiber_goes_to_the_next() {
+    run(|| {
+        let (sender, receiver) = channel(1);
+        let receiver = Rc::new(receiver);
+        let receivers: Vec<_> = (0..2)
+            .map(|_| {
+                let receiver = Rc::clone(&receiver);
+                spawn(move || receiver.recv())
+            })
+            .collect();
+        yield_now();
+        sender.send(7).unwrap();
+        drop(sender);
+        receivers[0].cancel();
+        let results: Vec<_> = receivers.into_iter().map(|receiver| receiver.join().ok()).collect();
+        assert_eq!(results, [None, Some(Ok(7))]);
+    })
+    .unwrap();
+}
+
+#[test]
 fn sleepers_wake_in_the_order_of_their_deadlines() {
     let order = Rc::new(RefCell::new(Vec::new()));
     let shared = Rc::clone(&order);

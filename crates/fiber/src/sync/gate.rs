@@ -74,7 +74,8 @@ impl Gate {
                 return Ok(());
             }
             if self.closed.get() {
-                return Err(Shut);
+                // What was on its way to another, who was cancelled, has come back.
+                return if self.try_enter() { Ok(()) } else { Err(Shut) };
             }
             core.unwind_if_interrupted(fiber);
         }

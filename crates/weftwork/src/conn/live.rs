@@ -63,19 +63,13 @@ struct Live<'a> {
     /// It was waited for in vain, and nothing else was done since.
     waits: bool,
     /// Where the handler is watched, or the writer of its response, while one runs.
-    watched: Option<Watched<'a>>,
+    watched: Option<&'a Post>,
     /// How much of it may be read.
     quota: Quota,
     /// The response, if it is streamed. Others are most, and shall not lay it out on their stack, nor drop it.
     streamed: Option<Box<Streamed>>,
     /// What somebody named the request.
     id: Option<Box<str>>,
-}
-
-#[derive(Clone, Copy)]
-struct Watched<'a> {
-    post: &'a Post,
-    who: &'static str,
 }
 
 /// A response that is written while its writer runs.
@@ -119,7 +113,7 @@ impl Conn {
             live.take_what_came(&mut response);
         } else {
             post.enter(begun, live.head().1);
-            live.watched = Some(Watched { post, who: "a handler" });
+            live.watched = Some(post);
             live.respond(handler, &mut response);
             post.leave();
         }
@@ -172,16 +166,17 @@ impl<'a> Live<'a> {
     /// Who is watched is with us, and so not stuck: the watchdog counts anew from here.
     #[inline]
     fn note_watched(&self, now: Tick) {
-        let Some(Watched { post, who }) = self.watched else { return };
+        let Some(post) = self.watched else { return };
         let took = post.begun().until(now);
         if took >= self.cx.warn_after {
-            self.warn_of_slowness(who, took);
+            self.warn_of_slowness(took);
         }
         post.begin_again(now);
     }
 
     #[cold]
-    fn warn_of_slowness(&self, who: &str, took: Duration) {
+    fn warn_of_slowness(&self, took: Duration) {
+        let who = if self.streamed.is_some() { "the writer of a streamed body" } else { "a handler" };
         let thread = std::thread::current();
         let (asked, name) = (self.target(), thread.name().unwrap_or("unnamed"));
         let id = self.id_for_log();

@@ -23,9 +23,13 @@ impl Cookies {
     pub(super) fn keep(&mut self, headers: &HeaderMap, target: &str, now: Duration) {
         for line in headers.get_all(header::SET_COOKIE) {
             let Some((cookie, is_over)) = parse(line.as_bytes(), target, now) else { continue };
-            self.0.retain(|kept| kept.name != cookie.name || kept.path != cookie.path);
-            if !is_over {
-                self.0.push(cookie);
+            let before = self.0.iter().position(|kept| kept.name == cookie.name && kept.path == cookie.path);
+            match before {
+                Some(at) if is_over => drop(self.0.remove(at)),
+                // It keeps its place: section 5.3, step 11.
+                Some(at) => self.0[at] = cookie,
+                None if is_over => {}
+                None => self.0.push(cookie),
             }
         }
     }
@@ -45,6 +49,9 @@ impl Cookies {
 fn parse(line: &[u8], target: &str, now: Duration) -> Option<(Kept, bool)> {
     let mut parts = line.split(|&byte| byte == b';').map(split);
     let (name, Some(value)) = parts.next()? else { return None };
+    if name.is_empty() {
+        return None;
+    }
     let mut cookie = Kept {
         name: name.to_vec(),
         value: value.to_vec(),
@@ -137,8 +144,8 @@ mod tests {
     #[test]
     fn the_last_of_one_name_and_path_counts() {
         assert_eq!(
-            sent(&kept(&["a=1", "b=1", "a=2", "no cookie", "c = x=y "], "/"), "/", 0),
-            "b=1; a=2; c=x=y"
+            sent(&kept(&["a=1", "b=1", "a=2", "no cookie", "=nameless", "c = x=y "], "/"), "/", 0),
+            "a=2; b=1; c=x=y"
         );
     }
 }

@@ -191,7 +191,14 @@ impl fmt::Debug for TestEvents {
 
 /// The head of a stream of events, if it is one.
 fn take_head(reader: &mut ResponseReader, bytes: &mut Vec<u8>, method: &Method) -> Option<HeaderMap> {
-    let (used, head) = reader.read_head(bytes, method, &NO_LIMITS).ok()??;
+    let mut used = 0;
+    let head = loop {
+        let (count, head) = reader.read_head(&bytes[used..], method, &NO_LIMITS).ok()??;
+        used += count;
+        if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
+            break head;
+        }
+    };
     let headers = HeaderMap::from_iter(head.fields);
     let kind = headers.get(CONTENT_TYPE)?.as_bytes();
     let is_stream = head.status == StatusCode::OK && kind.starts_with(b"text/event-stream");

@@ -28,7 +28,7 @@ use connection::Bench;
 pub use connection::TestConnection;
 use cookies::Cookies;
 pub use events::{TestEvent, TestEvents};
-use pipe::{Part, RECEIVED_BYTES_MAX};
+use pipe::Part;
 pub use request::TestRequest;
 #[cfg(test)]
 pub(crate) use response::take_response;
@@ -224,7 +224,9 @@ impl TestClient {
         }
     }
 
-    /// Lets time pass, for the handlers and for every connection: deadlines that come up end what they bound.
+    /// Lets time pass: deadlines that come up end what they bound. The clock is that of all connections, but those that were
+    /// opened by themselves, and streams of events and WebSockets, go on when they are looked at next; step by step, as time
+    /// passes for a server, by their own `advance`.
     pub fn advance(&mut self, time: Duration) {
         match &mut self.connection {
             Some(connection) => connection.advance(time),
@@ -237,7 +239,8 @@ impl TestClient {
         Duration::from_millis(self.bench.now().0)
     }
 
-    /// The server is told to stop, as by SIGTERM: idle connections end, and others with their next response. With a
+    /// The server is told to stop, as by SIGTERM: idle connections end (those that were opened by themselves when they are
+    /// looked at next), and others with their next response. With a
     /// `drain_delay` it goes on as before, and [`Request::is_stopping`](crate::Request::is_stopping), until it is told
     /// once more.
     pub fn drain(&mut self) {
@@ -259,7 +262,10 @@ impl TestClient {
     fn exchange(&mut self, parts: Vec<Part>, leave_after: Option<usize>) -> Result<TestResponse, NoResponse> {
         let kept = self.connection.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
         let mut connection = kept.unwrap_or_else(|| self.connect());
-        connection.pipe.take_at_most(leave_after.unwrap_or(RECEIVED_BYTES_MAX), true);
+        match leave_after {
+            Some(bytes) => connection.pipe.take_at_most(bytes, true),
+            None => connection.pipe.take_all(),
+        }
         for part in parts {
             connection.pipe.plan(part);
         }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::transport::stream::Duplex;
 
-/// A client takes no more than this, so that a handler that never stops writing ends its test.
+/// A client holds no more than this of what its test has not taken, so that a handler that never stops writing ends its test.
 pub(super) const RECEIVED_BYTES_MAX: usize = 64 << 20;
 
 /// Something that the client does when its turn comes: when the server waits for it.
@@ -55,6 +55,8 @@ struct State {
     room: usize,
     /// It leaves when it has taken them.
     leaves: bool,
+    /// Nobody has said how many; what the test takes makes room for more.
+    holds_all: bool,
     client_ended: bool,
     server_ended: bool,
     reset: bool,
@@ -68,6 +70,7 @@ impl Pipe {
             from_server: Vec::new(),
             room: RECEIVED_BYTES_MAX,
             leaves: true,
+            holds_all: true,
             client_ended: false,
             server_ended: false,
             reset: false,
@@ -140,14 +143,33 @@ impl Pipe {
         self.state().server_ended
     }
 
+    /// The client takes all, up to [`RECEIVED_BYTES_MAX`].
+    pub(super) fn take_all(&self) {
+        let state = &mut *self.state();
+        let room = RECEIVED_BYTES_MAX.saturating_sub(state.from_server.len());
+        (state.room, state.leaves, state.holds_all) = (room, true, true);
+    }
+
     /// From now on the client takes this many bytes more, then it leaves or waits.
     pub(super) fn take_at_most(&self, bytes: usize, leaves: bool) {
         let state = &mut *self.state();
-        (state.room, state.leaves) = (bytes, leaves);
+        (state.room, state.leaves, state.holds_all) = (bytes, leaves, false);
     }
 
     pub(super) fn received<T>(&self, look: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        look(&mut self.state().from_server)
+        let state = &mut *self.state();
+        let before = state.from_server.len();
+        let looked = look(&mut state.from_server);
+        if state.holds_all {
+            state.room += before.saturating_sub(state.from_server.len());
+        }
+        looked
+    }
+
+    /// It has left with so much in its hands.
+    pub(super) fn is_full(&self) -> bool {
+        let state = self.state();
+        state.reset && state.holds_all && state.room == 0
     }
 }
 

@@ -94,6 +94,12 @@ impl NoResponse {
         NoResponse { why: why.into(), received: Bytes::copy_from_slice(received), partial: None }
     }
 
+    /// It was the client that left.
+    pub(super) fn of_a_full_client(self) -> NoResponse {
+        let why = "the client of the test has left with 64 MiB of a response, and holds no more".to_owned();
+        NoResponse { why, ..self }
+    }
+
     /// All that came instead.
     pub fn received(&self) -> &Bytes {
         &self.received

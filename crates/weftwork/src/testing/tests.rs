@@ -418,6 +418,24 @@ fn deadlines_of_a_raw_connection() {
     assert_eq!(client.counts().connections, 0);
 }
 
+/// What the test has taken is not held any more.
+#[test]
+fn a_client_holds_so_much_and_says_so() {
+    let handler = |req: &mut Request<'_>| {
+        let mib = req.query().unwrap_or_default().parse::<usize>().unwrap();
+        vec![b'x'; mib << 20]
+    };
+    let mut client = TestClient::new(handler);
+    let mut raw = client.connect();
+    for _ in 0..4 {
+        raw.send("GET /?20 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(raw.response().bytes().len(), 20 << 20);
+    }
+    assert_eq!(client.get("/?63").send().bytes().len(), 63 << 20);
+    let none = client.get("/?65").try_send().unwrap_err().to_string();
+    assert!(none.starts_with("the client of the test has left with 64 MiB"), "{none}");
+}
+
 #[test]
 fn a_reader_may_be_slow() {
     let client = client();

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use http::Method;
 use weftwork_wire::{After, BodyLength};
 
-use super::{Live, Streamed, Watched, tell};
+use super::{Live, Streamed, tell};
 use crate::conn::{Flushed, OUTPUT_BYTES_MAX, Phase, Readiness};
 use crate::error::{Blame, Error};
 use crate::message::exchange::Exchange;
@@ -58,7 +58,7 @@ impl<'a> Live<'a> {
                 post.enter_writer(self.wait.now(), &line);
             }
         }
-        self.watched = Some(Watched { post, who: "the writer of a streamed body" });
+        self.watched = Some(post);
         let mut writer = BodyWriter::new(self);
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
             .unwrap_or_else(|panic| Err(self.error_of_panic(panic)));
@@ -221,7 +221,7 @@ impl<'a> Live<'a> {
         until: Tick,
         wait: impl FnOnce(&Self) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(Watched { post, .. }) = self.watched else { return wait(self) };
+        let Some(post) = self.watched else { return wait(self) };
         post.begin_again(until);
         let waited = wait(self);
         post.begin_again(self.wait.now());

@@ -69,6 +69,19 @@ fn a_hub_is_read_by_many() {
 
 /// What came before the end is read behind it.
 #[test]
+fn an_interim_response_is_not_the_head_of_a_stream() {
+    let hub = EventHub::default();
+    let own = hub.clone();
+    let mut client = TestClient::new(move |req: &mut Request<'_>| {
+        req.interim(http::StatusCode::EARLY_HINTS, &[]).unwrap();
+        own.subscribe(req)
+    });
+    let mut page = client.events("/");
+    hub.send(&Event::new("tea"));
+    assert_eq!(page.read(), Some(Event::new("tea").into()));
+}
+
+#[test]
 fn a_stream_that_ends_is_read_to_its_end() {
     let hub = EventHub::<()>::with_limits(FeedLimits::default());
     let own = hub.clone();
