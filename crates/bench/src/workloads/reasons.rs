@@ -27,8 +27,9 @@ const REASONS: &[Reason] = &[
     Reason {
         column: "slow-close",
         first: "hyper",
-        why: "the load, which opens each connection, is the slower side: our core rests for a tenth of the time, hyper's for a fiftieth, and \
-              of its CPU a request we take 0.95. Why the load gets on better with hyper is not yet explained",
+        why: "the load, which opens each connection, is the slower side, and gets on better where the server's core never rests: ours \
+              rests for a sixth of the time, hyper's for a fiftieth, and of its CPU a request we take 0.87 (2026-11-26, \
+              docs/performance.md)",
     },
     Reason { column: "file-1m", first: "lighttpd", why: PACED },
     Reason { column: "file-10m", first: "lighttpd", why: PACED },
@@ -41,8 +42,9 @@ const REASONS: &[Reason] = &[
     },
 ];
 
-const PACED: &str = "it answers fewer requests: where BBR paces what is sent, who sends less at a time waits, and the client's core does \
-                     more of the work. 1 MiB in runs of 3 s: 3,448 requests/s with 40 % of a core, weft 5,042 with 84 % (docs/performance.md)";
+const PACED: &str = "where BBR paces what is sent, who sends less at a time waits, and the client's core does more of the work: 1 MiB in \
+                     runs of 3 s, 3,448 requests/s with 40 % of a core, weft 5,042 with 84 % (docs/performance.md). With CUBIC it is not yet \
+                     explained: the load is what all wait for there, servers rest for 70 % of the time, and a round has 300 answers of 10 MiB";
 
 pub(crate) const UNKNOWN: &str = "not yet explained";
 
