@@ -254,6 +254,12 @@ fn time_left(req: &Request<'_>) -> Duration {
     req.time_left().unwrap_or(Duration::MAX)
 }
 
+/// What an option allows, or what is left of the request's time if that is less, and which of the two it is.
+fn bounded(req: &Request<'_>, time: Duration, option: &'static str) -> (Duration, &'static str) {
+    let left = time_left(req);
+    if left < time { (left, "the deadline of the request") } else { (time, option) }
+}
+
 /// It can be sent again: twice is as once, and there is no body that would be used up.
 fn may_repeat(req: &Request<'_>) -> bool {
     req.method().is_idempotent() && req.body_left() == Some(0)

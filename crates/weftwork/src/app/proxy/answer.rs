@@ -9,7 +9,7 @@ use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
 use super::forward::{self, MOMENT_MIN, Upload, next_moment};
 use super::upstream::{Keeper, Link, from_now};
-use super::{Failure, NO_ANSWER, Options, time_left, tunnel, warn};
+use super::{Failure, NO_ANSWER, Options, bounded, tunnel, warn};
 use crate::message::{BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
@@ -73,9 +73,8 @@ impl Turn {
     }
 
     fn patience(&self, req: &Request<'_>) -> Patience {
-        let (time, left) = (self.options.response_timeout, time_left(req));
-        let bound = if left < time { "the deadline of the request" } else { "response_timeout" };
-        Patience { until: from_now(time.min(left)), bound, is_over: false }
+        let (time, bound) = bounded(req, self.options.response_timeout, "response_timeout");
+        Patience { until: from_now(time), bound, is_over: false }
     }
 
     /// The response that passes on the answer, with what follows its head.
@@ -122,8 +121,9 @@ impl Turn {
 
     /// Sends the head. True: the server has something to say to it by then.
     fn is_heard(&mut self, req: &Request<'_>, until: Instant) -> Result<bool, Failure> {
-        let pushed = self.link.push(self.options.idle_timeout.min(time_left(req)));
-        pushed.and_then(|_| self.link.hears(until)).map_err(|error| Failure::of(error, "idle_timeout"))
+        let (time, bound) = bounded(req, self.options.idle_timeout, "idle_timeout");
+        let pushed = self.link.push(time);
+        pushed.and_then(|_| self.link.hears(until)).map_err(|error| Failure::of(error, bound))
     }
 
     /// Not left to whoever reads the body first: behind the head of an answer, which may be there already, nobody tells the

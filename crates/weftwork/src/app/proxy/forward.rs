@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::upstream::{Link, Upstream};
-use super::{Failure, Options, Proxy, Said, time_left};
+use super::{Failure, Options, Proxy, Said, bounded};
 use crate::app::middleware::{RequestId, TraceContext};
 use crate::app::spelling::misspelling;
 use crate::error::Error;
@@ -248,9 +248,10 @@ pub(super) fn send(
     link: &mut Link,
     options: &Options,
 ) -> Result<(), Failure> {
-    let stuck = |error| Failure::of(error, "idle_timeout");
+    let (time, bound) = bounded(req, options.idle_timeout, "idle_timeout");
+    let stuck = |error| Failure::of(error, bound);
     let client = |error: io::Error| Failure::Client(Error::from(error));
-    while link.push(options.idle_timeout.min(time_left(req))).map_err(stuck)? && !upload.is_whole {
+    while link.push(time).map_err(stuck)? && !upload.is_whole {
         // The client may wait for an answer to what it has sent, or for the end of it all.
         let mut moment = MOMENT_MIN;
         loop {
