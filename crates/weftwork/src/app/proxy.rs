@@ -73,7 +73,8 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
 /// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
 /// request is listened to, but for bodies that [`Decompression`](crate::middleware::Decompression) decodes. It gets the rest
-/// all the same, unless it refuses (4xx, 5xx), ends its side, or takes nothing for the `idle_timeout`. The setting
+/// all the same, unless it refuses (4xx, 5xx), ends its side, or takes nothing for the `idle_timeout`, or the client pauses for
+/// two seconds behind a whole answer. The setting
 /// `body_bytes_max` bounds what goes there: 413, or the end of the connection where the answer has begun.
 ///
 /// ```no_run
@@ -254,11 +255,7 @@ fn time_left(req: &Request<'_>) -> Duration {
     req.time_left().unwrap_or(Duration::MAX)
 }
 
-/// What an option allows, or what is left of the request's time if that is less, and which of the two it is.
-fn bounded(req: &Request<'_>, time: Duration, option: &'static str) -> (Duration, &'static str) {
-    let left = time_left(req);
-    if left < time { (left, "the deadline of the request") } else { (time, option) }
-}
+const DEADLINE: &str = "the deadline of the request";
 
 /// It can be sent again: twice is as once, and there is no body that would be used up.
 fn may_repeat(req: &Request<'_>) -> bool {

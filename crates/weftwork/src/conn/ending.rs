@@ -153,7 +153,7 @@ impl Conn {
             // It is the response that is due: the next step says so.
             return;
         }
-        let started = self.buffers.as_ref().is_some_and(|buffers| buffers.start < buffers.input.len());
+        let started = self.buffers.as_ref().is_some_and(|buffers| !buffers.has_no_request());
         match self.pace.what {
             Timeout::Head if started => self.refuse_timeout(cx),
             Timeout::Body => self.refuse_timeout(cx),

@@ -118,7 +118,7 @@ impl Conn {
             post.leave();
         }
         let now = live.wait.now();
-        live.note_watched(now);
+        live.note_took(now);
         live.watched = None;
         live.conn.has_dwelt |= now > begun;
         response.as_mut().map_or(now, |response| live.answer(response, now, post))
@@ -163,15 +163,13 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Who is watched is with us, and so not stuck: the watchdog counts anew from here.
+    /// What who is watched has done took so long, without its waits for the client.
     #[inline]
-    fn note_watched(&self, now: Tick) {
-        let Some(post) = self.watched else { return };
-        let took = post.begun().until(now);
+    fn note_took(&self, now: Tick) {
+        let took = self.watched.map_or(Duration::ZERO, |post| post.begun().until(now));
         if took >= self.cx.warn_after {
             self.warn_of_slowness(took);
         }
-        post.begin_again(now);
     }
 
     #[cold]

@@ -375,6 +375,20 @@ fn a_refusal_is_heard_while_the_body_pauses() {
     stop(&address, thread);
 }
 
+/// Which may wait for just that before it ends its own part.
+#[test]
+fn the_end_of_an_answer_is_not_kept_from_a_client_that_pauses() {
+    let (address, thread) = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+    let proxy = Proxy::to(&format!("http://{address}")).unwrap();
+    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
+    let mut client = Client::connect(&proxy);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
+    assert_eq!(client.answer_head().status, 200);
+    assert_eq!(client.exactly(12), b"2\r\nhi\r\n0\r\n\r\n");
+    drop((client, proxy));
+    stop(&address, thread);
+}
+
 #[test]
 fn a_trailer_that_may_be_none_is_left_out_and_the_body_is_whole() {
     let (address, thread) = says(

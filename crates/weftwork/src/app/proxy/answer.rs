@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::{BodyEvent, Received, ResponseFault};
 
-use super::forward::{self, MOMENT_MIN, Upload, next_moment};
+use super::forward::{self, MOMENT_MAX, MOMENT_MIN, Upload, next_moment};
 use super::upstream::{Keeper, Link, from_now};
-use super::{Failure, NO_ANSWER, Options, bounded, tunnel, warn};
+use super::{DEADLINE, Failure, NO_ANSWER, Options, time_left, tunnel, warn};
 use crate::message::{BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
@@ -73,8 +73,9 @@ impl Turn {
     }
 
     fn patience(&self, req: &Request<'_>) -> Patience {
-        let (time, bound) = bounded(req, self.options.response_timeout, "response_timeout");
-        Patience { until: from_now(time), bound, is_over: false }
+        let (time, left) = (self.options.response_timeout, time_left(req));
+        let bound = if left < time { DEADLINE } else { "response_timeout" };
+        Patience { until: from_now(time.min(left)), bound, is_over: false }
     }
 
     /// The response that passes on the answer, with what follows its head.
@@ -121,9 +122,8 @@ impl Turn {
 
     /// Sends the head. True: the server has something to say to it by then.
     fn is_heard(&mut self, req: &Request<'_>, until: Instant) -> Result<bool, Failure> {
-        let (time, bound) = bounded(req, self.options.idle_timeout, "idle_timeout");
-        let pushed = self.link.push(time);
-        pushed.and_then(|_| self.link.hears(until)).map_err(|error| Failure::of(error, bound))
+        let pushed = self.link.push(self.options.idle_timeout, from_now(time_left(req)));
+        pushed.and_then(|_| self.link.hears(until)).map_err(|error| Failure::of(error, "idle_timeout"))
     }
 
     /// Not left to whoever reads the body first: behind the head of an answer, which may be there already, nobody tells the
@@ -199,6 +199,10 @@ impl Turn {
                 Ok(false) | Err(_) if is_whole => return Ok(()),
                 Ok(true) if !self.upload.is_whole() => {
                     if !out.request_comes_within(moment)? {
+                        // It may wait for the end of the answer before it ends its own part.
+                        if is_whole && moment == MOMENT_MAX {
+                            return Ok(());
+                        }
                         moment = next_moment(moment);
                         continue;
                     }
@@ -214,7 +218,8 @@ impl Turn {
 
     /// Sends what is to be sent. False: the server rather says something, and behind a whole answer that is its end.
     fn takes_more(&mut self, is_whole: bool) -> io::Result<bool> {
-        Ok(self.link.push(self.options.idle_timeout)? && !(is_whole && self.link.has_more()?))
+        Ok(self.link.push(self.options.idle_timeout, from_now(Duration::MAX))?
+            && !(is_whole && self.link.has_more()?))
     }
 
     /// Passes on what has come already. True: the body is over.

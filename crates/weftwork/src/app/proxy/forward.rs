@@ -1,12 +1,12 @@
 //! The way there: which head the server gets, and the body as the client sends it.
 
 use std::io::{self, BufRead, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::upstream::{Link, Upstream};
-use super::{Failure, Options, Proxy, Said, bounded};
+use super::upstream::{Link, Upstream, from_now};
+use super::{DEADLINE, Failure, Options, Proxy, Said, time_left};
 use crate::app::middleware::{RequestId, TraceContext};
 use crate::app::spelling::misspelling;
 use crate::error::Error;
@@ -190,13 +190,7 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     if let Some(misspelling) = misspelling(given.as_bytes()) {
         return Err(Failure::Request(StatusCode::BAD_REQUEST, misspelling.rule()));
     }
-    // RFC 9112 section 3.2.4: of a whole URI without a path `OPTIONS` means the server as a whole.
-    let is_of_all = given.is_empty() && *req.method() == Method::OPTIONS && req.query().is_none();
-    let slash = match rest {
-        "" if is_of_all && upstream.base().is_empty() => "*",
-        "" => "/",
-        _ => "",
-    };
+    let slash = if rest.is_empty() { "/" } else { "" };
     let (mark, query) = req.query().map_or(("", ""), |query| ("?", query));
     Ok(format!("{}{rest}{slash}{mark}{query}", upstream.base()))
 }
@@ -235,7 +229,8 @@ impl Upload {
 /// For so long the client is waited for before somebody looks whether the server says something; and then for twice as long,
 /// again and again, up to the other one.
 pub(super) const MOMENT_MIN: Duration = Duration::from_millis(1);
-const MOMENT_MAX: Duration = Duration::from_millis(20);
+/// A client that pauses on purpose, 10,000 times, is no load.
+pub(super) const MOMENT_MAX: Duration = Duration::from_secs(1);
 
 pub(super) fn next_moment(moment: Duration) -> Duration {
     (2 * moment).min(MOMENT_MAX)
@@ -248,10 +243,16 @@ pub(super) fn send(
     link: &mut Link,
     options: &Options,
 ) -> Result<(), Failure> {
-    let (time, bound) = bounded(req, options.idle_timeout, "idle_timeout");
-    let stuck = |error| Failure::of(error, bound);
+    let end = from_now(time_left(req));
+    let stuck = |error| {
+        let bound = if Instant::now() >= end { DEADLINE } else { "idle_timeout" };
+        Failure::of(error, bound)
+    };
     let client = |error: io::Error| Failure::Client(Error::from(error));
-    while link.push(time).map_err(stuck)? && !upload.is_whole {
+    while link.push(options.idle_timeout, end).map_err(stuck)? && !upload.is_whole {
+        if Instant::now() >= end {
+            return Err(Failure::Late(DEADLINE));
+        }
         // The client may wait for an answer to what it has sent, or for the end of it all.
         let mut moment = MOMENT_MIN;
         loop {

@@ -281,15 +281,16 @@ impl Link {
         self.sent == self.output.len()
     }
 
-    /// Sends what is to be sent. False: the server takes no more, and has said something.
-    pub(super) fn push(&mut self, patience: Duration) -> io::Result<bool> {
-        let mut until = from_now(patience);
+    /// Sends what is to be sent. False: the server takes no more, and has said something. It may take nothing for so long, and
+    /// has taken all by `end`.
+    pub(super) fn push(&mut self, patience: Duration, end: Instant) -> io::Result<bool> {
+        let mut until = from_now(patience).min(end);
         while !self.is_sent() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(count) => {
                     self.sent += count;
                     self.taken += count as u64;
-                    until = from_now(patience);
+                    until = from_now(patience).min(end);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {

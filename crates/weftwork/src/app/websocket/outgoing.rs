@@ -75,6 +75,16 @@ impl Outgoing {
         self.lock().stage == Stage::Open
     }
 
+    /// Nothing more is sent, nor on its way: what the client says from now on it says behind our end.
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.lock();
+        match state.stage {
+            Stage::Open => false,
+            Stage::Closed | Stage::Finished => state.writer.is_some(),
+            Stage::Broken => true,
+        }
+    }
+
     /// The socket is done with: closes it in order, as far as its client goes along.
     pub(super) fn finish(&self, code: u16) {
         // A client that is gone needs no farewell.
@@ -258,6 +268,8 @@ mod tests {
         std::thread::scope(|threads| {
             let writing = threads.spawn(|| outgoing.send(b"frame".to_vec()));
             barriers.0.wait();
+            outgoing.close(frames::close(1000, "")).unwrap();
+            assert!(!outgoing.has_ended(), "its client has no time to answer yet");
             outgoing.finish(1000);
             assert!(!line.is_ended.load(Ordering::SeqCst), "the close is still to be sent");
             barriers.1.wait();

@@ -91,7 +91,8 @@ impl WebSocket {
     }
 
     /// Closes the socket with a code (1000: all is well) and a reason of up to 123 bytes. Read on until none
-    /// comes, for the time of the setting `linger_timeout` at most: the client may have sent something before it knew. Codes of your own are 4000 to 4999; one that must not
+    /// comes: the client may have sent something before it knew. It has the time of the setting `linger_timeout` for that, from
+    /// the next read on, or from when a read that waits already is over (after `heartbeat` at most). Codes of your own are 4000 to 4999; one that must not
     /// be sent (1005, say, or anything below 1000) is sent as 1011, and logged.
     ///
     /// # Errors
@@ -198,7 +199,7 @@ struct Heard<'r> {
 
 impl Read for Heard<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.until.is_none() && !self.outgoing.is_open() {
+        if self.until.is_none() && self.outgoing.has_ended() {
             *self.until = Some(Instant::now() + self.line.linger_timeout());
         }
         if let Some(until) = *self.until {

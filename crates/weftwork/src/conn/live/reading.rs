@@ -130,7 +130,7 @@ impl Live<'_> {
             if !has_waited {
                 // Since the last byte came, the time was the handler's, or that of a queue.
                 self.body_pace(now).resume(now);
-                self.note_watched(now);
+                self.note_writer(now);
             }
             match received {
                 Ok(0) => return Err(BodyError::Disconnected),

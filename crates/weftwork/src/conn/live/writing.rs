@@ -63,7 +63,7 @@ impl<'a> Live<'a> {
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut writer)))
             .unwrap_or_else(|panic| Err(self.error_of_panic(panic)));
         let now = self.wait.now();
-        self.note_watched(now);
+        self.note_writer(now);
         self.watched = None;
         self.conn.pace.resume(now);
         post.leave();
@@ -171,7 +171,7 @@ impl<'a> Live<'a> {
     fn begin_sending(&mut self) -> Tick {
         let now = self.wait.now();
         self.conn.pace.resume(now);
-        self.note_watched(now);
+        self.note_writer(now);
         now
     }
 
@@ -215,6 +215,16 @@ impl<'a> Live<'a> {
         tell(self.cx, format_args!("no thread is free {what_for} ({knob}) at {asked}{id}"));
     }
 
+    /// The writer of a streamed body is with us, so it is not stuck: the watchdog counts anew from here.
+    pub(super) fn note_writer(&self, now: Tick) {
+        if self.streamed.is_some()
+            && let Some(post) = self.watched
+        {
+            self.note_took(now);
+            post.begin_again(now);
+        }
+    }
+
     /// Waits for the client, until then at most. The watchdog does not count that as time of the handler.
     pub(super) fn wait_unseen(
         &self,
@@ -222,9 +232,11 @@ impl<'a> Live<'a> {
         wait: impl FnOnce(&Self) -> io::Result<()>,
     ) -> io::Result<()> {
         let Some(post) = self.watched else { return wait(self) };
+        let (begun, from) = (post.begun(), self.wait.now());
         post.begin_again(until);
         let waited = wait(self);
-        post.begin_again(self.wait.now());
+        let now = self.wait.now();
+        post.begin_again(if self.streamed.is_some() { now } else { begun.after(from.until(now)) });
         waited
     }
 }

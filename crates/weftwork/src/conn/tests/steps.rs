@@ -33,6 +33,10 @@ fn a_connection_is_idle_behind_an_empty_line() {
     bed.drive();
     bed.got();
     assert_eq!((bed.expire(), bed.got()), (Step::Close, String::new()));
+    let mut fresh = Bed::new();
+    fresh.send("\r\n");
+    fresh.drive();
+    assert_eq!((fresh.expire(), fresh.got()), (Step::Close, String::new()), "it has not begun to ask");
 }
 
 /// A socket that keeps messages apart shows how many writes there were.

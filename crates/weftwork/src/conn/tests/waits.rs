@@ -130,6 +130,27 @@ fn our_time_is_not_on_the_clock_of_a_body() {
     assert!(bed.got().ends_with("Ok(1)"));
 }
 
+/// The watchdog counts what a handler does before and between its waits, and not what its client takes for them.
+#[test]
+fn what_a_client_takes_is_not_the_handlers_time() {
+    let mut bed = Bed::new();
+    bed.cx.settings.rate_bytes_min = crate::ByteCount(0);
+    bed.send(expecting(100));
+    until_call(&mut bed);
+    let peer = Peer::new(&bed, std::iter::repeat_with(|| (5_000, sends(1))));
+    let (now, post, seen) = (peer.clock(), bed.post.clone(), Arc::new(Mutex::new(Vec::new())));
+    let sees = seen.clone();
+    let slow = move |req: &mut Request| {
+        for _ in 0..3 {
+            now.fetch_add(20_000, Ordering::Relaxed);
+            req.body().read_exact(&mut [0]).unwrap();
+            sees.lock().unwrap().push(now.load(Ordering::Relaxed) - post.begun().0);
+        }
+    };
+    bed.call_with(&slow, &peer);
+    assert_eq!((bed.now.0, &seen.lock().unwrap()[..]), (75_000, &[20_000, 40_000, 60_000][..]));
+}
+
 /// Who called goes on with the time at which the writer had ended: its own part of it, too.
 #[test]
 fn a_writer_takes_time() {
