@@ -220,7 +220,7 @@ fn pages_name_the_command_and_who_was_left_out() {
 fn a_loss_is_explained() {
     let cells = vec![cell("weft:adaptive", 1e3, 5.0, 0.0), cell("lighttpd", 2e3, 4.0, 0.0)];
     let results = results(vec![column("file-1m", cells)]);
-    assert!(markdown(&results).contains("  Why: it answers fewer requests"));
+    assert!(markdown(&results).contains("  Why: where BBR paces what is sent"));
 }
 
 #[test]
