@@ -138,25 +138,26 @@ fn a_stream_that_breaks_its_promise_ends_the_connection() {
     site.is_well();
 }
 
+/// Says each part of the request again, at once.
+pub(crate) fn talk(_: &mut weftwork::Request) -> weftwork::Response {
+    use std::io::Write;
+    weftwork::Response::stream(|out| {
+        let mut part = [0; 100];
+        loop {
+            let count = out.read_request(&mut part)?;
+            if count == 0 {
+                return Ok(());
+            }
+            out.write_all(&part[..count])?;
+            out.flush()?;
+        }
+    })
+}
+
 /// A client that waits for an answer to each part before it sends the next one.
 #[test]
 fn an_upload_can_be_a_conversation() {
-    use std::io::Write;
-    use weftwork::{Request, Response, unbuffered};
-    let talk = unbuffered(|_: &mut Request| {
-        Response::stream(|out| {
-            let mut part = [0; 100];
-            loop {
-                let count = out.read_request(&mut part)?;
-                if count == 0 {
-                    return Ok(());
-                }
-                out.write_all(&part[..count])?;
-                out.flush()?;
-            }
-        })
-    });
-    let running = ROOM.bind("127.0.0.1:0").start(talk).unwrap();
+    let running = ROOM.bind("127.0.0.1:0").start(weftwork::unbuffered(talk)).unwrap();
     let mut client = crate::support::Client::connect(&running);
     client.send(post("/", "Transfer-Encoding: chunked"));
     for _ in 0..3 {

@@ -32,6 +32,12 @@ pub(crate) fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy)
     ROOM.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(64 << 20))).start(proxy).unwrap()
 }
 
+/// A proxy that gathers nothing.
+fn unbuffered_before(address: &str) -> Running {
+    let proxy = Proxy::to(&format!("http://{address}")).unwrap();
+    ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap()
+}
+
 impl Pair {
     fn client(&self) -> Client {
         Client::connect(&self.proxy)
@@ -336,21 +342,8 @@ fn who_talks_in_turns_is_heard_in_turns() {
 /// Each word waits for the answer to the one before.
 #[test]
 fn a_conversation_comes_through_where_nothing_is_gathered() {
-    let talk = unbuffered(|_: &mut Request| {
-        Response::stream(|out| {
-            let mut part = [0; 100];
-            loop {
-                match out.read_request(&mut part)? {
-                    0 => return Ok(()),
-                    count => out.write_all(&part[..count])?,
-                }
-                out.flush()?;
-            }
-        })
-    });
-    let behind = ROOM.bind("127.0.0.1:0").start(talk).unwrap();
-    let to = format!("http://{}", behind.local_addr().unwrap());
-    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(Proxy::to(&to).unwrap())).unwrap();
+    let behind = ROOM.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
+    let proxy = unbuffered_before(&behind.local_addr().unwrap().to_string());
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
     assert_eq!(client.answer_head().status, 200);
@@ -366,8 +359,7 @@ fn a_conversation_comes_through_where_nothing_is_gathered() {
 #[test]
 fn a_refusal_is_heard_while_the_body_pauses() {
     let (address, thread) = says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
-    let proxy = Proxy::to(&format!("http://{address}")).unwrap();
-    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
+    let proxy = unbuffered_before(&address);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nword");
     assert_eq!(client.answer_head().status, 401);
@@ -379,8 +371,7 @@ fn a_refusal_is_heard_while_the_body_pauses() {
 #[test]
 fn the_end_of_an_answer_is_not_kept_from_a_client_that_pauses() {
     let (address, thread) = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
-    let proxy = Proxy::to(&format!("http://{address}")).unwrap();
-    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
+    let proxy = unbuffered_before(&address);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
     assert_eq!(client.answer_head().status, 200);
