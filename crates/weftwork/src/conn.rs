@@ -139,6 +139,8 @@ pub(crate) struct Conn {
     pub(crate) calls: u32,
     /// It was read from in this turn, where that counts.
     pub(crate) has_read: bool,
+    /// It is in the loop where it is to stay.
+    pub(crate) is_placed: bool,
     pub(crate) token: usize,
     pub(crate) registered: Registered,
     /// Since when it has waited for a thread: see [`Conn::forsake_if_vain`].
@@ -170,6 +172,7 @@ impl Conn {
             home: 0,
             calls: 0,
             has_read: false,
+            is_placed: false,
             token: 0,
             registered: Registered::Not,
             queued_since: None,
@@ -235,6 +238,11 @@ impl Conn {
     /// What took it over has to be run, away from any loop: [`Conn::take_over`].
     pub(crate) fn is_taken_over(&self) -> bool {
         self.phase == Phase::Takeover
+    }
+
+    /// The request that was read last is the last one, or may be: its client does not ask for the connection to be kept.
+    pub(crate) fn ends_with_request(&self) -> bool {
+        !self.peer_persists
     }
 
     /// It was refused: all that is left is to say so.

@@ -191,8 +191,12 @@ impl Server {
                  proxies connect, such as 10.0.0.0/8 (0.0.0.0/0,::/0 lets anyone claim any address)",
             ));
         }
-        settings.work_out(system::raise_descriptor_limit());
+        let descriptors = system::raise_descriptor_limit();
+        settings.work_out(descriptors);
         engine.check(&settings)?;
+        if let Some(listener) = listeners.first() {
+            system::make_room_for_descriptors(listener, descriptors);
+        }
         for listener in &listeners {
             listener.listen(settings.backlog)?;
             listener.limit_unread(settings.write_timeout);

@@ -16,8 +16,8 @@ use super::table::WAKER;
 use crate::conn::{Conn, Registered};
 use crate::message::Wakes;
 
-/// A loop may have this many connections more than the one with the fewest; the next goes there.
-const UNEVEN_MAX: usize = 4;
+/// A loop may have this many connections more than the one with the fewest; the next that stays goes there.
+const UNEVEN_MAX: usize = 5;
 
 /// What is brought to a loop.
 #[derive(Debug)]
@@ -150,21 +150,20 @@ impl Hub {
         self.mailboxes[index].load.store(connections, Ordering::Relaxed);
     }
 
-    /// Sends a new connection to the loop that has the fewest, unless this one has hardly more: which loop
-    /// an accept wakes is the kernel's whim. Returns it where it is to be kept.
-    pub(super) fn spread(&self, index: usize, mine: usize, conn: Box<Conn>) -> Option<Box<Conn>> {
+    /// The loop with the fewest connections, where this one has many more: which loop an accept wakes is the kernel's whim.
+    /// One more is counted there.
+    pub(super) fn with_fewer(&self, index: usize, mine: usize) -> Option<usize> {
         if self.len() == 1 {
-            return Some(conn);
+            return None;
         }
+        self.note_load(index, mine);
         let loads = self.mailboxes.iter().map(|mailbox| mailbox.load.load(Ordering::Relaxed));
         let (least, load) = loads.enumerate().min_by_key(|(_, load)| *load)?;
-        if mine <= load + UNEVEN_MAX || least == index {
-            self.note_load(index, mine + 1);
-            return Some(conn);
+        if mine <= load + UNEVEN_MAX {
+            return None;
         }
         self.mailboxes[least].load.fetch_add(1, Ordering::Relaxed);
-        self.post(least, Letter::Home(conn));
-        None
+        Some(least)
     }
 
     /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.

@@ -172,7 +172,10 @@ impl Loop {
     pub(super) fn next_here(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
         loop {
             while let Some(errand) = self.group.pop() {
-                let called = self.drive(errand, cx);
+                let mut called = self.drive(errand, cx);
+                if called.as_ref().is_some_and(|errand| !errand.conn.is_placed) {
+                    called = called.and_then(|errand| self.place(errand, hub));
+                }
                 if called.is_some() {
                     return called;
                 }
@@ -187,6 +190,19 @@ impl Loop {
                 return None;
             }
         }
+    }
+
+    /// Before its first call a connection goes to the loop with the fewest, unless it ends with that call. None: it has gone.
+    #[inline(never)]
+    fn place(&mut self, mut errand: Errand, hub: &Hub) -> Option<Errand> {
+        errand.conn.is_placed = true;
+        if errand.conn.ends_with_request() {
+            return Some(errand);
+        }
+        let Some(other) = hub.with_fewer(self.index, self.table.len()) else { return Some(errand) };
+        let conn = self.detach(errand);
+        hub.post(other, Letter::Home(conn));
+        None
     }
 
     /// Sends the answers that are ready. To be done before anything that may take long.
@@ -314,18 +330,14 @@ impl Loop {
     }
 
     fn next_connection(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
-        loop {
-            let Some(conn) = self.doors.accept(self.now, cx) else {
-                if self.doors.wants_room() {
-                    self.make_room();
-                    self.ask_for_room(hub);
-                }
-                return None;
-            };
-            if let Some(conn) = hub.spread(self.index, self.table.len(), conn) {
-                return Some(self.attach(conn));
+        let Some(conn) = self.doors.accept(self.now, cx) else {
+            if self.doors.wants_room() {
+                self.make_room();
+                self.ask_for_room(hub);
             }
-        }
+            return None;
+        };
+        Some(self.attach(conn))
     }
 
     fn next_expired(&mut self, cx: &Context) -> Option<Errand> {

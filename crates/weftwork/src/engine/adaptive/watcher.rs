@@ -137,7 +137,8 @@ impl Shared {
         }
         for _ in 0..gauge.called(is_short) {
             if self.give(Job::Attend).is_err() {
-                // Their loops have them wait in the queue, which is bounded and has deadlines.
+                // Their loops have them wait in the queue, which is bounded and has deadlines, and not here again.
+                self.commons.is_served_soon.store(false, Ordering::Relaxed);
                 self.send_members_home(Duration::ZERO);
                 self.note_starved(now);
                 break;

@@ -41,6 +41,10 @@ impl SharedPoller {
         Joined::Nowhere
     }
 
+    pub(super) fn join_asking(&self, conn: Box<Conn>, _: Tick) -> Result<Joined, Box<Conn>> {
+        Err(conn)
+    }
+
     pub(super) fn absent(&self, _: &Conn) -> Option<Absent> {
         None
     }

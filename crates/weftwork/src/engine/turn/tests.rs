@@ -107,6 +107,31 @@ fn a_loop_that_is_asked_for_room_looks_at_the_door_itself() {
     }
 }
 
+/// A letter from loop to loop costs more than a request, and a connection of one request would be gone with it.
+#[test]
+fn whoever_stays_goes_to_the_loop_with_the_fewest() {
+    for (request, at_home) in [("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 6), ("GET / HTTP/1.0\r\n\r\n", 8)] {
+        let cx = Context::new(Settings::default()).unwrap();
+        let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
+        let hub = Hub::new(&polls).unwrap();
+        let mut clients = Vec::new();
+        let mut calls = polls.into_iter().enumerate().map(|(index, poll)| {
+            let mut lp = Loop::new(index, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
+            for _ in 0..if index == 0 { 8 } else { 0 } {
+                let (ours, mut theirs) = UnixStream::pair().unwrap();
+                theirs.write_all(request.as_bytes()).unwrap();
+                let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+                hub.post(0, Letter::Home(conn));
+                clients.push(theirs);
+            }
+            std::iter::from_fn(|| lp.next_here(&hub, &cx)).collect::<Vec<_>>()
+        });
+        let calls = [calls.next().unwrap(), calls.next().unwrap()];
+        assert_eq!(calls.each_ref().map(Vec::len), [at_home, 8 - at_home], "{request}");
+        assert!(calls[1].iter().all(|errand| errand.conn.home == 1));
+    }
+}
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A loop with one connection, whose response is due in an hour.
