@@ -198,7 +198,7 @@ fn members_that_ask_while_others_wait_in_the_queue_wait_there_too() {
 
 /// The loop keeps its leader, and the request goes to whoever comes back from a call first.
 #[test]
-fn who_asks_while_threads_come_back_all_the_time_waits_for_one_of_them() {
+fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
     let (house, loops) = House::empty(slow);
     let (shared, commons) = (&house.shared, &house.shared.commons);
     let now = shared.cx.clock.now();
@@ -208,8 +208,9 @@ fn who_asks_while_threads_come_back_all_the_time_waits_for_one_of_them() {
         conn.fill(now, &mut Pool::alone()).is_ok() && conn.step(now, &shared.cx) == Step::Call
     };
     eventually("it has asked", || is_asking(&mut conn));
-    let conn = shared.bring_to_the_commons(conn).unwrap_err();
-    commons.is_served_soon.store(true, Ordering::Relaxed);
+    commons.note(true, false);
+    let conn = shared.bring_to_the_commons(conn).expect_err("a thread more would be of use");
+    commons.note(true, true);
     assert!(shared.bring_to_the_commons(conn).is_ok());
     let mut conn = commons.next(|| true).unwrap().conn;
     assert_eq!((conn.step(now, &shared.cx), commons.members()), (Step::Call, 1));
