@@ -86,6 +86,8 @@ fn open(options: &FloorOptions) -> Result<OwnedFd> {
 
 /// Backlog of the listener: what weft asks for, so that neither drops a burst of 400 that the other takes.
 const BACKLOG: i32 = 4096;
+/// Descriptors that are made room for before there are connections: else threads wait for that in the middle of the load.
+const DESCRIPTORS: i32 = 16 << 10;
 
 fn listen(options: &FloorOptions) -> rustix::io::Result<OwnedFd> {
     let flags = match options.floor {
@@ -101,6 +103,8 @@ fn listen(options: &FloorOptions) -> rustix::io::Result<OwnedFd> {
     sockopt::set_tcp_nodelay(&listener, true)?;
     net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, options.port))?;
     net::listen(&listener, BACKLOG)?;
+    // There is room for them from now on, as in weft. Where not, their table grows as ever.
+    let _ = rustix::io::fcntl_dupfd_cloexec(&listener, DESCRIPTORS - 1);
     Ok(listener)
 }
 

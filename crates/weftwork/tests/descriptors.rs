@@ -9,7 +9,7 @@ use std::fs::File;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Client, Room, Site, eventually, is_logged, keep_log};
 use weftwork::{Engine, Feed, FeedLimits, FeedSender, Request, Response, Server};
 
@@ -30,6 +30,27 @@ fn leavers_of_a_quiet_feed_hold_none() {
         return leave_a_feed(engine.parse().unwrap());
     }
     on_each_engine("leavers_of_a_quiet_feed_hold_none");
+}
+
+#[test]
+fn there_is_room_for_them_before_they_are_used() {
+    if let Ok(engine) = std::env::var(CHILD) {
+        return have_room(engine.parse().unwrap());
+    }
+    on_each_engine("there_is_room_for_them_before_they_are_used");
+}
+
+/// Else the kernel makes it in the middle of the load, and the thread that accepts waits for that.
+fn have_room(engine: Engine) {
+    let room = || -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        status.lines().find_map(|line| line.strip_prefix("FDSize:"))?.trim().parse().ok()
+    };
+    let before = room();
+    let _server =
+        Server::bind("127.0.0.1:0").unwrap().engine(engine).start(|_: &mut Request| "hello").unwrap();
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    assert!(before < Some(1024) && room() >= Some(most.min(16_384)), "{before:?}, {:?} of {most}", room());
 }
 
 /// Nothing is ever sent, and the senders are kept, as those of a quiet hub are.

@@ -16,9 +16,6 @@ use super::table::WAKER;
 use crate::conn::{Conn, Registered};
 use crate::message::Wakes;
 
-/// A loop may have this many connections more than the one with the fewest; the next that stays goes there.
-const UNEVEN_MAX: usize = 5;
-
 /// What is brought to a loop.
 #[derive(Debug)]
 pub(super) enum Letter {
@@ -150,16 +147,16 @@ impl Hub {
         self.mailboxes[index].load.store(connections, Ordering::Relaxed);
     }
 
-    /// The loop with the fewest connections, where this one has many more: which loop an accept wakes is the kernel's whim.
-    /// One more is counted there.
-    pub(super) fn with_fewer(&self, index: usize, mine: usize) -> Option<usize> {
-        if self.len() == 1 {
+    /// The loop with the fewest connections, where this one has more than `most` beyond that: which loop an accept wakes is the
+    /// kernel's whim. One more is counted there.
+    pub(super) fn with_fewer(&self, index: usize, mine: usize, most: usize) -> Option<usize> {
+        if self.len() == 1 || mine <= most {
             return None;
         }
         self.note_load(index, mine);
         let loads = self.mailboxes.iter().map(|mailbox| mailbox.load.load(Ordering::Relaxed));
         let (least, load) = loads.enumerate().min_by_key(|(_, load)| *load)?;
-        if mine <= load + UNEVEN_MAX {
+        if mine <= load + most {
             return None;
         }
         self.mailboxes[least].load.fetch_add(1, Ordering::Relaxed);

@@ -24,9 +24,6 @@ const PLACES: usize = 1024;
 const STAY: Duration = Duration::from_millis(500);
 
 const NEWS: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
-/// There is room to send, which is an event at once. Later there is none for that while the peer takes what it is sent: the
-/// kernel tells of room only to who had none.
-const ASKS: EventFlags = NEWS.union(EventFlags::OUT);
 const ENDS: EventFlags = EventFlags::RDHUP.union(EventFlags::HUP).union(EventFlags::ERR);
 /// Others than members are told of once, and not before they are watched again.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
@@ -129,32 +126,13 @@ impl SharedPoller {
 
     /// Gives a connection its place, if it has none yet.
     pub(super) fn join(&self, conn: &mut Conn) -> Joined {
-        self.join_for(conn, NEWS)
-    }
-
-    /// One that has asked already joins, and whoever looks here next is told of it. It comes back where it cannot.
-    pub(super) fn join_asking(&self, mut conn: Box<Conn>, now: Tick) -> Result<Joined, Box<Conn>> {
-        match self.join_for(&mut conn, ASKS) {
-            joined @ Joined::Member { .. } => match self.put(conn, now) {
-                None => Ok(joined),
-                // Somebody was told before it was there.
-                Some(mut conn) => {
-                    self.leave(&mut conn);
-                    Err(conn)
-                }
-            },
-            Joined::Refused | Joined::Nowhere => Err(conn),
-        }
-    }
-
-    fn join_for(&self, conn: &mut Conn, events: EventFlags) -> Joined {
         if conn.registered == Registered::Shared {
             return Joined::Member { is_first: false };
         }
         let Some(index) = lock(&self.free).pop() else { return Joined::Refused };
         let token = self.places[index].place.owner();
         // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
-        if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), events).is_err() {
+        if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
             lock(&self.free).push(index);
             return Joined::Refused;
         }

@@ -47,6 +47,11 @@ const LETTERS_A_TURN: u32 = 64;
 /// While a server drains, its loops look this often whether the last connection has gone.
 const DRAIN_TICK: Duration = Duration::from_millis(10);
 
+/// A loop may have this many connections more than the one with the fewest; the next goes there before its first call.
+const UNEVEN_MAX: usize = 5;
+/// If it has as many as this more, the next goes there at once.
+const CROWD: usize = 64;
+
 /// What a loop has come to.
 #[derive(Debug)]
 pub(super) enum Next {
@@ -199,7 +204,9 @@ impl Loop {
         if errand.conn.ends_with_request() {
             return Some(errand);
         }
-        let Some(other) = hub.with_fewer(self.index, self.table.len()) else { return Some(errand) };
+        let Some(other) = hub.with_fewer(self.index, self.table.len(), UNEVEN_MAX) else {
+            return Some(errand);
+        };
         let conn = self.detach(errand);
         hub.post(other, Letter::Home(conn));
         None
@@ -330,14 +337,20 @@ impl Loop {
     }
 
     fn next_connection(&mut self, hub: &Hub, cx: &Context) -> Option<Errand> {
-        let Some(conn) = self.doors.accept(self.now, cx) else {
-            if self.doors.wants_room() {
-                self.make_room();
-                self.ask_for_room(hub);
+        loop {
+            let Some(conn) = self.doors.accept(self.now, cx) else {
+                if self.doors.wants_room() {
+                    self.make_room();
+                    self.ask_for_room(hub);
+                }
+                return None;
+            };
+            // What ends with its first call may be long all the same: not all of that is to be one loop's.
+            match hub.with_fewer(self.index, self.table.len(), CROWD) {
+                None => return Some(self.attach(conn)),
+                Some(other) => hub.post(other, Letter::Home(conn)),
             }
-            return None;
-        };
-        Some(self.attach(conn))
+        }
     }
 
     fn next_expired(&mut self, cx: &Context) -> Option<Errand> {

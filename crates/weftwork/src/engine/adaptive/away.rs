@@ -132,8 +132,8 @@ impl Shared {
         Some((conn, Some(true)))
     }
 
-    /// Threads may wait for others than the connection they were called for.
-    pub(super) fn may_go_on(&self) -> bool {
+    /// This thread may wait for others than the connection it was called for.
+    fn may_go_on(&self) -> bool {
         !self.standby.has_queue() && self.cx.stage() == Stage::Running
     }
 

@@ -22,8 +22,6 @@ pub(super) struct Commons {
     pub(super) calls: AtomicU32,
     /// The watcher has found that another thread would be of no use: see [`Gauge`](crate::engine::gauge::Gauge).
     pub(super) is_served_soon: AtomicBool,
-    /// And that the cores are full.
-    pub(super) has_full_cores: AtomicBool,
 }
 
 /// A member that has something to say.
@@ -49,13 +47,7 @@ impl Commons {
             waiting: AtomicUsize::new(0),
             calls: AtomicU32::new(0),
             is_served_soon: AtomicBool::new(false),
-            has_full_cores: AtomicBool::new(false),
         })
-    }
-
-    pub(super) fn note(&self, is_served_soon: bool, has_full_cores: bool) {
-        self.is_served_soon.store(is_served_soon, Ordering::Relaxed);
-        self.has_full_cores.store(has_full_cores, Ordering::Relaxed);
     }
 
     /// The next member to which something happens. The last of those who wait does so for as long as it `may_wait` and somebody

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Hand, Job, Shared};
@@ -14,7 +13,6 @@ use crate::engine::errand::Errand;
 use crate::engine::hub::Letter;
 use crate::engine::patience;
 use crate::engine::seat::Lay;
-use crate::engine::shared_poller::Joined;
 use crate::engine::turn::{Loop, Next};
 use crate::message::Blocking;
 use crate::transport::Tick;
@@ -146,29 +144,10 @@ impl Shared {
         Led::Lost(Some(conn))
     }
 
-    /// Where the cores are full, a thread that comes back from its call has a request sooner than the loop has another leader,
-    /// and each wait for one holds up whoever comes next: of 400 clients that came at once to such a core, some waited 0.7 to
-    /// 1.3 s. Elsewhere requests have threads of their own: with those alone that are at work by then, 400 clients on four
-    /// cores had 0.67 of the answers.
-    pub(super) fn bring_to_the_commons(&self, conn: Box<Conn>) -> Result<(), Box<Conn>> {
-        let has_full_cores = self.commons.has_full_cores.load(Ordering::Relaxed);
-        if conn.is_taken_over() || !has_full_cores || !self.may_go_on() {
-            return Err(conn);
-        }
-        let joined = self.commons.join_asking(conn, self.cx.clock.now())?;
-        if matches!(joined, Joined::Member { is_first: true }) {
-            self.hub.watch.wake_if_asleep();
-        }
-        Ok(())
-    }
-
     /// Gives the loop to another thread, to be free for a call that blocks. Where there is no other thread,
     /// the request waits for one and this thread leads on; but where none would ever come, it makes the call with the loop.
     fn give_away(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand, hand: &mut Hand) -> Led {
-        let conn = match self.bring_to_the_commons(lp.detach(errand)) {
-            Ok(()) => return Led::On(lp, None),
-            Err(conn) => conn,
-        };
+        let conn = lp.detach(errand);
         let mut lp = match self.give(Job::Lead(lp)) {
             Ok(()) => {
                 Counters::count(&self.cx.counters.handed_eagerly);

@@ -41,10 +41,6 @@ impl SharedPoller {
         Joined::Nowhere
     }
 
-    pub(super) fn join_asking(&self, conn: Box<Conn>, _: Tick) -> Result<Joined, Box<Conn>> {
-        Err(conn)
-    }
-
     pub(super) fn absent(&self, _: &Conn) -> Option<Absent> {
         None
     }

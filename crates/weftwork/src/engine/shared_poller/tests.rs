@@ -1,6 +1,5 @@
 //! Does an event come to the one it is for, and does nobody stay who is quiet?
 
-use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
@@ -123,25 +122,6 @@ fn who_finds_no_place_is_refused() {
     assert_eq!(house.poller.join(&mut conn), Joined::Member { is_first: false });
     house.poller.close(conn);
     assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (0, PLACES));
-}
-
-#[test]
-fn who_has_asked_already_is_told_of_at_once_and_once() {
-    let house = House::open();
-    let none = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
-    let (mut client, conn) = house.connect();
-    let all = std::mem::take(&mut *lock(&house.poller.free));
-    let conn = house.poller.join_asking(conn, house.now()).unwrap_err();
-    *lock(&house.poller.free) = all;
-    assert_eq!(conn.registered, Registered::Not, "there was no place");
-    let joined = house.poller.join_asking(conn, house.now()).unwrap();
-    assert_eq!((joined, house.poller.members()), (Joined::Member { is_first: true }, 1));
-    let Told::Member(conn) = house.poller.wait(none) else { panic!("nobody is told") };
-    assert!(matches!(house.poller.wait(none), Told::Nothing));
-    assert!(house.poller.put(conn, house.now()).is_none());
-    assert!(matches!(house.poller.wait(none), Told::Nothing), "it has asked nothing since");
-    client.write_all(b"G").unwrap();
-    eventually("it is told", || matches!(house.poller.wait(none), Told::Member(_)));
 }
 
 /// Each event is one thread's: two that wait get one each.

@@ -132,6 +132,29 @@ fn whoever_stays_goes_to_the_loop_with_the_fewest() {
     }
 }
 
+/// Streams that end with their connection are not one loop's alone.
+#[test]
+fn not_all_of_a_crowd_stays_where_it_came_in() {
+    let cx = Context::new(Settings::default().connections_max(1000).accepted_max(1000)).unwrap();
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(128).unwrap();
+    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+    let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
+    let hub = Hub::new(&polls).unwrap();
+    let [poll, _other] = polls;
+    let mut lp = Loop::new(0, poll, &hub, Arc::new(vec![listener]), cx.clock.now()).unwrap();
+    let clients: Vec<_> = (0..CROWD + 6).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let mut moved = Vec::new();
+    while lp.table.len() + moved.len() < clients.len() {
+        lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
+        assert!(lp.next_here(&hub, &cx).is_none(), "nobody has asked");
+        let mut letters = Vec::new();
+        hub.mailbox(1).inbox.take_all(&mut letters);
+        moved.extend(letters);
+    }
+    assert_eq!((lp.table.len(), moved.len()), (CROWD + 3, 3));
+}
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A loop with one connection, whose response is due in an hour.

@@ -1,7 +1,6 @@
 //! Does the commons lose nobody: no event, no end, no thread, and no member that is quiet?
 
 use super::*;
-use crate::conn::Step;
 use crate::engine::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
 use crate::engine::gauge::Gauge;
 use crate::engine::shared_poller::Joined;
@@ -193,30 +192,5 @@ fn members_that_ask_while_others_wait_in_the_queue_wait_there_too() {
     assert_eq!(look(), 0);
     let letters = house.letters();
     assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
-    drop(loops);
-}
-
-/// The loop keeps its leader, and the request goes to whoever comes back from a call first.
-#[test]
-fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
-    let (house, loops) = House::empty(slow);
-    let (shared, commons) = (&house.shared, &house.shared.commons);
-    let now = shared.cx.clock.now();
-    let _waits = house.ask("/1");
-    let mut conn = house.accept();
-    let is_asking = |conn: &mut Conn| {
-        conn.fill(now, &mut Pool::alone()).is_ok() && conn.step(now, &shared.cx) == Step::Call
-    };
-    eventually("it has asked", || is_asking(&mut conn));
-    commons.note(true, false);
-    let conn = shared.bring_to_the_commons(conn).expect_err("a thread more would be of use");
-    commons.note(true, true);
-    assert!(shared.bring_to_the_commons(conn).is_ok());
-    let mut conn = commons.next(|| true).unwrap().conn;
-    assert_eq!((conn.step(now, &shared.cx), commons.members()), (Step::Call, 1));
-    commons.leave(&mut conn);
-    let _waits_too = house.ask("/2");
-    assert!(shared.standby.queue(Job::Serve(house.accept())).is_ok());
-    assert!(shared.bring_to_the_commons(conn).is_err(), "those in the queue come first");
     drop(loops);
 }
