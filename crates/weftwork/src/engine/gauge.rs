@@ -67,7 +67,12 @@ impl Gauge {
 
     /// Who has asked need not have a thread called.
     pub(super) fn is_served_soon(&self) -> bool {
-        self.pace >= self.brisk || self.full.is_reached()
+        self.pace >= self.brisk || self.has_full_cores()
+    }
+
+    /// A thread more would only wait for a core.
+    pub(super) fn has_full_cores(&self) -> bool {
+        self.full.is_reached()
     }
 
     /// How many threads are to be called, where requests wait for one or not. Twice as many as at the last look; and on full

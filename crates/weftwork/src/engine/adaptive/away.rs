@@ -70,7 +70,8 @@ impl Shared {
         let mut conn = conn;
         let fate = self.stay_with(&mut conn, blocked, hand);
         std::mem::forget(absent);
-        let goes_on = was_member || matches!(fate, Fate::Commons(_) | Fate::Spent);
+        let goes_on =
+            was_member || matches!(fate, Fate::Commons(_) | Fate::Spent) || self.commons.has_asking();
         match fate {
             Fate::Home => {
                 self.commons.leave(&mut conn);
@@ -86,6 +87,7 @@ impl Shared {
                 conn.reclaim(&mut hand.pool);
                 self.commons.close(conn);
                 if matches!(fate, Fate::Spent)
+                    && !self.commons.has_asking()
                     && let Some(guest) = self.next_at_door(home)
                 {
                     return Some(guest);
@@ -121,7 +123,11 @@ impl Shared {
         let News { conn, was_waited_for } = news?;
         let absent = self.commons.absent(&conn);
         // Closed before its place is free, should the log panic meanwhile.
-        let conn = conn;
+        let mut conn = conn;
+        let is_member = conn.registered == Registered::Shared;
+        if !is_member {
+            conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
+        }
         let was_last = (was_waited_for || is_called) && !self.commons.is_waited_at();
         let is_missed = was_last && self.commons.has_anybody();
         if is_missed && !self.commons.is_served_soon.load(Ordering::Relaxed) {
@@ -129,11 +135,11 @@ impl Shared {
             let _ = self.give(Job::Attend);
         }
         std::mem::forget(absent);
-        Some((conn, Some(true)))
+        Some((conn, is_member.then_some(true)))
     }
 
-    /// This thread may wait for others than the connection it was called for.
-    fn may_go_on(&self) -> bool {
+    /// Threads may wait for others than the connection they were called for.
+    pub(super) fn may_go_on(&self) -> bool {
         !self.standby.has_queue() && self.cx.stage() == Stage::Running
     }
 
@@ -141,6 +147,11 @@ impl Shared {
     pub(super) fn send_members_home(&self, quiet: Duration) {
         let to_loop = |conn: Box<Conn>| self.hub.post(conn.home as usize, Letter::Home(conn));
         self.commons.send_away(quiet, self.cx.clock.now(), to_loop);
+        while quiet.is_zero()
+            && let Some(conn) = self.commons.next_asking()
+        {
+            to_loop(conn);
+        }
     }
 
     /// `blocked`: whether its last call did.
@@ -216,6 +227,7 @@ impl Shared {
     /// Others need this thread more than a connection that `has_had_its_turn`; and a loop without a thread more than any.
     fn is_wanted(&self, has_had_its_turn: bool) -> bool {
         self.standby.has_queue() && (has_had_its_turn || self.may_wait().is_err())
+            || has_had_its_turn && self.commons.has_asking()
     }
 
     /// Whether its next request is to be waited for away from its loop.

@@ -116,7 +116,7 @@ impl Shared {
     /// True: requests wait there for a thread.
     pub(super) fn see_to_the_commons(self: &Arc<Shared>, gauge: &mut Gauge, homed: &mut Tick) -> bool {
         if !self.commons.has_anybody() {
-            self.commons.is_served_soon.store(false, Ordering::Relaxed);
+            self.commons.note(false, false);
             return false;
         }
         let now = self.cx.clock.now();
@@ -128,7 +128,7 @@ impl Shared {
         }
         let at_work = self.standby.muster().busy.saturating_sub(self.seats.len());
         gauge.look(at_work, self.commons.calls.load(Ordering::Relaxed), now);
-        self.commons.is_served_soon.store(gauge.is_served_soon(), Ordering::Relaxed);
+        self.commons.note(gauge.is_served_soon(), gauge.has_full_cores());
         let is_short = self.commons.is_short();
         if is_short && self.standby.has_queue() {
             // Threads take from the queue for as long as that lasts, however soon they come back: there members have their turn.
@@ -137,7 +137,8 @@ impl Shared {
         }
         for _ in 0..gauge.called(is_short) {
             if self.give(Job::Attend).is_err() {
-                // Their loops have them wait in the queue, which is bounded and has deadlines.
+                // Their loops have them wait in the queue, which is bounded and has deadlines, and not here again.
+                self.commons.note(false, false);
                 self.send_members_home(Duration::ZERO);
                 self.note_starved(now);
                 break;

@@ -1,6 +1,7 @@
 //! Does the commons lose nobody: no event, no end, no thread, and no member that is quiet?
 
 use super::*;
+use crate::conn::Step;
 use crate::engine::client::{ask_on, in_some_round, is_answered_on, is_next_answer};
 use crate::engine::gauge::Gauge;
 use crate::engine::shared_poller::Joined;
@@ -190,6 +191,73 @@ fn members_that_ask_while_others_wait_in_the_queue_wait_there_too() {
     let _waits = house.ask("/2");
     assert!(shared.standby.queue(Job::Serve(house.accept())).is_ok());
     assert_eq!(look(), 0);
+    let letters = house.letters();
+    assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
+    drop(loops);
+}
+
+/// The next one at the door, with its request.
+fn next_with_request(house: &House) -> Box<Conn> {
+    let (cx, mut conn) = (&house.shared.cx, house.accept());
+    eventually("it has asked", || {
+        let _ = conn.fill(cx.clock.now(), &mut Pool::alone());
+        conn.step(cx.clock.now(), cx) == Step::Call
+    });
+    conn
+}
+
+/// The loop keeps its leader, and requests go to whoever comes back from a call first, in the order of their coming.
+#[test]
+fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
+    let (house, loops) = House::empty(slow);
+    let (shared, commons) = (&house.shared, &house.shared.commons);
+    let _clients = ["/1", "/2", "/3"].map(|path| house.ask(path));
+    let [first, second, third] = [(); 3].map(|()| next_with_request(&house));
+    commons.note(true, false);
+    let first = shared.bring_to_the_commons(first).expect_err("a thread more would be of use");
+    commons.note(true, true);
+    assert!(shared.bring_to_the_commons(first).is_ok() && shared.bring_to_the_commons(second).is_ok());
+    let third = commons.ask(third, 2).expect_err("there are two already");
+    assert!(commons.is_short() && commons.has_anybody());
+    let paths = [(); 2].map(|()| {
+        let conn = commons.next(|| true).unwrap().conn;
+        conn.asked().path().to_owned()
+    });
+    assert_eq!(paths, ["/1", "/2"]);
+    assert!(!commons.has_anybody() && house.counts().queued == 2);
+    let _waits = house.ask("/4");
+    assert!(shared.standby.queue(Job::Serve(house.accept())).is_ok());
+    assert!(shared.bring_to_the_commons(third).is_err(), "those in the queue come first");
+    drop(loops);
+}
+
+/// Who asks faster than it is answered has its thread for a while, and then those who wait.
+#[test]
+fn no_client_keeps_a_thread_from_those_who_ask() {
+    let (house, loops) = House::empty(slow);
+    let shared = &house.shared;
+    let mut stream = house.connect();
+    stream.write_all(&b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3000)).unwrap();
+    let flood = next_with_request(&house);
+    let waits = house.ask("/2");
+    assert!(shared.commons.ask(next_with_request(&house), 9).is_ok());
+    shared.serve_away(flood, &mut shared.hand());
+    is_answered(waits);
+    assert!(house.counts().requests < 3000);
+    let letters = house.letters();
+    assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
+    drop(loops);
+}
+
+/// Where the server stops, or there is no thread for them, their loops have them.
+#[test]
+fn those_who_ask_go_home_with_the_members() {
+    let (house, loops) = House::empty(slow);
+    let _client = house.ask("/1");
+    assert!(house.shared.commons.ask(next_with_request(&house), 9).is_ok());
+    house.shared.send_members_home(Duration::from_millis(1));
+    assert!(house.letters().is_empty(), "they are no members that are quiet");
+    house.shared.send_members_home(Duration::ZERO);
     let letters = house.letters();
     assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
     drop(loops);
