@@ -17,6 +17,8 @@ use crate::transport::Tick;
 const FULL: Duration = Duration::from_micros(60);
 /// So many looks in a row make up the watcher's mind: one alone says little.
 const LOOKS: u32 = 16;
+/// Whoever waits for a thread to come back waits no longer than this: as long as where 400 share a core.
+const SOON: Duration = Duration::from_millis(10);
 /// Below this many threads at work the cores are not asked: whatever they do, they are few.
 const AT_WORK_MIN: usize = 16;
 /// So many threads are called in one look, at the most: meanwhile the watcher sees no stuck loop, and each of them calls the
@@ -70,9 +72,14 @@ impl Gauge {
         self.pace >= self.brisk || self.has_full_cores()
     }
 
-    /// A thread more would only wait for a core.
-    pub(super) fn has_full_cores(&self) -> bool {
+    fn has_full_cores(&self) -> bool {
         self.full.is_reached()
+    }
+
+    /// On full cores: how many may wait for threads that come back from their calls, and have one within [`SOON`].
+    pub(super) fn asking_max(&self) -> usize {
+        let in_time = self.pace.saturating_mul(SOON.as_millis() as u64);
+        if self.has_full_cores() { usize::try_from(in_time).unwrap_or(usize::MAX) } else { 0 }
     }
 
     /// How many threads are to be called, where requests wait for one or not. Twice as many as at the last look; and on full
@@ -201,6 +208,17 @@ mod tests {
             assert_eq!((gauge.is_served_soon(), gauge.called(true)), (true, called));
             gauge.look(AT_WORK_MIN - 1, 0, Tick(9));
             assert!(!gauge.full.is_reached(), "few threads fill no core for long");
+        }
+    }
+
+    /// What is not served soon has threads of its own, which then come back more often.
+    #[test]
+    fn on_full_cores_as_many_wait_as_are_served_soon() {
+        for (pace, most) in [(0, 0), (5, 50), (50, 500)] {
+            let mut gauge = gauge(&[1, pace]);
+            assert_eq!(gauge.asking_max(), 0, "there are cores for more threads");
+            gauge.full = Majority(LOOKS);
+            assert_eq!(gauge.asking_max(), most);
         }
     }
 

@@ -127,6 +127,10 @@ impl Shared {
         let is_member = conn.registered == Registered::Shared;
         if !is_member {
             conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
+            if self.commons.has_asking() {
+                // Two rings may be one event.
+                self.commons.call_one();
+            }
         }
         let was_last = (was_waited_for || is_called) && !self.commons.is_waited_at();
         let is_missed = was_last && self.commons.has_anybody();

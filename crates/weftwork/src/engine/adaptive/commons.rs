@@ -24,8 +24,8 @@ pub(super) struct Commons {
     pub(super) calls: AtomicU32,
     /// The watcher has found that another thread would be of no use: see [`Gauge`](crate::engine::gauge::Gauge).
     pub(super) is_served_soon: AtomicBool,
-    /// And that the cores are full.
-    pub(super) has_full_cores: AtomicBool,
+    /// On full cores: how many may ask here, as they are served soon. Elsewhere none.
+    asking_max: AtomicUsize,
     /// Connections whose request waits for whoever comes back from a call next, in the order of their coming.
     asking: Mutex<VecDeque<Box<Conn>>>,
     /// How many.
@@ -55,19 +55,25 @@ impl Commons {
             waiting: AtomicUsize::new(0),
             calls: AtomicU32::new(0),
             is_served_soon: AtomicBool::new(false),
-            has_full_cores: AtomicBool::new(false),
+            asking_max: AtomicUsize::new(0),
             asking: Mutex::new(VecDeque::new()),
             asked: AtomicUsize::new(0),
         })
     }
 
-    pub(super) fn note(&self, is_served_soon: bool, has_full_cores: bool) {
+    /// What the watcher has found out; `asking_max`: see [`Gauge::asking_max`](crate::engine::gauge::Gauge::asking_max).
+    pub(super) fn note(&self, is_served_soon: bool, asking_max: usize) {
         self.is_served_soon.store(is_served_soon, Ordering::Relaxed);
-        self.has_full_cores.store(has_full_cores, Ordering::Relaxed);
+        self.asking_max.store(asking_max, Ordering::Relaxed);
     }
 
-    /// The request of this connection waits for the next thread that comes here. It comes back where as many as that wait.
+    /// The request of this connection waits for the next thread that comes here. It comes back where that is not soon, or as
+    /// many as `most` wait.
     pub(super) fn ask(&self, conn: Box<Conn>, most: usize) -> Result<(), Box<Conn>> {
+        let most = most.min(self.asking_max.load(Ordering::Relaxed));
+        if most == 0 {
+            return Err(conn);
+        }
         let mut asking = lock(&self.asking);
         if asking.len() >= most {
             return Err(conn);
@@ -124,7 +130,7 @@ impl Commons {
             let others = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
             match told? {
                 Told::Member(conn) => return Some(News { conn, was_waited_for: true }),
-                Told::Nothing if others > 0 => return None,
+                Told::Nothing if others > 0 && !self.has_asking() => return None,
                 _ => {}
             }
         }

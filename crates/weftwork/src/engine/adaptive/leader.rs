@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Hand, Job, Shared};
@@ -148,11 +147,11 @@ impl Shared {
     /// Where the cores are full, who comes back from a call has the request sooner than the loop has another leader, and each wait for
     /// one would hold up whoever comes next: of 400 clients that came at once to such a core, some waited 0.7 to 1.9 s.
     pub(super) fn bring_to_the_commons(self: &Arc<Shared>, conn: Box<Conn>) -> Result<(), Box<Conn>> {
-        let has_full_cores = self.commons.has_full_cores.load(Ordering::Relaxed);
-        if conn.is_taken_over() || !has_full_cores || !self.may_go_on() {
+        if conn.is_taken_over() || !self.may_go_on() {
             return Err(conn);
         }
         self.commons.ask(conn, self.cx.settings.queue_max)?;
+        self.hub.watch.wake_if_asleep();
         Counters::count(&self.cx.counters.queued);
         if self.cx.stage() != Stage::Running {
             // It may have begun behind the watcher's last look.

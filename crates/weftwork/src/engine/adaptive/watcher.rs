@@ -81,7 +81,8 @@ impl Shared {
                 };
                 // A request may have been left in the queue since that was looked at, and somebody may have joined.
                 let has_joined = || patience.is_none() && self.commons.members() > 0;
-                let is_wanted = || over() || self.standby.has_queue() || has_joined();
+                let is_wanted =
+                    || over() || self.standby.has_queue() || self.commons.has_asking() || has_joined();
                 if self.hub.watch.sleep_until_busy(patience, is_wanted) {
                     (quiet, is_calm) = (0, false);
                 }
@@ -116,7 +117,7 @@ impl Shared {
     /// True: requests wait there for a thread.
     pub(super) fn see_to_the_commons(self: &Arc<Shared>, gauge: &mut Gauge, homed: &mut Tick) -> bool {
         if !self.commons.has_anybody() {
-            self.commons.note(false, false);
+            self.commons.note(false, 0);
             return false;
         }
         let now = self.cx.clock.now();
@@ -128,17 +129,19 @@ impl Shared {
         }
         let at_work = self.standby.muster().busy.saturating_sub(self.seats.len());
         gauge.look(at_work, self.commons.calls.load(Ordering::Relaxed), now);
-        self.commons.note(gauge.is_served_soon(), gauge.has_full_cores());
+        self.commons.note(gauge.is_served_soon(), gauge.asking_max());
         let is_short = self.commons.is_short();
         if is_short && self.standby.has_queue() {
             // Threads take from the queue for as long as that lasts, however soon they come back: there members have their turn.
             self.send_members_home(Duration::ZERO);
             return true;
         }
-        for _ in 0..gauge.called(is_short) {
+        // Those who ask are to have threads in the end, as members have, even on full cores.
+        let called = gauge.called(is_short).max(usize::from(self.commons.has_asking()));
+        for _ in 0..called {
             if self.give(Job::Attend).is_err() {
                 // Their loops have them wait in the queue, which is bounded and has deadlines, and not here again.
-                self.commons.note(false, false);
+                self.commons.note(false, 0);
                 self.send_members_home(Duration::ZERO);
                 self.note_starved(now);
                 break;

@@ -213,9 +213,9 @@ fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
     let (shared, commons) = (&house.shared, &house.shared.commons);
     let _clients = ["/1", "/2", "/3"].map(|path| house.ask(path));
     let [first, second, third] = [(); 3].map(|()| next_with_request(&house));
-    commons.note(true, false);
+    commons.note(true, 0);
     let first = shared.bring_to_the_commons(first).expect_err("a thread more would be of use");
-    commons.note(true, true);
+    commons.note(true, 9);
     assert!(shared.bring_to_the_commons(first).is_ok() && shared.bring_to_the_commons(second).is_ok());
     let third = commons.ask(third, 2).expect_err("there are two already");
     assert!(commons.is_short() && commons.has_anybody());
@@ -240,6 +240,7 @@ fn no_client_keeps_a_thread_from_those_who_ask() {
     stream.write_all(&b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3000)).unwrap();
     let flood = next_with_request(&house);
     let waits = house.ask("/2");
+    shared.commons.note(true, 9);
     assert!(shared.commons.ask(next_with_request(&house), 9).is_ok());
     shared.serve_away(flood, &mut shared.hand());
     is_answered(waits);
@@ -254,6 +255,7 @@ fn no_client_keeps_a_thread_from_those_who_ask() {
 fn those_who_ask_go_home_with_the_members() {
     let (house, loops) = House::empty(slow);
     let _client = house.ask("/1");
+    house.shared.commons.note(true, 9);
     assert!(house.shared.commons.ask(next_with_request(&house), 9).is_ok());
     house.shared.send_members_home(Duration::from_millis(1));
     assert!(house.letters().is_empty(), "they are no members that are quiet");
