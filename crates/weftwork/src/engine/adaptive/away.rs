@@ -151,10 +151,8 @@ impl Shared {
     pub(super) fn send_members_home(&self, quiet: Duration) {
         let to_loop = |conn: Box<Conn>| self.hub.post(conn.home as usize, Letter::Home(conn));
         self.commons.send_away(quiet, self.cx.clock.now(), to_loop);
-        while quiet.is_zero()
-            && let Some(conn) = self.commons.next_asking()
-        {
-            to_loop(conn);
+        if quiet.is_zero() {
+            self.commons.take_asking().into_iter().for_each(to_loop);
         }
     }
 

@@ -96,6 +96,13 @@ impl Commons {
         conn
     }
 
+    /// All of them: who asks from now on is not among them.
+    pub(super) fn take_asking(&self) -> VecDeque<Box<Conn>> {
+        let mut asking = lock(&self.asking);
+        self.asked.store(0, Ordering::SeqCst);
+        std::mem::take(&mut *asking)
+    }
+
     #[inline]
     pub(super) fn has_asking(&self) -> bool {
         self.asked.load(Ordering::SeqCst) > 0

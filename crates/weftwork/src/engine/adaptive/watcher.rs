@@ -133,6 +133,7 @@ impl Shared {
         let is_short = self.commons.is_short();
         if is_short && self.standby.has_queue() {
             // Threads take from the queue for as long as that lasts, however soon they come back: there members have their turn.
+            self.commons.note(gauge.is_served_soon(), 0);
             self.send_members_home(Duration::ZERO);
             return true;
         }
