@@ -27,6 +27,7 @@ mod sync;
 mod table;
 mod threads;
 mod turn;
+mod waitlist;
 mod workers;
 
 #[cfg(test)]

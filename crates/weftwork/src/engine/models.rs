@@ -1,8 +1,10 @@
-//! loom models of the hand-overs between threads: the seat, the place, the inbox, the standby stack, the pool's counters, the gate.
+//! loom models of the hand-overs between threads: the seat, the place, the inbox, the standby stack, the waitlist, the
+//! pool's counters, the gate.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
 
 mod pool;
+mod waitlist;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,18 +3,13 @@
 #[cfg(loom)]
 pub(super) use loom::sync::{
     Condvar, Mutex,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
 #[cfg(not(loom))]
 pub(super) use std::sync::{
     Condvar, Mutex,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
 };
-
-#[cfg(loom)]
-pub(super) use loom::sync::atomic::AtomicUsize;
-#[cfg(all(not(loom), any(target_os = "linux", target_os = "android")))]
-pub(super) use std::sync::atomic::AtomicUsize;
 
 #[cfg(loom)]
 pub(super) use loom::sync::MutexGuard as Guard;

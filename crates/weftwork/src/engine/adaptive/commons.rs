@@ -11,25 +11,21 @@ use rustix::event::Timespec;
 
 use crate::conn::Conn;
 use crate::engine::shared_poller::{SharedPoller, Told};
-use crate::engine::sync::{Mutex, lock};
+use crate::engine::waitlist::Waitlist;
 
 /// How long a thread waits here before it stands by for other work: an idle moment of many clients is shorter.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 pub(super) struct Commons {
     poller: SharedPoller,
-    /// Threads that sleep until an event comes.
-    waiting: AtomicUsize,
     /// Calls of members, ever.
     pub(super) calls: AtomicU32,
     /// The watcher has found that another thread would be of no use: see [`Gauge`](crate::engine::gauge::Gauge).
     pub(super) is_served_soon: AtomicBool,
     /// On full cores: how many may ask here, as they are served soon. Elsewhere none.
     asking_max: AtomicUsize,
-    /// Connections whose request waits for whoever comes back from a call next, in the order of their coming.
-    asking: Mutex<VecDeque<Box<Conn>>>,
-    /// How many.
-    asked: AtomicUsize,
+    /// Connections whose request waits for whoever comes back from a call next; threads sleep there until an event comes.
+    asking: Waitlist<Box<Conn>>,
 }
 
 /// A member that has something to say, or who is asking.
@@ -52,12 +48,10 @@ impl Commons {
     pub(super) fn open() -> io::Result<Commons> {
         Ok(Commons {
             poller: SharedPoller::open()?,
-            waiting: AtomicUsize::new(0),
             calls: AtomicU32::new(0),
             is_served_soon: AtomicBool::new(false),
             asking_max: AtomicUsize::new(0),
-            asking: Mutex::new(VecDeque::new()),
-            asked: AtomicUsize::new(0),
+            asking: Waitlist::new(),
         })
     }
 
@@ -74,38 +68,23 @@ impl Commons {
         if most == 0 {
             return Err(conn);
         }
-        let mut asking = lock(&self.asking);
-        if asking.len() >= most {
-            return Err(conn);
-        }
-        asking.push_back(conn);
-        self.asked.store(asking.len(), Ordering::SeqCst);
-        drop(asking);
+        self.asking.put(conn, most)?;
         self.call_one();
         Ok(())
     }
 
-    /// Who has asked first.
-    pub(super) fn next_asking(&self) -> Option<Box<Conn>> {
-        if !self.has_asking() {
-            return None;
-        }
-        let mut asking = lock(&self.asking);
-        let conn = asking.pop_front();
-        self.asked.store(asking.len(), Ordering::SeqCst);
-        conn
-    }
-
     /// All of them: who asks from now on is not among them.
     pub(super) fn take_asking(&self) -> VecDeque<Box<Conn>> {
-        let mut asking = lock(&self.asking);
-        self.asked.store(0, Ordering::SeqCst);
-        std::mem::take(&mut *asking)
+        self.asking.take_all()
+    }
+
+    pub(super) fn asking(&self) -> usize {
+        self.asking.len()
     }
 
     #[inline]
     pub(super) fn has_asking(&self) -> bool {
-        self.asked.load(Ordering::SeqCst) > 0
+        self.asking() > 0
     }
 
     /// Somebody is asking, or may at any moment.
@@ -118,7 +97,7 @@ impl Commons {
     #[inline(always)]
     pub(super) fn next(&self, may_wait: impl Fn() -> bool) -> Option<News> {
         if may_wait()
-            && let Some(conn) = self.next_asking()
+            && let Some(conn) = self.asking.first()
         {
             return Some(News { conn, was_waited_for: false });
         }
@@ -129,29 +108,27 @@ impl Commons {
         {
             return Some(News { conn, was_waited_for: false });
         }
+        let sleep = || self.asking.first().map_or_else(|| self.wait(Some(&PATIENCE)), Told::Member);
         loop {
-            // Counted before it looks at what else there is to do: from then on it is called for that.
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let told = (self.has_anybody() && may_wait())
-                .then(|| self.next_asking().map_or_else(|| self.wait(Some(&PATIENCE)), Told::Member));
-            let others = self.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
-            match told? {
-                Told::Member(conn) => return Some(News { conn, was_waited_for: true }),
-                Told::Nothing if others > 0 && !self.has_asking() => return None,
-                _ => {}
+            let (told, others) = self.asking.sleep(|| (self.has_anybody() && may_wait()).then(sleep));
+            match told {
+                Some(Told::Member(conn)) => return Some(News { conn, was_waited_for: true }),
+                // This thread may have been called for it.
+                _ if self.has_asking() && may_wait() => {}
+                None => return None,
+                Some(Told::Nothing) if others > 0 => return None,
+                Some(_) => {}
             }
         }
     }
 
     /// One of those who wait has other work to do.
     pub(super) fn call_one(&self) {
-        if self.is_waited_at() {
-            self.ring();
-        }
+        self.asking.call(|| self.ring());
     }
 
     pub(super) fn is_waited_at(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+        self.asking.has_sleepers()
     }
 
     /// Somebody has asked, and no thread waits for that.

@@ -206,8 +206,13 @@ impl Shared {
         }
     }
 
-    /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room.
+    /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room. Who asks in the commons has
+    /// taken some of it.
     fn give_or_queue(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
+        let asking = self.commons.asking();
+        if asking > 0 && asking + self.standby.muster().queued >= self.cx.settings.queue_max {
+            return Err(job);
+        }
         let given = self.standby.give_or_queue(job);
         let given = given.or_start(|job| self.spawn(job).or_else(|job| self.standby.queue(job)));
         if self.standby.has_queue() {

@@ -37,11 +37,15 @@ impl House {
 
     /// Nobody works there.
     fn empty(handler: impl Handler) -> (House, Vec<Loop>) {
+        House::empty_with(handler, Settings::default())
+    }
+
+    fn empty_with(handler: impl Handler, settings: Settings) -> (House, Vec<Loop>) {
         let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
         let handler: Arc<dyn Handler> = Arc::new(handler);
-        let settings = Settings::default().connections_max(1000).accepted_max(1000);
+        let settings = settings.connections_max(1000).accepted_max(1000);
         let cx = Arc::new(Context::new(settings).unwrap().of(handler.clone()));
         let (shared, loops) = Shared::new(1, cx, handler, Arc::new(vec![listener])).unwrap();
         (House { shared, address }, loops)

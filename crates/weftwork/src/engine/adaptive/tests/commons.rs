@@ -231,6 +231,23 @@ fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
     drop(loops);
 }
 
+/// `queue_max` is how many wait for a thread, wherever.
+#[test]
+fn who_asks_there_takes_the_room_of_the_queue() {
+    let (house, loops) = House::empty_with(slow, Settings::default().queue_max(2));
+    let shared = &house.shared;
+    shared.threads.given_max.set(0).unwrap();
+    shared.commons.note(true, 9);
+    let _clients = ["/1", "/2", "/3", "/4"].map(|path| house.ask(path));
+    let [first, second, third, fourth] = [(); 4].map(|()| next_with_request(&house));
+    assert!(shared.bring_to_the_commons(first).is_ok() && shared.bring_to_the_commons(second).is_ok());
+    let third = shared.bring_to_the_commons(third).expect_err("there is no room");
+    let Err(third) = shared.give_or_queue(Job::Serve(third)) else { panic!("there is none elsewhere") };
+    assert_eq!(shared.commons.take_asking().len(), 2);
+    assert!(shared.give_or_queue(third).is_ok() && shared.give_or_queue(Job::Serve(fourth)).is_ok());
+    drop(loops);
+}
+
 /// Who asks faster than it is answered has its thread for a while, and then those who wait.
 #[test]
 fn no_client_keeps_a_thread_from_those_who_ask() {
