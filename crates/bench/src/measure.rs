@@ -19,7 +19,7 @@ use crate::procs::usage::resident_bytes;
 use crate::subject::Subject;
 use crate::workloads::{HEALTH, Kind, Workload};
 pub(crate) use answer::expected;
-use meter::Meter;
+use meter::{Costs, Meter};
 pub(crate) use metric::{Metric, Sample};
 
 /// Before each measured time: caches fill, threads start.
@@ -37,14 +37,17 @@ pub(crate) fn measure(
 ) -> Result<Sample> {
     let workload = &*workload.of(subject);
     let mut server = peers.start(subject, workload)?;
-    let expected = expected(&server, subject, workload)?;
+    let body = expected(&server, subject, workload, workload.group())?;
     let time = options.time.max(workload.time_min);
-    let bench = Bench { server: &server, options, time, expected: &expected };
+    let bench = Bench { server: &server, options, time, expected: &body };
     let sample = match (&workload.kind, options.load) {
         (Kind::Requests(group), LoadKind::Own) => bench.requests(group, distance)?,
         (Kind::Requests(group), LoadKind::Wrk) => bench.requests_of_wrk(group, peers)?,
         (Kind::Paced { group, per_s }, _) => bench.paced(group, *per_s)?,
-        (Kind::Mixed { quick, blockers }, _) => bench.mixed(quick, blockers)?,
+        (Kind::Mixed { quick, blockers }, _) => {
+            let blocking = expected(&server, subject, workload, blockers)?;
+            bench.mixed([quick, blockers], &blocking)?
+        }
         (Kind::Idle, _) => idle_connections(&server, options)?,
     };
     server.check()?;
@@ -57,27 +60,30 @@ struct Bench<'a> {
     options: &'a GridOptions,
     /// How long it is measured.
     time: Duration,
-    /// The body of the answer.
+    /// The body of the answer, that to quick requests where there are others.
     expected: &'a [u8],
 }
 
 impl Bench<'_> {
     fn requests(&self, group: &Group, distance: &mut Distance) -> Result<Sample> {
         let groups = std::slice::from_ref(group);
-        let mut generator = Generator::expecting(self.server.port, groups, Some(self.expected), false)?;
-        generator.drive(WARM_UP)?;
+        let mut generator = Generator::expecting(self.server.port, groups, &[self.expected], false)?;
+        let before = generator.drive(WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
         let tallies = generator.drive_and_look(self.time, &mut || distance.look())?;
-        Ok(tallies.first().map(|tally| with_costs(tally, &meter)).unwrap_or_default())
+        let costs = meter.costs(answers(&tallies));
+        let errors = errors(&before) + errors(&tallies) + errors(&generator.wait_for_late()?);
+        Ok(tallies.first().map(|tally| sample(tally, errors, costs)).unwrap_or_default())
     }
 
     fn paced(&self, group: &Group, per_s: u32) -> Result<Sample> {
         let groups = std::slice::from_ref(group);
-        let mut generator = Generator::expecting(self.server.port, groups, Some(self.expected), true)?;
-        generator.drive_at(f64::from(per_s), WARM_UP)?;
+        let mut generator = Generator::expecting(self.server.port, groups, &[self.expected], true)?;
+        let before = generator.drive_at(f64::from(per_s), WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
         let tally = generator.drive_at(f64::from(per_s), self.time)?;
-        let mut sample = with_costs(&tally, &meter);
+        let costs = meter.costs(tally.answers() as f64);
+        let mut sample = sample(&tally, errors(&[before, tally.clone()]), costs);
         sample.0.push((Metric::Unanswered, tally.unanswered as f64));
         Ok(sample)
     }
@@ -97,11 +103,10 @@ impl Bench<'_> {
         Ok(Sample([used.as_slice(), &meter.costs(report.requests)].concat()))
     }
 
-    fn mixed(&self, quick: &Group, blockers: &Group) -> Result<Sample> {
-        let meter = Meter::start(self.server.pid(), self.options.cores);
-        let alone = drive(self.server, std::slice::from_ref(quick), self.time)?;
-        let beside = drive(self.server, &[quick.clone(), blockers.clone()], self.time)?;
-        let others = meter.others();
+    fn mixed(&self, [quick, blockers]: [&Group; 2], blocked: &[u8]) -> Result<Sample> {
+        let bodies = [self.expected, blocked];
+        let (alone, early, _) = self.ask(std::slice::from_ref(quick), &bodies)?;
+        let (beside, late, costs) = self.ask(&[quick.clone(), blockers.clone()], &bodies)?;
         let [alone, beside, blocking] =
             [alone.first(), beside.first(), beside.get(1)].map(Option::<&Tally>::cloned);
         let (Some(alone), Some(beside), Some(blocking)) = (alone, beside, blocking) else {
@@ -111,16 +116,28 @@ impl Bench<'_> {
         must_be_answered("the quick requests beside the others", quick, &beside)?;
         must_be_answered("the blocking requests", blockers, &blocking)?;
         let (p99, p99_alone) = (beside.latency_ms(0.99), alone.latency_ms(0.99));
-        Ok(Sample(vec![
+        let figures = [
             (Metric::Rate, beside.rate()),
+            (Metric::BlockingRate, blocking.rate()),
             (Metric::P50Ms, beside.latency_ms(0.50)),
             (Metric::P99Ms, p99),
             (Metric::P999Ms, beside.latency_ms(0.999)),
             (Metric::AloneP99Ms, p99_alone),
             (Metric::P99OverAlone, p99 / p99_alone),
-            (Metric::Others, others),
-            (Metric::Errors, (alone.errors() + beside.errors() + blocking.errors()) as f64),
-        ]))
+            (Metric::Errors, early + late),
+        ];
+        Ok(Sample([figures.as_slice(), &costs].concat()))
+    }
+
+    /// What all groups got, how many errors there were, and what their answers cost.
+    fn ask(&self, groups: &[Group], bodies: &[&[u8]]) -> Result<(Vec<Tally>, f64, Costs)> {
+        let mut generator = Generator::expecting(self.server.port, groups, bodies, false)?;
+        let before = generator.drive(WARM_UP)?;
+        let meter = Meter::start(self.server.pid(), self.options.cores);
+        let tallies = generator.drive(self.time)?;
+        let costs = meter.costs(answers(&tallies));
+        let errors = errors(&before) + errors(&tallies) + errors(&generator.wait_for_late()?);
+        Ok((tallies, errors, costs))
     }
 }
 
@@ -132,26 +149,28 @@ fn must_be_answered(who: &str, group: &Group, tally: &Tally) -> Result<()> {
     Err(Failure::Run(format!("{}: none of {who} was answered", group.path)))
 }
 
-fn with_costs(tally: &Tally, meter: &Meter) -> Sample {
+fn sample(tally: &Tally, errors: f64, costs: Costs) -> Sample {
     let used = [
         (Metric::Rate, tally.rate()),
         (Metric::P50Ms, tally.latency_ms(0.50)),
         (Metric::P99Ms, tally.latency_ms(0.99)),
         (Metric::P999Ms, tally.latency_ms(0.999)),
-        (Metric::Errors, tally.errors() as f64),
+        (Metric::Errors, errors),
     ];
-    Sample([used.as_slice(), &meter.costs(tally.answers() as f64)].concat())
+    Sample([used.as_slice(), &costs].concat())
 }
 
-fn drive(server: &Server, groups: &[Group], time: Duration) -> Result<Vec<Tally>> {
-    let mut generator = Generator::open(server.port, groups)?;
-    generator.drive(WARM_UP)?;
-    generator.drive(time)
+fn answers(tallies: &[Tally]) -> f64 {
+    tallies.iter().map(Tally::answers).sum::<u64>() as f64
+}
+
+fn errors(tallies: &[Tally]) -> f64 {
+    tallies.iter().map(Tally::errors).sum::<u64>() as f64
 }
 
 fn idle_connections(server: &Server, options: &GridOptions) -> Result<Sample> {
     // What the server touches for the first time anyway is not a cost of the connections.
-    drive(server, &[HEALTH], WARM_UP)?;
+    Generator::open(server.port, &[HEALTH])?.drive(WARM_UP * 2)?;
     let before = settled_bytes(server.pid())?;
     let held = idle::open(server.port, options.idle, &HEALTH)?;
     let after = settled_bytes(server.pid())?;

@@ -13,6 +13,7 @@ use crate::failure::Result;
 use crate::grid;
 use crate::interrupt;
 use crate::load::generator::Generator;
+use crate::load::tally::Tally;
 use crate::measure::expected;
 use crate::peers::Peers;
 use crate::procs::distance::{Apart, Distance};
@@ -33,6 +34,8 @@ pub(crate) struct TurnOptions {
 
 /// Caches fill, threads start.
 const WARM_UP: Duration = Duration::from_millis(200);
+/// In a shorter turn somebody may well get no answer, and gets it in the next.
+const LATE_MIN: Duration = Duration::from_millis(100);
 /// The name of the other build.
 const BESIDE: &str = "beside";
 
@@ -59,6 +62,8 @@ pub(crate) struct Contestant {
     pub(crate) name: String,
     server: Server,
     generator: Generator,
+    /// Made before its first turn, which has them.
+    early_errors: u64,
     pub(crate) turns: Vec<Turn>,
     /// When its last turn began.
     used: Usage,
@@ -96,23 +101,27 @@ pub(crate) fn start(peers: &mut Peers, subjects: &[Subject], workload: &Workload
 impl Contestant {
     fn new(name: String, server: Server, subject: &Subject, workload: &Workload) -> Result<Self> {
         let workload = &*workload.of(subject);
-        let body = expected(&server, subject, workload)?;
-        let groups = std::slice::from_ref(workload.group());
-        let mut generator = Generator::expecting(server.port, groups, Some(&body), false)?;
-        generator.drive(WARM_UP)?;
+        let group = workload.group();
+        let body = expected(&server, subject, workload, group)?;
+        let groups = std::slice::from_ref(group);
+        let mut generator = Generator::expecting(server.port, groups, &[&body], false)?;
+        let early_errors = generator.drive(WARM_UP)?.iter().map(Tally::errors).sum();
         let used = Usage::of(server.pid());
-        Ok(Contestant { name, server, generator, turns: Vec::new(), used })
+        Ok(Contestant { name, server, generator, early_errors, turns: Vec::new(), used })
     }
 
     fn take_turn(&mut self, time: Duration, distance: &mut Distance) -> Result<()> {
         let before = distance.apart()?;
         self.charge();
-        let tallies = self.generator.drive(time)?;
-        let apart = (distance.apart()? == before).then_some(before);
-        for tally in &tallies {
-            let (answers, errors, elapsed) = (tally.answers(), tally.errors(), tally.elapsed);
-            self.turns.push(Turn { apart, answers, errors, elapsed, cpu_us: 0.0 });
+        let mut tallies = self.generator.drive(time)?;
+        if time >= LATE_MIN {
+            tallies.extend(self.generator.wait_for_late()?);
         }
+        let apart = (distance.apart()? == before).then_some(before);
+        let errors = tallies.iter().map(Tally::errors).sum::<u64>() + std::mem::take(&mut self.early_errors);
+        let answers = tallies.iter().map(Tally::answers).sum();
+        let elapsed = tallies.iter().map(|tally| tally.elapsed).sum();
+        self.turns.push(Turn { apart, answers, errors, elapsed, cpu_us: 0.0 });
         self.server.check()
     }
 

@@ -9,7 +9,10 @@ use ::ntex::{rt, time};
 use crate::routes;
 
 pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let system = rt::System::new("ntex", ::ntex::rt::DefaultRuntime);
+    let system = rt::System::build()
+        .name("ntex")
+        .thread_pool_limit(routes::BLOCKING_THREADS)
+        .build(::ntex::rt::DefaultRuntime);
     Ok(system.block_on(run(port, workers))?)
 }
 

@@ -40,13 +40,22 @@ pub(super) const CASES: &[Case] = &[
     beside("encode_fields", "a 404 with 6 fields more", codec::encode_fields, "head_small"),
     beside("encode_chunked", "a 200 in 3 chunks", codec::encode_chunked, "head_small"),
     alone("lot_plain", "a request in memory with all that its client does", site::lot_plain),
-    each("request_plain", "a whole kept-alive request, one handler", site::request_plain, "lot_plain"),
+    each(
+        "request_plain",
+        "a whole kept-alive request, one of 17 sent at once",
+        site::request_plain,
+        "lot_plain",
+    ),
     alone("lot_10", "as lot_plain, one of 10 derived routes", site::lot_10),
-    each("request_10", "a whole kept-alive request, one of 10 routes", site::request_10, "lot_10"),
-    alone("no_routes", "as lot_plain, with a long path", site::no_routes),
-    beside("routes_10", "two captures, among 10 routes", site::routes_10, "no_routes"),
-    beside("routes_100", "the same, among 100", site::routes_100, "no_routes"),
-    beside("routes_1000", "the same, among 1,000", site::routes_1000, "no_routes"),
+    each("request_10", "the same, for one of 10 routes", site::request_10, "lot_10"),
+    alone("no_routes_10", "as lot_plain, with the path of routes_10", site::no_routes_10),
+    beside("routes_10", "two captures, among 10 derived routes", site::routes_10, "no_routes_10"),
+    beside("router_10", "the same in a router of closures", site::router_10, "no_routes_10"),
+    alone("no_routes_100", "as lot_plain, with the path of routes_100", site::no_routes_100),
+    beside("routes_100", "two captures, among 100 derived routes", site::routes_100, "no_routes_100"),
+    alone("no_routes_1000", "as lot_plain, with the path of routes_1000", site::no_routes_1000),
+    beside("routes_1000", "two captures, among 1,000 derived routes", site::routes_1000, "no_routes_1000"),
+    beside("router_1000", "the same in a router of closures", site::router_1000, "no_routes_1000"),
 ];
 
 /// What must be reached, whatever was kept.

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddrV4;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,6 +64,8 @@ pub(super) struct Connection {
     /// All is answered; only the server's end is missing.
     ending: bool,
     since: Instant,
+    /// For so long the load did not look, meanwhile.
+    paused: Duration,
 }
 
 impl Connection {
@@ -79,6 +81,7 @@ impl Connection {
             awaited: 0,
             ending: false,
             since: now,
+            paused: Duration::ZERO,
         }
     }
 
@@ -88,6 +91,11 @@ impl Connection {
 
     pub(super) fn since(&self) -> Instant {
         self.since
+    }
+
+    /// The load does something else for so long: that is not the server's delay.
+    pub(super) fn pause(&mut self, time: Duration) {
+        self.paused += time;
     }
 
     pub(super) fn discard(&mut self) {
@@ -139,7 +147,7 @@ impl Connection {
         self.is_last = self.lots == asking.lots_max;
         self.awaited = asking.depth;
         self.sent = 0;
-        self.since = since;
+        (self.since, self.paused) = (since, Duration::ZERO);
         self.send(socket, asking)
     }
 
@@ -216,7 +224,7 @@ impl Connection {
             let Some(answer) = answer else { continue };
             // More answers than questions are no answers.
             self.awaited = self.awaited.checked_sub(1).ok_or(())?;
-            asking.tally.answered(answer, now.saturating_duration_since(self.since));
+            asking.tally.answered(answer, self.waited(now));
             self.ending = self.awaited == 0 && (answer.close || self.is_last);
             if answer.close && self.awaited > 0 {
                 return Err(());
@@ -225,10 +233,14 @@ impl Connection {
         Ok(())
     }
 
+    fn waited(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since).saturating_sub(self.paused)
+    }
+
     /// The server's end: proper only when nothing more was to come.
     fn end(&mut self, asking: &mut Asking) -> Next {
         if let Some(answer) = self.parser.end() {
-            asking.tally.answered(answer, self.since.elapsed());
+            asking.tally.answered(answer, self.waited(Instant::now()));
             self.awaited = self.awaited.saturating_sub(1);
             self.ending = self.awaited == 0;
         }

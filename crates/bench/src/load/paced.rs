@@ -17,8 +17,7 @@ impl Generator {
     /// Asks `per_s` times a second for so long, on connections opened as paced. What is due while all of them
     /// are busy waits for the first that is free.
     pub(crate) fn drive_at(&mut self, per_s: f64, time: Duration) -> Result<Tally> {
-        let tally = &mut self.askings.first_mut().ok_or(Failure::Run("no group asks".to_owned()))?.tally;
-        tally.clear();
+        self.askings.first_mut().ok_or(Failure::Run("no group asks".to_owned()))?.tally.begin();
         let start = Instant::now();
         let due = |request: u64| start + Duration::from_secs_f64(request as f64 / per_s);
         let mut waiting = VecDeque::new();
@@ -35,6 +34,7 @@ impl Generator {
             now = Instant::now();
             if now >= sweep_at {
                 interrupt::check()?;
+                self.sweep(now);
                 sweep_at = now + SWEEP;
             }
         }
@@ -45,8 +45,7 @@ impl Generator {
         }
         let in_flight = self.connections.iter().filter(|connection| connection.is_busy());
         let unanswered: Vec<Instant> = waiting.into_iter().chain(in_flight.map(|one| one.since())).collect();
-        let mut tally = self.askings[0].tally.clone();
-        tally.elapsed = now - start;
+        let mut tally = self.askings[0].tally.take(now - start);
         tally.unanswered = unanswered.len() as u64;
         // They took at least so long.
         unanswered.into_iter().for_each(|since| tally.waited(now.saturating_duration_since(since)));

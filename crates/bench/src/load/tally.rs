@@ -44,10 +44,17 @@ impl Tally {
         })
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Answers are of the time that begins now; connections that broke before it were not counted yet.
+    pub(crate) fn begin(&mut self) {
         self.latency_ns.reset();
-        (self.ok, self.non_2xx, self.wrong) = (0, 0, 0);
-        (self.socket_errors, self.timeouts, self.unanswered) = (0, 0, 0);
+        (self.ok, self.non_2xx, self.wrong, self.unanswered) = (0, 0, 0, 0);
+    }
+
+    /// Hands over what was counted in so long; from here on connections that break are others.
+    pub(crate) fn take(&mut self, elapsed: Duration) -> Tally {
+        let taken = Tally { elapsed, ..self.clone() };
+        (self.socket_errors, self.timeouts) = (0, 0);
+        taken
     }
 
     pub(crate) fn answered(&mut self, answer: Answer, latency: Duration) {

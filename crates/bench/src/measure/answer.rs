@@ -16,9 +16,13 @@ use crate::workloads::{Ask, FILES, Workload};
 /// A server that loses the first connection or two is measured all the same: the load counts what it loses.
 const TRIES: usize = 4;
 
-/// The body that every answer to this workload has.
-pub(crate) fn expected(server: &Server, subject: &Subject, workload: &Workload) -> Result<Vec<u8>> {
-    let group = workload.group();
+/// The body that every answer to this group of the workload has.
+pub(crate) fn expected(
+    server: &Server,
+    subject: &Subject,
+    workload: &Workload,
+    group: &Group,
+) -> Result<Vec<u8>> {
     // The load itself decides how long a connection lives.
     let group = &Group { close: false, ..group.clone() };
     let probed = (1..TRIES).find_map(|_| probe::probe(server.port, group).ok());

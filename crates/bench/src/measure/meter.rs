@@ -7,6 +7,8 @@ use super::Metric;
 use crate::procs::pin::Cores;
 use crate::procs::usage::{Peak, Usage, core_busy_ticks, ticks_us};
 
+pub(super) type Costs = [(Metric, f64); 6];
+
 /// The state of all counters when the measured time began.
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -30,7 +32,7 @@ impl Meter {
     }
 
     /// What the server used for `requests`, and what strangers did meanwhile.
-    pub(super) fn costs(&self, requests: f64) -> [(Metric, f64); 6] {
+    pub(super) fn costs(&self, requests: f64) -> Costs {
         let elapsed = self.start.elapsed();
         let now = Usage::of(self.pid);
         let cpu_us = now.cpu_us_since(&self.server);
@@ -46,11 +48,6 @@ impl Meter {
             (Metric::PeakBytes, peak.bytes as f64),
             (Metric::Threads, peak.threads as f64),
         ]
-    }
-
-    /// CPU that strangers took of all cores used here, percent of one core.
-    pub(super) fn others(&self) -> f64 {
-        self.others_over(self.start.elapsed())
     }
 
     fn others_over(&self, elapsed: Duration) -> f64 {

@@ -5,6 +5,8 @@
 pub(crate) enum Metric {
     /// Good answers a second.
     Rate,
+    /// The same, of those who block beside the others.
+    BlockingRate,
     P50Ms,
     P99Ms,
     P999Ms,
@@ -39,12 +41,13 @@ pub(crate) enum Metric {
 
 impl Metric {
     pub(crate) fn more_is_better(self) -> bool {
-        self == Metric::Rate
+        matches!(self, Metric::Rate | Metric::BlockingRate)
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Metric::Rate => "requests_per_s",
+            Metric::BlockingRate => "blocking_requests_per_s",
             Metric::P50Ms => "p50_ms",
             Metric::P99Ms => "p99_ms",
             Metric::P999Ms => "p999_ms",

@@ -21,12 +21,12 @@ const METHOD: &str = "
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
   do not block: it hardly depends on how fast the load is. A tick is 10 ms: of 0.3 s
   of a full core that is 3 per cent, and of a run-off of 4 s a quarter of one.
-- **requests/s** decides where handlers block; in `mixed` those of the quick clients, while others block. Elsewhere it says as much about the load: with `Connection: close` the generator
+- **requests/s** decides where handlers block; in `mixed` those of the quick clients, while others block (CPU a request is that of both). Elsewhere it says as much about the load: with `Connection: close` the generator
   opens every connection and is often the slower side; how much of its core a server had is in the HTML page.
 - **Errors** are answers that are not 2xx, bodies that differ from the first checked one, connections that broke, and answers
-  that did not come: a connection that is not answered once in the whole time of a cell counts as one. Who makes any is marked `!` and
-  is never first.
-- **Latency at a fixed rate** counts from when a request was due, not from when it could be sent, so that a stall cannot hide
+  that did not come within 2 s; while connections are opened and in the warm-up, too. Who makes any is marked `!` and is never first; nor is
+  who owes more answers at the end of a fixed rate than fall due in 10 ms.
+- At a **fixed rate** servers rest in between, and what that costs them is in their CPU a request. **Latency** counts there from when a request was due, not from when it could be sent, so that a stall cannot hide
   itself (coordinated omission).
 - The **floors** are hand-written and do nothing but answer: no parser, no limits. They are what there is to reach, not contestants:
   one thread and epoll where handlers do not wait; a thread for each connection that sleeps where they block, and so in `wait`, where
@@ -36,8 +36,9 @@ const METHOD: &str = "
   that is so, the first lines say so, and a cell is measured again until the cores were where they should be in each of the looks before, in and after
   it. What leaves them at rest (fixed rates, idle connections) is taken as it comes.
 - What TCP's congestion control does decides what long bodies cost. Linux has CUBIC unless told otherwise. BBR paces what is sent by
-  timers, also over loopback, and in a virtual machine these are 55 % of what the CPU does for a file of 1 MiB: 146 us for 53 here, 103
-  and 49 with nginx, and rounds that lie far apart. `sysctl net.ipv4.tcp_congestion_control` says which it is, and so do the first lines.
+  timers, also over loopback, and in a virtual machine these were 55 % of what the CPU did for a file of 1 MiB: 146 us, and 53 with CUBIC (nginx
+  103 and 49; another host than this page's, docs/performance.md), and rounds that lie far apart.
+  `sysctl net.ipv4.tcp_congestion_control` says which it is, and so do the first lines.
 - `!` also marks who ignores `Connection: close`. The other rules that a server breaks are in the list of contestants.
 - `~` marks a figure whose rounds lie more than 10 % apart, or during which others took more than 10 % of a core. How far they lie
   apart is highest less lowest, of the median; CPU of others is what all other processes took of the cores used here, in percent
@@ -74,8 +75,7 @@ fn write_lost(out: &mut String, results: &Results) {
     let _ = writeln!(
         out,
         "## Won and lost\n\nThe default engine is first, or within 3 % of first, among servers without errors in {won} of {} \
-         columns: by CPU a request where handlers do not block, by requests/s where they do, by memory where connections are idle. \
-         The columns at a fixed rate are shown and not judged: servers rest there, and what a rest costs is not theirs.{}\n",
+         columns: by CPU a request where handlers do not block, by requests/s where they do, by memory where connections are idle.{}\n",
         standings.len(),
         if won < standings.len() { " It is behind in:" } else { "" }
     );

@@ -34,12 +34,17 @@ pub(super) fn decides(column: &Column) -> Measure {
     }
 }
 
-/// The cell's figure, if it may be compared: no round failed, nothing was answered wrong.
+/// At a fixed rate: who owes more answers at the end than fall due in this time does not keep up.
+const OWED_S: f64 = 0.01;
+
+/// The cell's figure, if it may be compared: no round failed, nothing was answered wrong, and what was asked for was done.
 pub(super) fn counts(results: &Results, cell: &Cell, measure: Measure) -> Option<f64> {
     let is_fair = cell.errors == 0.0 && cell.failed_rounds == 0 && results.is_honest(&cell.subject);
     let is_floor = cell.subject.starts_with("floor");
+    let rate = cell.median("requests_per_s").unwrap_or(0.0);
+    let keeps_up = cell.median("unanswered").is_none_or(|owed| owed <= rate * OWED_S);
     // Nobody is judged by what was not measured: a server that used less than a tick.
-    cell.median(measure.key).filter(|value| is_fair && !is_floor && *value > 0.0)
+    cell.median(measure.key).filter(|value| is_fair && keeps_up && !is_floor && *value > 0.0)
 }
 
 /// The best of a column, and its figure of the rounds.
@@ -88,10 +93,6 @@ pub(super) fn standings(results: &Results) -> Vec<Standing> {
 /// Where none of ours took part there is none; where ours made errors, it is lost. That another of our
 /// engines is first is no loss: it is the same library.
 fn standing(results: &Results, column: &Column) -> Option<Standing> {
-    // At a fixed rate servers rest, and what a rest costs is not the server's.
-    if column.name.starts_with("rate-") {
-        return None;
-    }
     let measure = decides(column);
     let ours = ours(column)?;
     let theirs = |cell: &&Cell| !cell.subject.starts_with("weft") || cell.subject == ours.subject;
@@ -130,7 +131,7 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
     };
     let behind = if measure.more_is_better { best / mine } else { mine / best };
     let (percent, mine, best) = ((behind - 1.0) * 100.0, short(mine), short(best));
-    let says = format!("{title}: {mine} {unit}, {name} {best}: {percent:.0} % behind{sure}");
+    let says = format!("{title}: {mine} {unit}, {name} {best}: {percent:.1} % behind{sure}");
     Some(Standing { is_won: behind <= TIE, says, why: why_lost(&column.name, name).to_owned() })
 }
 

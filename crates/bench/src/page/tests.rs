@@ -46,11 +46,25 @@ fn cpu_decides_where_nothing_blocks_and_rate_where_something_does() {
         nginx(),
         cell("weft:adaptive", 1e6, 5.5, 0.0),
         false,
-        "nginx 5.00: 10 % behind",
+        "nginx 5.00: 10.0 % behind",
     );
-    check_standing("mixed", nginx(), cell("weft:adaptive", 50_000.0, 1.0, 0.0), false, "100 % behind");
+    check_standing("mixed", nginx(), cell("weft:adaptive", 50_000.0, 1.0, 0.0), false, "100.0 % behind");
     check_standing("slow-100", nginx(), cell("weft:adaptive", 99_000.0, 50.0, 0.0), true, "");
-    check_standing("slow-100", nginx(), cell("weft:adaptive", 50_000.0, 1.0, 0.0), false, "100 % behind");
+    check_standing("slow-100", nginx(), cell("weft:adaptive", 50_000.0, 1.0, 0.0), false, "100.0 % behind");
+}
+
+/// Its CPU is that of the requests that it has answered, and there are fewer.
+#[test]
+fn who_does_not_keep_up_with_a_rate_is_not_first() {
+    let owing = |owed| {
+        let mut nginx = cell("nginx", 40_000.0, 4.0, 0.0);
+        let unanswered = Figure { median: owed, low: owed, high: owed };
+        nginx.figures.insert("unanswered".to_owned(), unanswered);
+        vec![nginx, cell("h2o", 40_000.0, 6.0, 0.0)]
+    };
+    let ours = || cell("weft:adaptive", 40_000.0, 5.0, 0.0);
+    check_standing("rate-40000", owing(64.0), ours(), false, "nginx 4.00: 25.0 % behind");
+    check_standing("rate-40000", owing(401.0), ours(), true, "weft:adaptive 5.00");
 }
 
 #[test]
@@ -99,7 +113,7 @@ fn the_run_off_decides_where_there_was_one() {
         assert_eq!(standings[0].is_won, is_won, "{name} {ours} {nginx}: {standings:?}");
     }
     let text = markdown(&run_off("health-100", 5.0, 4.0, 0.0));
-    let lost = "5.00 CPU us a request, nginx 4.00: 25 % behind; run-off of 133 turns each, parts of it 0.72 to 0.96 of ours.";
+    let lost = "5.00 CPU us a request, nginx 4.00: 25.0 % behind; run-off of 133 turns each, parts of it 0.72 to 0.96 of ours.";
     assert!(text.contains(lost), "{text}");
     let text = markdown(&run_off("health-100", 4.0, 5.0, 0.0));
     let row = "| CPU us a request | **5.00** | nginx 4.00 | 1.00 | 1.25 (1.12 to 1.50) |";
@@ -164,7 +178,7 @@ fn pages_hold_every_column_and_are_well_formed() {
     assert!(text.contains("| nginx | **4.50** |"), "{text}");
     assert!(text.contains("| cheat | 1.00 ! |"), "{text}");
     assert!(text.contains("## Errors and failures\n\nNone.\n"), "{text}");
-    let lost = "- health-100 (title of <health-100>): 5.00 CPU us a request, nginx 4.50: 11 % behind; our rounds lie 2 % \
+    let lost = "- health-100 (title of <health-100>): 5.00 CPU us a request, nginx 4.50: 11.1 % behind; our rounds lie 2 % \
                 apart, theirs 2 %.\n  Why: not yet explained.\n";
     assert!(text.contains(lost), "{text}");
 }

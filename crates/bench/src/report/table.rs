@@ -74,13 +74,17 @@ const PACED: &[Column] = &[
 const MIXED: &[Column] = &[
     Name,
     Median("req/s", Metric::Rate, 0),
+    Median("blocking/s", Metric::BlockingRate, 0),
     Median("p50 ms", Metric::P50Ms, 3),
     Median("p99 ms", Metric::P99Ms, 3),
     Median("alone p99 ms", Metric::AloneP99Ms, 3),
     Median("ratio", Metric::P99OverAlone, 2),
     Spread(Metric::P99OverAlone),
     Errors,
+    Median("CPU us/req", Metric::CpuUs, 2),
     Median("others %", Metric::Others, 0),
+    Median("peak KiB", Metric::PeakBytes, 0),
+    Median("threads", Metric::Threads, 0),
 ];
 
 const IDLE: &[Column] = &[

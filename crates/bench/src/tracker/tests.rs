@@ -56,6 +56,14 @@ fn the_best_is_what_is_compared_with() {
     assert_eq!(lines, [want]);
 }
 
+/// Nor is a commit with itself.
+#[test]
+fn what_was_measured_on_another_cpu_is_not_compared_with() {
+    let (old, now) = (before("old", 1.1), before("now", 0.9));
+    assert!(is_comparable(&old, &now) && !is_comparable(&now, &now));
+    assert!(!is_comparable(&Entry { cpu: "another".to_owned(), ..old }, &now));
+}
+
 #[test]
 fn a_run_that_is_broken_says_so() {
     assert_eq!(broken(&entry(&run())), [""; 0]);
@@ -111,7 +119,7 @@ fn a_failed_round_fails_the_comparison_whatever_was_before() {
     failed.workloads[1].cells[0].failed_rounds = 1;
     fs::write(&options.run, failed.json().unwrap()).unwrap();
     assert!(matches!(compare(&options), Err(Failure::Run(why)) if why.contains("1 failed rounds")));
-    append(&options.history, &before("old", 0.1)).unwrap();
+    keep(&options.history, &before("old", 0.1)).unwrap();
     assert!(matches!(compare(&options), Err(Failure::Run(why)) if why.contains("1 failed rounds")));
     fs::write(&options.run, run().json().unwrap()).unwrap();
     assert!(compare(&options).is_ok());
@@ -142,8 +150,8 @@ fn a_run_is_tracked_compared_and_drawn() {
     fs::create_dir(&folder).unwrap();
     let at = |name: &str| folder.join(name);
     fs::write(at("run.json"), run().json().unwrap()).unwrap();
-    append(&at("history"), &before("old", 1.1)).unwrap();
-    append(&at("history"), &before("new", 0.9)).unwrap();
+    keep(&at("history"), &before("old", 1.1)).unwrap();
+    keep(&at("history"), &before("new", 0.9)).unwrap();
     let compare_last =
         |last, least| compare(&CompareOptions { run: at("run.json"), history: at("history"), last, least });
     let options = TrackOptions {
@@ -161,6 +169,8 @@ fn a_run_is_tracked_compared_and_drawn() {
     // It is in the history now, and still is not compared with itself.
     assert!(compare_last(1, 0.8).is_ok() && compare_last(20, 0.8).is_err());
     assert_eq!(read(&at("history")).unwrap().len(), 3);
+    track(&options).unwrap();
+    assert_eq!(read(&at("history")).unwrap().len(), 3, "a commit has one line");
     let list: serde_json::Value = serde_json::from_str(&fs::read_to_string(at("bigger")).unwrap()).unwrap();
     assert_eq!(list[0]["name"], "health-64 weft:adaptive, of floor");
     assert_eq!((&list[0]["unit"], &list[0]["value"]), (&"ratio".into(), &0.8.into()));

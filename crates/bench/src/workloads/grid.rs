@@ -54,7 +54,7 @@ pub(super) fn table() -> Vec<Workload> {
     }
     table.extend(RATES.iter().map(|per_s| paced(*per_s)));
     for workload in &mut table {
-        if !matches!(workload.kind, Kind::Requests(_)) {
+        if matches!(workload.kind, Kind::Mixed { .. }) {
             workload.rounds_max = 1;
         }
     }
@@ -89,12 +89,12 @@ fn echo(name: &str, connections: usize, body_bytes: usize) -> Workload {
 
 fn paced(per_s: u32) -> Workload {
     let title = format!(
-        "/health, {per_s} requests a second, whatever comes back, for 4 s at least, over 64 connections"
+        "/health, {per_s} requests a second, whatever comes back, for 2 s at least, over 64 connections"
     );
     let kind = Kind::Paced { group: HEALTH, per_s };
-    // At 5,000 requests a second the latency of one in a thousand rests on 20 of them then.
-    let time_min = Duration::from_secs(4);
-    Workload { kind, title, time_min, ..health(&format!("rate-{per_s}"), HEALTH) }
+    // At 5,000 requests a second the latency of one in a thousand rests on 20 of them then, in two rounds.
+    let (time_min, rounds_max) = (Duration::from_secs(2), 2);
+    Workload { kind, title, time_min, rounds_max, ..health(&format!("rate-{per_s}"), HEALTH) }
 }
 
 /// A group in words.

@@ -21,14 +21,14 @@ const REASONS: &[Reason] = &[
         column: "echo-1m",
         first: "axum",
         why: "a streamed body gives the loop away before it waits for its client: 1.7 changes of threads a request where axum has 0.7 to 1, \
-              and eight threads whose buffers and stacks share a cache. `reactor`, which waits in its loop, takes 0.9 of our CPU \
+              and eight threads whose buffers and stacks share a cache. `reactor`, which waits in its loop, took 0.9 of our CPU on one host \
               (docs/performance.md)",
     },
     Reason {
         column: "slow-close",
         first: "hyper",
-        why: "the load, which opens each connection, is the slower side, and gets on better where the server's core never rests: ours \
-              rests for a sixth of the time, hyper's for a fiftieth, and of its CPU a request we take 0.87 (2026-11-26, \
+        why: "the load, which opens each connection, is the slower side, and gets on better where the server's core never rests: on \
+              one host ours rested for a sixth of the time, hyper's for a fiftieth, and of its CPU a request we took 0.87 (2026-11-26, \
               docs/performance.md)",
     },
     Reason { column: "file-1m", first: "lighttpd", why: PACED },
@@ -42,9 +42,8 @@ const REASONS: &[Reason] = &[
     },
 ];
 
-const PACED: &str = "where BBR paces what is sent, who sends less at a time waits, and the client's core does more of the work: 1 MiB in \
-                     runs of 3 s, 3,448 requests/s with 40 % of a core, weft 5,042 with 84 % (docs/performance.md). With CUBIC it is not yet \
-                     explained: the load is what all wait for there, servers rest for 70 % of the time, and a round has 300 answers of 10 MiB";
+const PACED: &str = "where BBR paces what is sent, who sends less at a time waits, and the client's core does more of the work (docs/performance.md). With \
+                     CUBIC it is not yet explained: the load is what all wait for there, and servers rest for most of the time";
 
 pub(crate) const UNKNOWN: &str = "not yet explained";
 

@@ -86,21 +86,67 @@ pub(super) fn request_10(repeats: u32) {
     serve(routes(|_: Ten, _: &mut Request| "OK"), "/health", 1 + LOT, repeats);
 }
 
+/// What is asked for among 10 routes, 100 and 1,000.
+const PATH_10: &str = "/articles/7/comments/9";
+const PATH_100: &str = "/kappa/articles/7/comments/9";
+const PATH_1000: &str = "/kappa/kappa/articles/7/comments/9";
+
 pub(super) fn routes_10(repeats: u32) {
-    dispatch::<Ten>("/articles/7/comments/9", repeats);
+    dispatch::<Ten>(PATH_10, repeats);
 }
 
 pub(super) fn routes_100(repeats: u32) {
-    dispatch::<hundred::Site>("/kappa/articles/7/comments/9", repeats);
+    dispatch::<hundred::Site>(PATH_100, repeats);
 }
 
 pub(super) fn routes_1000(repeats: u32) {
-    dispatch::<thousand::Site>("/kappa/kappa/articles/7/comments/9", repeats);
+    dispatch::<thousand::Site>(PATH_1000, repeats);
 }
 
 /// What is at the same path without routes: to be taken off.
-pub(super) fn no_routes(repeats: u32) {
-    serve(|_: &mut Request| "OK", "/kappa/kappa/articles/7/comments/9", 1, repeats);
+pub(super) fn no_routes_10(repeats: u32) {
+    serve(|_: &mut Request| "OK", PATH_10, 1, repeats);
+}
+
+pub(super) fn no_routes_100(repeats: u32) {
+    serve(|_: &mut Request| "OK", PATH_100, 1, repeats);
+}
+
+pub(super) fn no_routes_1000(repeats: u32) {
+    serve(|_: &mut Request| "OK", PATH_1000, 1, repeats);
+}
+
+/// The same paths in a router that is made while the program runs.
+pub(super) fn router_10(repeats: u32) {
+    serve(router(&[""]), PATH_10, 1, repeats);
+}
+
+pub(super) fn router_1000(repeats: u32) {
+    let outer = PREFIXES.iter();
+    let prefixes: Vec<String> =
+        outer.flat_map(|outer| PREFIXES.iter().map(move |inner| [*outer, *inner].concat())).collect();
+    serve(router(&prefixes), PATH_1000, 1, repeats);
+}
+
+const PREFIXES: [&str; 10] =
+    ["/alpha", "/beta", "/gamma", "/delta", "/epsilon", "/zeta", "/eta", "/theta", "/iota", "/kappa"];
+
+/// The ten paths beneath each prefix.
+fn router(prefixes: &[impl AsRef<str>]) -> Router {
+    let paths = [
+        "/",
+        "/articles",
+        "/articles/{id}",
+        "/articles/{id}/comments/{comment}",
+        "/users/{name}",
+        "/search",
+        "/files/{*path}",
+        "/about",
+        "/contact",
+        "/health",
+    ];
+    let beneath = prefixes.iter().flat_map(|prefix| paths.map(|path| [prefix.as_ref(), path].concat()));
+    beneath.fold(Router::new(), |router, path| router.get(&path, || "OK"))
 }
 
 fn dispatch<T: Routes>(path: &str, repeats: u32) {

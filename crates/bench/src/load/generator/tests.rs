@@ -13,10 +13,15 @@ const BUSY: &[u8] = b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
 const SHORT: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok";
 const TIME: Duration = Duration::from_millis(150);
 
-/// Answers each request of each connection with the same bytes, and closes after so many.
-fn serve(answer: &'static [u8], requests_max: usize) -> u16 {
+fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+/// Answers each request of each connection with the same bytes, and closes after so many.
+fn serve(answer: &'static [u8], requests_max: usize) -> u16 {
+    let (listener, port) = listen();
     let answer_all = move |stream: TcpStream| {
         for _ in 0..requests_max {
             if read_request(&stream).is_err() || (&stream).write_all(answer).is_err() {
@@ -88,7 +93,7 @@ fn an_unexpected_end_is_an_error_though_the_answers_were_good() {
 
 #[test]
 fn refused_connections_are_errors() {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let port = listen().1;
     let tally = drive(port, 1, false, TIMEOUT);
     assert!(tally.socket_errors > 0 && tally.ok == 0, "{tally:?}");
 }
@@ -116,7 +121,7 @@ fn a_body_that_is_not_the_expected_one_is_wrong() {
     let groups = [Group::get("/", 2)];
     let drive = |expected: &[u8]| {
         let mut generator =
-            Generator::expecting(serve(GOOD, usize::MAX), &groups, Some(expected), false).unwrap();
+            Generator::expecting(serve(GOOD, usize::MAX), &groups, &[expected], false).unwrap();
         let tally = generator.drive(TIME).unwrap().remove(0);
         (tally.ok > 0, tally.wrong > 0)
     };
@@ -138,8 +143,57 @@ fn connections_end_after_their_last_lot() {
 fn who_never_answers_is_late_though_the_time_is_short() {
     let _alone = alone();
     let mut generator = Generator::open(serve(b"", usize::MAX), &[Group::get("/", 2)]).unwrap();
-    assert_eq!(generator.drive(LATE_MIN).unwrap()[0].timeouts, 2);
-    assert_eq!(generator.drive(LATE_MIN / 4).unwrap()[0].timeouts, 0, "it may only be large");
+    generator.timeout = TIME;
+    assert_eq!(generator.drive(TIME / 4).unwrap()[0].timeouts, 0, "they may only be slow");
+    assert_eq!(generator.wait_for_late().unwrap()[0].timeouts, 2);
+    assert_eq!(generator.wait_for_late().unwrap()[0].elapsed, Duration::ZERO, "nobody is any more");
+}
+
+/// Its answer comes behind the time in which nothing else is counted.
+#[test]
+fn who_is_slow_is_not_late() {
+    let _alone = alone();
+    let (listener, port) = listen();
+    let server = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        read_request(&stream).unwrap();
+        thread::sleep(TIME * 2);
+        (&stream).write_all(GOOD).unwrap();
+        stream
+    });
+    let mut generator = Generator::open(port, &[Group::get("/", 1)]).unwrap();
+    let tally = generator.drive(TIME).unwrap().remove(0);
+    assert_eq!((tally.ok, tally.errors()), (0, 0), "{tally:?}");
+    let late = generator.wait_for_late().unwrap().remove(0);
+    assert_eq!((late.ok, late.errors()), (1, 0), "{late:?}");
+    drop(server.join().unwrap());
+}
+
+/// Nothing listens while the connections are opened.
+#[test]
+fn what_goes_wrong_before_the_time_begins_is_counted() {
+    let _alone = alone();
+    let port = listen().1;
+    let mut generator = Generator::open(port, &[Group::get("/", 3)]).unwrap();
+    generator.askings[0].tally.begin();
+    let errors = generator.askings[0].tally.take(TIME).errors();
+    assert!(errors > 0 && generator.askings[0].tally.errors() == 0, "{errors}");
+}
+
+#[test]
+fn what_the_load_does_beside_asking_is_no_delay() {
+    let _alone = alone();
+    let mut generator = Generator::open(serve(GOOD, usize::MAX), &[Group::get("/", 1)]).unwrap();
+    let mut looks = 0;
+    let mut look = || {
+        looks += 1;
+        thread::sleep(LOOK * 5);
+        Ok(())
+    };
+    let tally = generator.drive_and_look(LOOK * 3, &mut look).unwrap().remove(0);
+    assert!(looks >= 2, "{looks}");
+    assert!(tally.latency_ms(1.0) < LOOK.as_secs_f64() * 5e3, "{tally:?}");
+    assert!(tally.elapsed >= LOOK * 3 && tally.elapsed < LOOK * 8, "{tally:?}");
 }
 
 #[test]
@@ -154,7 +208,7 @@ fn bodies_are_sent() {
 fn a_paced_load_keeps_its_rate() {
     let _alone = alone();
     let groups = [Group::get("/", 4)];
-    let mut generator = Generator::expecting(serve(GOOD, usize::MAX), &groups, None, true).unwrap();
+    let mut generator = Generator::expecting(serve(GOOD, usize::MAX), &groups, &[], true).unwrap();
     let tally = generator.drive_at(200.0, TIME).unwrap();
     assert_eq!((tally.ok + tally.unanswered, tally.errors()), (30, 0), "{tally:?}");
 }
@@ -164,7 +218,7 @@ fn who_is_late_at_a_paced_load_is_late_from_when_it_was_due() {
     let _alone = alone();
     // Nobody ever answers: all but the first four wait for a connection, and their wait counts.
     let groups = [Group::get("/", 4)];
-    let mut generator = Generator::expecting(serve(b"", usize::MAX), &groups, None, true).unwrap();
+    let mut generator = Generator::expecting(serve(b"", usize::MAX), &groups, &[], true).unwrap();
     let tally = generator.drive_at(100.0, TIME).unwrap();
     assert!(tally.ok == 0 && tally.unanswered == 15, "{tally:?}");
     assert!(tally.latency_ms(1.0) >= 140.0 && tally.latency_ms(0.5) >= 50.0, "{tally:?}");
