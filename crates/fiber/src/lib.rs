@@ -65,6 +65,7 @@ mod call;
 mod config;
 mod context;
 mod fiber;
+mod inbox;
 mod large;
 pub mod net;
 mod overflow;

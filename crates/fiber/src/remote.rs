@@ -1,11 +1,11 @@
 //! How do other threads reach a runtime, without a lost wake-up?
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mio::Waker;
 
+use crate::inbox::Inbox;
 use crate::slab::Key;
 
 /// What other threads ask of a runtime.
@@ -16,10 +16,7 @@ pub(crate) enum Message {
 
 /// The part of a runtime that other threads see.
 struct Shared {
-    // None once the runtime is gone.
-    inbox: Mutex<Option<Vec<Message>>>,
-    // True from the first message until the runtime looks: one system call a batch, not a message.
-    notified: AtomicBool,
+    inbox: Inbox<Message>,
     waker: Waker,
 }
 
@@ -29,7 +26,7 @@ pub struct Remote(Arc<Shared>);
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").field("open", &self.lock().is_some()).finish()
+        f.debug_struct("Remote").field("open", &self.0.inbox.is_open()).finish()
     }
 }
 
@@ -47,8 +44,7 @@ impl std::error::Error for RuntimeGone {}
 
 impl Remote {
     pub(crate) fn new(waker: Waker) -> Self {
-        let inbox = Mutex::new(Some(Vec::new()));
-        Remote(Arc::new(Shared { inbox, notified: AtomicBool::new(false), waker }))
+        Remote(Arc::new(Shared { inbox: Inbox::new(), waker }))
     }
 
     /// Runs `f` in a new fiber on the runtime's thread. A panic in `f` ends that fiber only. If the kernel has no memory
@@ -69,10 +65,12 @@ impl Remote {
     ///
     /// The runtime is gone.
     pub fn wake(&self) -> Result<(), RuntimeGone> {
-        if self.lock().is_none() {
+        if !self.0.inbox.is_open() {
             return Err(RuntimeGone);
         }
-        self.notify();
+        if self.0.inbox.knock() {
+            self.wake_poller();
+        }
         Ok(())
     }
 
@@ -82,17 +80,14 @@ impl Remote {
     }
 
     fn send(&self, message: Message) -> Result<(), RuntimeGone> {
-        self.lock().as_mut().ok_or(RuntimeGone)?.push(message);
-        self.notify();
+        if self.0.inbox.put(message).ok_or(RuntimeGone)? {
+            self.wake_poller();
+        }
         Ok(())
     }
 
-    fn notify(&self) {
-        // Whoever turns the flag up makes the system call. Whoever finds it up relies on the runtime's `swap`
-        // in `take`, which is still to come and sees what was pushed before.
-        if !self.0.notified.swap(true, Ordering::AcqRel)
-            && let Err(error) = self.0.waker.wake()
-        {
+    fn wake_poller(&self) {
+        if let Err(error) = self.0.waker.wake() {
             // eventfd and EVFILT_USER fail only for a closed descriptor, and ours is open while `self` lives.
             debug_assert!(false, "the waker failed: {error}");
         }
@@ -100,23 +95,16 @@ impl Remote {
 
     /// Whether `take` has anything to do.
     pub(crate) fn is_notified(&self) -> bool {
-        self.0.notified.load(Ordering::Acquire)
+        self.0.inbox.is_notified()
     }
 
     /// The messages so far; called by the runtime's thread after each poll.
     pub(crate) fn take(&self) -> Vec<Message> {
-        if !self.is_notified() || !self.0.notified.swap(false, Ordering::AcqRel) {
-            return Vec::new();
-        }
-        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+        self.0.inbox.take()
     }
 
     /// Refuses messages from now on; returns those that were not seen.
     pub(crate) fn close(&self) -> Vec<Message> {
-        self.lock().take().unwrap_or_default()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<Message>>> {
-        self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.inbox.close()
     }
 }

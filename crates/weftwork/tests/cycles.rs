@@ -8,20 +8,10 @@ mod support;
 
 use std::time::Duration;
 
-use support::{Client, eventually};
+use support::{Client, ENGINES, eventually};
 use weftwork::{Engine, Request, Server};
 
 const CYCLES: usize = 1000;
-const ENGINES: &[Engine] = &[
-    Engine::Adaptive { loops: Some(1) },
-    Engine::Adaptive { loops: Some(2) },
-    Engine::Reactor { loops: Some(2) },
-    Engine::Workers { listeners: Some(2) },
-    Engine::Pool { standby: Some(2) },
-    #[cfg(feature = "fibers")]
-    Engine::Fibers { threads: Some(2) },
-];
-
 fn entries(folder: &str) -> usize {
     std::fs::read_dir(folder).expect("Linux has /proc").count()
 }

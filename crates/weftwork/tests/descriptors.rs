@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::{Client, Room, Site, eventually, is_logged, keep_log};
+use support::{Client, ENGINES, Room, Site, eventually, is_logged, keep_log};
 use weftwork::{Engine, Feed, FeedLimits, FeedSender, Request, Response, Server};
 
 const CHILD: &str = "WEFTWORK_TEST_ENGINE";
@@ -82,10 +82,10 @@ fn leave_a_feed(engine: Engine) {
 }
 
 fn on_each_engine(test: &str) {
-    for engine in ["adaptive:1", "adaptive:2", "reactor:2", "workers:2", "pool:2", "fibers:2"] {
+    for engine in ENGINES.iter().map(Engine::to_string) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", test, "--nocapture"]);
-        let output = child.env(CHILD, engine).output().unwrap();
+        let output = child.env(CHILD, &engine).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{engine}: {text}");
     }

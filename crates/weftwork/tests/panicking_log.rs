@@ -16,6 +16,7 @@ fn start(engine: &str, change: impl FnOnce(Settings) -> Settings) -> Site {
 fn it_costs_the_connection_that_the_line_was_about() {
     at_the_door();
     with_the_last_thread();
+    where_nobody_else_can_answer();
 }
 
 fn at_the_door() {
@@ -50,4 +51,23 @@ fn with_the_last_thread() {
     site.inside.gate.open();
     held.answer().is(200, "passed");
     site.client().get("/").is(200, "hello");
+}
+
+/// The leader refuses what has neither a thread nor room to wait.
+fn where_nobody_else_can_answer() {
+    let site = start("adaptive:1", |settings| settings.standby_kept(1).threads_max(2).queue_max(0));
+    let mut quick = site.client();
+    (0..100).for_each(|_| quick.get("/").is(200, "hello"));
+    let mut held = site.client();
+    held.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.inside.gate.wait_for(1);
+    let mut victim = site.client();
+    panic_at(&victim.name());
+    victim.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
+    victim.rest();
+    eventually("the line came that was to panic", || traps() == 0);
+    quick.get("/").is(200, "hello");
+    site.client().get("/").is(200, "hello");
+    site.inside.gate.open();
+    held.answer().is(200, "passed");
 }

@@ -6,16 +6,9 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::{Client, eventually};
+use support::{Client, ENGINES, eventually};
 use weftwork::http::Method;
-use weftwork::{Asked, Blocking, Engine, Handler, Request, Response, Server};
-
-const ENGINES: [Engine; 4] = [
-    Engine::Adaptive { loops: Some(1) },
-    Engine::Reactor { loops: Some(1) },
-    Engine::Workers { listeners: Some(1) },
-    Engine::Pool { standby: Some(1) },
-];
+use weftwork::{Asked, Blocking, Handler, Request, Response, Server};
 
 /// Says that it never blocks, so that only its own words can make room.
 struct Pauses(Arc<support::Inside>);
@@ -46,7 +39,7 @@ impl Handler for Pauses {
 
 #[test]
 fn it_means_the_same_in_every_engine() {
-    for engine in ENGINES {
+    for &engine in ENGINES {
         let inside = Arc::<support::Inside>::default();
         inside.gate.open();
         let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);

@@ -158,8 +158,8 @@ fn further_signals_end_one_that_drains() {
 /// A thread is stuck at the door, in the line that says that somebody was refused there.
 #[test]
 fn signals_end_one_whose_doors_are_stuck() {
-    for engine in ["adaptive", "workers", "pool", "reactor", "fibers"] {
-        let mut served = Served::start_in(engine, "stuck at the doors");
+    for engine in support::ENGINES.iter().map(ToString::to_string) {
+        let mut served = Served::start_in(&engine, "stuck at the doors");
         let mut inside = served.ask("/");
         inside.read_exact(&mut [0; 12]).unwrap();
         let _refused = served.ask("/");

@@ -152,6 +152,7 @@ struct Leave<'a>(&'a Arc<Reactor>);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
+        self.0.guest_threads.sweep();
         self.0.guests.leave();
         // One that died has not looked whether somebody waits for it.
         if let Some(Given::Spawn(conn)) = self.0.guests.call_for_queue()

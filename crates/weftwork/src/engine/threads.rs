@@ -1,7 +1,7 @@
 //! The threads that an engine has started: kept to be joined, and started before they have their work.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -32,11 +32,19 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Keeps a handle, and drops those of threads that have ended.
     pub(super) fn keep(&self, thread: JoinHandle<()>) {
-        let mut threads = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.retain(|thread| !thread.is_finished());
+        let mut threads = self.lock();
+        drop_ended(&mut threads);
         threads.push(thread);
+    }
+
+    /// To be called by each thread that is about to end: the stack of one that has ended is there until its handle is dropped.
+    pub(super) fn sweep(&self) {
+        drop_ended(&mut self.lock());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for every thread to end, for at most `patience`; how many have not.
@@ -55,7 +63,7 @@ impl Threads {
 
     /// All handles, to be joined.
     pub(super) fn take(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.lock())
     }
 
     /// Starts a thread that `standby` has counted, and that finds its job when it begins. If the system refuses
@@ -96,9 +104,29 @@ impl Threads {
     }
 }
 
+fn drop_ended(threads: &mut Vec<JoinHandle<()>>) {
+    threads.retain(|thread| !thread.is_finished());
+}
+
 fn tell_of_refusal(error: &io::Error, threads: usize) {
     log::error!(
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
          next try comes after {REFUSED_FOR:?}. {WHAT_LIMITS_THREADS}"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::burst::eventually;
+
+    #[test]
+    fn of_threads_that_have_ended_nothing_is_kept() {
+        let threads = Threads::default();
+        (0..20).for_each(|_| threads.keep(std::thread::spawn(|| ())));
+        eventually("they have ended", || {
+            threads.sweep();
+            threads.lock().is_empty()
+        });
+    }
 }

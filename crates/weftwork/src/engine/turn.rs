@@ -252,7 +252,7 @@ impl Loop {
 
     /// Answers a request with 503 instead of a call.
     pub(super) fn refuse(&mut self, mut errand: Errand, refuse: fn(&mut Conn, &Context), cx: &Context) {
-        refuse(&mut errand.conn, cx);
+        errand.with_conn_here(&mut self.lost, |conn| refuse(conn, cx));
         let called = self.drive(errand, cx);
         debug_assert!(called.is_none(), "nothing is read behind a refusal");
     }

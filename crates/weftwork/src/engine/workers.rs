@@ -341,6 +341,7 @@ struct Leave<'a> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
+        self.workers.threads.sweep();
         if self.counted {
             self.workers.standby.leave();
             // One that died has not looked whether somebody waits for it.

@@ -107,7 +107,7 @@ fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
 /// A slow body and a slow reader hold up their own handlers only.
 #[test]
 fn quick_requests_do_not_wait_for_slow_clients() {
-    if !ROOM.promises(Promise::QuickBesideBlocked) {
+    if !ROOM.promises(Promise::QuickBesideSlowClients) {
         return;
     }
     let site = ROOM.start();

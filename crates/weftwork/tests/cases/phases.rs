@@ -12,6 +12,8 @@ const AT_ONCE: Duration = Duration::from_secs(3);
 /// For what is to be finished.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nsaid";
+
 /// A client whose request has come so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -26,6 +28,10 @@ enum Phase {
     Handler,
     /// In the writer of a streamed body.
     Streaming,
+    /// More is to be sent than the client takes.
+    Writing,
+    /// Another protocol has the connection, and waits for its client.
+    Upgraded,
     /// Answered just now: its thread waits for the next request.
     Answered,
     /// Answered a while ago: parked, where the engine does that.
@@ -34,6 +40,7 @@ enum Phase {
 
 const IDLE: [Phase; 4] = [Phase::Nobody, Phase::Accepted, Phase::Answered, Phase::Idle];
 const HALF_READ: [Phase; 2] = [Phase::Head, Phase::Body];
+const WAITS: [Phase; 2] = [Phase::Writing, Phase::Upgraded];
 const BUSY: [Phase; 2] = [Phase::Handler, Phase::Streaming];
 
 /// A client in that phase, as far as can be seen from outside.
@@ -49,10 +56,17 @@ fn client_in(phase: Phase, site: &Site) -> Option<Client> {
         Phase::Body => client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab"),
         Phase::Handler => client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"),
         Phase::Streaming => client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Phase::Writing => client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n"),
+        Phase::Upgraded => client.send(UPGRADE),
         Phase::Answered | Phase::Idle => client.get("/").is(200, "hello"),
     }
     match phase {
         Phase::Handler | Phase::Streaming => site.inside.gate.wait_for(1),
+        Phase::Writing => client.wait_for_bytes(),
+        Phase::Upgraded => {
+            assert_eq!(client.answer_head().status, 101);
+            assert_eq!(client.exactly(4), b"said");
+        }
         // There is no event to wait for: the thread gives up on the client in silence.
         Phase::Idle | Phase::Head | Phase::Body => std::thread::sleep(Duration::from_millis(250)),
         Phase::Nobody | Phase::Accepted | Phase::Answered => {}
@@ -66,7 +80,7 @@ fn finish(phase: Phase, client: &mut Client, inside: &Inside) {
         Phase::Head => client.send("st: a\r\n\r\n"),
         Phase::Body => client.send("cd"),
         Phase::Handler | Phase::Streaming => inside.gate.open(),
-        Phase::Nobody | Phase::Accepted | Phase::Answered | Phase::Idle => {}
+        _ => {}
     }
 }
 
@@ -76,7 +90,7 @@ fn answer_of(phase: Phase) -> &'static str {
         Phase::Body => "abcd",
         Phase::Handler => "passed",
         Phase::Streaming => "before after",
-        Phase::Nobody | Phase::Accepted | Phase::Answered | Phase::Idle => "",
+        _ => "",
     }
 }
 
@@ -123,6 +137,17 @@ fn a_hard_stop_cuts_everything_but_a_handler() {
         assert!(begun.elapsed() < AT_ONCE, "{phase:?}: {report}");
         client.rest();
     }
+    for phase in WAITS {
+        let site = ROOM.start();
+        let client = client_in(phase, &site).unwrap();
+        let begun = Instant::now();
+        let report = site.running.shutdown(Duration::ZERO);
+        // Another protocol may end by itself before it is cut.
+        assert!(report.cut + report.drained == 1 && report.stuck == 0, "{phase:?}: {report}");
+        assert!(report.cut == 1 || phase == Phase::Upgraded, "{phase:?}: {report}");
+        assert!(begun.elapsed() < AT_ONCE, "{phase:?}: {report}");
+        client.rest();
+    }
     for phase in BUSY {
         let site = ROOM.start();
         let client = client_in(phase, &site).unwrap();
@@ -136,7 +161,7 @@ fn a_hard_stop_cuts_everything_but_a_handler() {
 
 #[test]
 fn abandon_leaves_nothing_behind_but_handlers() {
-    for phase in IDLE.into_iter().chain(HALF_READ) {
+    for phase in IDLE.into_iter().chain(HALF_READ).chain(WAITS) {
         let site = ROOM.start();
         let client = client_in(phase, &site);
         let begun = Instant::now();

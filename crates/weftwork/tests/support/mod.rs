@@ -19,7 +19,7 @@ pub(crate) use gate::Gate;
 #[allow(unused_imports)]
 pub(crate) use logged::{is_logged, keep_log, logged, panic_at, traps};
 #[allow(unused_imports)]
-pub(crate) use room::{Promise, Room};
+pub(crate) use room::{ENGINES, Promise, Room};
 #[allow(unused_imports)]
 pub(crate) use site::{Inside, Site};
 #[allow(unused_imports)]

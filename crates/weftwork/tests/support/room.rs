@@ -6,11 +6,24 @@ use weftwork::{Engine, Server, Settings};
 
 use super::site::Site;
 
+/// All engines as tests run them that do not stand in the matrix, which checks that none is missing here.
+pub(crate) const ENGINES: &[Engine] = &[
+    Engine::Adaptive { loops: Some(1) },
+    Engine::Adaptive { loops: Some(2) },
+    Engine::Reactor { loops: Some(2) },
+    Engine::Workers { listeners: Some(2) },
+    Engine::Pool { standby: Some(2) },
+    #[cfg(feature = "fibers")]
+    Engine::Fibers { threads: Some(2) },
+];
+
 /// What some engines promise and others do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// Quick requests do not wait for handlers that block.
     QuickBesideBlocked,
+    /// Nor for clients that are slow in the middle of a request or of an answer.
+    QuickBesideSlowClients,
     /// Requests queue for threads, up to `queue_max`; more get 503.
     QueueForThreads,
     /// No thread waits for a client.

@@ -1,14 +1,14 @@
 //! A server with a handler of every kind, and what the test can see of it from inside.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 use weftwork::http::{HeaderName, HeaderValue, StatusCode, header};
-use weftwork::{Request, Response, Result, Running, Server};
+use weftwork::{Request, Response, Result, Running, Server, Upgraded};
 
 use super::client::Client;
 use super::eventually;
@@ -119,6 +119,7 @@ impl Inside {
             "too-long" => self.too_long(number),
             "status" => Response::text("text").with_status(StatusCode::from_u16(number as u16)?),
             "close" => Response::text("last").with_close(),
+            "upgrade" => Response::upgrade(HeaderValue::from_static("echo"), echo),
             "connection" => Response::text("field").try_with_header(header::CONNECTION, argument)?,
             "date" => Response::text("old").try_with_header(header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT")?,
             "early" => early(req)?,
@@ -267,6 +268,17 @@ fn trailers_out(kind: &str) -> Response {
         out.write_all(if sent { b"sent" } else { b"kept" })
     });
     if kind == "declared" { answer.with_header(header::CONTENT_LENGTH, HeaderValue::from(9)) } else { answer }
+}
+
+/// Another protocol, which says what it hears.
+fn echo(mut line: Upgraded) -> std::io::Result<()> {
+    let mut bytes = [0; 1000];
+    loop {
+        match line.read(&mut bytes)? {
+            0 => return Ok(()),
+            count => line.write_all(&bytes[..count])?,
+        }
+    }
 }
 
 fn stream(count: usize) -> Response {

@@ -17,6 +17,7 @@ use crate::engine::solo::TURN;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
+use crate::transport::counters::Counters;
 use crate::transport::stream::is_would_block;
 
 /// How long a thread waits for the next request of a connection whose last one blocked, where there is no commons. Long
@@ -75,6 +76,7 @@ impl Shared {
         match fate {
             Fate::Home => {
                 self.commons.leave(&mut conn);
+                conn.is_placed = false;
                 self.hub.post(home as usize, Letter::Home(conn));
             }
             Fate::Commons(now) => {
@@ -126,6 +128,7 @@ impl Shared {
         let mut conn = conn;
         let is_member = conn.registered == Registered::Shared;
         if !is_member {
+            Counters::count(&self.cx.counters.queued);
             conn.forsake_if_vain(self.cx.clock.now(), &self.cx);
             if self.commons.has_asking() {
                 // Two rings may be one event.
@@ -149,7 +152,11 @@ impl Shared {
 
     /// The loops have the members that have been quiet for so long, and are not out.
     pub(super) fn send_members_home(&self, quiet: Duration) {
-        let to_loop = |conn: Box<Conn>| self.hub.post(conn.home as usize, Letter::Home(conn));
+        let to_loop = |mut conn: Box<Conn>| {
+            // Its loop has not counted it, nor those that left it meanwhile.
+            conn.is_placed = false;
+            self.hub.post(conn.home as usize, Letter::Home(conn));
+        };
         self.commons.send_away(quiet, self.cx.clock.now(), to_loop);
         if quiet.is_zero() {
             self.commons.take_asking().into_iter().for_each(to_loop);

@@ -152,7 +152,6 @@ impl Shared {
         }
         self.commons.ask(conn, self.cx.settings.queue_max)?;
         self.hub.watch.wake_if_asleep();
-        Counters::count(&self.cx.counters.queued);
         if self.cx.stage() != Stage::Running {
             // It may have begun behind the watcher's last look.
             self.send_members_home(Duration::ZERO);
@@ -190,8 +189,10 @@ impl Shared {
         match self.give_or_queue(Job::Serve(conn)) {
             Ok(()) => Counters::count(&self.cx.counters.queued),
             Err(Job::Serve(conn)) => {
-                let errand = lp.attach(conn);
-                lp.refuse(errand, Conn::refuse_overload, &self.cx);
+                (lp, ()) = self.keeping(lp, |lp| {
+                    let errand = lp.attach(conn);
+                    lp.refuse(errand, Conn::refuse_overload, &self.cx);
+                });
             }
             Err(_) => unreachable!("a connection was given"),
         }

@@ -176,6 +176,8 @@ impl Shared {
     fn give_on(self: &Arc<Shared>, lp: Box<Loop>) {
         if let Err(lp) = self.offer(lp) {
             let now = lp.now();
+            // Its connections wait until somebody leads it: no other loop has it take in more.
+            self.hub.note_load(lp.index, usize::MAX / 2);
             self.standby.queue_first(Job::Lead(lp));
             self.commons.call_one();
             self.note_starved(now);
@@ -281,6 +283,7 @@ struct Leave<'a>(&'a Shared);
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
+        self.0.threads.sweep();
         self.0.standby.leave();
     }
 }

@@ -141,7 +141,7 @@ impl Shared {
         let called = gauge.called(is_short).max(usize::from(self.commons.has_asking()));
         for _ in 0..called {
             if self.give(Job::Attend).is_err() {
-                // Their loops have them wait in the queue, which is bounded and has deadlines, and not here again.
+                // Their loops have them wait in the queue, which is bounded, and not here again.
                 self.commons.note(false, 0);
                 self.send_members_home(Duration::ZERO);
                 self.note_starved(now);

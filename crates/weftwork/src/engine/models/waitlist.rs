@@ -81,7 +81,7 @@ fn loom_waitlist_is_not_left_by_who_was_called() {
     });
 }
 
-/// All are sent home while one comes and a thread takes the first: each is somewhere, once, in the order of their coming.
+/// All are sent home while one comes and a thread takes the first: each is somewhere, once.
 #[test]
 fn loom_waitlist_has_everybody_once() {
     loom::model(|| {

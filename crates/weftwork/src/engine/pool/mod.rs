@@ -274,6 +274,7 @@ enum At {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.hand_on();
+        self.shared.threads.sweep();
         if self.at != At::Out {
             self.shared.roster.lose(self.at == At::Door);
         }

@@ -102,7 +102,7 @@ impl Shared {
         self.roster.set_cores_full(gauge.is_served_soon());
         let is_short = count.at_door == 0 && members.has_news();
         if gauge.called(is_short) > 0 && !self.roster.call() {
-            // The porter has them wait in the queue, which is bounded and has deadlines.
+            // The porter has them wait in the queue, which is bounded.
             self.send_members_away(Duration::ZERO);
         }
         Some(if is_short { TICK } else { QUIET_TICK })

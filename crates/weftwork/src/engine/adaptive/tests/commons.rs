@@ -224,7 +224,7 @@ fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
         conn.asked().path().to_owned()
     });
     assert_eq!(paths, ["/1", "/2"]);
-    assert!(!commons.has_anybody() && house.counts().queued == 2);
+    assert!(!commons.has_anybody());
     let _waits = house.ask("/4");
     assert!(shared.standby.queue(Job::Serve(house.accept())).is_ok());
     assert!(shared.bring_to_the_commons(third).is_err(), "those in the queue come first");
@@ -261,7 +261,7 @@ fn no_client_keeps_a_thread_from_those_who_ask() {
     assert!(shared.commons.ask(next_with_request(&house), 9).is_ok());
     shared.serve_away(flood, &mut shared.hand());
     is_answered(waits);
-    assert!(house.counts().requests < 3000);
+    assert!(house.counts().requests < 3000 && house.counts().queued == 1);
     let letters = house.letters();
     assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
     drop(loops);
@@ -273,11 +273,14 @@ fn those_who_ask_go_home_with_the_members() {
     let (house, loops) = House::empty(slow);
     let _client = house.ask("/1");
     house.shared.commons.note(true, 9);
-    assert!(house.shared.commons.ask(next_with_request(&house), 9).is_ok());
+    let mut conn = next_with_request(&house);
+    conn.is_placed = true;
+    assert!(house.shared.commons.ask(conn, 9).is_ok());
     house.shared.send_members_home(Duration::from_millis(1));
     assert!(house.letters().is_empty(), "they are no members that are quiet");
     house.shared.send_members_home(Duration::ZERO);
     let letters = house.letters();
-    assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
+    // There it is placed by the loads of that time.
+    assert!(matches!(&letters[..], [Letter::Home(conn)] if !conn.is_placed), "{letters:?}");
     drop(loops);
 }

@@ -1,0 +1,151 @@
+//! What other threads have for a runtime, until it looks: no message without a wake-up, and one wake-up for many.
+
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+#[cfg(loom)]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Who puts something here, or knocks, and hears `true`, has to wake the runtime, which looks here after each wait.
+pub(crate) struct Inbox<M> {
+    // None once the runtime is gone.
+    messages: Mutex<Option<Vec<M>>>,
+    // True from the first message until the runtime looks: one system call a batch, not a message.
+    notified: AtomicBool,
+}
+
+impl<M> Inbox<M> {
+    pub(crate) fn new() -> Inbox<M> {
+        Inbox { messages: Mutex::new(Some(Vec::new())), notified: AtomicBool::new(false) }
+    }
+
+    /// None: the runtime is gone, and the message is dropped.
+    pub(crate) fn put(&self, message: M) -> Option<bool> {
+        self.lock().as_mut()?.push(message);
+        Some(self.knock())
+    }
+
+    /// The runtime is to look, though there may be nothing.
+    pub(crate) fn knock(&self) -> bool {
+        // Whoever turns the flag up wakes. Whoever finds it up relies on the runtime's `swap` in `take`, which is still to
+        // come and sees what was pushed before.
+        !self.notified.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Whether `take` has anything to do.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.notified.load(Ordering::Acquire)
+    }
+
+    /// The messages so far.
+    pub(crate) fn take(&self) -> Vec<M> {
+        if !self.is_notified() || !self.notified.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Refuses messages from now on; returns those that were not seen.
+    pub(crate) fn close(&self) -> Vec<M> {
+        self.lock().take().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<M>>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test -p weftwork-fiber --lib --release loom`
+#[cfg(all(test, loom))]
+mod models {
+    use std::sync::Arc;
+
+    use loom::sync::Condvar;
+    use loom::thread;
+
+    use super::*;
+
+    /// The waker of a poller: it ends one wait, however often it was used before that.
+    #[derive(Default)]
+    struct Waker(Mutex<bool>, Condvar);
+
+    impl Waker {
+        fn wake(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_one();
+        }
+
+        fn wait(&self) {
+            let mut woken = self.0.lock().unwrap();
+            while !*woken {
+                woken = self.1.wait(woken).unwrap();
+            }
+            *woken = false;
+        }
+    }
+
+    /// Two send while the runtime waits, looks and waits again: it sees both messages, or somebody would wait for ever.
+    #[test]
+    fn loom_inbox_loses_no_message() {
+        loom::model(|| {
+            let shared = Arc::new((Inbox::new(), Waker::default()));
+            let senders = [1, 2].map(|message| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    if shared.0.put(message) == Some(true) {
+                        shared.1.wake();
+                    }
+                })
+            });
+            let mut seen: Vec<u32> = Vec::new();
+            while seen.len() < 2 {
+                shared.1.wait();
+                seen.extend(shared.0.take());
+            }
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
+            assert_eq!(seen.iter().sum::<u32>(), 3);
+        });
+    }
+
+    /// Somebody knocks while the runtime takes a message: it is woken once more, or looks after the knock.
+    #[test]
+    fn loom_inbox_forgets_no_knock() {
+        loom::model(|| {
+            let inbox = Arc::new(Inbox::new());
+            assert_eq!(inbox.put(()), Some(true));
+            let knocks = {
+                let inbox = inbox.clone();
+                thread::spawn(move || inbox.knock())
+            };
+            assert_eq!(inbox.take().len(), 1);
+            assert_eq!(knocks.join().unwrap(), inbox.is_notified(), "a wake-up, or nothing left to look at");
+        });
+    }
+
+    /// The runtime goes while somebody sends: the message is its, or refused, and never left there.
+    #[test]
+    fn loom_inbox_keeps_nothing_for_a_runtime_that_is_gone() {
+        loom::model(|| {
+            let inbox = Arc::new(Inbox::new());
+            let message = std::sync::Arc::new(());
+            let sends = {
+                let (inbox, message) = (inbox.clone(), message.clone());
+                thread::spawn(move || inbox.put(message).is_some())
+            };
+            let seen = inbox.close().len();
+            assert_eq!(sends.join().unwrap(), seen == 1);
+            assert_eq!(std::sync::Arc::strong_count(&message), 1);
+        });
+    }
+}
