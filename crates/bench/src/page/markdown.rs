@@ -51,8 +51,9 @@ pub(crate) fn markdown(results: &Results) -> String {
     // Writing to a String does not fail.
     let _ = write!(
         out,
-        "# Benchmarks\n\nMeasured by `{}`. This page is made from its JSON by\n`weftwork-bench report RUN.json --markdown \
-         docs/benchmarks.md`: do not edit it.\n\n{}\n\n",
+        "# Benchmarks\n\nMeasured by `{}`. This page is made from [its JSON](benchmarks/run.json) by\n`weftwork-bench report \
+         docs/benchmarks/run.json --markdown docs/benchmarks.md`: do not edit it. `--html run.html` makes\none page of it that has a \
+         chart of each column with its spread, all latencies, memory and threads.\n\n{}\n\n",
         command(results),
         how(results)
     );
