@@ -105,11 +105,7 @@ impl Generator {
         while now < start + time + away {
             self.turn(&mut events)?;
             now = Instant::now();
-            if now >= sweep_at {
-                interrupt::check()?;
-                self.sweep(now);
-                sweep_at = now + SWEEP;
-            }
+            self.sweep_when_due(now, &mut sweep_at)?;
             if now >= look_at {
                 look()?;
                 let looked = now.elapsed();
@@ -136,11 +132,7 @@ impl Generator {
         while self.connections.iter().any(is_late) {
             self.turn(&mut events)?;
             now = Instant::now();
-            if now >= sweep_at {
-                interrupt::check()?;
-                self.sweep(now);
-                sweep_at = now + SWEEP;
-            }
+            self.sweep_when_due(now, &mut sweep_at)?;
         }
         Ok(self.take_tallies(now - start))
     }
@@ -190,7 +182,17 @@ impl Generator {
         }
     }
 
-    pub(super) fn sweep(&mut self, now: Instant) {
+    /// Looks for an interrupt, and for who is late or not connected, once in [`SWEEP`].
+    pub(super) fn sweep_when_due(&mut self, now: Instant, due: &mut Instant) -> Result<()> {
+        if now >= *due {
+            interrupt::check()?;
+            self.sweep(now);
+            *due = now + SWEEP;
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self, now: Instant) {
         for at in 0..self.connections.len() {
             let connection = &self.connections[at];
             let late =

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use super::generator::{EVENTS_MAX, Generator, SWEEP};
 use super::tally::Tally;
 use crate::failure::{Failure, Result};
-use crate::interrupt;
 
 /// How long answers are waited for that no longer count, so that the next time starts clean.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -32,11 +31,7 @@ impl Generator {
             self.ask_free(&mut waiting);
             self.turn(&mut events)?;
             now = Instant::now();
-            if now >= sweep_at {
-                interrupt::check()?;
-                self.sweep(now);
-                sweep_at = now + SWEEP;
-            }
+            self.sweep_when_due(now, &mut sweep_at)?;
         }
         // What fell due while this thread was held up at the end was asked for too.
         while due(requests) < start + time {
