@@ -33,15 +33,21 @@ fn at_the_door() {
     clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
 }
 
-/// As it unwinds, it has a loop to give on, and nobody to give it to.
-fn with_the_last_thread() {
-    let site = start("adaptive:1", |settings| settings.standby_kept(1).threads_max(2));
+/// The leader's; a client whose route is known to be quick, and one whose call holds the other thread.
+fn with_one_thread_left(change: impl FnOnce(Settings) -> Settings) -> (Site, Client, Client) {
+    let site = start("adaptive:1", |settings| change(settings.standby_kept(1).threads_max(2)));
     // What is known to be quick needs no thread beside.
     let mut quick = site.client();
     (0..100).for_each(|_| quick.get("/").is(200, "hello"));
     let mut held = site.client();
     held.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     site.inside.gate.wait_for(1);
+    (site, quick, held)
+}
+
+/// As it unwinds, it has a loop to give on, and nobody to give it to.
+fn with_the_last_thread() {
+    let (site, _quick, mut held) = with_one_thread_left(|settings| settings);
     let mut victim = site.client();
     panic_at(&victim.name());
     panic_at("all threads are taken (threads_max is 2)");
@@ -55,12 +61,7 @@ fn with_the_last_thread() {
 
 /// The leader refuses what has neither a thread nor room to wait.
 fn where_nobody_else_can_answer() {
-    let site = start("adaptive:1", |settings| settings.standby_kept(1).threads_max(2).queue_max(0));
-    let mut quick = site.client();
-    (0..100).for_each(|_| quick.get("/").is(200, "hello"));
-    let mut held = site.client();
-    held.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
-    site.inside.gate.wait_for(1);
+    let (site, mut quick, mut held) = with_one_thread_left(|settings| settings.queue_max(0));
     let mut victim = site.client();
     panic_at(&victim.name());
     victim.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
