@@ -67,12 +67,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn requests(&self, group: &Group, distance: &mut Distance) -> Result<Sample> {
         let groups = std::slice::from_ref(group);
-        let mut generator = Generator::expecting(self.server.port, groups, &[self.expected], false)?;
-        let before = generator.drive(WARM_UP)?;
-        let meter = Meter::start(self.server.pid(), self.options.cores);
-        let tallies = generator.drive_and_look(self.time, &mut || distance.look())?;
-        let costs = meter.costs(answers(&tallies));
-        let errors = errors(&before) + errors(&tallies) + errors(&generator.wait_for_late()?);
+        let (tallies, errors, costs) = self.ask(groups, &[self.expected], &mut || distance.look())?;
         Ok(tallies.first().map(|tally| sample(tally, errors, costs)).unwrap_or_default())
     }
 
@@ -105,8 +100,8 @@ impl Bench<'_> {
 
     fn mixed(&self, [quick, blockers]: [&Group; 2], blocked: &[u8]) -> Result<Sample> {
         let bodies = [self.expected, blocked];
-        let (alone, early, _) = self.ask(std::slice::from_ref(quick), &bodies)?;
-        let (beside, late, costs) = self.ask(&[quick.clone(), blockers.clone()], &bodies)?;
+        let (alone, early, _) = self.ask(std::slice::from_ref(quick), &bodies, &mut || Ok(()))?;
+        let (beside, late, costs) = self.ask(&[quick.clone(), blockers.clone()], &bodies, &mut || Ok(()))?;
         let [alone, beside, blocking] =
             [alone.first(), beside.first(), beside.get(1)].map(Option::<&Tally>::cloned);
         let (Some(alone), Some(beside), Some(blocking)) = (alone, beside, blocking) else {
@@ -130,11 +125,16 @@ impl Bench<'_> {
     }
 
     /// What all groups got, how many errors there were, and what their answers cost.
-    fn ask(&self, groups: &[Group], bodies: &[&[u8]]) -> Result<(Vec<Tally>, f64, Costs)> {
+    fn ask(
+        &self,
+        groups: &[Group],
+        bodies: &[&[u8]],
+        look: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<(Vec<Tally>, f64, Costs)> {
         let mut generator = Generator::expecting(self.server.port, groups, bodies, false)?;
         let before = generator.drive(WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
-        let tallies = generator.drive(self.time)?;
+        let tallies = generator.drive_and_look(self.time, look)?;
         let costs = meter.costs(answers(&tallies));
         let errors = errors(&before) + errors(&tallies) + errors(&generator.wait_for_late()?);
         Ok((tallies, errors, costs))

@@ -23,7 +23,7 @@ const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often late answers, failed connects and interrupts are looked for.
 pub(super) const SWEEP: Duration = Duration::from_millis(50);
-/// How often something else is looked at, for some 0.2 ms. The clocks of requests stand still meanwhile.
+/// How often something else is looked at. The clocks of requests stand still meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 pub(super) const EVENTS_MAX: usize = 256;
 const READ_BYTES: usize = 64 * 1024;
