@@ -3,6 +3,7 @@
 mod beneath;
 mod description;
 mod embedded;
+mod kept;
 mod listing;
 mod miss;
 mod parts;
@@ -83,6 +84,11 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// The handler opens the file and returns. The engine sends it, by `sendfile` where the system has that, as the
 /// client takes it: a slow download holds no thread but in the engines `workers` and `pool`, and no copy of the
 /// file. Files that the system has to fetch from a slow disk hold up the loop that sends them for as long as that takes.
+///
+/// A file of up to 128 KiB that is asked for again while it is open is then in memory, with others up to 4 MiB, and so are
+/// answers of up to 32 KiB of it: 0.84 to 0.9 of the CPU. What it is now is asked of the system for each request all the same, so a
+/// change is seen at once, but for what a program writes through a shared mapping (`mmap`): systems may note that late, and
+/// it is seen within a second.
 ///
 /// Up to 128 files stay open for a second after they were looked up, and then until the next request: on a quiet server a
 /// deleted file may keep its place on the disk until somebody asks for something. Changes of their content are seen at

@@ -165,7 +165,7 @@ impl Response {
 
     /// The same; a file that the engine would send is read and written by the handler's thread instead.
     pub(crate) fn into_stream(mut self) -> Response {
-        if let Payload::File { file, offset, count } = self.payload {
+        if let Payload::File { file, offset, count, .. } = self.payload {
             self.payload = Payload::Stream(Box::new(move |out| copy(&file, offset, count, out)));
         }
         self

@@ -46,6 +46,8 @@ pub(crate) enum Payload {
         file: Arc<File>,
         offset: u64,
         count: u64,
+        /// The same bytes, where somebody has them in memory, and they are few enough to be copied.
+        read: Option<Bytes>,
     },
     /// One behind the other; none of them is empty.
     Parts(Vec<Part>),
@@ -167,7 +169,7 @@ impl Response {
         if !metadata.is_file() {
             return Err(Error::ours("only a regular file can be sent"));
         }
-        let payload = Payload::File { file: Arc::new(file), offset: 0, count: metadata.len() };
+        let payload = Payload::File { file: Arc::new(file), offset: 0, count: metadata.len(), read: None };
         Ok(Response { content_type: Some(OCTETS), payload, ..Response::new(StatusCode::OK) })
     }
 

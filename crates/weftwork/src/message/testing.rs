@@ -93,7 +93,7 @@ impl Canned {
             Payload::Empty => Vec::new(),
             Payload::Bytes(bytes) => bytes.into(),
             Payload::Failed(failed) => failed.said.clone().into(),
-            Payload::File { file, offset, count } => read_file(&file, offset, count),
+            Payload::File { file, offset, count, .. } => read_file(&file, offset, count),
             Payload::Parts(parts) => parts.into_iter().flat_map(bytes_of).collect(),
             Payload::Stream(write) => {
                 write(&mut BodyWriter::new(self)).unwrap();

@@ -41,7 +41,12 @@ impl Content {
     }
 
     fn is_settled(&self) -> bool {
-        self.modified.is_none_or(|at| at.checked_add(SETTLED).is_some_and(|settled| settled <= self.seen))
+        self.modified.is_none_or(|at| self.is_settled_since(at))
+    }
+
+    /// Whoever changes it now gives it another time than `at`.
+    pub(super) fn is_settled_since(&self, at: SystemTime) -> bool {
+        at.checked_add(SETTLED).is_some_and(|settled| settled <= self.seen)
     }
 
     /// RFC 9110 section 8.8.2.1: never later than the answer itself.
@@ -101,7 +106,7 @@ mod tests {
     /// What is in `opened`, which changed in 1970 and was looked at `age` later.
     fn content(opened: &Arc<Opened>, state: u64, length: u64, age: Duration) -> Content {
         let source = Source::File(opened.clone());
-        Content { source, length, modified: Some(CHANGED), state, seen: CHANGED + age }
+        Content { source, length, modified: Some(CHANGED), changed: None, state, seen: CHANGED + age }
     }
 
     #[test]

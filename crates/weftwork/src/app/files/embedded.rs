@@ -32,6 +32,7 @@ impl Embedded {
                 source,
                 length: bytes.len() as u64,
                 modified: None,
+                changed: None,
                 state: *hash,
                 // What never changes is the same at any time.
                 seen: SystemTime::UNIX_EPOCH,

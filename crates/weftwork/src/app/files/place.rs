@@ -15,6 +15,7 @@ use rustix::io::{Errno, Result};
 use super::beneath::{self, Links};
 use super::description::Description;
 use super::embedded::Embedded;
+use super::kept::{Kept, Memory};
 use super::variants::Siblings;
 
 /// Where the files are.
@@ -42,6 +43,8 @@ pub(super) struct Content {
     pub(super) modified: Option<SystemTime>,
     /// Another number when `length` is the same and the bytes are not.
     pub(super) state: u64,
+    /// When any of this was changed last, be it by hand: that time cannot be set.
+    pub(super) changed: Option<SystemTime>,
     /// When all this was so.
     pub(super) seen: SystemTime,
 }
@@ -61,6 +64,7 @@ pub(super) struct Opened {
     pub(super) names: u128,
     pub(super) description: OnceLock<Description>,
     pub(super) siblings: OnceLock<Siblings>,
+    pub(super) kept: OnceLock<Option<Kept>>,
 }
 
 impl Place {
@@ -111,17 +115,22 @@ impl Found {
 
 impl Opened {
     pub(super) fn new(file: File, names: u128) -> Arc<Opened> {
-        let (description, siblings) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Opened { file: Arc::new(file), names, description, siblings })
+        let (description, siblings, kept) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arc::new(Opened { file: Arc::new(file), names, description, siblings, kept })
     }
 }
 
 impl Content {
     /// What is now in a file that was opened before. None: it has been deleted, or another one may have its name.
-    pub(super) fn named(opened: Arc<Opened>, now: SystemTime) -> Option<Content> {
+    pub(super) fn named(opened: Arc<Opened>, memory: &Arc<Memory>, now: SystemTime) -> Option<Content> {
         let stat = rustix::fs::fstat(&opened.file).ok()?;
         let is_named = stat.st_nlink > 0 && u128::from(stat.st_nlink) == opened.names;
-        is_named.then(|| Content::of(opened, &stat, now))
+        if !is_named {
+            return None;
+        }
+        let content = Content::of(opened.clone(), &stat, now);
+        opened.keep(&content, memory);
+        Some(content)
     }
 
     fn of(opened: Arc<Opened>, stat: &Stat, now: SystemTime) -> Content {
@@ -131,6 +140,7 @@ impl Content {
             length: u64::try_from(stat.st_size).unwrap_or(0),
             modified: Some(time(seconds, nanos)),
             state: (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanos)),
+            changed: Some(time(stat.st_ctime, stat.st_ctime_nsec as u32)),
             seen: now,
         }
     }

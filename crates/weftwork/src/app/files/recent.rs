@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Result;
 
+use super::kept::Memory;
 use super::place::{Content, Found, Opened, Place, Source};
 
 /// So long the outcome of a look-up holds. What is in the file, and whether it still has its names, is asked each time:
@@ -15,7 +16,10 @@ const HOLDS: Duration = Duration::from_secs(1);
 const NAMES_MAX: usize = 128;
 
 /// Opening and closing a file takes the kernel 1.5 us; a request for a file of 1 KiB takes 8.
-pub(super) struct Recent(Mutex<Names>);
+pub(super) struct Recent {
+    names: Mutex<Names>,
+    memory: Arc<Memory>,
+}
 
 struct Names {
     known: HashMap<Vec<u8>, Known>,
@@ -29,7 +33,10 @@ struct Known {
 
 impl Recent {
     pub(super) fn new() -> Recent {
-        Recent(Mutex::new(Names { known: HashMap::new(), swept: SystemTime::now() }))
+        Recent {
+            names: Mutex::new(Names { known: HashMap::new(), swept: SystemTime::now() }),
+            memory: Arc::default(),
+        }
     }
 
     /// What `name` stands for in `place`. That there is nothing is never remembered: somebody may be waiting for it.
@@ -37,9 +44,9 @@ impl Recent {
         self.find_at(place, name, SystemTime::now())
     }
 
-    fn find_at(&self, place: &Place, name: &[u8], now: SystemTime) -> Result<Found> {
+    pub(super) fn find_at(&self, place: &Place, name: &[u8], now: SystemTime) -> Result<Found> {
         if let Some(opened) = self.recall(name, now) {
-            if let Some(content) = Content::named(opened, now) {
+            if let Some(content) = Content::named(opened, &self.memory, now) {
                 return Ok(Found::Content(content));
             }
             self.names().known.remove(name);
@@ -54,6 +61,11 @@ impl Recent {
         Ok(found)
     }
 
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     fn recall(&self, name: &[u8], now: SystemTime) -> Option<Arc<Opened>> {
         let mut names = self.names();
         // Here, for where nothing new is asked for nothing is noted either.
@@ -66,7 +78,7 @@ impl Recent {
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, name: &[u8], opened: Arc<Opened>, now: SystemTime) {
@@ -211,7 +223,7 @@ mod tests {
     fn what_nobody_asked_for_is_closed_with_the_next_look_up() {
         let tree = Tree::new("closed");
         let now = SystemTime::now();
-        let open = || tree.recent.0.lock().unwrap().known.len();
+        let open = || tree.recent.names.lock().unwrap().known.len();
         let find_all = |now| {
             for name in ["a", "b", "c"] {
                 tree.write(name, "1");
@@ -241,7 +253,7 @@ mod tests {
             tree.write(&number.to_string(), "1");
             assert_eq!(tree.find(&number.to_string(), now), Ok(1));
         }
-        let open = || tree.recent.0.lock().unwrap().known.len();
+        let open = || tree.recent.names.lock().unwrap().known.len();
         assert_eq!(open(), NAMES_MAX);
         assert_eq!(tree.find("0", now + 2 * HOLDS), Ok(1));
         assert_eq!(open(), 1, "those that nobody asked for are closed");

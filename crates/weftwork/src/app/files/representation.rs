@@ -1,5 +1,6 @@
 //! What is answered with a file: all of it, a part, nothing, and the fields that describe it.
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::fields::{ByteRange, Conditions, Precondition, Ranges, Validators};
 
@@ -75,12 +76,7 @@ impl Representation<'_> {
     }
 
     fn whole(&self) -> Response {
-        let payload = match &self.content.source {
-            Source::Bytes(bytes) => Payload::Bytes(bytes.clone()),
-            Source::File(opened) => {
-                Payload::File { file: opened.file.clone(), offset: 0, count: self.content.length }
-            }
-        };
+        let payload = self.payload(0, self.content.length);
         self.with(StatusCode::OK, self.content_type.clone(), payload)
     }
 
@@ -88,10 +84,7 @@ impl Representation<'_> {
     fn parts(&self, ranges: &[ByteRange]) -> Response {
         let length = self.content.length;
         if let [range] = ranges {
-            let payload = match self.part(*range) {
-                Part::Bytes(bytes) => Payload::Bytes(bytes),
-                Part::File { file, offset, count } => Payload::File { file, offset, count },
-            };
+            let payload = self.payload(range.first, range.count());
             let mut response = self.with(StatusCode::PARTIAL_CONTENT, self.content_type.clone(), payload);
             let place = format!("bytes {}-{}/{length}", range.first, range.last);
             let place = HeaderValue::try_from(place).ok();
@@ -105,11 +98,22 @@ impl Representation<'_> {
 
     fn part(&self, range: ByteRange) -> Part {
         match &self.content.source {
-            // Within the length, which is that of the bytes.
-            Source::Bytes(bytes) => Part::Bytes(bytes.slice(range.first as usize..=range.last as usize)),
+            Source::Bytes(bytes) => Part::Bytes(slice(bytes, range.first, range.count())),
             Source::File(opened) => {
                 Part::File { file: opened.file.clone(), offset: range.first, count: range.count() }
             }
+        }
+    }
+
+    fn payload(&self, offset: u64, count: u64) -> Payload {
+        match &self.content.source {
+            Source::Bytes(bytes) => Payload::Bytes(slice(bytes, offset, count)),
+            Source::File(opened) => Payload::File {
+                file: opened.file.clone(),
+                offset,
+                count,
+                read: opened.kept(&self.content, offset, count),
+            },
         }
     }
 
@@ -126,6 +130,11 @@ impl Representation<'_> {
             Err(_) => response,
         }
     }
+}
+
+/// Within the length, which is that of the bytes.
+pub(super) fn slice(bytes: &Bytes, offset: u64, count: u64) -> Bytes {
+    bytes.slice(offset as usize..(offset + count) as usize)
 }
 
 #[cfg(test)]

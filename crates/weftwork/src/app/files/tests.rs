@@ -125,6 +125,30 @@ fn one_file_has_no_neighbours() {
     }
 }
 
+/// From the second time on from memory, as they are old enough.
+#[test]
+fn a_file_that_is_asked_for_again_is_the_same() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (site, text) = (Site::of(files(root).unwrap()), fs::read_to_string(root.join("Cargo.toml")).unwrap());
+    for (method, fields, status, body) in [
+        ("GET", "", 200, &text[..]),
+        ("GET", "Range: bytes=3-12", 206, &text[3..13]),
+        ("GET", "Range: bytes=0-1, 900-903", 206, ""),
+        ("HEAD", "", 200, ""),
+    ] {
+        let [first, second, third] =
+            std::array::from_fn(|_| site.ask(&format!("{method} /Cargo.toml\n{fields}")));
+        assert_eq!(first.status, status, "{method} {fields}");
+        for other in [second, third] {
+            assert_eq!(other.status, status, "{method} {fields}");
+            for name in ["content-length", "content-range", "etag", "last-modified", "accept-ranges"] {
+                assert_eq!(other.field(name), first.field(name), "{method} {fields}: {name}");
+            }
+            assert!(body.is_empty() || (&*first.body, &*other.body) == (body, body), "{method} {fields}");
+        }
+    }
+}
+
 #[test]
 fn files_are_sent_with_their_type() {
     let scratch = Scratch::new();
