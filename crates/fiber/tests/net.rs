@@ -136,7 +136,10 @@ fn a_read_a_write_and_an_accept_time_out() {
 #[test]
 fn connecting_where_nobody_listens_is_refused() {
     both(|| {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // This end of a connection has its port, and does not listen there.
+        let deaf = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let address = deaf.local_addr().unwrap();
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let limited = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         assert_eq!(limited.unwrap_err().kind(), ErrorKind::ConnectionRefused);

@@ -204,8 +204,10 @@ fn a_client_that_is_gone_is_not_answered() {
 #[test]
 fn a_server_that_cannot_answer_is_a_bad_gateway() {
     keep_log();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let proxy = before_address(&free, |proxy| proxy);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // This end of a connection has its port, and does not listen there.
+    let deaf = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let proxy = before_address(&deaf.local_addr().unwrap().to_string(), |proxy| proxy);
     assert_eq!(Client::connect(&proxy).get("/").status, 502);
     for answer in [
         "",

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -330,11 +330,29 @@ fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
     assert_eq!(*proxy.upstream.addresses.lock().unwrap(), [at, hole.address], "the next one begins with it");
 }
 
+/// Refuses connections: the end of one has the port, and does not listen there.
+struct Deaf {
+    end: TcpStream,
+    _listener: TcpListener,
+}
+
+impl Deaf {
+    fn new() -> Deaf {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let end = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        Deaf { end, _listener: listener }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.end.local_addr().unwrap()
+    }
+}
+
 #[test]
 fn a_server_that_has_moved_is_found_again() {
     let hole = BlackHole::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let refuses = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
+    let deaf = Deaf::new();
     let at = server.local_addr().unwrap();
     let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(500));
     // Its old address is silent: all the time is used up, and the next request finds it.
@@ -344,7 +362,7 @@ fn a_server_that_has_moved_is_found_again() {
     assert!(proxy.upstream.link(Duration::MAX).is_ok());
     // It refuses: there is time to look at once.
     let proxy = Proxy::to(&format!("http://{at}")).unwrap();
-    *proxy.upstream.addresses.lock().unwrap() = vec![refuses];
+    *proxy.upstream.addresses.lock().unwrap() = vec![deaf.address()];
     assert!(proxy.upstream.link(Duration::MAX).is_ok());
 }
 
@@ -363,8 +381,8 @@ impl Ground for Counting {
 #[test]
 fn a_name_is_looked_up_where_it_may_wait_and_not_for_each_request() {
     static LOOKED_UP: AtomicUsize = AtomicUsize::new(0);
-    let refuses = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
-    let mut proxy = Proxy::to(&format!("http://{refuses}")).unwrap();
+    let deaf = Deaf::new();
+    let mut proxy = Proxy::to(&format!("http://{}", deaf.address())).unwrap();
     proxy.upstream.look_up = |_| {
         LOOKED_UP.fetch_add(1, Ordering::Relaxed);
         Err(io::ErrorKind::NotFound.into())
