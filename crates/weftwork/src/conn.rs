@@ -49,6 +49,8 @@ use crate::transport::{Buffers, Pool, Stream, Tick};
 
 /// When this much waits to be sent, the connection's next request waits too.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// Bodies up to this are copied behind their head: cheaper than a second slice for the kernel to walk.
+const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// What a connection wants from its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,9 +299,9 @@ impl Conn {
         self.pace.what == Timeout::Write
     }
 
-    /// A body of known length that was not copied waits to be sent.
+    /// A body of known length waits to be sent that was not copied, or is long.
     pub(crate) fn holds_body(&self) -> bool {
-        matches!(self.rest.as_deref(), Some(Rest::Known { .. }))
+        matches!(self.rest.as_deref(), Some(Rest::Known { .. })) || self.unsent() > COPIED_BYTES_MAX
     }
 
     /// Gives the buffers of an idle connection back.

@@ -82,13 +82,13 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 ///
 /// # What it costs
 /// The handler opens the file and returns. The engine sends it, by `sendfile` where the system has that, as the
-/// client takes it: a slow download holds no thread but in the engines `workers` and `pool`, and no copy of the
-/// file. Files that the system has to fetch from a slow disk hold up the loop that sends them for as long as that takes.
+/// client takes it: a slow download holds no thread but in the engines `workers` and `pool`, and no copy of a file of more
+/// than 32 KiB. Files that the system has to fetch from a slow disk hold up the loop that sends them for as long as that takes.
 ///
-/// A file of up to 128 KiB that is asked for again while it is open is then in memory, with others up to 4 MiB, and so are
-/// answers of up to 32 KiB of it: 0.84 to 0.9 of the CPU. What it is now is asked of the system for each request all the same, so a
-/// change is seen at once, but for what a program writes through a shared mapping (`mmap`): systems may note that late, and
-/// it is seen within a second.
+/// A file of up to 128 KiB of which up to 32 KiB are asked for again while it is open is then in memory, with others of these files up to
+/// 4 MiB: at best 0.82 of the CPU. What it is now is asked of the system for each request all the same, so a change is seen at once.
+/// Within a second is seen what a program writes through a shared mapping (`mmap`), for systems may note that late; and what is written
+/// over it with the same length and its old time, where file systems have no time of change beside it (FAT, `sshfs`).
 ///
 /// Up to 128 files stay open for a second after they were looked up, and then until the next request: on a quiet server a
 /// deleted file may keep its place on the disk until somebody asks for something. Changes of their content are seen at

@@ -21,7 +21,7 @@ use weftwork_wire::{After, BodyLength, Head, Misuse, ResponseHead};
 
 use super::later::Left;
 use super::refusal::tell;
-use super::{Conn, Phase, Rest, Wait};
+use super::{COPIED_BYTES_MAX, Conn, Phase, Rest, Wait};
 use crate::error::{Blame, Error, OneLine};
 use crate::message::body::Quota;
 use crate::message::client::Source;
@@ -31,8 +31,6 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::deadlines::Pace;
 use crate::transport::{Buffers, DateCache, Post, Tick};
 
-/// Bodies up to this are copied behind their head: cheaper than a second slice for the kernel to walk.
-const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Files, and parts of them, up to this are read and copied behind their head: one system call less, and the file is
 /// closed before. From there on `sendfile` is cheaper, unless the bytes are in memory: at 10 kB the copies cost a third more CPU
 /// a request.

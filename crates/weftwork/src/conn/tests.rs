@@ -10,13 +10,14 @@ mod takeover;
 mod waits;
 mod writers;
 
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use super::*;
-use crate::message::{Handler, Request, Response};
+use crate::message::{Handler, Payload, Request, Response};
 use crate::settings::Settings;
 use crate::transport::{DateCache, Post};
 
@@ -51,15 +52,23 @@ impl Wait for InVain {
     }
 }
 
-/// `/large` is more than a socket takes, `/echo` reads its body, `/close` closes, all else is ignored.
+/// `/large` is more than a socket takes, `/kept` a file whose bytes are in memory, `/echo` reads its body, `/close` closes, all
+/// else is ignored.
 fn handler(req: &mut Request) -> crate::Result<Response> {
     Ok(match req.path() {
         "/large" => Response::bytes(vec![b'x'; 8 << 20]),
         "/medium" => Response::bytes(vec![b'x'; 15 << 10]),
+        "/kept" => Response { payload: kept(), ..Response::default() },
         "/echo" => Response::bytes(req.body().bytes()?),
         "/close" => Response::text("last").with_close(),
         _ => Response::text("hello"),
     })
+}
+
+/// There is nothing in the file, so that one sees what is sent.
+fn kept() -> Payload {
+    let file = Arc::new(File::open("/dev/null").unwrap());
+    Payload::File { file, offset: 0, count: 20 << 10, read: Some(vec![b'k'; 20 << 10].into()) }
 }
 
 impl Bed {
@@ -131,6 +140,14 @@ impl Bed {
                 },
             }
         }
+    }
+
+    /// Reads a request and calls its handler, and sends nothing.
+    fn call_next(&mut self) {
+        self.conn.note_ready(false);
+        assert!(self.conn.fill(self.now, &mut self.pool).is_ok_and(|count| count > 0));
+        assert_eq!(self.conn.step(self.now, &self.cx), Step::Call);
+        self.call();
     }
 
     fn call(&mut self) {

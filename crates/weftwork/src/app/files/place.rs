@@ -43,7 +43,7 @@ pub(super) struct Content {
     pub(super) modified: Option<SystemTime>,
     /// Another number when `length` is the same and the bytes are not.
     pub(super) state: u64,
-    /// When any of this was changed last, be it by hand: that time cannot be set.
+    /// When any of this was changed last, be it by hand: most file systems let nobody set that time.
     pub(super) changed: Option<SystemTime>,
     /// When all this was so.
     pub(super) seen: SystemTime,
@@ -64,6 +64,8 @@ pub(super) struct Opened {
     pub(super) names: u128,
     pub(super) description: OnceLock<Description>,
     pub(super) siblings: OnceLock<Siblings>,
+    /// From the second time on that it is asked for.
+    pub(super) memory: OnceLock<Arc<Memory>>,
     pub(super) kept: OnceLock<Option<Kept>>,
 }
 
@@ -115,8 +117,14 @@ impl Found {
 
 impl Opened {
     pub(super) fn new(file: File, names: u128) -> Arc<Opened> {
-        let (description, siblings, kept) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Arc::new(Opened { file: Arc::new(file), names, description, siblings, kept })
+        Arc::new(Opened {
+            file: Arc::new(file),
+            names,
+            description: OnceLock::new(),
+            siblings: OnceLock::new(),
+            memory: OnceLock::new(),
+            kept: OnceLock::new(),
+        })
     }
 }
 
@@ -128,9 +136,8 @@ impl Content {
         if !is_named {
             return None;
         }
-        let content = Content::of(opened.clone(), &stat, now);
-        opened.keep(&content, memory);
-        Some(content)
+        opened.memory.get_or_init(|| memory.clone());
+        Some(Content::of(opened, &stat, now))
     }
 
     fn of(opened: Arc<Opened>, stat: &Stat, now: SystemTime) -> Content {

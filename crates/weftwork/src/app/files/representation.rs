@@ -38,12 +38,12 @@ impl Representation<'_> {
             }
             Precondition::NotModified => Response::new(StatusCode::NOT_MODIFIED),
             // RFC 9110 section 14.2: a range means nothing with other methods.
-            Precondition::Holds if *req.method() != Method::GET => self.whole(),
+            Precondition::Holds if *req.method() != Method::GET => self.whole(false),
             Precondition::Holds => match conditions.ranges(&self.validates_parts(state), self.content.length)
             {
-                Ranges::Whole => self.whole(),
+                Ranges::Whole => self.whole(true),
                 // RFC 9110 section 8.4: what is coded would be the parts, not the multipart that `Content-Encoding` stands on.
-                Ranges::Parts(parts) if parts.len() > 1 && self.coding.is_some() => self.whole(),
+                Ranges::Parts(parts) if parts.len() > 1 && self.coding.is_some() => self.whole(true),
                 Ranges::Parts(parts) => self.parts(&parts),
                 Ranges::Unsatisfiable => return self.unsatisfiable(),
             },
@@ -75,8 +75,8 @@ impl Representation<'_> {
         fields.push(NOSNIFF);
     }
 
-    fn whole(&self) -> Response {
-        let payload = self.payload(0, self.content.length);
+    fn whole(&self, is_sent: bool) -> Response {
+        let payload = self.payload(0, self.content.length, is_sent);
         self.with(StatusCode::OK, self.content_type.clone(), payload)
     }
 
@@ -84,7 +84,7 @@ impl Representation<'_> {
     fn parts(&self, ranges: &[ByteRange]) -> Response {
         let length = self.content.length;
         if let [range] = ranges {
-            let payload = self.payload(range.first, range.count());
+            let payload = self.payload(range.first, range.count(), true);
             let mut response = self.with(StatusCode::PARTIAL_CONTENT, self.content_type.clone(), payload);
             let place = format!("bytes {}-{}/{length}", range.first, range.last);
             let place = HeaderValue::try_from(place).ok();
@@ -105,14 +105,14 @@ impl Representation<'_> {
         }
     }
 
-    fn payload(&self, offset: u64, count: u64) -> Payload {
+    fn payload(&self, offset: u64, count: u64, is_sent: bool) -> Payload {
         match &self.content.source {
             Source::Bytes(bytes) => Payload::Bytes(slice(bytes, offset, count)),
             Source::File(opened) => Payload::File {
                 file: opened.file.clone(),
                 offset,
                 count,
-                read: opened.kept(&self.content, offset, count),
+                read: if is_sent { opened.kept(&self.content, offset, count) } else { None },
             },
         }
     }

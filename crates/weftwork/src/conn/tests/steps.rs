@@ -135,3 +135,19 @@ fn what_is_read_ahead_is_counted_with_its_framing() {
     bed.drive();
     assert_eq!(bed.calls, 1, "1002 bytes");
 }
+
+#[test]
+fn the_bytes_of_a_file_that_are_in_memory_are_sent_from_there() {
+    let mut bed = Bed::new();
+    for method in ["HEAD", "GET", "HEAD"] {
+        bed.send(format!("{method} /kept HTTP/1.1\r\nHost: a\r\n\r\n"));
+        bed.call_next();
+        assert_eq!(bed.conn.holds_body(), method == "GET", "a long body leaves at once");
+        assert_eq!(bed.go_on(), Step::Read);
+        let got = bed.got();
+        let (head, body) = got.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("Content-Length: 20480"), "{head}");
+        assert_eq!(body.len(), if method == "GET" { 20 << 10 } else { 0 });
+        assert!(body.bytes().all(|byte| byte == b'k'));
+    }
+}
