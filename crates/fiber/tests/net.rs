@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketType};
 use weftwork_fiber::net::{
     Resolve, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, lookup,
 };
@@ -136,10 +137,10 @@ fn a_read_a_write_and_an_accept_time_out() {
 #[test]
 fn connecting_where_nobody_listens_is_refused() {
     both(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // This end of a connection has its port, and does not listen there.
-        let deaf = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let address = deaf.local_addr().unwrap();
+        // It has its port, so that nobody else has, and does not listen there.
+        let deaf = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&deaf, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&deaf).unwrap()).unwrap();
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let limited = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         assert_eq!(limited.unwrap_err().kind(), ErrorKind::ConnectionRefused);

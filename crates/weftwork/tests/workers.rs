@@ -151,7 +151,7 @@ fn idle_clients_for_whose_threads_nobody_waits_are_not_ended() {
     });
     for end in ends.collect::<Vec<_>>() {
         let after = end.join().unwrap();
-        assert!(after >= time, "{after:?}");
+        assert!(after + Duration::from_millis(2) >= time, "{after:?}");
     }
 }
 

@@ -276,13 +276,14 @@ fn an_idle_connection_ends_without_an_answer() {
     site.is_well();
 }
 
-/// Each request starts the wait for the next one anew.
+/// Each request starts the wait for the next one anew. It is longer here, as the test has to ask again within it.
 #[test]
 fn a_connection_in_use_is_not_idle() {
-    let site = ROOM.start_with(|s| s.idle_timeout(SHORT).head_timeout(SHORT));
+    let longer = SHORT * 4;
+    let site = ROOM.start_with(|s| s.idle_timeout(longer).head_timeout(longer));
     let mut client = site.client();
     let begun = Instant::now();
-    while begun.elapsed() < SHORT * 3 {
+    while begun.elapsed() < longer * 3 {
         client.get("/").is(200, "hello");
         std::thread::sleep(SHORT / 25);
     }

@@ -1,10 +1,11 @@
 //! Does what goes through a proxy come out as it went in, at once, and with the right blame when it does not?
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::net::{self, AddressFamily, SocketType};
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 
@@ -204,10 +205,11 @@ fn a_client_that_is_gone_is_not_answered() {
 #[test]
 fn a_server_that_cannot_answer_is_a_bad_gateway() {
     keep_log();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // This end of a connection has its port, and does not listen there.
-    let deaf = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let proxy = before_address(&deaf.local_addr().unwrap().to_string(), |proxy| proxy);
+    // It has its port, so that nobody else has, and does not listen there.
+    let deaf = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    net::bind(&deaf, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = SocketAddr::try_from(net::getsockname(&deaf).unwrap()).unwrap();
+    let proxy = before_address(&address.to_string(), |proxy| proxy);
     assert_eq!(Client::connect(&proxy).get("/").status, 502);
     for answer in [
         "",

@@ -297,12 +297,12 @@ fn a_silent_client_is_not_waited_for() {
             }
             path => upgraded(&server, path),
         };
+        let begun = Instant::now();
         client.send("x");
         assert_eq!(client.exactly(1), b"x");
-        let begun = Instant::now();
         client.ends();
         let took = begun.elapsed();
-        assert!(took > SHORT / 2 && took < PATIENCE / 2, "{path}: {took:?}");
+        assert!(took + Duration::from_millis(2) >= SHORT && took < PATIENCE / 2, "{path}: {took:?}");
     }
     is_well(&server);
 }
@@ -397,7 +397,7 @@ fn those_that_do_not_listen_are_cut() {
     let (server, _) = start();
     let mut client = upgraded(&server, "/farewell");
     assert_eq!(client.exactly(5), b"ready");
-    let report = server.shutdown(Duration::from_millis(50));
+    let report = server.shutdown(Duration::from_millis(500));
     assert_eq!((report.drained, report.cut, report.stuck), (0, 1, 0), "{report}");
     assert_eq!(client.rest(), b"bye");
 }

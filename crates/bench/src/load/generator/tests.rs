@@ -1,9 +1,12 @@
 //! Does the generator count what it gets, and call each failure by its name?
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use rustix::net::{self, AddressFamily, SocketType};
 
 use super::*;
 
@@ -17,6 +20,14 @@ fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port)
+}
+
+/// It has its port, so that nobody else has, and does not listen there.
+fn deaf() -> (OwnedFd, u16) {
+    let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let port = SocketAddr::try_from(net::getsockname(&socket).unwrap()).unwrap().port();
+    (socket, port)
 }
 
 /// Answers each request of each connection with the same bytes, and closes after so many.
@@ -93,7 +104,7 @@ fn an_unexpected_end_is_an_error_though_the_answers_were_good() {
 
 #[test]
 fn refused_connections_are_errors() {
-    let port = listen().1;
+    let (_deaf, port) = deaf();
     let tally = drive(port, 1, false, TIMEOUT);
     assert!(tally.socket_errors > 0 && tally.ok == 0, "{tally:?}");
 }
@@ -173,7 +184,7 @@ fn who_is_slow_is_not_late() {
 #[test]
 fn what_goes_wrong_before_the_time_begins_is_counted() {
     let _alone = alone();
-    let port = listen().1;
+    let (_deaf, port) = deaf();
     let mut generator = Generator::open(port, &[Group::get("/", 3)]).unwrap();
     generator.askings[0].tally.begin();
     let errors = generator.askings[0].tally.take(TIME).errors();

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -330,21 +330,18 @@ fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
     assert_eq!(*proxy.upstream.addresses.lock().unwrap(), [at, hole.address], "the next one begins with it");
 }
 
-/// Refuses connections: the end of one has the port, and does not listen there.
-struct Deaf {
-    end: TcpStream,
-    _listener: TcpListener,
-}
+/// Refuses connections: it has its port, so that nobody else has, and does not listen there.
+struct Deaf(OwnedFd);
 
 impl Deaf {
     fn new() -> Deaf {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let end = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        Deaf { end, _listener: listener }
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        Deaf(socket)
     }
 
     fn address(&self) -> SocketAddr {
-        self.end.local_addr().unwrap()
+        SocketAddr::try_from(net::getsockname(&self.0).unwrap()).unwrap()
     }
 }
 

@@ -13,6 +13,7 @@ use http::HeaderValue;
 
 use super::*;
 use crate::engine::burst::eventually;
+use crate::engine::client::in_some_round;
 use crate::engine::hub::Letter;
 use crate::message::{Asked, Blocking, IntoResponse, Request, Response};
 use crate::settings::Settings;
@@ -336,17 +337,23 @@ fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
 /// Where connections end with their calls, the thread that has answered one takes the next.
 #[test]
 fn a_thread_whose_call_has_blocked_looks_at_the_door() {
-    let (house, loops) = House::empty(slow);
-    let mut hand = house.shared.hand();
-    let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
-    house.shared.serve_away(house.accept(), &mut hand);
-    assert_eq!(house.counts().connections, 0, "it has taken in all but the last");
-    let [first, second, quick, third] = asked;
-    [first, second, quick].into_iter().for_each(is_answered);
-    // Behind a call that was quick, the door is for the loops.
-    house.shared.serve_away(house.accept(), &mut hand);
-    is_answered(third);
-    drop(loops);
+    in_some_round("behind a call that was quick, the door is for the loops", || {
+        let (house, _loops) = House::empty(slow);
+        let mut hand = house.shared.hand();
+        let asked = ["/1", "/2", "/quick", "/3"].map(|path| house.ask(path));
+        house.shared.serve_away(house.accept(), &mut hand);
+        let counts = house.counts();
+        assert_eq!(counts.connections, 0, "it has taken in all but the last");
+        // It may have been put aside for long within the quick one.
+        let was_quick = counts.requests == 3;
+        let [first, second, quick, third] = asked;
+        [first, second, quick].into_iter().for_each(is_answered);
+        if was_quick {
+            house.shared.serve_away(house.accept(), &mut hand);
+        }
+        is_answered(third);
+        was_quick
+    });
 }
 
 /// Who connects and says nothing is the loop's to wait for; and while somebody waits for a thread, it is theirs.

@@ -32,7 +32,8 @@ fn connections_whose_calls_block_share_their_threads() {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     let counts = house.counts();
-    assert!((20..100).contains(&counts.handed_eagerly), "{counts:?}");
+    // Where the cores are full, the first requests of some wait for threads that there are.
+    assert!((20..100).contains(&(counts.handed_eagerly + counts.queued)), "{counts:?}");
     drop(streams);
     house.close();
 }
