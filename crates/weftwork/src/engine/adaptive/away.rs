@@ -234,7 +234,7 @@ impl Shared {
 
     fn join(&self, conn: &mut Conn) -> Joined {
         let joined = self.commons.join(conn);
-        if joined == (Joined::Member { is_first: true }) {
+        if matches!(joined, Joined::Member { is_first: true }) {
             self.hub.watch.wake_if_asleep();
         }
         joined
