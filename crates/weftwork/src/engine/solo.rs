@@ -55,9 +55,6 @@ pub(super) struct Solo<'a> {
     /// Where the connection may [rest](Fate::Rest) between requests, while the server runs. It leaves for a call whose
     /// body is on its way: each packet would wake another thread there. For 200 MB, 8,500 switches of threads and not 2,100.
     pub(super) members: Option<&'a SharedPoller>,
-    /// The body of its last call was: then it is waited for by itself. Whoever goes on with the requests of others meanwhile keeps the
-    /// core from threads that are in the middle of theirs.
-    was_long: bool,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
     /// When the thread took the connection up.
@@ -87,18 +84,7 @@ impl<'a> Solo<'a> {
         gate: &'a Gate,
     ) -> Solo<'a> {
         let now = cx.clock.now();
-        Solo {
-            cx,
-            handler,
-            hand,
-            patience,
-            gate,
-            members: None,
-            was_long: false,
-            bell: None,
-            begun: now,
-            now,
-        }
+        Solo { cx, handler, hand, patience, gate, members: None, bell: None, begun: now, now }
     }
 
     /// The time at the last look.
@@ -149,8 +135,7 @@ impl<'a> Solo<'a> {
         if self.gate.pass() {
             self.refresh();
         }
-        self.was_long = !conn.is_request_here();
-        if self.was_long {
+        if !conn.is_request_here() {
             self.leave_members(conn);
         }
         let wait = OnThisThread::new(self.cx);
@@ -166,7 +151,7 @@ impl<'a> Solo<'a> {
         let (now, pool) = (self.now, &mut self.hand.pool);
         let drained = conn.is_drained(now, self.cx);
         let at_once = drained || conn.is_readable();
-        let may_rest = self.members.is_some() && !self.was_long && stage == Stage::Running;
+        let may_rest = self.members.is_some() && stage == Stage::Running;
         if may_rest && !at_once && conn.is_idle() && !conn.is_unused() {
             return Some(Fate::Rest);
         }

@@ -20,9 +20,8 @@ use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 use crate::transport::stream::is_would_block;
 
-/// How long a thread waits for the next request of a connection whose last one blocked, where there is no commons, or where
-/// its body was long. Long enough for a client that asks again at once, also when 400 of them share a core and a round takes
-/// 8 ms.
+/// How long a thread waits for the next request of a connection whose last one blocked, where there is no commons. Long
+/// enough for a client that asks again at once, also when 400 of them share a core and a round takes 8 ms.
 const STICKY: Duration = Duration::from_millis(20);
 
 /// What becomes of the connection.
@@ -170,7 +169,6 @@ impl Shared {
         let mut at = Instant::now();
         let mut now = self.cx.clock.at(at);
         let came = now;
-        let mut was_long = false;
         loop {
             if self.cx.stage() == Stage::Closing {
                 return Fate::Over;
@@ -182,7 +180,6 @@ impl Shared {
                 Step::Call => {
                     let begun = at;
                     let habit = self.habit(conn, blocked);
-                    was_long = !conn.is_request_here();
                     (now, at) = self.call_away(conn, now, hand);
                     blocked = Some(at - begun >= QUICK);
                     if let Blocking::Learn { route } = habit {
@@ -212,9 +209,13 @@ impl Shared {
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
                 Step::Read => {
-                    // Who goes on there with others' requests keeps the core from threads in the middle of theirs.
-                    match if was_long { Joined::Nowhere } else { self.join(conn) } {
-                        Joined::Member { .. } => return Fate::Commons(now),
+                    match self.commons.join(conn) {
+                        Joined::Member { is_first } => {
+                            if is_first {
+                                self.hub.watch.wake_if_asleep();
+                            }
+                            return Fate::Commons(now);
+                        }
                         Joined::Refused => return Fate::Home,
                         Joined::Nowhere => {}
                     }
@@ -230,14 +231,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    fn join(&self, conn: &mut Conn) -> Joined {
-        let joined = self.commons.join(conn);
-        if matches!(joined, Joined::Member { is_first: true }) {
-            self.hub.watch.wake_if_asleep();
-        }
-        joined
     }
 
     /// Others need this thread more than a connection that `has_had_its_turn`; and a loop without a thread more than any.

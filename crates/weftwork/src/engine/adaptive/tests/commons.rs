@@ -38,22 +38,6 @@ fn connections_whose_calls_block_share_their_threads() {
     house.close();
 }
 
-/// Its thread would go on with others while their threads wait for the core in the middle of long bodies.
-#[test]
-fn who_sends_long_bodies_is_no_member() {
-    let house = House::open(crate::blocks(read_body), |_| {});
-    let mut stream = house.connect();
-    let body = [b'x'; 200_000];
-    for _ in 0..20 {
-        write!(stream, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
-        stream.write_all(&body).unwrap();
-        is_next_answer(&mut stream, "200000");
-        assert_eq!(house.shared.commons.members(), 0);
-    }
-    drop(stream);
-    house.close();
-}
-
 /// What comes while a member is out is told to another thread, and not forgotten; and who is quiet is its loop's.
 #[test]
 fn nothing_is_forgotten_in_the_commons() {
