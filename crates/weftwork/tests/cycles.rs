@@ -26,8 +26,8 @@ fn cycle(engine: Engine, number: usize) {
     }
     match number % 2 {
         0 => drop(running),
-        // An unused connection would be waited for, for a second. A thread that is left will be found.
-        _ => drop(running.shutdown(Duration::from_millis(20))),
+        // An unused connection would be waited for, for a second.
+        _ => assert_eq!(running.shutdown(Duration::from_millis(20)).stuck, 0),
     }
 }
 

@@ -241,6 +241,13 @@ impl Client {
         assert!(self.got.is_empty(), "bytes behind the last response: {}", self.shown());
     }
 
+    /// The server closes: what it sent before. A reset is a failure.
+    #[track_caller]
+    pub(crate) fn last_words(mut self) -> Vec<u8> {
+        while self.read_more() {}
+        self.got
+    }
+
     /// The server ends the connection, by whatever means. Returns what came before.
     #[track_caller]
     pub(crate) fn rest(mut self) -> Vec<u8> {

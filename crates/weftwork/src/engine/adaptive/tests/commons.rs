@@ -32,8 +32,7 @@ fn connections_whose_calls_block_share_their_threads() {
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     let counts = house.counts();
-    // Where the cores are full, the first requests of some wait for threads that there are.
-    assert!((20..100).contains(&(counts.handed_eagerly + counts.queued)), "{counts:?}");
+    assert!((20..100).contains(&counts.handed_eagerly), "{counts:?}");
     drop(streams);
     house.close();
 }
