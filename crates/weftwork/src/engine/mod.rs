@@ -3,6 +3,7 @@
 mod adaptive;
 mod berth;
 mod blocking;
+mod crowd;
 mod doors;
 mod errand;
 #[cfg(feature = "fibers")]

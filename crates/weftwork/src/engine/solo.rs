@@ -4,10 +4,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::crowd::{Crowd, Sample};
 use super::gate::Gate;
 use super::patience::{self, OnThisThread};
 use super::shared_poller::SharedPoller;
@@ -24,6 +26,9 @@ const READ_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A client that asks faster than it is answered has the thread for so long, where others wait for one.
 pub(super) const TURN: Duration = Duration::from_millis(100);
+
+/// The [crowd](Crowd) is told of one in so many requests of a connection.
+const SAMPLED: u8 = 16;
 
 /// What a thread has of its own.
 pub(super) struct Hand {
@@ -55,10 +60,16 @@ pub(super) struct Solo<'a> {
     /// Where the connection may [rest](Fate::Rest) between requests, while the server runs. It leaves for a call whose
     /// body is on its way: each packet would wake another thread there. For 200 MB, 8,500 switches of threads and not 2,100.
     pub(super) members: Option<&'a SharedPoller>,
+    /// Of the threads of the engine, where each has one connection and reads on behind its answer.
+    pub(super) crowd: Option<&'a Crowd>,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
     /// When the thread took the connection up.
     begun: Tick,
+    /// What the last call took.
+    call: Duration,
+    /// How often it was read on behind an answer.
+    requests: u8,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
     now: Tick,
 }
@@ -84,7 +95,9 @@ impl<'a> Solo<'a> {
         gate: &'a Gate,
     ) -> Solo<'a> {
         let now = cx.clock.now();
-        Solo { cx, handler, hand, patience, gate, members: None, bell: None, begun: now, now }
+        let (begun, call) = (now, Duration::ZERO);
+        let (members, crowd, bell) = (None, None, None);
+        Solo { cx, handler, hand, patience, gate, members, crowd, bell, begun, call, requests: 0, now }
     }
 
     /// The time at the last look.
@@ -141,14 +154,16 @@ impl<'a> Solo<'a> {
         let wait = OnThisThread::new(self.cx);
         let Hand { dates, post, .. } = &mut *self.hand;
         let call = Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post };
+        let begun = self.now;
         self.now = conn.run(call);
+        self.call = begun.until(self.now);
         None
     }
 
     /// A new connection often brings its request along: that read need not wait, and sets no timeout.
     #[inline(always)]
     fn read(&mut self, conn: &mut Conn, stage: Stage) -> Option<Fate> {
-        let (now, pool) = (self.now, &mut self.hand.pool);
+        let now = self.now;
         let drained = conn.is_drained(now, self.cx);
         let at_once = drained || conn.is_readable();
         let may_rest = self.members.is_some() && stage == Stage::Running;
@@ -160,7 +175,11 @@ impl<'a> Solo<'a> {
             conn.expire(now, self.cx);
             return None;
         }
-        let read = if at_once { conn.fill(now, pool) } else { conn.fill_for(READ_PATIENCE, now, pool) };
+        let read = match self.crowd {
+            _ if at_once => conn.fill(now, &mut self.hand.pool),
+            Some(crowd) if conn.is_idle() && !conn.is_unused() => self.fill_with_next(conn, crowd),
+            _ => conn.fill_for(READ_PATIENCE, now, &mut self.hand.pool),
+        };
         self.refresh();
         match read {
             Ok(0) => conn.end_of_input(),
@@ -175,6 +194,29 @@ impl<'a> Solo<'a> {
             Err(_) => return self.wait(conn, PollFlags::IN, stage),
         }
         None
+    }
+
+    /// The request behind an answer, before which others may run.
+    #[inline(always)]
+    fn fill_with_next(&mut self, conn: &mut Conn, crowd: &Crowd) -> io::Result<usize> {
+        let (now, pool) = (self.now, &mut self.hand.pool);
+        let yields = crowd.is_here();
+        let mut read = Err(io::ErrorKind::WouldBlock.into());
+        if yields {
+            thread::yield_now();
+            read = conn.fill(now, pool);
+        }
+        let is_here = !matches!(&read, Err(error) if is_would_block(error));
+        if !is_here {
+            read = conn.fill_for(READ_PATIENCE, now, pool);
+        }
+        self.requests = self.requests.wrapping_add(1);
+        if self.requests.is_multiple_of(SAMPLED) {
+            self.refresh();
+            let in_vain = yields && !is_here;
+            crowd.note(Sample { call: self.call, wait: now.until(self.now), in_vain }, self.now);
+        }
+        read
     }
 
     #[inline(always)]

@@ -30,6 +30,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::berth::Berth;
+use super::crowd::Crowd;
 use super::doors::{Doors, Listening, has_visitor};
 use super::gate::Gate;
 use super::patience::OnAnyThread;
@@ -76,6 +77,7 @@ struct Workers {
     standby: Standby<Job>,
     threads: Threads,
     gate: Gate,
+    crowd: Crowd,
     /// Somebody waits at a door, where no more connections or threads may be. Said anew at each look.
     wants_room: AtomicBool,
 }
@@ -124,6 +126,7 @@ impl Workers {
             standby: Standby::new(limits),
             threads: Threads::default(),
             gate: Gate::new(),
+            crowd: Crowd::new(),
             wants_room: AtomicBool::new(false),
             handler,
             cx,
@@ -302,6 +305,7 @@ impl Workers {
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
         let mut solo = Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
+        solo.crowd = Some(&self.crowd);
         let fate = loop {
             match solo.serve(&mut conn) {
                 Fate::Park if conn.is_lingering() && self.standby.has_queue() => break Fate::Over,

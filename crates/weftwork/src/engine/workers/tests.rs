@@ -5,7 +5,9 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::engine::burst::{self, Burst};
-use crate::engine::client::{ask_on, connect, is_next_answer, panics_when_sent, while_asking_without_end};
+use crate::engine::client::{
+    ask_on, connect, is_answered_on, is_next_answer, panics_when_sent, while_asking_without_end,
+};
 use crate::message::{Request, Response};
 use crate::transport::address::Address;
 
@@ -155,5 +157,28 @@ fn a_client_that_asks_without_end_there_does_not_keep_the_door_from_others() {
         ask_on(&mut other, "/");
         is_next_answer(&mut other, "hello");
     });
+    is_over(&room);
+}
+
+/// Requests that are there when a thread has yielded, that are not, and that come in parts.
+#[test]
+fn threads_that_yield_answer_as_others_do() {
+    let (_burst, site) = Burst::at_the_door(0);
+    let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
+    let handler = Arc::new(|req: &mut Request<'_>| req.path().to_owned());
+    let room = Workers::new(1, site.cx, handler, vec![site.listener]).unwrap();
+    room.crowd.come();
+    room.start_worker(0).unwrap();
+    let mut kept: Vec<_> = (0..8).map(|_| connect(address)).collect();
+    for round in 0..500 {
+        let path = format!("/{round}");
+        kept.iter_mut().for_each(|stream| ask_on(stream, &path));
+        kept.iter_mut().for_each(|stream| is_next_answer(stream, &path));
+    }
+    let stream = &mut kept[0];
+    std::io::Write::write_all(stream, b"GET /parts HTTP/1.1\r\nHo").unwrap();
+    is_answered_on(&mut connect(address), "/another");
+    std::io::Write::write_all(stream, b"st: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    is_next_answer(stream, "/next");
     is_over(&room);
 }
