@@ -22,8 +22,8 @@ const WINDOW: Duration = Duration::from_millis(250);
 /// Fewer say nothing.
 const SAMPLES_LEAST: u32 = 64;
 /// Where yielding was no good, it is not tried again for so long. A neighbour that sleeps a lot costs one window of each.
-const PAUSE: Duration = Duration::from_secs(30);
-/// A thread that does not yield waits for longer only if its client keeps it waiting.
+const PAUSE: Duration = Duration::from_secs(10);
+/// A thread that sleeps for longer waits for its client: it says nothing of the others.
 const WAIT_MOST: Duration = Duration::from_millis(50);
 /// A call that takes longer counts as one that takes so long.
 const CALL_MOST: Duration = Duration::from_millis(100);
@@ -78,7 +78,8 @@ impl Crowd {
     /// This writes to what all threads share: let it know of one request in many.
     #[cold]
     pub(super) fn note(&self, sample: Sample, now: Tick) {
-        if sample.wait > WAIT_MOST && !self.is_here() {
+        let slept = sample.in_vain || !self.is_here();
+        if slept && sample.wait > WAIT_MOST {
             return;
         }
         let sums = &self.sums;
@@ -116,8 +117,9 @@ impl Crowd {
             }
             return;
         }
+        // Twice as long may be twice as many clients, or slower cores: those need not end it.
         let before_us = u64::from(sums.before_us.load(Ordering::Relaxed));
-        let is_no_good = in_vain * 4 > samples || wait_us * 2 > before_us * 3;
+        let is_no_good = in_vain * 4 > samples || wait_us > before_us * 2;
         if is_no_good {
             sums.due.store(now.after(PAUSE).0, Ordering::Relaxed);
         }
@@ -218,9 +220,20 @@ mod tests {
         assert!(!crowd.is_here());
     }
 
+    /// A pause of all clients is the end of none.
+    #[test]
+    fn nor_do_they_end_one() {
+        let (crowd, now) = crowded();
+        let thinks = Sample { wait: WAIT_MOST + Duration::from_millis(1), in_vain: true, ..IN_A_CROWD };
+        let now = window(&crowd, thinks, now);
+        assert!(crowd.is_here());
+        window(&crowd, IN_A_CROWD, now);
+        assert!(crowd.is_here());
+    }
+
     #[test]
     fn where_yielding_is_no_good_it_is_not_tried_for_a_while() {
-        let slower = Sample { wait: IN_A_CROWD.wait * 2, ..IN_A_CROWD };
+        let slower = Sample { wait: IN_A_CROWD.wait * 3, ..IN_A_CROWD };
         let slowest = Sample { wait: WAIT_MOST * 10, ..IN_A_CROWD };
         for no_good in [Sample { in_vain: true, ..IN_A_CROWD }, slower, slowest] {
             let (crowd, now) = crowded();
