@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::crowd::{Crowd, Sample};
+use super::crowd::{Crowd, Sample, Way};
 use super::gate::Gate;
 use super::patience::{self, OnThisThread};
 use super::shared_poller::SharedPoller;
@@ -27,7 +27,7 @@ const READ_PATIENCE: Duration = Duration::from_millis(5);
 /// A client that asks faster than it is answered has the thread for so long, where others wait for one.
 pub(super) const TURN: Duration = Duration::from_millis(100);
 
-/// The [crowd](Crowd) is told of one in so many requests of a connection.
+/// The [crowd](Crowd) is told of one in so many requests of a thread.
 const SAMPLED: u8 = 16;
 
 /// What a thread has of its own.
@@ -35,6 +35,8 @@ pub(super) struct Hand {
     pub(super) dates: DateCache,
     pub(super) pool: Pool,
     post: Arc<Post>,
+    /// How often it has read on behind an answer, for samples of that.
+    reads: u8,
 }
 
 /// What becomes of the connection.
@@ -66,10 +68,8 @@ pub(super) struct Solo<'a> {
     bell: Option<Arc<FeedBell>>,
     /// When the thread took the connection up.
     begun: Tick,
-    /// What the last call took.
-    call: Duration,
-    /// How often it was read on behind an answer.
-    requests: u8,
+    /// What the last call took, until it is read on behind its answer.
+    call: Option<Duration>,
     /// Read after whatever takes time: a call, a wait. A write that does not block takes none.
     now: Tick,
 }
@@ -80,6 +80,7 @@ impl Hand {
             dates: DateCache::new(cx.clock.now()),
             pool: Pool::of_thread(&cx.surplus),
             post: cx.watchdog.post(),
+            reads: 0,
         }
     }
 }
@@ -95,9 +96,8 @@ impl<'a> Solo<'a> {
         gate: &'a Gate,
     ) -> Solo<'a> {
         let now = cx.clock.now();
-        let (begun, call) = (now, Duration::ZERO);
-        let (members, crowd, bell) = (None, None, None);
-        Solo { cx, handler, hand, patience, gate, members, crowd, bell, begun, call, requests: 0, now }
+        let (members, crowd, bell, call) = (None, None, None, None);
+        Solo { cx, handler, hand, patience, gate, members, crowd, bell, begun: now, call, now }
     }
 
     /// The time at the last look.
@@ -156,7 +156,7 @@ impl<'a> Solo<'a> {
         let call = Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post };
         let begun = self.now;
         self.now = conn.run(call);
-        self.call = begun.until(self.now);
+        self.call = Some(begun.until(self.now));
         None
     }
 
@@ -199,22 +199,31 @@ impl<'a> Solo<'a> {
     /// The request behind an answer, before which others may run.
     #[inline(always)]
     fn fill_with_next(&mut self, conn: &mut Conn, crowd: &Crowd) -> io::Result<usize> {
-        let (now, pool) = (self.now, &mut self.hand.pool);
+        // Whoever has looked once and found nothing waits for its client, not for its core.
+        let Some(call) = self.call.take() else {
+            return conn.fill_for(READ_PATIENCE, self.now, &mut self.hand.pool);
+        };
         let yields = crowd.is_here();
         let mut read = Err(io::ErrorKind::WouldBlock.into());
         if yields {
             thread::yield_now();
-            read = conn.fill(now, pool);
+            read = conn.fill(self.now, &mut self.hand.pool);
         }
-        let is_here = !matches!(&read, Err(error) if is_would_block(error));
+        let is_here = !is_not_here(&read);
         if !is_here {
-            read = conn.fill_for(READ_PATIENCE, now, pool);
+            read = conn.fill_for(READ_PATIENCE, self.now, &mut self.hand.pool);
         }
-        self.requests = self.requests.wrapping_add(1);
-        if self.requests.is_multiple_of(SAMPLED) {
+        self.hand.reads = self.hand.reads.wrapping_add(1);
+        if self.hand.reads.is_multiple_of(SAMPLED) {
+            let way = match yields {
+                true if is_here => Way::Yielded,
+                true => Way::InVain,
+                false if is_not_here(&read) => return read,
+                false => Way::Slept,
+            };
+            let begun = self.now;
             self.refresh();
-            let in_vain = yields && !is_here;
-            crowd.note(Sample { call: self.call, wait: now.until(self.now), in_vain }, self.now);
+            crowd.note(Sample { call, wait: begun.until(self.now), way }, self.now);
         }
         read
     }
@@ -292,6 +301,10 @@ impl<'a> Solo<'a> {
     fn refresh(&mut self) {
         self.now = self.cx.clock.now();
     }
+}
+
+fn is_not_here(read: &io::Result<usize>) -> bool {
+    matches!(read, Err(error) if is_would_block(error))
 }
 
 /// What ended the wait for a feed, as far as the connection is concerned.
