@@ -42,13 +42,18 @@ impl Conn {
         self.note_read(read, asked, now)
     }
 
-    /// Reads once, and waits for at most `patience`.
+    /// Reads once, and waits for at most `patience`. When that is over, [`came_by`](Conn::came_by) is told.
     #[inline(always)]
     pub(crate) fn fill_for(&mut self, patience: Duration, now: Tick, pool: &mut Pool) -> io::Result<usize> {
         let buffers = self.buffers.get_or_insert_with(|| pool.take());
         let asked = room(buffers);
         let read = self.stream.recv_for(&mut buffers.input, patience);
         self.note_read(read, asked, now)
+    }
+
+    /// What was read came while its thread waited, and not before: a request has its time from then on.
+    pub(crate) fn came_by(&mut self, now: Tick) {
+        self.pace.advance(0, now);
     }
 
     #[inline(always)]

@@ -183,7 +183,7 @@ impl<'a> Solo<'a> {
         self.refresh();
         match read {
             Ok(0) => conn.end_of_input(),
-            Ok(_) => {}
+            Ok(_) => conn.came_by(self.now),
             Err(error) if !is_would_block(&error) => return Some(Fate::Over),
             // From here on it is the client that is waited for.
             Err(_) if conn.queued_since.take().is_some() => {}

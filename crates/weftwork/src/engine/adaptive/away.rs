@@ -224,7 +224,7 @@ impl Shared {
                     now = self.cx.clock.at(at);
                     match read {
                         Ok(0) => conn.end_of_input(),
-                        Ok(_) => {}
+                        Ok(_) => conn.came_by(now),
                         Err(error) if is_would_block(&error) => return Fate::Home,
                         Err(_) => return Fate::Over,
                     }
