@@ -121,6 +121,7 @@ impl Conn {
         if self.pace.what == Timeout::Write {
             self.pace = self.pace.then(Timeout::Idle, now);
         }
+        self.stream.uncork();
         Flushed::All
     }
 
@@ -131,8 +132,10 @@ impl Conn {
         io::Error::new(io::ErrorKind::UnexpectedEof, why)
     }
 
-    /// One system call: sends what is to be sent and `data` behind it. Says how much of `data` the kernel has taken.
+    /// One system call: sends what is to be sent and `data` behind it. Says how much of `data` the kernel has taken. The end of
+    /// that may stay there until the next [`flush`](Conn::flush): see [`Stream::cork`](crate::transport::Stream::cork).
     pub(super) fn send_with(&mut self, data: &[u8], now: Tick) -> io::Result<usize> {
+        self.stream.cork();
         let buffers = self.buffers.get_or_insert_default();
         let unsent = &buffers.output[buffers.sent..];
         let sent = match self.stream.send_both(unsent, data) {
@@ -164,6 +167,9 @@ impl Conn {
                 sent
             }
             Some(Rest::Known { part: Part::File { file, offset, count }, .. }) if unsent.is_empty() => {
+                if *count >= CORKED_BYTES_MIN {
+                    self.stream.cork();
+                }
                 let sent = self.stream.send_file(file, offset, *count)?;
                 *count -= sent as u64;
                 if sent == 0 {
@@ -221,6 +227,10 @@ impl Conn {
         }
     }
 }
+
+/// A file this long is sent in full segments (`Stream::cork`): one of 1 MiB in 17 and not 20, for 0.83 of the time. One of 100 KiB is
+/// two segments in any case, and took 15.1 us for 12.5.
+const CORKED_BYTES_MIN: u64 = 128 << 10;
 
 /// What a read may bring. The buffer's start is given up first: it belongs to requests that are over.
 fn room(buffers: &mut Buffers) -> usize {

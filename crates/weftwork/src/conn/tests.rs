@@ -5,6 +5,8 @@ mod endings;
 mod faults;
 mod feeds;
 mod interim;
+#[cfg(target_os = "linux")]
+mod segments;
 mod steps;
 mod takeover;
 mod waits;

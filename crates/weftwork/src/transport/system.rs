@@ -31,6 +31,17 @@ pub(super) const MORE: SendFlags = SendFlags::MORE;
 #[cfg(not(target_os = "linux"))]
 pub(super) const MORE: SendFlags = SendFlags::empty();
 
+/// Whether only full segments leave from here on. Others have `TCP_NOPUSH` for it, which rustix does not.
+#[cfg(target_os = "linux")]
+pub(super) fn cork(tcp: impl AsFd, corked: bool) -> Result<()> {
+    net::sockopt::set_tcp_cork(tcp, corked)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn cork(_: impl AsFd, _: bool) -> Result<()> {
+    Err(rustix::io::Errno::OPNOTSUPP)
+}
+
 /// The peer has ended its side. Where poll(2) has no word for that, it is seen when both have.
 #[cfg(target_os = "linux")]
 pub(crate) const GONE: PollFlags = PollFlags::RDHUP;

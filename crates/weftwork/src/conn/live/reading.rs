@@ -69,7 +69,7 @@ impl Live<'_> {
         Ok(count)
     }
 
-    /// Who waits for leave to send gets it, and what was written goes out.
+    /// Who waits for leave to send gets it.
     fn prepare_wait(&mut self) -> Result<(), BodyError> {
         if self.conn.http.wants_continue() && self.conn.buffered_body() == 0 {
             self.say_continue()?;
@@ -78,7 +78,7 @@ impl Live<'_> {
             // Now, while all that came with the head is still there.
             self.body_pace(self.wait.now());
         }
-        self.send_some()
+        Ok(())
     }
 
     #[cold]
@@ -97,13 +97,14 @@ impl Live<'_> {
 
     /// Before a wait for the client: it may be waiting for what was written so far.
     fn send_some(&mut self) -> Result<(), BodyError> {
-        if self.conn.unsent() > 0 {
-            let now = self.wait.now();
-            self.body_pace(now);
-            self.conn.pace.resume(now);
-            self.conn.flush(now).map_err(|error| BodyError::Socket(error.kind()))?;
+        if self.conn.unsent() == 0 {
+            self.conn.stream.uncork();
+            return Ok(());
         }
-        Ok(())
+        let now = self.wait.now();
+        self.body_pace(now);
+        self.conn.pace.resume(now);
+        self.conn.flush(now).map(drop).map_err(|error| BodyError::Socket(error.kind()))
     }
 
     /// Waits for bytes of the body, and reads them: into our buffer, or where a handler has room. 0: nothing has come until
@@ -166,6 +167,7 @@ impl Live<'_> {
 
     /// False: nothing has come until `by`, and the client has more time.
     fn wait_for_body(&mut self, now: Tick, by: Option<Tick>) -> Result<bool, BodyError> {
+        self.send_some()?;
         let settings = &self.cx.settings;
         let deadline = self.body_pace(now).deadline(settings);
         let until = by.map_or(deadline, |by| by.min(deadline));

@@ -30,10 +30,19 @@ impl<'a> Live<'a> {
         let written =
             if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
         match written.and_then(|()| self.start()) {
-            Ok(()) => self.finish(),
+            Ok(()) => self.finish_stream(),
             Err(error) if self.has_begun() => Err(error),
             Err(error) => self.answer_failure(error),
         }
+    }
+
+    /// Where nothing is left to send, nobody is going to flush.
+    fn finish_stream(&mut self) -> io::Result<After> {
+        let after = self.finish();
+        if self.conn.unsent() == 0 {
+            self.conn.stream.uncork();
+        }
+        after
     }
 
     /// The writer failed before anything was sent, so that its error is answered as one of a handler is.
