@@ -332,6 +332,12 @@ impl Http1 {
         }
     }
 
+    /// Whether all is written of a body whose length the head has declared. One without a declared length is over at
+    /// [`finish`](Http1::finish) only.
+    pub fn has_written_all(&self) -> bool {
+        self.delimiter == Delimiter::Length(0)
+    }
+
     /// `bytes` of an Exact body were (or will be) sent past `out`.
     ///
     /// # Errors

@@ -121,7 +121,10 @@ impl Conn {
         if self.pace.what == Timeout::Write {
             self.pace = self.pace.then(Timeout::Idle, now);
         }
-        self.stream.uncork();
+        // The end of a connection, which follows at once, has what is kept leave with it.
+        if self.stream.is_corked() && !self.ends_in_order() {
+            self.stream.uncork();
+        }
         Flushed::All
     }
 

@@ -14,8 +14,8 @@ use super::response::{Payload, Response};
 /// Writes the body of a streamed [`Response`](super::Response).
 ///
 /// Bytes are gathered and sent when some 64 KiB are there, at [`flush`](Write::flush), and at the end; what is written in pieces
-/// so large is sent from where it is, and copied only where the client is slow. The end of such a piece, less than a segment of TCP, may
-/// stay behind for 0.2 s where more could follow: `flush` where the client waits for it. When
+/// so large is sent from where it is, and copied only where the client is slow. The end of what is sent so, less than a segment of
+/// TCP, may stay behind for some 0.2 s where more could follow: [`flush`](Write::flush) what a client waits for. When
 /// the client reads slowly, a write waits and holds nothing but its own thread; it fails when the client takes nothing for
 /// `write_timeout`, or less than `rate_bytes_min` on average.
 pub struct BodyWriter<'c> {

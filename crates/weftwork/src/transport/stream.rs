@@ -40,8 +40,16 @@ pub(crate) struct Socket {
     hurried: bool,
     /// Its end would be a reset: see [`Stream::reset_unless_ended`].
     resets: bool,
-    /// Only full segments leave: see [`Stream::cork`].
-    corked: bool,
+    cork: Cork,
+}
+
+/// Whether only full segments leave: see [`Stream::cork`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cork {
+    Out,
+    In,
+    /// There is none, as in Unix sockets: it is not asked for again.
+    Absent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +92,7 @@ impl Stream {
             patience: Patience::Endless,
             hurried: false,
             resets: false,
-            corked: false,
+            cork: Cork::Out,
         })
     }
 
@@ -186,25 +194,29 @@ impl Stream {
         Ok(sent)
     }
 
-    /// From here on only full segments leave, until [`uncork`](Stream::uncork); the kernel keeps the end of what was sent, for 200 ms at
-    /// most (tcp(7), `TCP_CORK`). Without it each part of a long response that is sent by itself ends in a short segment, and
+    /// From here on only full segments leave, until [`uncork`](Stream::uncork); the kernel keeps the end of what was sent, until 200 ms or
+    /// more after all before it has arrived (tcp(7), `TCP_CORK`). Without it each part of a long response that is sent by itself ends in a short segment, and
     /// `MSG_MORE` does not help: the next acknowledgement pushes it out. A streamed MiB, in parts of 128 KiB, was 25 segments for 17.
     pub(crate) fn cork(&mut self) {
         if let Stream::Socket(socket) = self
-            && !socket.corked
+            && socket.cork == Cork::Out
         {
-            // A Unix socket knows no segments.
-            socket.corked = cork(&socket.fd, true).is_ok();
+            socket.cork = if cork(&socket.fd, true).is_ok() { Cork::In } else { Cork::Absent };
         }
     }
 
-    /// What the kernel has kept leaves.
     #[inline(always)]
+    pub(crate) fn is_corked(&self) -> bool {
+        matches!(self, Stream::Socket(Socket { cork: Cork::In, .. }))
+    }
+
+    /// What the kernel has kept leaves.
     pub(crate) fn uncork(&mut self) {
         if let Stream::Socket(socket) = self
-            && socket.corked
+            && socket.cork == Cork::In
+            && cork(&socket.fd, false).is_ok()
         {
-            socket.uncork();
+            socket.cork = Cork::Out;
         }
     }
 
@@ -286,11 +298,6 @@ impl Stream {
 }
 
 impl Socket {
-    #[inline(never)]
-    fn uncork(&mut self) {
-        self.corked = cork(&self.fd, false).is_err();
-    }
-
     #[cold]
     fn be_patient(&mut self, wanted: Patience, patience: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.fd, sockopt::Timeout::Recv, Some(patience))?;

@@ -115,6 +115,34 @@ fn a_whole_answer_does_not_end_an_upload() {
     }
 }
 
+/// The server takes nothing of the upload until the client has all of its answer, whose end comes late.
+#[test]
+fn the_end_of_an_answer_does_not_wait_for_the_upload() {
+    let sent = noise(30_000_000);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = before_address(&listener.local_addr().unwrap().to_string(), |proxy| proxy);
+    let (expected, gates) = (sent.len(), <[Arc<Gate>; 2]>::default());
+    let [has_head, has_end] = gates.clone();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").unwrap();
+        has_head.pass();
+        stream.write_all(b"ok").unwrap();
+        has_end.pass();
+        read_body(&mut stream, expected)
+    });
+    let mut client = Client::connect(&proxy);
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {expected}\r\n\r\n"));
+    let aside = client.send_aside(sent.clone());
+    assert_eq!(client.answer_head().status, 200);
+    gates[0].open();
+    assert_eq!(client.exactly(2), b"ok");
+    gates[1].open();
+    aside.join().unwrap().unwrap();
+    assert!(server.join().unwrap() == sent);
+}
+
 /// What HEAD has for a body means nothing, and to lose it would mean something.
 #[test]
 fn an_answer_to_head_does_not_end_an_upload() {

@@ -289,8 +289,10 @@ fn parts_can_be_sent_past_any_body() {
         out_of_turn(part(&mut talk, 1), Writing::Head, WriteEvent::Body);
         talk.head(length).unwrap();
         talk.out.clear();
+        assert!(!talk.http.has_written_all());
         let behind = part(&mut talk, 0x1_0000_000a).unwrap();
         assert_eq!((text(&talk.out).as_str(), text(behind).as_str()), want);
+        assert_eq!(talk.http.has_written_all(), matches!(length, BodyLength::Exact(_)));
         talk.finish().unwrap();
         out_of_turn(part(&mut talk, 1), Writing::Whole, WriteEvent::Body);
     }

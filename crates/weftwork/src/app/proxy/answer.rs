@@ -194,7 +194,11 @@ impl Turn {
         // The client may wait for the head, also where nothing follows it.
         out.flush()?;
         while !self.is_sent() {
-            is_whole = is_whole || self.pass_what_is_there(out)?;
+            if !is_whole && self.pass_what_is_there(out)? {
+                is_whole = true;
+                // Its end does not wait for a server that takes no more, nor for a client that never pauses.
+                out.flush()?;
+            }
             match self.takes_more(is_whole) {
                 Ok(false) | Err(_) if is_whole => return Ok(()),
                 Ok(true) if !self.upload.is_whole() => {

@@ -78,7 +78,12 @@ impl Live<'_> {
             // Now, while all that came with the head is still there.
             self.body_pace(self.wait.now());
         }
-        Ok(())
+        match self.streamed {
+            // What a writer has written goes out where it would wait: see `wait_for_body`.
+            Some(_) => Ok(()),
+            // Of earlier answers, whose clients have waited for long enough.
+            None => self.send_some(),
+        }
     }
 
     #[cold]

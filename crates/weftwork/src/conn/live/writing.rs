@@ -29,16 +29,12 @@ impl<'a> Live<'a> {
         self.conn.has_dwelt = true;
         let written =
             if self.head().0.method == Method::HEAD { Ok(()) } else { self.write_with(write, post) };
-        match written.and_then(|()| self.start()) {
-            Ok(()) => self.finish_stream(),
+        let after = match written.and_then(|()| self.start()) {
+            Ok(()) => self.finish(),
             Err(error) if self.has_begun() => Err(error),
             Err(error) => self.answer_failure(error),
-        }
-    }
-
-    /// Where nothing is left to send, nobody is going to flush.
-    fn finish_stream(&mut self) -> io::Result<After> {
-        let after = self.finish();
+        };
+        // Where nothing is left to send, nobody is going to flush.
         if self.conn.unsent() == 0 {
             self.conn.stream.uncork();
         }
@@ -150,8 +146,12 @@ impl<'a> Live<'a> {
         let output = &mut self.conn.held().output;
         output.extend_from_slice(&part[sent..]);
         output.extend_from_slice(end);
-        if self.conn.unsent() >= STREAM_BYTES {
+        let unsent = self.conn.unsent();
+        if unsent >= STREAM_BYTES {
             return self.push(OUTPUT_BYTES_MAX);
+        }
+        if unsent == 0 && self.conn.http.has_written_all() {
+            self.conn.stream.uncork();
         }
         let gone_on = self.wait.go_on(self.cx);
         self.done_if_failed(gone_on)
