@@ -20,7 +20,7 @@ use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
 use crate::transport::stream::is_would_block;
 
-/// How long a thread waits for the next request of a connection whose last one blocked, where there is no commons. Long
+/// How long a thread waits for the next request of a connection whose last one blocked, where that is not for the commons. Long
 /// enough for a client that asks again at once, also when 400 of them share a core and a round takes 8 ms.
 const STICKY: Duration = Duration::from_millis(20);
 
@@ -169,6 +169,7 @@ impl Shared {
         let mut at = Instant::now();
         let mut now = self.cx.clock.at(at);
         let came = now;
+        let mut was_long = false;
         loop {
             if self.cx.stage() == Stage::Closing {
                 return Fate::Over;
@@ -179,6 +180,7 @@ impl Shared {
                 }
                 Step::Call => {
                     let begun = at;
+                    was_long = !conn.is_request_here();
                     let habit = self.habit(conn, blocked);
                     (now, at) = self.call_away(conn, now, hand);
                     blocked = Some(at - begun >= QUICK);
@@ -209,15 +211,8 @@ impl Shared {
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
                 Step::Read => {
-                    match self.commons.join(conn) {
-                        Joined::Member { is_first } => {
-                            if is_first {
-                                self.hub.watch.wake_if_asleep();
-                            }
-                            return Fate::Commons(now);
-                        }
-                        Joined::Refused => return Fate::Home,
-                        Joined::Nowhere => {}
+                    if !was_long && let Some(fate) = self.join_commons(conn, now) {
+                        return fate;
                     }
                     let read = conn.fill_for(STICKY, now, &mut hand.pool);
                     at = Instant::now();
@@ -230,6 +225,24 @@ impl Shared {
                     }
                 }
             }
+        }
+    }
+
+    /// Its next request is waited for there, if it has a place. None: there is no such thing here.
+    ///
+    /// Not behind a request that was longer than what had come of it when it was called: such a connection leaves for each call
+    /// (below), and while its thread waits for more of a body, others would be told of the next ones. An echo of 1 MiB took 212 us of CPU
+    /// so, and 201 where its thread stays (cores far apart; 139.5 and 137.5 near), with a p99 of 26 ms in some runs, and 2.6.
+    fn join_commons(&self, conn: &mut Conn, now: Tick) -> Option<Fate> {
+        match self.commons.join(conn) {
+            Joined::Member { is_first } => {
+                if is_first {
+                    self.hub.watch.wake_if_asleep();
+                }
+                Some(Fate::Commons(now))
+            }
+            Joined::Refused => Some(Fate::Home),
+            Joined::Nowhere => None,
         }
     }
 

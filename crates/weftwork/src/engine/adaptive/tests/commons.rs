@@ -77,6 +77,44 @@ fn who_is_over_is_closed_before_others_are_waited_for() {
     house.close();
 }
 
+/// A connection whose requests are long keeps its thread for the next one, and goes home where none comes: nobody else is there who
+/// could tell of it.
+#[test]
+fn who_sends_long_requests_is_no_member() {
+    const LONG: usize = 200_000;
+    let handler = |req: &mut Request<'_>| -> Response {
+        std::thread::sleep(Duration::from_millis(1));
+        read_body(req)
+    };
+    let (house, _loops) = House::empty(handler);
+    let mut hand = house.shared.hand();
+    let ask_twice = |mut stream: TcpStream| {
+        for _ in 0..2 {
+            write!(stream, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LONG}\r\n\r\n").unwrap();
+            stream.write_all(&vec![b'x'; LONG]).unwrap();
+            is_next_answer(&mut stream, &LONG.to_string());
+        }
+        stream
+    };
+    in_some_round("it has asked again in time", || {
+        let before = house.counts().requests;
+        let stream = house.connect();
+        let client = std::thread::spawn(move || ask_twice(stream));
+        house.shared.serve_away(house.accept(), &mut hand);
+        assert_eq!(house.shared.commons.members(), 0);
+        let letters = house.letters();
+        assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
+        if house.counts().requests < before + 2 {
+            // It comes to nobody, and its client is told so.
+            drop(letters);
+            let _ = client.join();
+            return false;
+        }
+        client.join().unwrap();
+        true
+    });
+}
+
 /// Nothing else happens on the server when it joins: whoever looks after members sleeps by then.
 #[test]
 fn who_joins_after_a_long_call_goes_home_all_the_same() {
