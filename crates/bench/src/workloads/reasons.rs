@@ -20,9 +20,8 @@ const REASONS: &[Reason] = &[
     Reason {
         column: "echo-1m",
         first: "axum",
-        why: "a streamed body gives the loop away before it waits for its client, so a request takes 1.5 to 1.7 changes of threads where \
-              axum takes 0.4 to 1, and the threads' buffers and stacks share a cache. `reactor` and `fibers`, which wait in their loops, \
-              take 0.82 to 0.9 of our CPU (docs/performance.md)",
+        why: "a thread waits for each of the bodies, and sleeps about once a request, where axum waits for all of them in one place: where \
+              the cores are far apart, to be woken costs 8 us (docs/performance.md)",
     },
     Reason { column: "slow-close", first: "hyper", why: RESTS },
     Reason { column: "slow-close", first: "axum", why: RESTS },
@@ -37,8 +36,9 @@ const REASONS: &[Reason] = &[
     },
 ];
 
-const RESTS: &str = "the load, which opens each connection, is the slower side, and gets on better where the server's core never rests: since \
-                     a request takes less of it here, ours rests for longer (docs/performance.md)";
+const RESTS: &str = "the load, which opens each connection, is the slower side. Since a request takes less CPU here, our core rests between \
+                     them, and it is the load that pays for waking it, at one connection in three; the others' cores never rest \
+                     (docs/performance.md)";
 
 const PACED: &str = "where BBR paces what is sent, who sends less at a time waits, and the client's core does more of the work (docs/performance.md). With \
                      CUBIC it is not yet explained: the load is what all wait for there, and servers rest for most of the time";

@@ -40,7 +40,7 @@ fn keeps(socket: impl AsFd) -> bool {
     tcp_cork(socket).unwrap()
 }
 
-/// Answers with what `write` writes, of which nothing is left to send then. The client does what `acts` says while the writer waits.
+/// Answers with what `write` writes. The client does what `acts` says while the writer waits.
 fn stream(
     bed: &mut Bed,
     acts: Acts,

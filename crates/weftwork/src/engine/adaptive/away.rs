@@ -211,7 +211,9 @@ impl Shared {
                 },
                 Step::Read if !self.may_stay(conn, blocked) => return Fate::Home,
                 Step::Read => {
-                    if !was_long && let Some(fate) = self.join_commons(conn, now) {
+                    if !(was_long && self.may_wait_alone())
+                        && let Some(fate) = self.join_commons(conn, now)
+                    {
                         return fate;
                     }
                     let read = conn.fill_for(STICKY, now, &mut hand.pool);
@@ -228,11 +230,16 @@ impl Shared {
         }
     }
 
-    /// Its next request is waited for there, if it has a place. None: there is no such thing here.
+    /// Whether this thread may wait for its connection's next request, behind one that was longer than what had come of it when it
+    /// was called. Nobody can call it meanwhile, so another is to be had, and none is asked for.
     ///
-    /// Not behind a request that was longer than what had come of it when it was called: such a connection leaves for each call
-    /// (below), and while its thread waits for more of a body, others would be told of the next ones. An echo of 1 MiB took 212 us of CPU
-    /// so, and 201 where its thread stays (cores far apart; 139.5 and 137.5 near), with a p99 of 26 ms in some runs, and 2.6.
+    /// In the commons such a connection leaves for each call (below), and comes back. An echo of 1 MiB took 212 us of CPU so,
+    /// and 201 where its thread stays (cores far apart; 139.5 and 137.5 near), with a p99 of 26 ms in some runs, and 2.6.
+    fn may_wait_alone(&self) -> bool {
+        self.standby.has_thread() && !self.commons.has_asking()
+    }
+
+    /// Its next request is waited for there, if it has a place. None: there is no such thing here.
     fn join_commons(&self, conn: &mut Conn, now: Tick) -> Option<Fate> {
         match self.commons.join(conn) {
             Joined::Member { is_first } => {

@@ -77,42 +77,44 @@ fn who_is_over_is_closed_before_others_are_waited_for() {
     house.close();
 }
 
-/// A connection whose requests are long keeps its thread for the next one, and goes home where none comes: nobody else is there who
-/// could tell of it.
+/// Behind a request that had not come whole when it was called, a thread waits by itself for the next one, and not for long, as nobody
+/// can call it. So there is another, or the connection is a member as any.
 #[test]
-fn who_sends_long_requests_is_no_member() {
-    const LONG: usize = 200_000;
+fn a_thread_waits_alone_where_there_is_another() {
     let handler = |req: &mut Request<'_>| -> Response {
         std::thread::sleep(Duration::from_millis(1));
         read_body(req)
     };
-    let (house, _loops) = House::empty(handler);
-    let mut hand = house.shared.hand();
-    let ask_twice = |mut stream: TcpStream| {
-        for _ in 0..2 {
-            write!(stream, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {LONG}\r\n\r\n").unwrap();
-            stream.write_all(&vec![b'x'; LONG]).unwrap();
-            is_next_answer(&mut stream, &LONG.to_string());
+    for has_another in [true, false] {
+        let (house, _loops) = House::empty_with(handler, Settings::default().threads_max(2));
+        while !has_another && house.shared.standby.has_thread() {
+            assert!(matches!(house.shared.standby.give(Job::Attend), Given::Spawn(_)));
         }
-        stream
-    };
-    in_some_round("it has asked again in time", || {
-        let before = house.counts().requests;
-        let stream = house.connect();
-        let client = std::thread::spawn(move || ask_twice(stream));
+        let mut hand = house.shared.hand();
+        let mut stream = house.post("/", "Expect: 100-continue\r\n\r\n");
+        let (over, is_over) = std::sync::mpsc::channel();
+        let shared = house.shared.clone();
+        let client = std::thread::spawn(move || {
+            is_next_answer(&mut stream, "");
+            stream.write_all(b"x").unwrap();
+            is_next_answer(&mut stream, "1");
+            if has_another {
+                // Its end would be news for whoever waits for a member.
+                let _: Result<(), _> = is_over.recv_timeout(PATIENCE);
+            } else {
+                eventually("it is a member", || shared.commons.has_anybody());
+            }
+        });
         house.shared.serve_away(house.accept(), &mut hand);
-        assert_eq!(house.shared.commons.members(), 0);
-        let letters = house.letters();
-        assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
-        if house.counts().requests < before + 2 {
-            // It comes to nobody, and its client is told so.
-            drop(letters);
-            let _ = client.join();
-            return false;
-        }
+        drop(over);
         client.join().unwrap();
-        true
-    });
+        let (letters, counts) = (house.letters(), house.counts());
+        let is_home = matches!(letters[..], [Letter::Home(_)]);
+        assert_eq!(
+            (is_home, counts.requests, counts.connections),
+            (has_another, 1, usize::from(has_another))
+        );
+    }
 }
 
 /// Nothing else happens on the server when it joins: whoever looks after members sleeps by then.
