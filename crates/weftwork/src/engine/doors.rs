@@ -40,6 +40,8 @@ pub(super) struct Doors {
     closed_until: Option<Tick>,
     /// Somebody waits for a place.
     wants_room: bool,
+    /// The poller tells of who comes.
+    attended: bool,
 }
 
 /// The listeners of a server, held to be shut when it stops, whatever its loops and threads are doing.
@@ -62,6 +64,11 @@ impl Listening {
 
     pub(super) fn have_visitors(&self) -> bool {
         have_visitors(&self.get())
+    }
+
+    /// Somebody waits at one of them.
+    pub(super) fn has_anybody(&self) -> bool {
+        self.get().iter().any(has_visitor)
     }
 
     /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
@@ -100,22 +107,57 @@ impl Listening {
 impl Doors {
     pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Doors {
         let ready = vec![false; listeners.len()];
-        Doors { listeners, ready, next: 0, accepted: 0, closed_until: None, wants_room: false }
+        Doors {
+            listeners,
+            ready,
+            next: 0,
+            accepted: 0,
+            closed_until: None,
+            wants_room: false,
+            attended: false,
+        }
     }
 
-    pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
+    pub(super) fn register(&mut self, registry: &Registry) -> io::Result<()> {
+        self.attended = true;
         for (index, listener) in self.listeners.iter().enumerate() {
             register(registry, listener, DOOR + index)?;
         }
         Ok(())
     }
 
-    /// No more connections come in here.
-    pub(super) fn close(&mut self, registry: &Registry) {
+    /// Whether the poller is to tell of who comes. Who is there already is told of when it begins to.
+    #[inline]
+    pub(super) fn attend(&mut self, registry: &Registry, attend: bool, now: Tick) {
+        if attend != self.attended {
+            self.change(registry, attend, now);
+        }
+    }
+
+    #[cold]
+    fn change(&mut self, registry: &Registry, attend: bool, now: Tick) {
+        if !attend {
+            self.deregister(registry);
+        } else if let Err(error) = self.register(registry) {
+            log::warn!("cannot wait for connections just now: {error}");
+            self.deregister(registry);
+            // Then who is there is looked for, and this is tried again.
+            self.note_all_ready();
+            self.closed_until = Some(now.after(BACK_OFF));
+        }
+    }
+
+    fn deregister(&mut self, registry: &Registry) {
+        self.attended = false;
         for listener in self.listeners.iter() {
             // It may never have been registered; then there is nothing to undo.
             let _ = registry.deregister(&mut SourceFd(&listener.as_raw_fd()));
         }
+    }
+
+    /// No more connections come in here.
+    pub(super) fn close(&mut self, registry: &Registry) {
+        self.deregister(registry);
         self.listeners = Arc::default();
         self.ready.clear();
     }

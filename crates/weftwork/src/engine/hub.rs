@@ -25,6 +25,8 @@ pub(super) enum Letter {
     Home(Box<Conn>),
     /// Somebody has brought the connection something to send.
     Fed(Token),
+    /// Somebody waits at the doors, where no loop does.
+    Visitors,
     /// Whoever leads the loop has something to look after from now on.
     LookAround,
 }
@@ -42,6 +44,8 @@ pub(super) struct Mailbox {
 pub(super) struct Hub {
     mailboxes: Arc<[CachePadded<Mailbox>]>,
     pub(super) watch: Watch,
+    /// No loop waits at the doors: others look there.
+    doors_are_left: AtomicBool,
 }
 
 /// The inbox of one loop, as the loop has it. Once that is gone, what is brought is dropped: a connection that lay there
@@ -92,7 +96,11 @@ impl Hub {
                 wants_room: AtomicBool::new(false),
             }))
         });
-        Ok(Hub { mailboxes: mailboxes.collect::<io::Result<_>>()?, watch: Watch::new(polls.len()) })
+        Ok(Hub {
+            mailboxes: mailboxes.collect::<io::Result<_>>()?,
+            watch: Watch::new(polls.len()),
+            doors_are_left: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn mailbox(&self, index: usize) -> &Mailbox {
@@ -127,6 +135,19 @@ impl Hub {
         if mailbox.inbox.nudge() {
             mailbox.wake();
         }
+    }
+
+    /// Whether loops wait at the doors. Where they are not to, each of them leaves when it wakes next; when they are to again, all
+    /// are woken for it.
+    pub(super) fn attend_doors(&self, attend: bool) {
+        let were_left = self.doors_are_left.swap(!attend, Ordering::SeqCst);
+        if attend && were_left {
+            self.wake_all();
+        }
+    }
+
+    pub(super) fn attends_doors(&self) -> bool {
+        !self.doors_are_left.load(Ordering::SeqCst)
     }
 
     /// Every loop looks around: the server's stage has changed.

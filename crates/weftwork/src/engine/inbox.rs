@@ -33,7 +33,9 @@ impl<T> Inbox<T> {
 
     /// True: nothing is there, and from now on `put` says when to wake. False: do not sleep, there is something.
     pub(super) fn try_sleep(&self) -> bool {
-        self.asleep.store(true, Ordering::SeqCst);
+        // A swap, which costs what a store does, so that loom can show what `nudge` promises: it knows of no one order of all SeqCst
+        // accesses.
+        self.asleep.swap(true, Ordering::SeqCst);
         if lock(&self.letters).as_ref().is_none_or(Vec::is_empty) {
             return true;
         }
@@ -46,7 +48,8 @@ impl<T> Inbox<T> {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// True: the loop slept and the caller has to wake it; nothing was brought.
+    /// True: the loop slept and the caller has to wake it; nothing was brought. False: what was changed before (SeqCst) is seen by
+    /// a loop that looks at it behind [`Inbox::try_sleep`].
     #[must_use]
     pub(super) fn nudge(&self) -> bool {
         self.asleep.swap(false, Ordering::SeqCst)

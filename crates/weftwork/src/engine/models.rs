@@ -218,6 +218,26 @@ fn loom_inbox_loses_no_letter() {
     });
 }
 
+/// A loop looks at something before it sleeps, which is changed meanwhile: it sees the change, or is woken.
+#[test]
+fn loom_inbox_nudges_who_has_not_seen() {
+    loom::model(|| {
+        let inbox = Arc::new(Inbox::<()>::new());
+        let is_changed = Arc::new(AtomicBool::new(false));
+        let other = {
+            let (inbox, is_changed) = (inbox.clone(), is_changed.clone());
+            thread::spawn(move || {
+                is_changed.swap(true, Ordering::SeqCst);
+                inbox.nudge()
+            })
+        };
+        let sleeps = inbox.try_sleep();
+        let has_seen = is_changed.load(Ordering::SeqCst);
+        let is_woken = other.join().unwrap();
+        assert!(sleeps && (has_seen || is_woken));
+    });
+}
+
 /// A letter that comes while the loop ends is gone with it, before or after.
 #[test]
 fn loom_inbox_keeps_nothing_for_a_loop_that_has_ended() {

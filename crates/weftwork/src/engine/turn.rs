@@ -116,7 +116,7 @@ impl Loop {
         listeners: Arc<Vec<Listener>>,
         now: Tick,
     ) -> io::Result<Loop> {
-        let doors = Doors::new(listeners);
+        let mut doors = Doors::new(listeners);
         doors.register(poll.registry())?;
         Ok(Loop {
             index,
@@ -330,6 +330,7 @@ impl Loop {
                         return Some(Errand { conn });
                     }
                 }
+                Letter::Visitors => self.doors.note_all_ready(),
                 Letter::LookAround => {}
             }
         }
@@ -426,6 +427,8 @@ impl Loop {
         if sleeps {
             hub.watch.note_waiting(self.index);
         }
+        // Behind `try_sleep`: whoever has the doors attended wakes all loops that sleep by then.
+        self.doors.attend(self.poll.registry(), hub.attends_doors(), self.now);
         self.polled = self.now;
         self.poll(if sleeps { left } else { Some(Duration::ZERO) });
         if sleeps {

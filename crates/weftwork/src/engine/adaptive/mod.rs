@@ -14,6 +14,7 @@ mod commons;
 mod leader;
 #[cfg(test)]
 mod tests;
+mod visits;
 mod watcher;
 
 #[cfg(all(test, loom))]
@@ -23,7 +24,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -73,6 +74,8 @@ struct Shared {
     habits: Habits,
     threads: Threads,
     commons: Commons,
+    /// Looks at the doors, ever, of threads that came back from calls.
+    looks: AtomicU32,
     /// Lines about work that waits since every thread is taken.
     starved: LineBudget,
 }
@@ -128,6 +131,7 @@ impl Shared {
             habits: Habits::new(),
             threads: Threads::default(),
             commons: Commons::open()?,
+            looks: AtomicU32::new(0),
             starved: LineBudget::new(1),
             handler,
             cx,

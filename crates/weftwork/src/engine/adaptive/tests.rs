@@ -7,6 +7,7 @@ mod commons;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::RwLock;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use http::HeaderValue;
@@ -449,5 +450,98 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
         is_answered(house.ask("/"));
         house.shared.hub.load(0) <= 1
     });
+    house.close();
+}
+
+/// Whoever comes back from a call has one of those at the door. The others are not left to chance.
+#[test]
+fn who_comes_back_sends_the_loop_to_the_doors_that_nobody_attends() {
+    let (house, loops) = House::empty(slow);
+    let shared = &house.shared;
+    let next = || {
+        eventually("somebody waits at the door", || shared.listeners.has_anybody());
+        shared.next_at_door(0).expect("somebody waits at the door")
+    };
+    let mut clients = vec![house.connect(), house.connect()];
+    drop(next());
+    assert!(house.letters().is_empty(), "the loop waits there");
+    shared.hub.attend_doors(false);
+    eventually("it is told of the others", || {
+        clients.extend([house.connect(), house.connect()]);
+        drop(next());
+        matches!(house.letters()[..], [Letter::Visitors])
+    });
+    while shared.next_at_door(0).is_some() {}
+    house.letters();
+    assert!(shared.next_at_door(0).is_none());
+    assert!(house.letters().is_empty(), "nobody is there");
+    drop(loops);
+}
+
+/// While those who look there are many, and no longer.
+#[test]
+fn the_watcher_leaves_the_doors_to_who_looks_there() {
+    let (house, loops) = House::empty(slow);
+    let shared = &house.shared;
+    let mut visits = visits::Visits::new(10, Instant::now());
+    let mut look = |looks| {
+        shared.looks.fetch_add(looks, Ordering::Relaxed);
+        let is_left = shared.see_to_the_doors(&mut visits);
+        assert_ne!(is_left, shared.hub.attends_doors());
+        is_left
+    };
+    assert!(shared.hub.attends_doors());
+    eventually("it leaves them", || look(1_000_000));
+    eventually("it comes back", || !look(0));
+    drop(loops);
+}
+
+/// Nobody else would come back to them.
+#[test]
+fn the_watcher_does_not_sleep_while_the_doors_are_left() {
+    let (house, loops) = House::empty(slow);
+    let hub = &house.shared.hub;
+    hub.watch.note_waiting(0);
+    house.shared.start_watcher().unwrap();
+    let look = |is_over: &dyn Fn() -> bool| {
+        eventually("it has looked", || {
+            house.shared.looks.fetch_add(100, Ordering::Relaxed);
+            is_over()
+        });
+    };
+    look(&|| !hub.attends_doors());
+    // For longer than it looks at nothing.
+    let left = Instant::now();
+    look(&|| left.elapsed() > Duration::from_millis(200));
+    eventually("it has them attended", || hub.attends_doors());
+    house.close();
+    drop(loops);
+}
+
+/// However long the doors were left to it.
+#[test]
+fn who_comes_behind_a_crowd_whose_calls_block_is_taken_in() {
+    let house = House::open(slow, |_| ());
+    let (begun, is_over) = (Instant::now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    is_answered(house.ask("/slow"));
+                }
+            });
+        }
+        let (mut seen, mut left) = (0, 0);
+        while left < 2000 && begun.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+            let looks = house.shared.looks.load(Ordering::Relaxed);
+            // Where other work keeps the machine from that, there is nothing to see.
+            left = if house.shared.hub.attends_doors() { 0 } else { left + looks - seen };
+            seen = looks;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    house.is_quick();
+    eventually("the doors are attended", || house.shared.hub.attends_doors());
     house.close();
 }

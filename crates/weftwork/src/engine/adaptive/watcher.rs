@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::visits::Visits;
 use super::{Job, Shared};
 use crate::engine::contained;
 use crate::engine::gauge::Gauge;
@@ -57,6 +58,7 @@ impl Shared {
         let mut gauge = Gauge::new(BRISK);
         let (mut calm, mut quiet) = (0_u32, 0);
         let mut homed = self.cx.clock.now();
+        let mut visits = Visits::new(BRISK as u32, Instant::now());
         while !over() {
             let (mut moved, mut is_calm, mut is_calling) = (false, !self.commons.has_anybody(), false);
             for (index, seen) in seen.iter_mut().enumerate() {
@@ -70,7 +72,8 @@ impl Shared {
                 *seen = turn;
             }
             let is_short = self.see_to_the_queue();
-            (moved, is_calm) = (moved | is_short, is_calm & !is_short);
+            let is_left = self.see_to_the_doors(&mut visits);
+            (moved, is_calm) = (moved | is_short | is_left, is_calm & !is_short & !is_left);
             moved |= self.see_to_the_commons(&mut gauge, &mut homed);
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet > QUIET_TICKS {
@@ -112,6 +115,15 @@ impl Shared {
         let queued = self.standby.muster().queued;
         (0..queued.min(CALLED_MAX)).for_each(|_| self.call_for_queue());
         queued > 0
+    }
+
+    /// True: they are left to threads that come back from calls.
+    pub(super) fn see_to_the_doors(&self, visits: &mut Visits) -> bool {
+        let looks = self.looks.load(Ordering::Relaxed);
+        let accepted = self.cx.counters.accepted.load(Ordering::Relaxed);
+        let is_left = visits.look(looks, accepted, Instant::now());
+        self.hub.attend_doors(!is_left);
+        is_left
     }
 
     /// True: requests wait there for a thread.

@@ -147,3 +147,51 @@ fn listeners_have_their_turns_with_those_who_take_one_in() {
         })
     });
 }
+
+/// As long as others look there. Who came meanwhile is told of as soon as it is attended again.
+#[test]
+fn a_door_that_is_left_tells_of_nobody_until_it_is_attended_again() {
+    let (listeners, come) = door();
+    let (cx, now) = (context(), Tick(0));
+    let mut poll = Poll::new().unwrap();
+    let mut doors = Doors::new(listeners.clone());
+    doors.register(poll.registry()).unwrap();
+    doors.attend(poll.registry(), true, now);
+    for _ in 0..2 {
+        doors.attend(poll.registry(), false, now);
+        let _client = come();
+        wait_for_one(&listeners);
+        assert!(!is_told(&mut poll));
+        assert_eq!(doors.retry(now), None, "or its loop would never rest");
+        doors.attend(poll.registry(), true, now);
+        assert!(is_told(&mut poll));
+        doors.note_ready(0);
+        assert!(doors.accept(now, &cx).is_some());
+        assert!(doors.accept(now, &cx).is_none());
+    }
+}
+
+/// The system has room for so many only. Until there is some again, the door is looked at from time to time.
+#[test]
+fn a_door_that_cannot_be_attended_is_looked_at_meanwhile() {
+    let (listeners, come) = door();
+    let (cx, now) = (context(), Tick(0));
+    let mut poll = Poll::new().unwrap();
+    // What is there twice is refused, too.
+    register(poll.registry(), &listeners[0], DOOR).unwrap();
+    let mut doors = Doors::new(listeners.clone());
+    doors.attend(poll.registry(), true, now);
+    let then = now.after(BACK_OFF);
+    assert_eq!(doors.retry(now), Some(then));
+    let _client = come();
+    wait_for_one(&listeners);
+    doors.next_turn(then);
+    assert!(doors.accept(then, &cx).is_some());
+    assert!(doors.accept(then, &cx).is_none());
+    assert_eq!(doors.retry(then), None);
+    // The refused one has made room.
+    doors.attend(poll.registry(), true, then);
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(is_told(&mut poll));
+}

@@ -10,6 +10,7 @@ use mio::{Poll, Token};
 
 use super::*;
 use crate::conn::Call;
+use crate::engine::burst::eventually;
 use crate::engine::client::panics_when_sent;
 use crate::engine::patience::OnThisThread;
 use crate::message::{Handler, Request, Response};
@@ -260,4 +261,56 @@ fn is_heard(until_then: impl FnOnce(&mut Loop, &Hub, &Context, Box<Conn>, &mut d
     assert!(lp.next_here(&hub, &cx).is_none() && cx.counts().connections == 1, "it has ended");
     lp.wait(&hub, &cx, Some(Duration::from_secs(60)));
     assert!(lp.next_here(&hub, &cx).is_some(), "it asks");
+}
+
+/// Threads that come back from calls look there, and have the loop look where they cannot do with it.
+#[test]
+fn a_loop_leaves_the_doors_to_others_and_comes_back_when_it_is_told() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+    let listeners = Arc::new(vec![listener]);
+    let poll = Poll::new().unwrap();
+    let hub = Hub::new(std::slice::from_ref(&poll)).unwrap();
+    let mut lp = Loop::new(0, poll, &hub, listeners.clone(), cx.clock.now()).unwrap();
+    let mut turn = |patience| {
+        lp.wait(&hub, &cx, Some(patience));
+        assert!(lp.next_here(&hub, &cx).is_none(), "nobody has asked");
+        lp.table.len()
+    };
+    let mut clients = Vec::new();
+    let mut come = || {
+        clients.push(std::net::TcpStream::connect(address).unwrap());
+        eventually("somebody waits", || crate::engine::doors::has_visitor(&listeners[0]));
+    };
+    hub.attend_doors(false);
+    assert_eq!(turn(Duration::ZERO), 0);
+    come();
+    assert_eq!(turn(Duration::ZERO), 0);
+    hub.post(0, Letter::Visitors);
+    assert_eq!(turn(Duration::ZERO), 1);
+    come();
+    come();
+    assert_eq!(turn(Duration::ZERO), 1);
+    hub.attend_doors(true);
+    assert_eq!(turn(HOUR), 3);
+    come();
+    assert_eq!(turn(HOUR), 4);
+}
+
+/// Where it waits by then.
+#[test]
+fn a_loop_that_sleeps_is_woken_to_come_back_to_the_doors() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let poll = Poll::new().unwrap();
+    let hub = Hub::new(std::slice::from_ref(&poll)).unwrap();
+    let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
+    hub.attend_doors(false);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| lp.wait(&hub, &cx, Some(HOUR)));
+        eventually("it sleeps", || !hub.watch.is_busy(0));
+        hub.attend_doors(true);
+        waits.join().unwrap();
+    });
 }
