@@ -40,8 +40,8 @@ pub(super) struct Doors {
     closed_until: Option<Tick>,
     /// Somebody waits for a place.
     wants_room: bool,
-    /// The poller tells of who comes.
-    attended: bool,
+    /// The poller tells of nobody who comes: then somebody is looked for.
+    look_at: Option<Tick>,
 }
 
 /// The listeners of a server, held to be shut when it stops, whatever its loops and threads are doing.
@@ -73,7 +73,7 @@ impl Listening {
 
     /// Somebody who waits at one of them, for a thread that would have to be woken for the next call otherwise.
     ///
-    /// What keeps others out for now is left to whoever waits at the doors.
+    /// What keeps others out for now is left to the loops.
     pub(super) fn accept(&self, now: Tick, cx: &Context) -> Option<Box<Conn>> {
         let listeners = self.get();
         self.in_turn(listeners.len()).find_map(|door| match accept(&listeners[door], now, cx) {
@@ -107,48 +107,43 @@ impl Listening {
 impl Doors {
     pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Doors {
         let ready = vec![false; listeners.len()];
-        Doors {
-            listeners,
-            ready,
-            next: 0,
-            accepted: 0,
-            closed_until: None,
-            wants_room: false,
-            attended: false,
-        }
+        Doors { listeners, ready, next: 0, accepted: 0, closed_until: None, wants_room: false, look_at: None }
     }
 
-    pub(super) fn register(&mut self, registry: &Registry) -> io::Result<()> {
-        self.attended = true;
+    pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
         for (index, listener) in self.listeners.iter().enumerate() {
             register(registry, listener, DOOR + index)?;
         }
         Ok(())
     }
 
-    /// Whether the poller is to tell of who comes. Who is there already is told of when it begins to.
+    /// Whether the poller is to tell of who comes. Who is there already is told of when it begins to; while it does not, or
+    /// cannot, the doors are looked at ten times a second all the same. True: something has changed, [`Doors::retry`] too.
     #[inline]
-    pub(super) fn attend(&mut self, registry: &Registry, attend: bool, now: Tick) {
-        if attend != self.attended {
+    pub(super) fn attend(&mut self, registry: &Registry, attend: bool, now: Tick) -> bool {
+        // What was refused is not tried again at each turn.
+        let changes = attend != self.look_at.is_none() && self.closed_until.is_none();
+        if changes && !self.listeners.is_empty() {
             self.change(registry, attend, now);
+            return true;
         }
+        false
     }
 
     #[cold]
     fn change(&mut self, registry: &Registry, attend: bool, now: Tick) {
-        if !attend {
-            self.deregister(registry);
-        } else if let Err(error) = self.register(registry) {
+        self.look_at = None;
+        if attend {
+            let Err(error) = self.register(registry) else { return };
             log::warn!("cannot wait for connections just now: {error}");
-            self.deregister(registry);
-            // Then who is there is looked for, and this is tried again.
             self.note_all_ready();
             self.closed_until = Some(now.after(BACK_OFF));
         }
+        self.deregister(registry);
+        self.look_at = Some(now.after(BACK_OFF));
     }
 
-    fn deregister(&mut self, registry: &Registry) {
-        self.attended = false;
+    fn deregister(&self, registry: &Registry) {
         for listener in self.listeners.iter() {
             // It may never have been registered; then there is nothing to undo.
             let _ = registry.deregister(&mut SourceFd(&listener.as_raw_fd()));
@@ -158,6 +153,7 @@ impl Doors {
     /// No more connections come in here.
     pub(super) fn close(&mut self, registry: &Registry) {
         self.deregister(registry);
+        self.look_at = None;
         self.listeners = Arc::default();
         self.ready.clear();
     }
@@ -176,12 +172,17 @@ impl Doors {
     /// A new turn of the loop begins.
     pub(super) fn next_turn(&mut self, now: Tick) {
         self.accepted = 0;
+        if self.look_at.is_some_and(|then| then <= now) {
+            self.look_at = Some(now.after(BACK_OFF));
+            self.note_all_ready();
+        }
         self.closed_until.take_if(|until| *until <= now);
     }
 
-    /// When to try again, where somebody may be waiting: now, or after the back-off.
+    /// When to look next, where somebody may be waiting: now, or after the back-off.
     pub(super) fn retry(&self, now: Tick) -> Option<Tick> {
-        self.ready.contains(&true).then(|| self.closed_until.unwrap_or(now))
+        let again = self.ready.contains(&true).then(|| self.closed_until.unwrap_or(now));
+        [again, self.look_at].into_iter().flatten().min()
     }
 
     pub(super) fn accept(&mut self, now: Tick, cx: &Context) -> Option<Box<Conn>> {

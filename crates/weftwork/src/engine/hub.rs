@@ -150,7 +150,7 @@ impl Hub {
         !self.doors_are_left.load(Ordering::SeqCst)
     }
 
-    /// Every loop looks around: the server's stage has changed.
+    /// Every loop looks around: something has changed for all of them.
     pub(super) fn wake_all(&self) {
         for mailbox in self.mailboxes.iter() {
             if mailbox.inbox.nudge() {

@@ -116,7 +116,7 @@ impl Loop {
         listeners: Arc<Vec<Listener>>,
         now: Tick,
     ) -> io::Result<Loop> {
-        let mut doors = Doors::new(listeners);
+        let doors = Doors::new(listeners);
         doors.register(poll.registry())?;
         Ok(Loop {
             index,
@@ -427,10 +427,11 @@ impl Loop {
         if sleeps {
             hub.watch.note_waiting(self.index);
         }
-        // Behind `try_sleep`: whoever has the doors attended wakes all loops that sleep by then.
-        self.doors.attend(self.poll.registry(), hub.attends_doors(), self.now);
+        // Behind `try_sleep`: whoever has the doors attended wakes all loops that sleep by then. How long to sleep may be another matter
+        // behind a change.
+        let has_changed = self.doors.attend(self.poll.registry(), hub.attends_doors(), self.now);
         self.polled = self.now;
-        self.poll(if sleeps { left } else { Some(Duration::ZERO) });
+        self.poll(if sleeps && !has_changed { left } else { Some(Duration::ZERO) });
         if sleeps {
             mailbox.inbox.wake_up();
             hub.watch.note_busy(self.index);

@@ -109,10 +109,11 @@ impl Shared {
         if !self.may_go_on() {
             return None;
         }
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        let look = self.looks.fetch_add(1, Ordering::Relaxed);
         let conn = self.listeners.accept(self.cx.clock.now(), &self.cx);
         if !self.hub.attends_doors() && self.listeners.has_anybody() {
-            self.hub.post(home as usize, Letter::Visitors);
+            // Not always the same loop, whose leader may be in a call.
+            self.hub.post(look as usize % self.seats.len(), Letter::Visitors);
         }
         let mut conn = conn?;
         conn.home = home;

@@ -7,7 +7,6 @@ mod commons;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::RwLock;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use http::HeaderValue;
@@ -19,6 +18,7 @@ use crate::engine::hub::Letter;
 use crate::message::{Asked, Blocking, IntoResponse, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
+use crate::transport::counters::Counters;
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -466,12 +466,14 @@ fn who_comes_back_sends_the_loop_to_the_doors_that_nobody_attends() {
     drop(next());
     assert!(house.letters().is_empty(), "the loop waits there");
     shared.hub.attend_doors(false);
-    eventually("it is told of the others", || {
+    let is_told = (0..30).any(|_| {
         clients.extend([house.connect(), house.connect()]);
         drop(next());
         matches!(house.letters()[..], [Letter::Visitors])
     });
-    while shared.next_at_door(0).is_some() {}
+    assert!(is_told, "of the others");
+    // Each of them has come when it is taken in.
+    clients.iter().skip(house.counts().accepted as usize).for_each(|_| drop(next()));
     house.letters();
     assert!(shared.next_at_door(0).is_none());
     assert!(house.letters().is_empty(), "nobody is there");
@@ -496,52 +498,43 @@ fn the_watcher_leaves_the_doors_to_who_looks_there() {
     drop(loops);
 }
 
+/// A watcher that leaves the doors where nobody comes, until somebody does.
+fn watch_for_nobody(house: &House) -> std::thread::JoinHandle<()> {
+    let shared = house.shared.clone();
+    let watcher = std::thread::spawn(move || shared.watch(0));
+    eventually("it leaves them", || !house.shared.hub.attends_doors());
+    watcher
+}
+
 /// Nobody else would come back to them.
 #[test]
 fn the_watcher_does_not_sleep_while_the_doors_are_left() {
     let (house, loops) = House::empty(slow);
-    let hub = &house.shared.hub;
+    let watcher = watch_for_nobody(&house);
+    let Shared { hub, cx, .. } = &*house.shared;
+    // No loop keeps it awake, for longer than it looks at nothing.
     hub.watch.note_waiting(0);
-    house.shared.start_watcher().unwrap();
-    let look = |is_over: &dyn Fn() -> bool| {
-        eventually("it has looked", || {
-            house.shared.looks.fetch_add(100, Ordering::Relaxed);
-            is_over()
-        });
-    };
-    look(&|| !hub.attends_doors());
-    // For longer than it looks at nothing.
-    let left = Instant::now();
-    look(&|| left.elapsed() > Duration::from_millis(200));
-    eventually("it has them attended", || hub.attends_doors());
+    std::thread::sleep(Duration::from_millis(200));
+    eventually("it has them attended", || {
+        Counters::count(&cx.counters.accepted);
+        hub.attends_doors()
+    });
     house.close();
     drop(loops);
+    watcher.join().unwrap();
 }
 
-/// However long the doors were left to it.
+/// Whoever looks there meanwhile, and however soon.
 #[test]
-fn who_comes_behind_a_crowd_whose_calls_block_is_taken_in() {
-    let house = House::open(slow, |_| ());
-    let (begun, is_over) = (Instant::now(), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for _ in 0..24 {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    is_answered(house.ask("/slow"));
-                }
-            });
-        }
-        let (mut seen, mut left) = (0, 0);
-        while left < 2000 && begun.elapsed() < Duration::from_secs(5) {
-            std::thread::yield_now();
-            let looks = house.shared.looks.load(Ordering::Relaxed);
-            // Where other work keeps the machine from that, there is nothing to see.
-            left = if house.shared.hub.attends_doors() { 0 } else { left + looks - seen };
-            seen = looks;
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
-    house.is_quick();
-    eventually("the doors are attended", || house.shared.hub.attends_doors());
+fn who_comes_while_the_doors_are_left_is_answered() {
+    let (house, loops) = House::empty(slow);
+    let watcher = watch_for_nobody(&house);
+    loops.into_iter().for_each(|lp| assert!(house.shared.give(Job::Lead(Box::new(lp))).is_ok()));
+    for _ in 0..3 {
+        eventually("they are left", || !house.shared.hub.attends_doors());
+        let clients: Vec<_> = ["/quick", "/slow", "/slow"].map(|path| house.ask(path)).into();
+        clients.into_iter().for_each(is_answered);
+    }
     house.close();
+    watcher.join().unwrap();
 }

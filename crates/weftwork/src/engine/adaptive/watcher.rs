@@ -39,26 +39,28 @@ const LAST_LOOKS: Duration = Duration::from_secs(1);
 impl Shared {
     pub(super) fn start_watcher(self: &Arc<Shared>) -> io::Result<()> {
         let shared = self.clone();
-        let thread = std::thread::Builder::new().name("weft-watch".into()).spawn(move || shared.watch())?;
+        let thread =
+            std::thread::Builder::new().name("weft-watch".into()).spawn(move || shared.watch(BRISK))?;
         self.threads.keep(thread);
         Ok(())
     }
 
-    fn watch(self: &Arc<Shared>) {
+    /// So many looks at the doors in each millisecond are often.
+    pub(super) fn watch(self: &Arc<Shared>, looks_often: u64) {
         self.hub.watch.take_up();
         // A panic is a bug of ours, or of the log.
-        while catch_unwind(AssertUnwindSafe(|| self.keep_watch())).is_err() {
+        while catch_unwind(AssertUnwindSafe(|| self.keep_watch(looks_often))).is_err() {
             contained();
         }
     }
 
-    fn keep_watch(self: &Arc<Shared>) {
+    fn keep_watch(self: &Arc<Shared>, looks_often: u64) {
         let over = || self.cx.stage() == Stage::Closing;
         let mut seen: Vec<u64> = self.seats.iter().map(|seat| seat.turn()).collect();
         let mut gauge = Gauge::new(BRISK);
         let (mut calm, mut quiet) = (0_u32, 0);
         let mut homed = self.cx.clock.now();
-        let mut visits = Visits::new(BRISK as u32, Instant::now());
+        let mut visits = Visits::new(looks_often, Instant::now());
         while !over() {
             let (mut moved, mut is_calm, mut is_calling) = (false, !self.commons.has_anybody(), false);
             for (index, seen) in seen.iter_mut().enumerate() {

@@ -156,6 +156,8 @@ fn not_all_of_a_crowd_stays_where_it_came_in() {
     assert_eq!((lp.table.len(), moved.len()), (CROWD + 3, 3));
 }
 
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A loop with one connection, whose response is due in an hour.
@@ -263,54 +265,109 @@ fn is_heard(until_then: impl FnOnce(&mut Loop, &Hub, &Context, Box<Conn>, &mut d
     assert!(lp.next_here(&hub, &cx).is_some(), "it asks");
 }
 
-/// Threads that come back from calls look there, and have the loop look where they cannot do with it.
-#[test]
-fn a_loop_leaves_the_doors_to_others_and_comes_back_when_it_is_told() {
-    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+/// A loop at whose doors nobody else is, and how to come there.
+fn with_door<'a>(
+    cx: &'a Context,
+    hub: &'a Hub,
+    poll: Poll,
+) -> (impl FnMut(Duration) -> usize + 'a, impl FnMut()) {
     let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
     listener.listen(8).unwrap();
     let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
     let listeners = Arc::new(vec![listener]);
-    let poll = Poll::new().unwrap();
-    let hub = Hub::new(std::slice::from_ref(&poll)).unwrap();
-    let mut lp = Loop::new(0, poll, &hub, listeners.clone(), cx.clock.now()).unwrap();
-    let mut turn = |patience| {
-        lp.wait(&hub, &cx, Some(patience));
-        assert!(lp.next_here(&hub, &cx).is_none(), "nobody has asked");
+    let mut lp = Loop::new(0, poll, hub, listeners.clone(), cx.clock.now()).unwrap();
+    // How many connections it has after so long a wait.
+    let turn = move |patience| {
+        lp.wait(hub, cx, Some(patience));
+        assert!(lp.next_here(hub, cx).is_none(), "nobody has asked");
         lp.table.len()
     };
     let mut clients = Vec::new();
-    let mut come = || {
+    let come = move || {
+        assert!(!crate::engine::doors::has_visitor(&listeners[0]), "one at a time");
         clients.push(std::net::TcpStream::connect(address).unwrap());
         eventually("somebody waits", || crate::engine::doors::has_visitor(&listeners[0]));
     };
+    (turn, come)
+}
+
+/// Threads that come back from calls look there, and have the loop look where they cannot do with it.
+#[test]
+fn a_loop_leaves_the_doors_to_others_and_comes_back_when_it_is_told() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let (hub, poll) = hub_of_one();
+    let (mut turn, mut come) = with_door(&cx, &hub, poll);
     hub.attend_doors(false);
-    assert_eq!(turn(Duration::ZERO), 0);
+    assert_eq!(turn(PATIENCE), 0);
     come();
     assert_eq!(turn(Duration::ZERO), 0);
     hub.post(0, Letter::Visitors);
-    assert_eq!(turn(Duration::ZERO), 1);
-    come();
+    assert_eq!(turn(PATIENCE), 1);
     come();
     assert_eq!(turn(Duration::ZERO), 1);
     hub.attend_doors(true);
-    assert_eq!(turn(HOUR), 3);
+    assert_eq!(turn(PATIENCE), 2);
     come();
-    assert_eq!(turn(HOUR), 4);
+    assert_eq!(turn(PATIENCE), 3);
+}
+
+/// Also where nobody tells it.
+#[test]
+fn a_loop_that_has_left_the_doors_looks_there_from_time_to_time() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let (hub, poll) = hub_of_one();
+    let (mut turn, mut come) = with_door(&cx, &hub, poll);
+    hub.attend_doors(false);
+    let begun = Instant::now();
+    for there in 0..3 {
+        come();
+        // It may be about to leave.
+        let mut turns = (0..3).map(|_| turn(PATIENCE));
+        assert!(turns.any(|connections| connections > there));
+    }
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+/// Others may have taken the room for it in the kernel.
+#[test]
+fn a_loop_that_cannot_come_back_to_the_doors_looks_there_however_busy_it_is() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+    let (hub, poll) = hub_of_one();
+    let registry = poll.registry().try_clone().unwrap();
+    let fd = listener.as_raw_fd();
+    let mut lp = Loop::new(0, poll, &hub, Arc::new(vec![listener]), cx.clock.now()).unwrap();
+    hub.attend_doors(false);
+    lp.wait(&hub, &cx, Some(Duration::ZERO));
+    let _client = std::net::TcpStream::connect(address).unwrap();
+    hub.attend_doors(true);
+    eventually("it has taken the client in", || {
+        // What is there twice is refused.
+        let _ = registry.register(&mut SourceFd(&fd), Token(GUEST), Interest::WRITABLE);
+        lp.wait(&hub, &cx, Some(Duration::from_millis(1)));
+        assert!(lp.next_here(&hub, &cx).is_none(), "nobody has asked");
+        lp.table.len() == 1
+    });
 }
 
 /// Where it waits by then.
 #[test]
 fn a_loop_that_sleeps_is_woken_to_come_back_to_the_doors() {
     let cx = Context::new(Settings::default()).unwrap();
-    let poll = Poll::new().unwrap();
-    let hub = Hub::new(std::slice::from_ref(&poll)).unwrap();
+    let (hub, poll) = hub_of_one();
     let mut lp = Loop::new(0, poll, &hub, Arc::default(), cx.clock.now()).unwrap();
     hub.attend_doors(false);
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| lp.wait(&hub, &cx, Some(HOUR)));
+    let took = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let begun = Instant::now();
+            lp.wait(&hub, &cx, Some(PATIENCE));
+            begun.elapsed()
+        });
         eventually("it sleeps", || !hub.watch.is_busy(0));
         hub.attend_doors(true);
-        waits.join().unwrap();
+        waits.join().unwrap()
     });
+    assert!(took < PATIENCE);
 }
