@@ -16,6 +16,7 @@ use std::os::fd::AsRawFd;
 use super::table::DOOR;
 use crate::conn::Conn;
 use crate::transport::Tick;
+use crate::transport::budget::LineBudget;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
@@ -42,6 +43,8 @@ pub(super) struct Doors {
     wants_room: bool,
     /// The poller tells of nobody who comes: then somebody is looked for.
     look_at: Option<Tick>,
+    /// Lines about why it does not.
+    refusals: LineBudget,
 }
 
 /// The listeners of a server, held to be shut when it stops, whatever its loops and threads are doing.
@@ -107,7 +110,16 @@ impl Listening {
 impl Doors {
     pub(super) fn new(listeners: Arc<Vec<Listener>>) -> Doors {
         let ready = vec![false; listeners.len()];
-        Doors { listeners, ready, next: 0, accepted: 0, closed_until: None, wants_room: false, look_at: None }
+        Doors {
+            listeners,
+            ready,
+            next: 0,
+            accepted: 0,
+            closed_until: None,
+            wants_room: false,
+            look_at: None,
+            refusals: LineBudget::new(1),
+        }
     }
 
     pub(super) fn register(&self, registry: &Registry) -> io::Result<()> {
@@ -121,26 +133,34 @@ impl Doors {
     /// cannot, the doors are looked at ten times a second all the same. True: something has changed, [`Doors::retry`] too.
     #[inline]
     pub(super) fn attend(&mut self, registry: &Registry, attend: bool, now: Tick) -> bool {
-        // What was refused is not tried again at each turn.
-        let changes = attend != self.look_at.is_none() && self.closed_until.is_none();
-        if changes && !self.listeners.is_empty() {
-            self.change(registry, attend, now);
-            return true;
+        if attend == self.look_at.is_none() || self.listeners.is_empty() {
+            return false;
         }
-        false
+        // Those who are known to wait are for the next turns. So is, by that, what the system has just refused.
+        if attend && self.ready.contains(&true) {
+            return false;
+        }
+        self.change(registry, attend, now);
+        true
     }
 
     #[cold]
     fn change(&mut self, registry: &Registry, attend: bool, now: Tick) {
-        self.look_at = None;
-        if attend {
-            let Err(error) = self.register(registry) else { return };
-            log::warn!("cannot wait for connections just now: {error}");
-            self.note_all_ready();
-            self.closed_until = Some(now.after(BACK_OFF));
+        let registered = attend.then(|| self.register(registry));
+        if let Some(Ok(())) = registered {
+            self.look_at = None;
+            return;
         }
         self.deregister(registry);
         self.look_at = Some(now.after(BACK_OFF));
+        if let Some(Err(error)) = registered {
+            self.note_all_ready();
+            self.closed_until = self.look_at;
+            // Last of all: it may panic.
+            if self.refusals.take(now).is_some() {
+                log::warn!("cannot wait for connections, and looks for them ten times a second: {error}");
+            }
+        }
     }
 
     fn deregister(&self, registry: &Registry) {

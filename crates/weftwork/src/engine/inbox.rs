@@ -33,7 +33,7 @@ impl<T> Inbox<T> {
 
     /// True: nothing is there, and from now on `put` says when to wake. False: do not sleep, there is something.
     pub(super) fn try_sleep(&self) -> bool {
-        // A swap, which costs what a store does, so that loom can show what `nudge` promises: it knows of no one order of all SeqCst
+        // A swap, which costs what a store does on x86, so that loom can show what `nudge` promises: it knows of no one order of all SeqCst
         // accesses.
         self.asleep.swap(true, Ordering::SeqCst);
         if lock(&self.letters).as_ref().is_none_or(Vec::is_empty) {

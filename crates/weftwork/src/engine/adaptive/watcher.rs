@@ -1,5 +1,6 @@
 //! Finds leaders that are stuck in a handler, and has their loops led by somebody else. Sees to the
-//! [commons](super::commons), too: that there are threads for whoever asks, and that who is quiet goes home.
+//! [commons](super::commons), too: that there are threads for whoever asks, and that who is quiet goes home; and to whether
+//! loops wait at the [doors](super::visits).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,8 +18,8 @@ use crate::transport::counters::Counters;
 
 /// How often the seats are looked at. At 100 us a busy core pays 0.7 to 1.0 us a request for it, a fifth.
 const TICK: Duration = Duration::from_millis(1);
-/// How often, where so many looks were in vain, nobody waits for a thread or is in the commons, and no loop is in a call just now: 3 to 4 % less CPU a
-/// keep-alive request. A handler that blocks out of the blue holds the others up for 5 ms at the most then, not 2.
+/// How often, where so many looks were in vain, nobody waits for a thread or is in the commons, the loops wait at the doors, and none is in a call
+/// just now: 3 to 4 % less CPU a keep-alive request. A handler that blocks out of the blue holds the others up for 5 ms at the most then, not 2.
 const CALM_TICK: Duration = Duration::from_millis(4);
 const CALM_LOOKS: u32 = 64;
 /// After so many looks at nothing, the watcher sleeps until a loop wakes it.
