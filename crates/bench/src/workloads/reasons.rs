@@ -20,11 +20,9 @@ const REASONS: &[Reason] = &[
     Reason {
         column: "echo-1m",
         first: "axum",
-        why: "a thread waits for each of the bodies, and sleeps about once a request, where axum waits for all of them in one place: where \
-              the cores are far apart, to be woken costs 8 us (docs/performance.md)",
+        why: "not yet explained: a thread waits for each of the bodies, where axum waits for all of them in one place, but with a quarter \
+              as many sleeps of threads, or half as many system calls, it takes as long (docs/performance.md)",
     },
-    Reason { column: "slow-close", first: "hyper", why: RESTS },
-    Reason { column: "slow-close", first: "axum", why: RESTS },
     Reason { column: "file-1m", first: "lighttpd", why: PACED },
     Reason { column: "file-10m", first: "lighttpd", why: PACED },
     Reason {
@@ -35,10 +33,6 @@ const REASONS: &[Reason] = &[
               387 us (docs/performance.md)",
     },
 ];
-
-const RESTS: &str = "the load, which opens each connection, is the slower side. Since a request takes less CPU here, our core rests between \
-                     them, and it is the load that pays for waking it, at one connection in three; the others' cores never rest \
-                     (docs/performance.md)";
 
 const PACED: &str = "where BBR paces what is sent, who sends less at a time waits, and the client's core does more of the work (docs/performance.md). With \
                      CUBIC it is not yet explained: the load is what all wait for there, and servers rest for most of the time";
