@@ -17,8 +17,8 @@ const SLOW_MS_MAX: u64 = 60_000;
 const SLOW_MS: u64 = 100;
 /// Up to this `/echo` gathers a body and sends it back whole: cheaper than to do so piece by piece.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
-/// How much of a longer one it holds at once.
-const ECHO_BYTES: usize = 128 << 10;
+/// How much of a longer one it holds at once. With half of it 1 MiB took 1 % more CPU (docs/performance.md).
+const ECHO_BYTES: usize = 256 << 10;
 
 /// What there is to try.
 #[derive(Routes)]

@@ -46,25 +46,43 @@ impl Live<'_> {
     /// nothing behind the body can get there.
     pub(super) fn take_payload(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         self.check_kept()?;
-        let room = into.capacity() - into.len();
-        let is_within = self.conn.http.body_left().is_some_and(|left| left >= room as u64);
-        if room >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0 {
-            return self.receive_directly(into);
+        if self.reads_directly(into) {
+            self.prepare_wait()?;
+            let count = self.receive(Some(into), None)?;
+            return self.note_direct(into, count);
         }
         self.gather_payload(None)?;
+        let room = into.capacity() - into.len();
         let buffers = self.conn.held();
         let part = &buffers.input[buffers.payload.clone()];
         let count = part.len().min(room);
         into.extend_from_slice(&part[..count]);
         buffers.payload.start += count;
-        Ok(count)
+        Ok(count + self.top_up(into)?)
     }
 
-    fn receive_directly(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
-        self.prepare_wait()?;
-        let before = into.len();
-        let count = self.receive(Some(into), None)?;
-        let read = self.conn.http.read_body(&into[before..], &self.cx.limits);
+    fn reads_directly(&self, into: &Vec<u8>) -> bool {
+        let room = into.capacity() - into.len();
+        let is_within = self.conn.http.body_left().is_some_and(|left| left >= room as u64);
+        room >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0
+    }
+
+    /// Adds what has come meanwhile, behind what was read ahead: one long part costs less to pass on than two. An end or an error is
+    /// for the next read, which meets it again.
+    fn top_up(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
+        if !self.reads_directly(into) {
+            return Ok(0);
+        }
+        let Ok(count @ 1..) = self.conn.stream.recv(into) else { return Ok(0) };
+        let now = self.wait.now();
+        self.note_back(now);
+        self.body_pace(now).advance(count, now);
+        self.note_direct(into, count)
+    }
+
+    /// The last `count` bytes of `into` never were in a buffer of ours.
+    fn note_direct(&mut self, into: &[u8], count: usize) -> Result<usize, BodyError> {
+        let read = self.conn.http.read_body(&into[into.len() - count..], &self.cx.limits);
         read.map_err(|fault| self.malformed(fault))?;
         Ok(count)
     }
@@ -120,7 +138,7 @@ impl Live<'_> {
             let buffers = self.conn.held();
             buffers.start + buffers.head.bytes as usize
         };
-        let mut has_waited = std::mem::take(&mut self.waits);
+        let mut has_waited = false;
         loop {
             let buffers = self.conn.buffers.get_or_insert_default();
             let into = match room.as_deref_mut() {
@@ -134,9 +152,7 @@ impl Live<'_> {
             let received = self.conn.stream.recv(into);
             let now = self.wait.now();
             if !has_waited {
-                // Since the last byte came, the time was the handler's, or that of a queue.
-                self.body_pace(now).resume(now);
-                self.note_writer(now);
+                self.note_back(now);
             }
             match received {
                 Ok(0) => return Err(BodyError::Disconnected),
@@ -153,6 +169,14 @@ impl Live<'_> {
                 Err(error) => return Err(BodyError::Socket(error.kind())),
             }
             has_waited = true;
+        }
+    }
+
+    /// Since the last byte came, the time was the handler's, or that of a queue, unless somebody waited for more in vain.
+    fn note_back(&mut self, now: Tick) {
+        if !std::mem::take(&mut self.waits) {
+            self.body_pace(now).resume(now);
+            self.note_writer(now);
         }
     }
 

@@ -19,8 +19,8 @@ use crate::transport::{Post, Tick};
 /// A streamed response is sent when this much of it is there. At 16 KiB an echo of 64 KiB or 1 MiB took a third more
 /// CPU: each write wakes the peer.
 const STREAM_BYTES: usize = 64 << 10;
-/// So much is given to the kernel at a time, and kept where it does not take it.
-const PART_BYTES_MAX: usize = 128 << 10;
+/// So much is given to the kernel at a time, and kept where it does not take it. With half of it an echo of 1 MiB took 2 % more CPU.
+const PART_BYTES_MAX: usize = 256 << 10;
 
 impl<'a> Live<'a> {
     /// A response that is written while this runs.

@@ -130,6 +130,40 @@ fn our_time_is_not_on_the_clock_of_a_body() {
     assert!(bed.got().ends_with("Ok(1)"));
 }
 
+/// What was read ahead and what has come since fill a handler's room at once; what has ended the one is not lost with the other.
+#[test]
+fn room_is_filled_with_what_has_come_since_the_call() {
+    const AHEAD: usize = 64 << 10;
+    for (more, is_over) in [(40_000, false), (40_000, true), (0, true)] {
+        let mut bed = Bed::new();
+        bed.send(post("/", 300_000));
+        bed.send([b'x'; AHEAD]);
+        until_call(&mut bed);
+        bed.send(vec![b'y'; more]);
+        if is_over {
+            bed.half_close();
+        }
+        let peer = Peer::new(&bed, [(BODY_IDLE - 1, sends(9))].into_iter());
+        let (now, said) = (peer.clock(), Arc::new(Mutex::new(Vec::new())));
+        let says = said.clone();
+        let slow = move |_: &mut Request| -> Response {
+            let (now, says) = (now.clone(), says.clone());
+            Response::stream(move |out| {
+                // So long that the client had been too slow, if that were its time.
+                now.fetch_add(1_000_000, Ordering::Relaxed);
+                let mut part = Vec::with_capacity(200_000);
+                let reads = [(); 2].map(|()| out.read_request_buf(&mut part).map_err(|error| error.kind()));
+                assert!(part.starts_with(&[[b'x'; AHEAD].as_slice(), &vec![b'y'; more]].concat()));
+                *says.lock().unwrap() = reads.to_vec();
+                Ok(())
+            })
+        };
+        bed.call_with(&slow, &peer);
+        let next = if is_over { Err(ErrorKind::UnexpectedEof) } else { Ok(9) };
+        assert_eq!(*said.lock().unwrap(), [Ok(AHEAD + more), next], "{more} more, over: {is_over}");
+    }
+}
+
 /// The watchdog counts what a handler does before and between its waits, and not what its client takes for them.
 #[test]
 fn what_a_client_takes_is_not_the_handlers_time() {
