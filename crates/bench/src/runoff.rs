@@ -14,7 +14,7 @@ use crate::report::{Row, columns};
 use crate::results::{Contestant, Runoff, Score, is_honest};
 use crate::subject::Subject;
 use crate::turns;
-use crate::workloads::{Kind, Workload, decides};
+use crate::workloads::{Workload, decides};
 
 /// Who is this close to the first of a column may be first in truth.
 const REACH: f64 = 1.25;
@@ -39,7 +39,7 @@ pub(crate) fn run(
     for rows in columns(rows) {
         let workload = rows[0].workload;
         let subjects = contenders(rows, known);
-        if subjects.is_empty() || !matches!(workload.kind, Kind::Requests(_)) {
+        if subjects.is_empty() || !workload.has_turns() {
             continue;
         }
         match of_column(time, peers, &subjects, workload, distance) {

@@ -20,7 +20,7 @@ use crate::procs::distance::{Apart, Distance};
 use crate::procs::server::Server;
 use crate::procs::usage::Usage;
 use crate::subject::Subject;
-use crate::workloads::Workload;
+use crate::workloads::{Kind, Workload};
 
 #[derive(Debug)]
 pub(crate) struct TurnOptions {
@@ -36,6 +36,8 @@ pub(crate) struct TurnOptions {
 const WARM_UP: Duration = Duration::from_millis(200);
 /// In a shorter turn somebody may well get no answer, and gets it in the next.
 const LATE_MIN: Duration = Duration::from_millis(100);
+/// Where long bodies go through connections that are new in each turn.
+const WARM_UP_AGAIN: Duration = Duration::from_millis(100);
 /// The name of the other build.
 const BESIDE: &str = "beside";
 
@@ -62,6 +64,11 @@ pub(crate) struct Contestant {
     pub(crate) name: String,
     server: Server,
     generator: Generator,
+    /// What it is asked for at a fixed rate.
+    per_s: Option<f64>,
+    /// How large the kernel's buffers of a connection become is chance, of its first moments, and stays so: those of long bodies are new
+    /// in each turn.
+    reopens: bool,
     /// Made before its first turn, which has them.
     early_errors: u64,
     pub(crate) turns: Vec<Turn>,
@@ -86,6 +93,11 @@ impl Turn {
     fn us(&self) -> f64 {
         self.elapsed.as_secs_f64() * 1e6 / self.answers.max(1) as f64
     }
+
+    /// Microseconds of CPU for an answer.
+    fn cpu_us_each(&self) -> f64 {
+        self.cpu_us / self.answers.max(1) as f64
+    }
 }
 
 /// Those who can do what is asked, each with its connections.
@@ -104,17 +116,41 @@ impl Contestant {
         let group = workload.group();
         let body = expected(&server, subject, workload, group)?;
         let groups = std::slice::from_ref(group);
-        let mut generator = Generator::expecting(server.port, groups, &[&body], false)?;
-        let early_errors = generator.drive(WARM_UP)?.iter().map(Tally::errors).sum();
-        let used = Usage::of(server.pid());
-        Ok(Contestant { name, server, generator, early_errors, turns: Vec::new(), used })
+        let per_s = match workload.kind {
+            Kind::Paced { per_s, .. } => Some(f64::from(per_s)),
+            _ => None,
+        };
+        let generator = Generator::expecting(server.port, groups, &[&body], per_s.is_some())?;
+        let (reopens, used) = (workload.is_bulk(), Usage::default());
+        let mut one =
+            Contestant { name, server, generator, per_s, reopens, early_errors: 0, turns: Vec::new(), used };
+        one.warm_up(WARM_UP)?;
+        Ok(one)
+    }
+
+    /// Of this only errors count.
+    fn warm_up(&mut self, time: Duration) -> Result<()> {
+        self.early_errors += self.ask(time)?.iter().map(Tally::errors).sum::<u64>();
+        self.used = Usage::of(self.server.pid());
+        Ok(())
+    }
+
+    fn ask(&mut self, time: Duration) -> Result<Vec<Tally>> {
+        match self.per_s {
+            Some(per_s) => Ok(vec![self.generator.drive_at(per_s, time)?]),
+            None => self.generator.drive(time),
+        }
     }
 
     fn take_turn(&mut self, time: Duration, distance: &mut Distance) -> Result<()> {
         let before = distance.apart()?;
         self.charge();
-        let mut tallies = self.generator.drive(time)?;
-        if time >= LATE_MIN {
+        if self.reopens {
+            self.generator.reopen_all();
+            self.warm_up(WARM_UP_AGAIN)?;
+        }
+        let mut tallies = self.ask(time)?;
+        if time >= LATE_MIN && self.per_s.is_none() {
             tallies.extend(self.generator.wait_for_late()?);
         }
         let apart = (distance.apart()? == before).then_some(before);

@@ -91,6 +91,8 @@ pub(crate) const FILES: &[(&str, usize)] = &[
 const TURN: Duration = Duration::from_millis(30);
 /// Servers take some ten milliseconds to find as many threads as handlers that block take.
 const TURN_BLOCKING: Duration = Duration::from_millis(400);
+/// A second of the lowest rate is 65 ms of CPU, which the kernel tells in ticks of 10.
+const TURN_PACED: Duration = Duration::from_secs(1);
 /// With so much under way at once, which takes some ten milliseconds.
 const TURN_BULK: Duration = Duration::from_millis(300);
 const BULK_BYTES: usize = 8 << 20;
@@ -150,20 +152,31 @@ impl Workload {
         }
     }
 
+    /// Whether several can have the load in turn: where one group asks, and asks all the time.
+    pub(crate) fn has_turns(&self) -> bool {
+        matches!(self.kind, Kind::Requests(_) | Kind::Paced { .. })
+    }
+
     /// How long a server has the load where several have it in turn: long beside the requests that are under way at its end, and
     /// short beside the tenths of a second after which hosts move cores.
     pub(crate) fn turn(&self) -> Duration {
-        if !self.sleep.is_zero() {
-            return TURN_BLOCKING;
+        match self.kind {
+            Kind::Paced { .. } => TURN_PACED,
+            _ if !self.sleep.is_zero() => TURN_BLOCKING,
+            _ if self.is_bulk() => TURN_BULK.max(self.time_min),
+            _ => TURN.max(self.time_min),
         }
+    }
+
+    /// Whether most of it is bytes on their way.
+    pub(crate) fn is_bulk(&self) -> bool {
         let group = self.group();
         let file = || FILES.iter().find(|(name, _)| group.path.strip_prefix('/') == Some(name));
         let bytes = match self.ask {
             Ask::File if group.range.is_none() => file().map_or(0, |(_, bytes)| *bytes),
             _ => group.body_bytes,
         };
-        let turn = if bytes * group.connections >= BULK_BYTES { TURN_BULK } else { TURN };
-        turn.max(self.time_min)
+        bytes * group.connections >= BULK_BYTES
     }
 
     /// The group that the server is asked by first, to see that it answers right.
@@ -202,6 +215,7 @@ mod tests {
         }
         assert_eq!(turn("file-10m"), Duration::from_secs(1));
         assert_eq!(["slow-10", "slow-close-400", "wait-100"].map(turn), [TURN_BLOCKING; 3]);
+        assert_eq!(["rate-5000", "rate-110000"].map(turn), [TURN_PACED; 2]);
     }
 
     #[test]

@@ -62,15 +62,16 @@ Usage: weftwork-bench turns [OPTIONS]
 
 Options:
   --rounds N             how often each has its turn [300]
-  --turn-ms N            how long a turn is [30; 400 where handlers block, 300 with 8 MiB and more under way]
-  --only A,B,..          workloads of 'quick' and 'full', but for mixed, idle and rate [keepalive]
+  --turn-ms N            how long a turn is [30; 400 where handlers block, 300 with 8 MiB and more under way, 1000 at a
+                         fixed rate and for files of 10 MiB]
+  --only A,B,..          workloads of 'quick' and 'full', but for mixed and idle [keepalive]
   --subjects A,B,..      as in quick; ratios are to the first one [floor,nginx,weft]
   --beside PATH          another build of weft, on the default engine
   --engine, --weft, --cores: as in quick
   -h, --help             this text
 
 'us/request' is the time of a turn for each answer: what it costs the server, where its core has nothing to wait
-for. Only rounds in which the host left the cores where they were are shown, a table for each place.
+for. At a fixed rate CPU is compared. With 8 MiB and more under way each turn has new connections. Only rounds in which the host left the cores where they were are shown, a table for each place.
 ";
 
 pub(super) const FULL: &str = "\
@@ -79,8 +80,8 @@ The whole grid: every engine of weft, the floors, and every server of others tha
 Usage: weftwork-bench full [OPTIONS]
 
 Options:
-  --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle, rate)
-                         have one [2]
+  --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle) have
+                         one [2]
   --runoff S             how long each has the load once more, in turn with the others, where up to four others are within
                          a quarter of a column's first, and the default engine is; that decides the column. With it the
                          whole grid takes 35 to 40 minutes; 0: none [4]

@@ -54,7 +54,7 @@ fn turns_are_of_what_asks_all_the_time() {
     check_refused("turns --turn-ms 2", "from 5 to 10000");
     check_refused("turns --rounds 0", "--rounds must be from 1");
     check_refused("turns --json", "--json");
-    check_refused("turns --only keepalive,mixed", "mixed: only loads that ask all the time");
+    check_refused("turns --only keepalive,mixed", "mixed: only loads of one group of clients");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use super::{Command, GridOptions, grid, help};
 use crate::failure::{Failure, Result};
 use crate::turns::TurnOptions;
-use crate::workloads::{Kind, TURNS};
+use crate::workloads::TURNS;
 
 /// With three contestants and turns of 30 ms: half a minute.
 const ROUNDS: usize = 300;
@@ -36,8 +36,8 @@ pub(super) fn turns(parser: &mut Parser) -> Result<Command> {
         }
     }
     super::within("--rounds", options.grid.rounds, 1, ROUNDS_MAX)?;
-    if let Some(other) = options.grid.workloads.iter().find(|one| !matches!(one.kind, Kind::Requests(_))) {
-        return Err(Failure::Usage(format!("{}: only loads that ask all the time have turns", other.name)));
+    if let Some(other) = options.grid.workloads.iter().find(|one| !one.has_turns()) {
+        return Err(Failure::Usage(format!("{}: only loads of one group of clients have turns", other.name)));
     }
     Ok(Command::Turns(options))
 }

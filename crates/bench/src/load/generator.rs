@@ -78,9 +78,7 @@ impl Generator {
             generator.askings.push(asking);
             generator.connections.extend((0..group.connections).map(|_| Connection::new(at, now)));
         }
-        for at in 0..generator.connections.len() {
-            generator.reopen(at);
-        }
+        generator.reopen_all();
         Ok(generator)
     }
 
@@ -167,6 +165,13 @@ impl Generator {
                 asking.tally.socket_errors += 1;
                 self.reopen(at);
             }
+        }
+    }
+
+    /// Every connection anew, whatever its answer was going to be.
+    pub(crate) fn reopen_all(&mut self) {
+        for at in 0..self.connections.len() {
+            self.reopen(at);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Contestant, Turn};
 use crate::procs::distance::Apart;
 use crate::report::{median, quartiles};
-use crate::workloads::Workload;
+use crate::workloads::{Kind, Workload};
 
 /// Fewer turns say nothing.
 const TURNS_MIN: usize = 5;
@@ -15,24 +15,33 @@ pub(super) fn table(workload: &Workload, turn: Duration, contestants: &[Contesta
     let lists: Vec<(&str, &[Turn])> =
         contestants.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
     let mut text = format!("{}: {}, turns of {turn:?}\n", workload.name, workload.title);
+    // At a fixed rate the time is the same for all.
+    let compared: Compared = match workload.kind {
+        Kind::Paced { .. } => ("CPU us each", Turn::cpu_us_each),
+        _ => ("us/request", Turn::us),
+    };
     for (apart, what) in [(Apart::Near, "cores near"), (Apart::Far, "cores far apart")] {
-        part(&mut text, what, apart, &lists);
+        part(&mut text, what, apart, compared, &lists);
     }
     text
 }
 
+/// Of a turn, and its name.
+type Compared = (&'static str, fn(&Turn) -> f64);
+
 /// The rounds in which the cores were there all the time, for all.
-fn part(text: &mut String, what: &str, apart: Apart, lists: &[(&str, &[Turn])]) {
+fn part(text: &mut String, what: &str, apart: Apart, compared: Compared, lists: &[(&str, &[Turn])]) {
+    let (figure, of) = compared;
     let rounds = lists.iter().map(|(_, turns)| turns.len()).min().unwrap_or(0);
     let stayed = |round: &usize| lists.iter().all(|(_, turns)| turns[*round].apart == Some(apart));
     let rounds: Vec<usize> = (0..rounds).filter(stayed).collect();
     let Some((_, first)) = lists.first().filter(|_| rounds.len() >= TURNS_MIN) else { return };
     let _ = writeln!(
         text,
-        "  {what}, {} rounds\n  {:<17} {:>10}  {:>16}  {:>8}  {:>16}  {:>7}  {:>6}",
+        "  {what}, {} rounds\n  {:<17} {:>11}  {:>16}  {:>8}  {:>16}  {:>7}  {:>6}",
         rounds.len(),
         "subject",
-        "us/request",
+        figure,
         "middle half",
         "x first",
         "middle half",
@@ -40,17 +49,17 @@ fn part(text: &mut String, what: &str, apart: Apart, lists: &[(&str, &[Turn])]) 
         "errors"
     );
     for (name, turns) in lists {
-        let times: Vec<f64> = rounds.iter().map(|round| turns[*round].us()).collect();
-        let ratios: Vec<f64> = rounds.iter().map(|round| turns[*round].us() / first[*round].us()).collect();
+        let figures: Vec<f64> = rounds.iter().map(|round| of(&turns[*round])).collect();
+        let ratios: Vec<f64> = rounds.iter().map(|round| of(&turns[*round]) / of(&first[*round])).collect();
         let cpu: f64 = rounds.iter().map(|round| turns[*round].cpu_us).sum();
         let answers: u64 = rounds.iter().map(|round| turns[*round].answers).sum();
         // Also those of the rounds that do not count.
         let errors: u64 = turns.iter().map(|turn| turn.errors).sum();
         let _ = writeln!(
             text,
-            "  {name:<17} {:>10.3}  {:>16}  {:>8.3}  {:>16}  {:>7.2}  {errors:>6}",
-            median(times.clone()).unwrap_or(f64::NAN),
-            middle_half(times),
+            "  {name:<17} {:>11.3}  {:>16}  {:>8.3}  {:>16}  {:>7.2}  {errors:>6}",
+            median(figures.clone()).unwrap_or(f64::NAN),
+            middle_half(figures),
             median(ratios.clone()).unwrap_or(f64::NAN),
             middle_half(ratios),
             cpu / answers.max(1) as f64,
@@ -65,6 +74,8 @@ fn middle_half(values: Vec<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TIME: Compared = ("us/request", Turn::us);
 
     fn turn(apart: Option<Apart>, answers: u64) -> Turn {
         Turn { apart, answers, errors: 0, elapsed: Duration::from_millis(30), cpu_us: 30_000.0 }
@@ -82,7 +93,7 @@ mod tests {
         second.extend([turn(near, 1), turn(None, 1)]);
         second[7].errors = 3;
         let mut text = String::new();
-        part(&mut text, "cores near", Apart::Near, &[("floor", &first), ("weft", &second)]);
+        part(&mut text, "cores near", Apart::Near, TIME, &[("floor", &first), ("weft", &second)]);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0], ["cores", "near,", "6", "rounds"]);
         assert_eq!(
@@ -96,11 +107,27 @@ mod tests {
     }
 
     #[test]
+    fn at_a_fixed_rate_cpu_is_compared() {
+        let (first, mut second) =
+            (vec![turn(Some(Apart::Near), 6000); 5], vec![turn(Some(Apart::Near), 6000); 5]);
+        second.iter_mut().for_each(|turn| turn.cpu_us *= 2.0);
+        let mut text = String::new();
+        let compared: Compared = ("CPU us each", Turn::cpu_us_each);
+        part(&mut text, "cores near", Apart::Near, compared, &[("floor", &first), ("weft", &second)]);
+        assert!(
+            text.lines().nth(1).is_some_and(|line| line.split("  ").any(|part| part.trim() == "CPU us each")),
+            "{text}"
+        );
+        let weft: Vec<&str> = text.lines().nth(3).unwrap().split_whitespace().collect();
+        assert_eq!(weft[..6], ["weft", "10.000", "10.000", "to", "10.000", "2.000"]);
+    }
+
+    #[test]
     fn too_few_rounds_are_not_shown() {
         let turns = vec![turn(Some(Apart::Far), 6000); TURNS_MIN - 1];
         let mut text = String::new();
-        part(&mut text, "cores far apart", Apart::Far, &[("floor", &turns)]);
-        part(&mut text, "cores near", Apart::Near, &[]);
+        part(&mut text, "cores far apart", Apart::Far, TIME, &[("floor", &turns)]);
+        part(&mut text, "cores near", Apart::Near, TIME, &[]);
         assert_eq!(text, "");
     }
 }

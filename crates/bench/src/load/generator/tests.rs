@@ -3,7 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::net::{self, AddressFamily, SocketType};
@@ -32,7 +33,14 @@ fn deaf() -> (OwnedFd, u16) {
 
 /// Answers each request of each connection with the same bytes, and closes after so many.
 fn serve(answer: &'static [u8], requests_max: usize) -> u16 {
+    serve_counting(answer, requests_max).0
+}
+
+/// The same, and how many connections came.
+fn serve_counting(answer: &'static [u8], requests_max: usize) -> (u16, Arc<AtomicUsize>) {
     let (listener, port) = listen();
+    let came = Arc::new(AtomicUsize::new(0));
+    let count = came.clone();
     let answer_all = move |stream: TcpStream| {
         for _ in 0..requests_max {
             if read_request(&stream).is_err() || (&stream).write_all(answer).is_err() {
@@ -43,10 +51,11 @@ fn serve(answer: &'static [u8], requests_max: usize) -> u16 {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
             thread::spawn(move || answer_all(stream));
         }
     });
-    port
+    (port, came)
 }
 
 fn read_request(mut stream: &TcpStream) -> io::Result<()> {
@@ -113,6 +122,20 @@ fn refused_connections_are_errors() {
 fn pipelined_requests_are_all_answered() {
     let tally = drive(serve(GOOD, usize::MAX), 16, false, TIMEOUT);
     assert!(tally.ok >= 3 * 16 && tally.errors() == 0, "{tally:?}");
+}
+
+/// Whoever was not answered yet is no error.
+#[test]
+fn connections_may_be_new_in_between() {
+    let _alone = alone();
+    let (port, came) = serve_counting(GOOD, usize::MAX);
+    let mut generator = Generator::open(port, &[Group::get("/", 3)]).unwrap();
+    for times in 1..=3 {
+        let tally = generator.drive(TIME).unwrap().remove(0);
+        assert!(tally.ok > 0 && tally.errors() == 0, "{tally:?}");
+        assert_eq!(came.load(Ordering::Relaxed), 3 * times);
+        generator.reopen_all();
+    }
 }
 
 #[test]
