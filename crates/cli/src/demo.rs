@@ -17,7 +17,7 @@ const SLOW_MS_MAX: u64 = 60_000;
 const SLOW_MS: u64 = 100;
 /// Up to this `/echo` gathers a body and sends it back whole: cheaper than to do so piece by piece.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
-/// How much of a longer one it holds at once. With half of it 1 MiB took 1 % more CPU (docs/performance.md).
+/// How much of a longer one it holds at once, at most. With half of it 1 MiB took 1 % more CPU (docs/performance.md).
 const ECHO_BYTES: usize = 256 << 10;
 
 /// What there is to try.
@@ -107,9 +107,13 @@ fn echo(req: &mut Request<'_>) -> Response {
             Ok(body) => Response::bytes(body),
             Err(error) => return Error::from(error).into_response(),
         },
-        Some(length) => echo_by_piece(false).with_header(header::CONTENT_LENGTH, length.into()),
+        Some(length) => {
+            // In parts of one length: what is shorter than the room is not read into it without a copy.
+            let parts = length.div_ceil(ECHO_BYTES as u64);
+            echo_by_piece((length / parts) as usize, false).with_header(header::CONTENT_LENGTH, length.into())
+        }
         // Who sends in chunks may wait for an answer to each.
-        None => echo_by_piece(true),
+        None => echo_by_piece(ECHO_BYTES, true),
     };
     match content_type {
         Some(content_type) => response.with_content_type(content_type),
@@ -117,9 +121,9 @@ fn echo(req: &mut Request<'_>) -> Response {
     }
 }
 
-fn echo_by_piece(at_once: bool) -> Response {
+fn echo_by_piece(bytes: usize, at_once: bool) -> Response {
     Response::stream(move |out| {
-        let mut part = Vec::with_capacity(ECHO_BYTES);
+        let mut part = Vec::with_capacity(bytes);
         while out.read_request_buf(&mut part)? > 0 {
             out.write_all(&part)?;
             part.clear();

@@ -107,7 +107,8 @@ impl BodyWriter<'_> {
 
     /// As [`read_request`](BodyWriter::read_request), but adds what has come to `into`: no more than there is room for
     /// ([`capacity`](Vec::capacity)), and room is made only where there is none. Nothing has to be zeroed for it, and what has not
-    /// come yet is read from the socket into room of 16 KiB and more, without a copy.
+    /// come yet is read from the socket into room of 16 KiB and more without a copy, where the length of the body is known and no
+    /// less than the room is left of it: room for a whole part of it, a half or a quarter, serves best.
     ///
     /// # Errors
     /// Those of [`read_request`](BodyWriter::read_request).

@@ -67,8 +67,8 @@ impl Live<'_> {
         room >= DIRECT_BYTES_MIN && is_within && self.conn.buffered_body() == 0
     }
 
-    /// Adds what has come meanwhile, behind what was read ahead: one long part costs less to pass on than two. An end or an error is
-    /// for the next read, which meets it again.
+    /// Adds what has come meanwhile, behind what was read ahead: one long part costs less to pass on than two. An end is for the next
+    /// read, which meets it again, and after an error finds one.
     fn top_up(&mut self, into: &mut Vec<u8>) -> Result<usize, BodyError> {
         if !self.reads_directly(into) {
             return Ok(0);

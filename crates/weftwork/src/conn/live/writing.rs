@@ -34,9 +34,11 @@ impl<'a> Live<'a> {
             Err(error) if self.has_begun() => Err(error),
             Err(error) => self.answer_failure(error),
         };
-        // Where nothing is left to send, nobody is going to flush.
-        if self.conn.unsent() == 0 {
-            self.conn.stream.uncork();
+        match self.conn.unsent() {
+            // Nobody is going to flush.
+            0 => self.conn.stream.uncork(),
+            // What is left goes out without a thread, for as long as its client takes: not with the room of a whole part.
+            _ => self.conn.held().output.shrink_to(OUTPUT_BYTES_MAX),
         }
         after
     }

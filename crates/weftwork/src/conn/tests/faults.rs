@@ -31,7 +31,8 @@ const STEPS_MAX: usize = 10_000;
 const TURNS_MAX: usize = 1_000_000;
 /// More deadlines than this in a row mean that one does not end what it bounds.
 const DEADLINES_MAX: usize = 8;
-/// More than this in either direction is more than the limits allow, whatever the steps in which a `Vec` grows.
+/// More than this in either direction is more than the limits allow with parts as short as those of [`talk`], whatever the steps in
+/// which a `Vec` grows.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// One connection between a scripted client and the handler of [`talk`], in the hands of a [`Kernel`].

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::deadlines::BODY_IDLE;
 use super::*;
@@ -134,8 +135,11 @@ fn our_time_is_not_on_the_clock_of_a_body() {
 #[test]
 fn room_is_filled_with_what_has_come_since_the_call() {
     const AHEAD: usize = 64 << 10;
+    // At 500 bytes a second what was read ahead is enough for 131 s, and with the rest it is for 211.
+    const PAUSE: u64 = 200_000;
     for (more, is_over) in [(40_000, false), (40_000, true), (0, true)] {
         let mut bed = Bed::new();
+        bed.cx.settings.body_idle_timeout = Duration::from_millis(2 * PAUSE);
         bed.send(post("/", 300_000));
         bed.send([b'x'; AHEAD]);
         until_call(&mut bed);
@@ -143,7 +147,7 @@ fn room_is_filled_with_what_has_come_since_the_call() {
         if is_over {
             bed.half_close();
         }
-        let peer = Peer::new(&bed, [(BODY_IDLE - 1, sends(9))].into_iter());
+        let peer = Peer::new(&bed, [(PAUSE, sends(9))].into_iter());
         let (now, said) = (peer.clock(), Arc::new(Mutex::new(Vec::new())));
         let says = said.clone();
         let slow = move |_: &mut Request| -> Response {

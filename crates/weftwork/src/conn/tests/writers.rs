@@ -88,6 +88,19 @@ fn a_writer_that_heeds_no_errors_fills_no_memory() {
     }
 }
 
+/// Its writer is done, and its thread is free: a client may take its time for the last of a long part, and not with the room of all.
+#[test]
+fn the_end_of_a_long_part_has_little_room() {
+    let mut bed = asked(GET);
+    let takes =
+        || -> (u64, Acts) { (1, Box::new(|stream| assert!(stream.read(&mut [0; 64 << 10]).unwrap() > 0))) };
+    let peer = Peer::new(&bed, std::iter::repeat_with(takes));
+    stream(&mut bed, &peer, |out, _| out.write_all(&[b'x'; 256 << 10]).unwrap());
+    let buffers = bed.conn.buffers.as_deref().unwrap();
+    let (left, held) = (buffers.output.len() - buffers.sent, buffers.output.capacity());
+    assert!(left > 0 && held <= left + PART.len(), "{held} bytes are held for {left}");
+}
+
 /// The client has let us wait, and could do nothing about it while the writer was at work.
 #[test]
 fn the_time_of_a_writer_is_not_on_the_clock_of_its_client() {

@@ -104,8 +104,8 @@ impl Wait for OnAnyFiber {
 }
 
 /// So many calls move bytes for the fibers of a thread before one of them lets the loop have its turn. Each moves up to
-/// 64 KiB of a body.
-const CALLS_A_TURN: u32 = 16;
+/// 256 KiB of a body, or as much as a handler has room for.
+const CALLS_A_TURN: u32 = 8;
 
 thread_local! {
     /// The server whose fibers those of this thread are.
