@@ -1,4 +1,4 @@
-//! A live clock for any number of pages:
+//! A live clock for any number of clients (six pages of one browser: it opens no more connections to a host over HTTP/1.1):
 //! `cargo run -p weftwork-examples --example clock`, then <http://127.0.0.1:8080>.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -2,6 +2,8 @@
 //! `cargo run -p weftwork-examples --example upload`, then <http://127.0.0.1:8080>.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use weftwork::middleware::{BodyLimit, Csrf};
 use weftwork::prelude::*;
@@ -9,7 +11,8 @@ use weftwork::prelude::*;
 const PAGE: &str = "<!doctype html><title>Upload</title><form method=post enctype=multipart/form-data>\
     <input type=file name=file multiple required> <button>Keep</button></form>";
 
-/// Parts go to disk as they arrive. A file gets its name when all of it is there; else it is removed.
+/// Parts go to disk as they arrive. A file gets its name when all of it is there; else it is removed. Two may be called alike, and
+/// neither takes the place of the other.
 fn site(folder: &Path, req: &mut Request) -> Result<Response> {
     if req.method() != Method::POST {
         return Ok(html(PAGE));
@@ -17,12 +20,24 @@ fn site(folder: &Path, req: &mut Request) -> Result<Response> {
     let mut kept = String::new();
     let mut form = req.multipart()?;
     while let Some(mut part) = form.next_part()? {
-        let Some(name) = part.safe_file_name() else { continue };
+        let Some(mut name) = part.safe_file_name() else { continue };
+        // With the number in front, 255 bytes are the most that a file system takes.
+        while name.len() > 200 {
+            name.pop();
+        }
         let upload = part.save_in(folder)?;
-        kept += &format!("{name}: {} bytes\n", upload.bytes());
-        upload.persist(folder.join(name))?;
+        let kept_as = format!("{}-{name}", number());
+        kept += &format!("{kept_as}: {} bytes\n", upload.bytes());
+        upload.persist(folder.join(kept_as))?;
     }
     Ok(text(kept).with_status(StatusCode::CREATED))
+}
+
+/// No other file has it, not of an earlier run either.
+fn number() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}.{}", since_1970.as_millis(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn uploads(folder: impl AsRef<Path>) -> impl Handler {
@@ -53,8 +68,12 @@ mod tests {
         };
         assert_eq!(post(&form[..form.len() - 12]).status, StatusCode::BAD_REQUEST);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        let whole = client.post("/").multipart(&[], &[("file", "../a.txt", b"hello")]).send();
-        assert_eq!(whole.text(), "a.txt: 5 bytes\n");
-        assert_eq!(std::fs::read(folder.path().join("a.txt")).unwrap(), b"hello");
+        let alike: [(&str, &str, &[u8]); 2] = [("file", "../a.txt", b"hello"), ("file", "a.txt", b"hello")];
+        let whole = client.post("/").multipart(&[], &alike).send();
+        assert_eq!(whole.text().matches("-a.txt: 5 bytes\n").count(), 2, "{}", whole.text());
+        let kept: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        assert_eq!(kept.len(), 2);
+        assert!(kept.iter().all(|path| std::fs::read(path).unwrap() == b"hello"));
     }
 }

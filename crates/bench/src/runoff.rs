@@ -14,14 +14,14 @@ use crate::report::{Row, columns};
 use crate::results::{Contestant, Runoff, Score, is_honest};
 use crate::subject::Subject;
 use crate::turns;
-use crate::workloads::{Workload, decides};
+use crate::workloads::{OWED_S, Workload, decides};
 
 /// Who is this close to the first of a column may be first in truth.
 const REACH: f64 = 1.25;
 /// The default engine apart: each costs as much time as any other.
 const OTHERS_MAX: usize = 4;
 
-/// However long they are.
+/// However long they are: eight seconds of each where a turn is one.
 const TURNS_MIN: usize = 8;
 
 /// The run-offs of all columns that have one, by their names. Each server has the load for so long in each.
@@ -66,6 +66,9 @@ fn of_column(
     turns::measure(&mut contestants, rounds, workload.turn(), distance)?;
     let lists: Vec<_> = contestants.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
     let runoff = score::scores(decides(&workload.name), &lists);
+    if runoff.is_none() {
+        eprintln!("run-off    {:<15} says nothing: the cores were moved in most rounds", workload.name);
+    }
     for Score { subject, figure, over_ours, .. } in runoff.iter().flat_map(|runoff| &runoff.scores) {
         let (value, ratio) = (figure.median, over_ours.median);
         eprintln!("run-off    {:<15} {subject:<17} {value:.2}, {ratio:.3} of ours", workload.name);
@@ -93,11 +96,13 @@ fn contenders(rows: &[Row], known: &[Contestant]) -> Vec<Subject> {
     ours.into_iter().chain(others.into_iter().take(OTHERS_MAX)).cloned().collect()
 }
 
-/// What decides, of who may be first: no engine of ours but the default one, no floor, nobody who made errors.
+/// What decides, of who may be first: no engine of ours but the default one, no floor, nobody who made errors or did not keep up.
 fn figure(row: &Row, metric: Metric) -> Option<f64> {
     let subject = &row.subject;
     let is_rival = subject.is_ours() || !(subject.is_weft() || subject.is_floor());
-    let is_fair = row.failures() == 0 && row.errors() == Some(0.0);
+    let asked = row.median(Metric::Rate).unwrap_or(0.0);
+    let keeps_up = row.median(Metric::Unanswered).is_none_or(|owed| owed <= asked * OWED_S);
+    let is_fair = row.failures() == 0 && row.errors() == Some(0.0) && keeps_up;
     row.median(metric).filter(|value| is_rival && is_fair && *value > 0.0)
 }
 
@@ -163,6 +168,9 @@ mod tests {
 
     #[test]
     fn who_cannot_be_first_is_no_rival() {
+        let mut slow = row("rate-5000", "nginx", [5_000.0, 1.0, 0.0]);
+        slow.samples[0].as_mut().unwrap().0.push((Metric::Unanswered, 51.0));
+        assert_eq!(figure(&slow, Metric::CpuUs), None, "50 fall due in 10 ms");
         let others = [
             ("floor", 1.0, 1.0),
             ("weft:fibers", 1.0, 1.0),

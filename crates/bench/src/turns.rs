@@ -1,5 +1,5 @@
 //! How much does one request cost two servers, or more, where a tenth of a microsecond counts? All of them run at once, and one
-//! after the other has the load for some hundredths of a second. What the host does to the machine meanwhile befalls all:
+//! after the other has the load for some hundredths of a second, or up to one where that says too little. What the host does to the machine meanwhile befalls all:
 //! the middle half of the ratios lies 2 to 5 % apart, where those of cells that last seconds lie 15 to 50 % apart.
 
 mod table;
@@ -20,7 +20,7 @@ use crate::procs::distance::{Apart, Distance};
 use crate::procs::server::Server;
 use crate::procs::usage::Usage;
 use crate::subject::Subject;
-use crate::workloads::{Kind, Workload};
+use crate::workloads::{Kind, OWED_S, Workload};
 
 #[derive(Debug)]
 pub(crate) struct TurnOptions {
@@ -74,6 +74,7 @@ pub(crate) struct Contestant {
     pub(crate) turns: Vec<Turn>,
     /// When its last turn began.
     used: Usage,
+    is_charged: bool,
 }
 
 /// What a server did when it was its turn.
@@ -83,8 +84,10 @@ pub(crate) struct Turn {
     pub(crate) apart: Option<Apart>,
     pub(crate) answers: u64,
     pub(crate) errors: u64,
+    /// At a fixed rate: answers that are owed at its end.
+    pub(crate) unanswered: u64,
     pub(crate) elapsed: Duration,
-    /// And until its next one: what a server puts off counts.
+    /// And until its next one: what a server puts off counts. At a fixed rate it rests in between anyway, and pays for no more.
     pub(crate) cpu_us: f64,
 }
 
@@ -121,9 +124,10 @@ impl Contestant {
             _ => None,
         };
         let generator = Generator::expecting(server.port, groups, &[&body], per_s.is_some())?;
-        let (reopens, used) = (workload.is_bulk(), Usage::default());
+        let (reopens, turns, used) = (workload.is_bulk(), Vec::new(), Usage::default());
+        let (early_errors, is_charged) = (0, true);
         let mut one =
-            Contestant { name, server, generator, per_s, reopens, early_errors: 0, turns: Vec::new(), used };
+            Contestant { name, server, generator, per_s, reopens, early_errors, turns, used, is_charged };
         one.warm_up(WARM_UP)?;
         Ok(one)
     }
@@ -131,7 +135,6 @@ impl Contestant {
     /// Of this only errors count.
     fn warm_up(&mut self, time: Duration) -> Result<()> {
         self.early_errors += self.ask(time)?.iter().map(Tally::errors).sum::<u64>();
-        self.used = Usage::of(self.server.pid());
         Ok(())
     }
 
@@ -149,26 +152,44 @@ impl Contestant {
             self.generator.reopen_all();
             self.warm_up(WARM_UP_AGAIN)?;
         }
+        self.used = Usage::of(self.server.pid());
         let mut tallies = self.ask(time)?;
-        if time >= LATE_MIN && self.per_s.is_none() {
+        if self.reopens {
+            tallies.extend(self.generator.wait_for_all()?);
+        } else if time >= LATE_MIN && self.per_s.is_none() {
             tallies.extend(self.generator.wait_for_late()?);
         }
+        let unanswered = tallies.iter().map(|tally| tally.unanswered).sum();
         let apart = (distance.apart()? == before).then_some(before);
         let errors = tallies.iter().map(Tally::errors).sum::<u64>() + std::mem::take(&mut self.early_errors);
         let answers = tallies.iter().map(Tally::answers).sum();
         let elapsed = tallies.iter().map(|tally| tally.elapsed).sum();
-        self.turns.push(Turn { apart, answers, errors, elapsed, cpu_us: 0.0 });
+        self.turns.push(Turn { apart, answers, errors, unanswered, elapsed, cpu_us: 0.0 });
+        self.is_charged = false;
+        if self.per_s.is_some() {
+            self.charge();
+        }
         self.server.check()
     }
 
     /// The last turn has all CPU that was used since it began.
     fn charge(&mut self) {
-        let used = Usage::of(self.server.pid());
-        if let Some(last) = self.turns.last_mut() {
-            last.cpu_us = used.cpu_us_since(&self.used);
+        if let Some(last) = self.turns.last_mut().filter(|_| !self.is_charged) {
+            last.cpu_us = Usage::of(self.server.pid()).cpu_us_since(&self.used);
         }
-        self.used = used;
+        self.is_charged = true;
     }
+}
+
+/// What was never answered at a fixed rate, of who did not keep up: it is worth as much as an error. In up to half of its turns it may be the machine.
+pub(crate) fn owed(turns: &[Turn]) -> u64 {
+    let falls_due = |turn: &Turn| turn.answers as f64 / turn.elapsed.as_secs_f64() * OWED_S;
+    let late: Vec<u64> = turns
+        .iter()
+        .filter(|turn| turn.unanswered as f64 > falls_due(turn))
+        .map(|turn| turn.unanswered)
+        .collect();
+    if 2 * late.len() > turns.len() { late.iter().sum() } else { 0 }
 }
 
 /// Everybody begins in turn, so that none always follows the same one.

@@ -100,6 +100,8 @@ const BULK_BYTES: usize = 8 << 20;
 /// What is asked for of some of them: first and last byte.
 pub(crate) const FILE_RANGES: &[(&str, (usize, usize))] =
     &[("1k.bin", (100, 299)), ("100k.bin", (50_000, 60_239)), ("10m.bin", (5_000_000, 5_099_999))];
+/// At a fixed rate: who owes more answers at the end than fall due in this time does not keep up.
+pub(crate) const OWED_S: f64 = 0.01;
 /// Requests a second of the paced workloads.
 pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_000];
 
@@ -152,13 +154,13 @@ impl Workload {
         }
     }
 
-    /// Whether several can have the load in turn: where one group asks, and asks all the time.
+    /// Whether several can have the load in turn: where one group asks.
     pub(crate) fn has_turns(&self) -> bool {
         matches!(self.kind, Kind::Requests(_) | Kind::Paced { .. })
     }
 
     /// How long a server has the load where several have it in turn: long beside the requests that are under way at its end, and
-    /// short beside the tenths of a second after which hosts move cores.
+    /// short beside the tenths of a second after which hosts move cores, where that leaves enough to measure.
     pub(crate) fn turn(&self) -> Duration {
         match self.kind {
             Kind::Paced { .. } => TURN_PACED,
@@ -216,6 +218,11 @@ mod tests {
         assert_eq!(turn("file-10m"), Duration::from_secs(1));
         assert_eq!(["slow-10", "slow-close-400", "wait-100"].map(turn), [TURN_BLOCKING; 3]);
         assert_eq!(["rate-5000", "rate-110000"].map(turn), [TURN_PACED; 2]);
+        let is_bulk = |name| named(&GRID, name)[0].is_bulk();
+        assert_eq!(["echo-1m", "file-1m", "file-10m"].map(is_bulk), [true; 3]);
+        assert_eq!(["echo-64k", "file-100k", "file-range-10m", "rate-5000"].map(is_bulk), [false; 4]);
+        let has_turns = |name| named(&GRID, name)[0].has_turns();
+        assert_eq!(["health-64", "rate-5000", "mixed", "idle"].map(has_turns), [true, true, false, false]);
     }
 
     #[test]

@@ -50,7 +50,8 @@ Options:
   --log LEVEL     off, error, warn, info, debug or trace        [WEFT_LOG; warn]
   -h, --help
 
-A flag wins over its WEFT_ variable, that over PORT and HOST, and these over the default.
+A flag wins over its WEFT_ variable, that over PORT and HOST, and these over the default. The variable
+of a setting or of the engine that cannot be read is an error all the same.
 
 Limits and deadlines (--head-bytes-max is WEFT_HEAD_BYTES_MAX, and so on):
 ";

@@ -193,7 +193,7 @@ impl Server {
         }
         let descriptors = system::raise_descriptor_limit();
         settings.work_out(descriptors);
-        engine.check(&settings)?;
+        engine.check(&settings).map_err(|error| settings.with_variable(error))?;
         if let Some(listener) = listeners.first() {
             system::make_room_for_descriptors(listener, descriptors);
         }
@@ -282,7 +282,8 @@ impl Running {
     /// is not finished within `timeout`, counted from there, is cut; with a timeout of zero there is no delay either. A
     /// handler that does not return is left behind with its thread.
     pub fn shutdown(mut self, timeout: Duration) -> Report {
-        self.stop(timeout, || false)
+        let delay = if timeout.is_zero() { Duration::ZERO } else { self.cx.settings.drain_delay };
+        self.stop(delay, timeout, || false)
     }
 
     /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] says.
@@ -298,12 +299,13 @@ impl Running {
     fn wait_and_stop(mut self, mut signals: Signals) -> Result<(Report, LastWords)> {
         let refused = |error| Error::io("signals cannot be waited for", error);
         while !signals.wait(None).map_err(refused)? {}
-        let (drain_timeout, told) = (self.cx.settings.drain_timeout, Instant::now());
+        let told = Instant::now();
         // Before anything is said of it: a log may be stuck.
         self.cx.announce_stop();
         let mut words = LastWords::begin();
         words.say("stopping: requests in flight may finish; a second signal cuts them");
-        let report = self.stop(drain_timeout, move || {
+        let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
+        let report = self.stop(delay, timeout, move || {
             let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);
             comes && told.elapsed() >= ONE_SIGNAL
         });
@@ -331,11 +333,10 @@ impl Running {
         Abandoned::unless_all_zero(counters)
     }
 
-    fn stop(&mut self, deadline: Duration, mut hurry: impl FnMut() -> bool) -> Report {
+    fn stop(&mut self, delay: Duration, deadline: Duration, mut hurry: impl FnMut() -> bool) -> Report {
         self.stopped = true;
         self.cx.announce_stop();
         let told = Instant::now();
-        let delay = if deadline.is_zero() { Duration::ZERO } else { self.cx.settings.drain_delay };
         let mut hurried = false;
         while !hurried && told.elapsed() < delay {
             std::thread::sleep(DRAIN_TICK);
@@ -381,7 +382,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.stopped {
-            self.stop(Duration::ZERO, || true);
+            self.stop(Duration::ZERO, Duration::ZERO, || true);
         }
     }
 }

@@ -310,18 +310,21 @@ impl Settings {
 
     /// Refuses values with which no server could run, and names the variable that has brought one.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.check_values().map_err(|error| {
-            let is_named = |name: &str| error.message().split([' ', '(']).any(|word| word == name);
-            let settings = self.list();
-            let mut variables = settings.iter().filter(|setting| setting.source == Source::Environment);
-            match variables.find(|setting| is_named(setting.name)) {
-                Some(setting) => {
-                    let variable = environment::variable_of(setting.name);
-                    Error::usage(format!("{variable}: {}", error.message()))
-                }
-                None => error,
+        self.check_values().map_err(|error| self.with_variable(error))
+    }
+
+    /// The same error, with the variable that has brought the setting which it names.
+    pub(crate) fn with_variable(&self, error: Error) -> Error {
+        let is_named = |name: &str| error.message().split([' ', '(']).any(|word| word == name);
+        let settings = self.list();
+        let mut variables = settings.iter().filter(|setting| setting.source == Source::Environment);
+        match variables.find(|setting| is_named(setting.name)) {
+            Some(setting) => {
+                let variable = environment::variable_of(setting.name);
+                Error::usage(format!("{variable}: {}", error.message()))
             }
-        })
+            None => error,
+        }
     }
 
     fn check_values(&self) -> Result<(), Error> {

@@ -2,6 +2,9 @@
 
 use std::net::Ipv4Addr;
 
+use ::ntex::SharedCfg;
+use ::ntex::http::HttpServiceConfig;
+use ::ntex::time::Seconds;
 use ::ntex::util::Bytes;
 use ::ntex::web::{self, App, FromRequest, HttpRequest, HttpResponse};
 use ::ntex::{rt, time};
@@ -26,7 +29,9 @@ async fn run(port: u16, workers: usize) -> std::io::Result<()> {
             .route("/slow", web::get().to(slow))
             .route("/wait", web::get().to(wait))
     };
-    let server = web::server(app).workers(workers).backlog(4096).maxconn(100_000);
+    let kept = HttpServiceConfig::new().set_keepalive_timeout(Seconds(3600));
+    let server = web::server(app).config(SharedCfg::new("http").add(kept));
+    let server = server.workers(workers).backlog(4096).maxconn(100_000);
     server.bind((Ipv4Addr::LOCALHOST, port))?.run().await
 }
 
@@ -34,7 +39,8 @@ async fn echo(request: HttpRequest, payload: web::types::Payload) -> Result<Http
     if let Some(length) = routes::goes_through(request.headers().get("content-length")) {
         return Ok(HttpResponse::Ok().no_chunking().content_length(length).streaming(payload));
     }
-    let body = <Bytes as FromRequest<web::DefaultError>>::from_request(&request, &mut payload.into_inner()).await?;
+    let body =
+        <Bytes as FromRequest<web::DefaultError>>::from_request(&request, &mut payload.into_inner()).await?;
     Ok(HttpResponse::Ok().body(body))
 }
 

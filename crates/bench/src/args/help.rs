@@ -55,8 +55,8 @@ Exit code: 0 measured (won or lost), 1 could not measure, 2 wrong arguments, 130
 ";
 
 pub(super) const TURNS: &str = "\
-Servers that run at once and have the load in turn, for some hundredths of a second each: what the machine does
-meanwhile befalls all of them. For differences of a few per cent, between two builds say.
+Servers that run at once and have the load in turn, for some hundredths of a second each or as long as it takes: what
+the machine does meanwhile befalls all of them. For differences of a few per cent, between two builds say.
 
 Usage: weftwork-bench turns [OPTIONS]
 
@@ -71,7 +71,7 @@ Options:
   -h, --help             this text
 
 'us/request' is the time of a turn for each answer: what it costs the server, where its core has nothing to wait
-for. At a fixed rate CPU is compared. With 8 MiB and more under way each turn has new connections. Only rounds in which the host left the cores where they were are shown, a table for each place.
+for. At a fixed rate CPU is compared, which the kernel tells in ticks of 10 ms: at a low one that takes many rounds. With 8 MiB and more under way each turn has new connections. Only rounds in which the host left the cores where they were are shown, a table for each place.
 ";
 
 pub(super) const FULL: &str = "\
@@ -81,10 +81,10 @@ Usage: weftwork-bench full [OPTIONS]
 
 Options:
   --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle) have
-                         one [2]
-  --runoff S             how long each has the load once more, in turn with the others, where up to four others are within
-                         a quarter of a column's first, and the default engine is; that decides the column. With it the
-                         whole grid takes 35 to 40 minutes; 0: none [4]
+                         one, fixed rates two at most [2]
+  --runoff S             how long each has the load once more, but eight turns at least, in turn with the others, where up to
+                         four others are within a quarter of a column's first, and the default engine is; that decides
+                         the column. With it the whole grid takes some 42 minutes; 0: none [4]
   --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 2 at least, mixed 1.2,
                          files of 10 MiB 1 [0.3]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,

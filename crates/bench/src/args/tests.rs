@@ -36,7 +36,7 @@ fn quick_defaults() {
 }
 
 #[test]
-fn turns_are_of_what_asks_all_the_time() {
+fn turns_are_of_one_group_that_asks() {
     let turns = |line| match parse_words(line) {
         Ok(Command::Turns(options)) => options,
         other => panic!("{line}: {other:?}"),
@@ -47,6 +47,7 @@ fn turns_are_of_what_asks_all_the_time() {
     assert_eq!(options.beside, Some("weft-before".into()));
     let options = turns("turns");
     assert_eq!((names(&options.grid), options.turn), (vec!["keepalive"], None));
+    assert_eq!(names(&turns("turns --only rate-5000").grid), ["rate-5000"]);
     let options = turns("turns --only echo-64k,slow");
     let names: Vec<&str> = options.grid.workloads.iter().map(|one| one.name.as_str()).collect();
     assert!(names.contains(&"echo-64k") && names.contains(&"slow-10"), "{names:?}");

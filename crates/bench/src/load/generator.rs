@@ -121,11 +121,20 @@ impl Generator {
     /// in a shorter time nobody else could tell who is slow from who is forgotten. What was counted meanwhile, and nothing
     /// where nobody is that late.
     pub(crate) fn wait_for_late(&mut self) -> Result<Vec<Tally>> {
+        self.wait_for(self.driven_from)
+    }
+
+    /// The same for all that is under way: connections that are closed then tell nothing more.
+    pub(crate) fn wait_for_all(&mut self) -> Result<Vec<Tally>> {
+        self.wait_for(Instant::now())
+    }
+
+    /// For answers to what was asked before.
+    fn wait_for(&mut self, from: Instant) -> Result<Vec<Tally>> {
         self.askings.iter_mut().for_each(|asking| asking.tally.begin());
         let start = Instant::now();
         let (mut now, mut sweep_at) = (start, start);
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let from = self.driven_from;
         let is_late = |one: &Connection| one.is_busy() && one.since() < from;
         while self.connections.iter().any(is_late) {
             self.turn(&mut events)?;

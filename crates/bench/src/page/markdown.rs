@@ -17,7 +17,8 @@ const METHOD: &str = "
   and the best four of them have a **run-off**, and that decides who is first: all of them run at once, and each has the load for
   30 ms at a time (400 where handlers block, 300 with 8 MiB and more under way, a second for files of 10 MiB and at a fixed rate), beginning in turn. What the host does to the
   machine befalls all alike then: ratios lie 2 to 5 % apart. CPU is counted from one's turn to one's next, so what is put off
-  counts. The figures are medians over eight parts of it. With 8 MiB and more under way each turn has new connections: how large the
+  counts, but at a fixed rate, where servers rest in between anyway. The figures are medians over eight parts of it, fewer where ticks of 10 ms would
+  be much of one. With 8 MiB and more under way each turn has new connections: how large the
   kernel's buffers of one become is chance, of its first moments, and stays so.
 - **CPU us a request** is what the kernel charged the server's whole process tree, divided by the answers. It decides where handlers
   do not block: it hardly depends on how fast the load is. A tick is 10 ms: of 0.3 s
@@ -35,7 +36,7 @@ const METHOD: &str = "
 - The host of a virtual machine may move its cores closer together and apart again, every few seconds: a cache line then takes 50
   or 500 ns from the one to the other and back, and a request, which needs dozens, 2.6 or 6.5 us of CPU in the same server. Where
   that is so, the first lines say so, and a cell is measured again until the cores were where they should be in each of the looks before, in and after
-  it. What leaves them at rest (fixed rates, idle connections) is taken as it comes; in a run-off only rounds count in which they stayed.
+  it. What leaves them at rest (fixed rates, idle connections) is taken as it comes; in a run-off only rounds count in which they stayed, and where these are fewer than three the grid's own decide.
 - What TCP's congestion control does decides what long bodies cost. Linux has CUBIC unless told otherwise. BBR paces what is sent by
   timers, also over loopback, and in a virtual machine these were 55 % of what the CPU did for a file of 1 MiB: 146 us, and 53 with CUBIC (nginx
   103 and 49; another host than this page's, docs/performance.md), and rounds that lie far apart.

@@ -4,7 +4,7 @@
 use crate::measure::Metric;
 use crate::procs::pin::Span;
 use crate::results::{Cell, Column, Results, Score, major_minor};
-use crate::workloads::{self, UNKNOWN, why_lost};
+use crate::workloads::{self, OWED_S, UNKNOWN, why_lost};
 
 use super::svg::short;
 
@@ -33,9 +33,6 @@ pub(super) fn decides(column: &Column) -> Measure {
         _ => CPU,
     }
 }
-
-/// At a fixed rate: who owes more answers at the end than fall due in this time does not keep up.
-const OWED_S: f64 = 0.01;
 
 /// The cell's figure, if it may be compared: no round failed, nothing was answered wrong, and what was asked for was done.
 pub(super) fn counts(results: &Results, cell: &Cell, measure: Measure) -> Option<f64> {
@@ -192,7 +189,7 @@ pub(super) fn how(results: &Results) -> String {
         match results.runoff_s {
             0.0 => String::new(),
             seconds => format!(
-                ", and {seconds} s in the run-off of each column in which others were close to the first"
+                ", and {seconds} s (eight turns at least) in the run-off of each column in which others were close to the first"
             ),
         },
         results.took_s.div_ceil(60),

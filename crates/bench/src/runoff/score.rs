@@ -3,27 +3,41 @@
 use crate::measure::Metric;
 use crate::report::median;
 use crate::results::{Figure, Runoff, Score};
-use crate::turns::Turn;
+use crate::turns::{Turn, owed};
 
-const PARTS: usize = 8;
+const PARTS_MAX: usize = 8;
+/// Of CPU, some 25 ticks: at a low rate that takes a few seconds.
+const PART_CPU_US_MIN: f64 = 250e3;
+/// Fewer rounds in which the cores stayed say nothing.
+const STAYED_MIN: usize = 3;
 
 /// Of the rounds in which the host left the cores where they were, for all. `lists`: the turns of each, ours first.
 pub(super) fn scores(metric: Metric, lists: &[(&str, &[Turn])]) -> Option<Runoff> {
-    let rounds = lists.iter().map(|(_, turns)| turns.len()).min()?;
+    let all = lists.iter().map(|(_, turns)| turns.len()).min()?;
     let stayed = |round: &usize| {
         let apart = lists[0].1[*round].apart;
         apart.is_some() && lists.iter().all(|(_, turns)| turns[*round].apart == apart)
     };
-    let rounds: Vec<usize> = (0..rounds).filter(stayed).collect();
-    let parts: Vec<&[usize]> = rounds.chunks(rounds.len().div_ceil(PARTS).max(1)).collect();
+    let rounds: Vec<usize> = (0..all).filter(stayed).collect();
+    if rounds.len() < STAYED_MIN {
+        return None;
+    }
+    let cpu_us = |turns: &[Turn]| rounds.iter().map(|round| turns[*round].cpu_us).sum::<f64>();
+    let least = lists.iter().map(|(_, turns)| cpu_us(turns)).fold(f64::INFINITY, f64::min);
+    let parts = match metric {
+        Metric::CpuUs => ((least / PART_CPU_US_MIN) as usize).clamp(1, PARTS_MAX),
+        _ => PARTS_MAX,
+    };
+    let parts: Vec<&[usize]> = rounds.chunks(rounds.len().div_ceil(parts).max(1)).collect();
     let values_of =
         |turns: &[Turn]| -> Vec<f64> { parts.iter().map(|part| value(metric, turns, part)).collect() };
     let ours = values_of(lists[0].1);
     let scores = lists.iter().map(|(subject, turns)| {
         let values = values_of(turns);
         let over_ours = figure(values.iter().zip(&ours).map(|(theirs, ours)| theirs / ours).collect())?;
-        let errors = turns.iter().map(|turn| turn.errors).sum::<u64>() as f64;
-        Some(Score { subject: (*subject).to_owned(), figure: figure(values)?, over_ours, errors })
+        let errors = turns.iter().map(|turn| turn.errors).sum::<u64>() + owed(turns);
+        let (subject, errors) = ((*subject).to_owned(), errors as f64);
+        Some(Score { subject, figure: figure(values)?, over_ours, errors })
     });
     Some(Runoff { turns: rounds.len(), scores: scores.collect::<Option<_>>()?, failed: None })
 }
@@ -59,14 +73,14 @@ mod tests {
 
     fn turn(apart: Option<Apart>, answers: u64, cpu_ms: u64) -> Turn {
         let cpu_us = cpu_ms as f64 * 1e3;
-        Turn { apart, answers, errors: 0, elapsed: Duration::from_millis(30), cpu_us }
+        Turn { apart, answers, errors: 0, unanswered: 0, elapsed: Duration::from_millis(30), cpu_us }
     }
 
     #[test]
     fn what_a_tick_says_counts_together_with_others() {
-        // 30 ms each, as the kernel tells it.
-        let ours: Vec<Turn> = [20, 40].repeat(20).iter().map(|ms| turn(NEAR, 10_000, *ms)).collect();
-        let mut theirs = vec![turn(NEAR, 5_000, 30); 40];
+        // 300 ms each, as a coarse clock tells it.
+        let ours: Vec<Turn> = [200, 400].repeat(20).iter().map(|ms| turn(NEAR, 100_000, *ms)).collect();
+        let mut theirs = vec![turn(NEAR, 50_000, 300); 40];
         theirs[7].errors = 2;
         let lists = [("weft", ours.as_slice()), ("nginx", theirs.as_slice())];
         let runoff = scores(Metric::CpuUs, &lists).unwrap();
@@ -85,15 +99,45 @@ mod tests {
     #[test]
     fn only_rounds_count_in_which_all_stayed_where_they_were() {
         let far = Some(Apart::Far);
-        let ours = [turn(NEAR, 100, 10), turn(NEAR, 1, 10), turn(far, 50, 10), turn(None, 1, 10)];
-        let theirs = [turn(NEAR, 100, 20), turn(far, 1, 10), turn(far, 50, 20), turn(None, 1, 10)];
+        let ours =
+            [turn(NEAR, 100, 10), turn(NEAR, 1, 10), turn(far, 50, 10), turn(None, 1, 10), turn(far, 50, 10)];
+        let theirs =
+            [turn(NEAR, 100, 20), turn(far, 1, 10), turn(far, 50, 20), turn(None, 1, 10), turn(far, 50, 20)];
         let runoff = scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]).unwrap();
-        assert_eq!((runoff.turns, runoff.scores[1].over_ours.median), (2, 2.0));
+        assert_eq!((runoff.turns, runoff.scores[1].over_ours.median), (3, 2.0));
+        let two = [("weft", &ours[..4]), ("nginx", &theirs[..4])];
+        assert_eq!(scores(Metric::CpuUs, &two), None);
+    }
+
+    #[test]
+    fn a_part_has_ticks_enough() {
+        // 65 ms a turn, as the kernel tells it, for one, and a tenth less for the other.
+        let ours: Vec<Turn> = [60, 70].repeat(4).iter().map(|ms| turn(NEAR, 5_000, *ms)).collect();
+        let theirs: Vec<Turn> = [60, 60, 60, 54].repeat(2).iter().map(|ms| turn(NEAR, 5_000, *ms)).collect();
+        let runoff = scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]).unwrap();
+        let Figure { median, low, high } = runoff.scores[1].over_ours;
+        assert_eq!([low, median, high].map(|over| (over * 1e6).round()), [0.9e6; 3]);
+    }
+
+    #[test]
+    fn who_does_not_keep_up_with_a_rate_has_errors() {
+        let ours = vec![turn(NEAR, 300, 30); 8];
+        let mut theirs = ours.clone();
+        let errors = |theirs: &[Turn]| {
+            scores(Metric::CpuUs, &[("weft", &ours), ("nginx", theirs)]).unwrap().scores[1].errors
+        };
+        // 100 fall due in 10 ms.
+        theirs.iter_mut().take(4).for_each(|turn| turn.unanswered = 101);
+        assert_eq!(errors(&theirs), 0.0);
+        theirs[4].unanswered = 100;
+        assert_eq!(errors(&theirs), 0.0);
+        theirs[5].unanswered = 200;
+        assert_eq!(errors(&theirs), 604.0);
     }
 
     #[test]
     fn who_does_not_answer_is_not_compared() {
-        let (ours, theirs) = ([turn(NEAR, 100, 10)], [turn(NEAR, 0, 10)]);
+        let (ours, theirs) = ([turn(NEAR, 100, 10); 3], [turn(NEAR, 0, 10); 3]);
         assert_eq!(scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]), None);
         assert_eq!(scores(Metric::CpuUs, &[("weft", &[][..]), ("nginx", &theirs)]), None);
         assert_eq!(scores(Metric::CpuUs, &[]), None);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Contestant, Turn};
+use super::{Contestant, Turn, owed};
 use crate::procs::distance::Apart;
 use crate::report::{median, quartiles};
 use crate::workloads::{Kind, Workload};
@@ -15,11 +15,7 @@ pub(super) fn table(workload: &Workload, turn: Duration, contestants: &[Contesta
     let lists: Vec<(&str, &[Turn])> =
         contestants.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
     let mut text = format!("{}: {}, turns of {turn:?}\n", workload.name, workload.title);
-    // At a fixed rate the time is the same for all.
-    let compared: Compared = match workload.kind {
-        Kind::Paced { .. } => ("CPU us each", Turn::cpu_us_each),
-        _ => ("us/request", Turn::us),
-    };
+    let compared = compared(workload);
     for (apart, what) in [(Apart::Near, "cores near"), (Apart::Far, "cores far apart")] {
         part(&mut text, what, apart, compared, &lists);
     }
@@ -28,6 +24,14 @@ pub(super) fn table(workload: &Workload, turn: Duration, contestants: &[Contesta
 
 /// Of a turn, and its name.
 type Compared = (&'static str, fn(&Turn) -> f64);
+
+/// At a fixed rate the time is the same for all.
+fn compared(workload: &Workload) -> Compared {
+    match workload.kind {
+        Kind::Paced { .. } => ("CPU us each", Turn::cpu_us_each),
+        _ => ("us/request", Turn::us),
+    }
+}
 
 /// The rounds in which the cores were there all the time, for all.
 fn part(text: &mut String, what: &str, apart: Apart, compared: Compared, lists: &[(&str, &[Turn])]) {
@@ -54,7 +58,7 @@ fn part(text: &mut String, what: &str, apart: Apart, compared: Compared, lists: 
         let cpu: f64 = rounds.iter().map(|round| turns[*round].cpu_us).sum();
         let answers: u64 = rounds.iter().map(|round| turns[*round].answers).sum();
         // Also those of the rounds that do not count.
-        let errors: u64 = turns.iter().map(|turn| turn.errors).sum();
+        let errors = turns.iter().map(|turn| turn.errors).sum::<u64>() + owed(turns);
         let _ = writeln!(
             text,
             "  {name:<17} {:>11.3}  {:>16}  {:>8.3}  {:>16}  {:>7.2}  {errors:>6}",
@@ -74,11 +78,13 @@ fn middle_half(values: Vec<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::{GRID, named};
 
     const TIME: Compared = ("us/request", Turn::us);
 
     fn turn(apart: Option<Apart>, answers: u64) -> Turn {
-        Turn { apart, answers, errors: 0, elapsed: Duration::from_millis(30), cpu_us: 30_000.0 }
+        let elapsed = Duration::from_millis(30);
+        Turn { apart, answers, errors: 0, unanswered: 0, elapsed, cpu_us: 30_000.0 }
     }
 
     #[test]
@@ -112,7 +118,9 @@ mod tests {
             (vec![turn(Some(Apart::Near), 6000); 5], vec![turn(Some(Apart::Near), 6000); 5]);
         second.iter_mut().for_each(|turn| turn.cpu_us *= 2.0);
         let mut text = String::new();
-        let compared: Compared = ("CPU us each", Turn::cpu_us_each);
+        let compared_in = |name| compared(named(&GRID, name)[0]);
+        assert_eq!(compared_in("echo-1m").0, TIME.0);
+        let compared = compared_in("rate-5000");
         part(&mut text, "cores near", Apart::Near, compared, &[("floor", &first), ("weft", &second)]);
         assert!(
             text.lines().nth(1).is_some_and(|line| line.split("  ").any(|part| part.trim() == "CPU us each")),

@@ -20,18 +20,11 @@ const REASONS: &[Reason] = &[
     Reason {
         column: "echo-1m",
         first: "axum",
-        why: "not yet explained: a thread waits for each of the bodies, where axum waits for all of them in one place, but with a quarter \
-              as many sleeps of threads, or half as many system calls, it takes as long (docs/performance.md)",
+        why: "not yet explained: a thread waits for each of the bodies, where axum waits for all of them in one place. Both take the \
+              same where the cores are near, and far apart axum 4 % less (docs/performance.md)",
     },
     Reason { column: "file-1m", first: "lighttpd", why: PACED },
     Reason { column: "file-10m", first: "lighttpd", why: PACED },
-    Reason {
-        column: "file-10m",
-        first: "nginx",
-        why: "the kernel's send buffer of a connection is 2.6 or 4 MiB for good, as its window happened to grow at the start, and who has \
-              the larger one is woken less often. With new connections each second, 12 rounds, both take the same, 385 and \
-              387 us (docs/performance.md)",
-    },
 ];
 
 const PACED: &str = "where BBR paces what is sent, who sends less at a time waits, and the client's core does more of the work (docs/performance.md). With \

@@ -48,6 +48,15 @@ fn the_drain_has_a_deadline() {
     assert!(out.contains("0 connections drained, 1 cut"), "{out}");
 }
 
+/// Who balances the load has its time, though requests have none behind it.
+#[test]
+fn a_delay_is_kept_where_requests_are_cut_at_its_end() {
+    let mut weft = Weft::start("--port 0 --log info --drain-delay 1h --drain-timeout 0s");
+    weft.signal("-TERM");
+    weft.wait_for("stopping");
+    assert_eq!(weft.connect().ask("GET /health").status, 200);
+}
+
 /// It waits in its socket for longer than its client had time.
 #[test]
 fn what_comes_to_a_process_that_is_stopped_is_answered() {

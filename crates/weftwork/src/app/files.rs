@@ -189,7 +189,7 @@ impl Files {
         Files { index: (!name.is_empty()).then(|| name.into()), ..self }
     }
 
-    /// Whether a directory without an index is a page that lists what is in it, up to 10,000 names. Default: no,
+    /// Whether a directory without an index is a page that lists what is in it, up to 10,000 names and 2 MB. Default: no,
     /// as names can be secrets. What is [`embedded`] is never listed.
     #[must_use]
     pub fn listing(self, on: bool) -> Files {
@@ -222,8 +222,8 @@ impl Files {
         Files { precompressed: on, ..self }
     }
 
-    /// The `Cache-Control` of every file that is sent, and of 304. Default: none; browsers then guess by
-    /// `Last-Modified`, and often ask.
+    /// The `Cache-Control` of every file that is sent, and of 304, but for the page of [`single_page`](Files::single_page), which names
+    /// the others. Default: none; browsers then guess by `Last-Modified`, and often ask.
     ///
     /// ```no_run
     /// use weftwork::http::HeaderValue;
@@ -236,9 +236,10 @@ impl Files {
         Files { cache_control: Some(value), ..self }
     }
 
-    /// The page of an application that has addresses of its own: sent, with 200 and `Cache-Control: no-cache`, where
-    /// there is no file, if the last segment of the path has no dot in it or the client names `text/html` in `Accept`. So
-    /// a missing script stays 404. Where it is for `Accept` to decide, the response says so in `Vary`. Default: none.
+    /// The page of an application that has addresses of its own: sent, with 200, where there is no file, if the last segment of
+    /// the path has no dot in it or the client names `text/html` in `Accept`. So a missing script stays 404. Where it is for
+    /// `Accept` to decide, the response says so in `Vary`. It has `Cache-Control: no-cache`, at its own address, too: a browser that
+    /// kept it would ask for the scripts of an older one. Default: none.
     #[must_use]
     pub fn single_page(self, name: &str) -> Files {
         Files { single_page: Some(name.into()), ..self }
@@ -325,9 +326,7 @@ impl Files {
             return Err(Miss::NotFound);
         }
         match self.find(&Target::named(name, self.hidden)?.path)? {
-            Found::Content(content) => {
-                Ok(self.represent_as(req, content, name.as_bytes(), kind, self.cache_control.as_ref()))
-            }
+            Found::Content(content) => Ok(self.represent_as(req, content, name.as_bytes(), kind)),
             Found::Directory(_) | Found::Other => Err(Miss::NotFound),
         }
     }
@@ -391,7 +390,7 @@ impl Files {
         match self.find(page) {
             Ok(Found::Content(content)) => {
                 let kind = types::of(page, &self.types);
-                let response = self.represent_as(req, content, page, kind, Some(&NO_CACHE));
+                let response = self.represent_as(req, content, page, kind);
                 Some(if depends { vary_by_accept(response) } else { response })
             }
             _ => None,
@@ -414,17 +413,13 @@ impl Files {
     }
 
     fn represent(&self, req: &Request<'_>, content: Content, path: &[u8]) -> Response {
-        self.represent_as(req, content, path, types::of(path, &self.types), self.cache_control.as_ref())
+        self.represent_as(req, content, path, types::of(path, &self.types))
     }
 
-    fn represent_as(
-        &self,
-        req: &Request<'_>,
-        content: Content,
-        path: &[u8],
-        kind: &Type,
-        cache_control: Option<&HeaderValue>,
-    ) -> Response {
+    fn represent_as(&self, req: &Request<'_>, content: Content, path: &[u8], kind: &Type) -> Response {
+        let is_page = self.single_page.as_deref().is_some_and(|page| page == path);
+        let no_cache = is_page.then_some(NO_CACHE);
+        let cache_control = no_cache.as_ref().or(self.cache_control.as_ref());
         let Type { value: content_type, is_compressible } = kind;
         let varies = self.precompressed && *is_compressible;
         let (content, coding) = if varies {

@@ -93,14 +93,16 @@ impl Request<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`BodyError::NotMultipart`], which is 415: the `Content-Type` is another one, or has no boundary.
+    /// [`BodyError::NotMultipart`], which is 415: the `Content-Type` is another one, comes twice, or has no boundary. [`BodyError::ReadBefore`]: some
+    /// of the body was read before.
     pub fn multipart(&mut self) -> Result<Multipart<'_>, BodyError> {
-        let content_type = self.header("content-type").ok_or(BodyError::NotMultipart)?;
+        let content_type = self.only("content-type").value().ok_or(BodyError::NotMultipart)?;
         let boundary = boundary(content_type).ok_or(BodyError::NotMultipart)?;
         if !(1..=BOUNDARY_BYTES_MAX).contains(&boundary.len()) {
             return Err(BodyError::NotMultipart);
         }
-        Ok(Multipart::new(self.body(), boundary))
+        let body = self.body();
+        if body.has_been_read() { Err(BodyError::ReadBefore) } else { Ok(Multipart::new(body, boundary)) }
     }
 }
 
@@ -187,7 +189,7 @@ impl<'r> Multipart<'r> {
     /// # Errors
     /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] and [`BodyError::FieldTooLarge`] (413); and [`BodyError::MultipartMalformed`] (400),
     /// also for a form that ends before it is over, and for a part whose name is missing, or cannot be read, as that of its file:
-    /// it is not UTF-8, or is there twice. Of two lines that say it, which nobody sends, the last one counts.
+    /// it is not UTF-8, or is there twice. `filename*`, which RFC 7578 forbids, is passed over beside `filename`, and an error by itself. Of two lines that say it, which nobody sends, the last one counts.
     /// After an error there are no more parts.
     pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {
         while self.chunk()?.is_some() {}

@@ -51,8 +51,9 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 ///
 /// `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked whom, and for what: by
 /// [`Request::client_addr`] and [`Request::scheme`], so a client's own word is not believed, and that of a trusted proxy
-/// is. `X-Real-IP` and further `X-Forwarded-...` fields are passed on for trusted proxies only, and other spellings of
-/// all these (`X_Forwarded_For`) for nobody. Where [`RequestIds`](crate::middleware::RequestIds) runs in front, the server gets
+/// is. `X-Real-IP` and further `X-Forwarded-...` fields are passed on for trusted proxies only, the former with the address that
+/// `X-Forwarded-For` was found to say, if there is any; and other spellings of all these (`X_Forwarded_For`, `X.Forwarded.For`) for nobody. `Proxy`, which is no
+/// field, stays behind. Where [`RequestIds`](crate::middleware::RequestIds) runs in front, the server gets
 /// its id and its trace, and not what the client said of them.
 ///
 /// The server is fixed: nothing in a request chooses where it goes. Routes in front of it compare paths as they were sent,

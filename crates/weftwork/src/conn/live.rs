@@ -187,13 +187,17 @@ impl<'a> Live<'a> {
         id.as_ref().map(|id| format!(", request {id}")).unwrap_or_default()
     }
 
+    fn has_left(&self) -> bool {
+        self.conn.phase == Phase::Done || self.conn.stream.peer_has_gone()
+    }
+
     /// What a client does by leaving, or by what it sends, is no error of the handler's.
     #[cold]
     fn note_early_end(&self, error: Error) {
         let (asked, id) = (self.target(), self.id_for_log());
         let why = OneLine(&error);
         let line = format!("a response ended early at {asked}, and its connection with it: {why}{id}");
-        if self.client_gone() || matches!(error.blame(), Blame::Peer(_)) {
+        if self.has_left() || matches!(error.blame(), Blame::Peer(_)) {
             tell(self.cx, format_args!("{line}"));
         } else {
             log::error!("{line}");
@@ -379,7 +383,7 @@ impl Exchange for Live<'_> {
     }
 
     fn client_gone(&self) -> bool {
-        self.conn.phase == Phase::Done || self.conn.stream.peer_has_gone()
+        self.has_left() || self.cx.stage() == Stage::Closing
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -190,6 +190,7 @@ impl Line for Socket {
 
     #[cfg(feature = "websocket")]
     fn linger_timeout(&self) -> Duration {
-        self.cx.settings.linger_timeout
+        // A century is for ever, and can be added to a time.
+        self.cx.settings.linger_timeout.min(Duration::from_secs(100 * 365 * 24 * 3600))
     }
 }

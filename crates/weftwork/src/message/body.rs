@@ -65,6 +65,9 @@ pub enum BodyError {
     /// Its response came [later](crate::Response::later), and nothing is left of the request by then: 500. What is needed of its body
     /// has to be read in the handler.
     LetGo,
+    /// It was read before [`Body::json`] could, to its end, or before [`Request::multipart`](super::Request::multipart), some of it: 500.
+    /// What a middleware has read of it, it hands on as an extension.
+    ReadBefore,
     /// More of it has to be waited for, and all threads are in use (`threads_max`): 503.
     Overload,
     /// The socket failed: 400, which nobody sees.
@@ -83,7 +86,7 @@ impl BodyError {
             BodyError::Timeout => StatusCode::REQUEST_TIMEOUT,
             BodyError::Malformed(fault) => fault.status(),
             BodyError::ServerStops | BodyError::Overload => StatusCode::SERVICE_UNAVAILABLE,
-            BodyError::LetGo => StatusCode::INTERNAL_SERVER_ERROR,
+            BodyError::LetGo | BodyError::ReadBefore => StatusCode::INTERNAL_SERVER_ERROR,
             BodyError::Disconnected
             | BodyError::NotUtf8
             | BodyError::NotJson(_)
@@ -94,7 +97,10 @@ impl BodyError {
     }
 
     pub(crate) fn blame(&self) -> Blame {
-        if *self == BodyError::LetGo { Blame::Ours } else { Blame::Peer(self.status()) }
+        match self {
+            BodyError::LetGo | BodyError::ReadBefore => Blame::Ours,
+            _ => Blame::Peer(self.status()),
+        }
     }
 
     /// The problem that it is, where that says more than its text.
@@ -136,6 +142,9 @@ impl fmt::Display for BodyError {
             BodyError::LetGo => f.write_str(
                 "the request body is gone when a response comes later: read it in the handler, before it answers",
             ),
+            BodyError::ReadBefore => f.write_str(
+                "the request body was read before: what a middleware has read of it, it hands on as an extension",
+            ),
             BodyError::Overload => f.write_str("the server is too busy to wait for the request body"),
             BodyError::Socket(kind) => write!(f, "the request body could not be read: {kind}"),
         }
@@ -171,7 +180,7 @@ impl From<BodyError> for io::Error {
             | BodyError::NotDecodable { .. } => io::ErrorKind::InvalidData,
             BodyError::ServerStops => io::ErrorKind::ConnectionAborted,
             BodyError::Overload => io::ErrorKind::ResourceBusy,
-            BodyError::LetGo => io::ErrorKind::Unsupported,
+            BodyError::LetGo | BodyError::ReadBefore => io::ErrorKind::Unsupported,
             BodyError::Socket(kind) => *kind,
         };
         io::Error::new(kind, error)
@@ -186,12 +195,14 @@ const GROWTH_BYTES: usize = 8 << 10;
 pub(crate) struct Quota {
     pub(crate) limit: u64,
     pub(crate) taken: u64,
+    /// Whoever has read it has seen its end.
+    pub(crate) is_over: bool,
     pub(crate) failed: Option<BodyError>,
 }
 
 impl Quota {
     pub(crate) fn new(limit: u64) -> Quota {
-        Quota { limit, taken: 0, failed: None }
+        Quota { limit, taken: 0, is_over: false, failed: None }
     }
 
     /// How much may still be read.
@@ -251,7 +262,9 @@ impl<'r> Body<'r> {
             all.reserve_exact(most.min(all.len().max(GROWTH_BYTES)));
         }
         let count = self.exchange.take_into(all)?;
-        self.exchange.quota_mut().taken += count as u64;
+        let quota = self.exchange.quota_mut();
+        quota.taken += count as u64;
+        quota.is_over |= count == 0;
         Ok(count)
     }
 
@@ -268,9 +281,12 @@ impl<'r> Body<'r> {
     /// that was wrong.
     ///
     /// # Errors
-    /// As [`bytes`](Body::bytes), and [`BodyError::NotJson`] with line, column and cause.
+    /// As [`bytes`](Body::bytes); [`BodyError::NotJson`] with line, column and cause; and [`BodyError::ReadBefore`].
     #[cfg(feature = "json")]
     pub fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, BodyError> {
+        if self.has_been_read() && self.exchange.quota().is_over {
+            return Err(BodyError::ReadBefore);
+        }
         let bytes = self.bytes()?;
         let read = super::room::with_room(|| serde_json::from_slice(&bytes));
         read.map_err(|error| BodyError::NotJson(error.to_string()))
@@ -288,9 +304,11 @@ impl<'r> Body<'r> {
     fn look(&mut self) -> Result<(), BodyError> {
         self.check_length()?;
         let room = self.exchange.quota().left();
-        if (self.exchange.fill()?.len() as u64) > room {
+        let length = self.exchange.fill()?.len() as u64;
+        if length > room {
             return Err(self.refused());
         }
+        self.exchange.quota_mut().is_over |= length == 0;
         Ok(())
     }
 

@@ -97,7 +97,7 @@ mod tests {
     use http::StatusCode;
 
     use crate::middleware::BodyLimit;
-    use crate::{HandlerExt, Query, Request, Result, Router, TestClient, handler};
+    use crate::{Extract, HandlerExt, Query, Request, Result, Router, TestClient, handler};
 
     fn parsed(req: &mut Request<'_>) -> Result<String> {
         let value: serde_json::Value = serde_json::from_reader(req.body())?;
@@ -106,6 +106,24 @@ mod tests {
 
     fn parsed_with(_: Query<Vec<(String, String)>>, req: &mut Request<'_>) -> Result<String> {
         parsed(req)
+    }
+
+    struct Parsed(String);
+
+    impl Extract for Parsed {
+        const IS_BODY: bool = true;
+
+        fn extract(req: &mut Request<'_>) -> Result<Parsed> {
+            Ok(Parsed(parsed(req)?))
+        }
+    }
+
+    fn taken(Parsed(text): Parsed) -> String {
+        text
+    }
+
+    fn taken_if_it_can_be(parsed: Result<Parsed>) -> Result<String> {
+        Ok(parsed?.0)
     }
 
     /// It got the error, and went on.
@@ -122,8 +140,9 @@ mod tests {
     #[test]
     fn a_body_that_breaks_its_limit_below_a_parser_is_the_clients() {
         let site = Router::new().post("/plain", parsed).post("/typed", handler(parsed_with));
+        let site = site.post("/taken", handler(taken)).post("/result", handler(taken_if_it_can_be));
         let mut client = TestClient::new(site.with(BodyLimit::new(10)));
-        for path in ["/plain", "/typed"] {
+        for path in ["/plain", "/typed", "/taken", "/result"] {
             let long = client.post(path).body("[1,2,3,4,5,6]").send();
             assert_eq!(long.status, StatusCode::PAYLOAD_TOO_LARGE, "{path}");
             let chunked = client.post(path).chunks(["[1,2,3,", "4,5,6]"], std::time::Duration::ZERO).send();

@@ -70,7 +70,7 @@ type Change = Box<dyn Fn(Response) -> Response + Send>;
 impl Response {
     /// A response that another thread brings, or `otherwise`: when `timeout` has passed, when the sender is dropped, and
     /// when the server stops. For long polls: no thread and no buffer is held meanwhile, in every engine but
-    /// `workers`, where the connection keeps the thread that it has anyway.
+    /// `workers`, where the connection keeps the thread that it has anyway. A proxy in front has to have more patience than `timeout`.
     ///
     /// The handler is done when it returns this. Middleware sees `otherwise` without a body; headers that it adds go along with whatever is
     /// sent, and [`StreamFilter::answered`] tells what that is. A body that is brought is not compressed. A
@@ -86,7 +86,7 @@ impl Response {
     /// static WAITING: Mutex<Vec<ResponseSender>> = Mutex::new(Vec::new());
     ///
     /// fn news(_: &mut Request) -> Response {
-    ///     let (sender, response) = Response::later(Duration::from_secs(30), StatusCode::NO_CONTENT);
+    ///     let (sender, response) = Response::later(Duration::from_secs(20), StatusCode::NO_CONTENT);
     ///     WAITING.lock().unwrap().push(sender);
     ///     response
     /// }

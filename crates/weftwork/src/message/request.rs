@@ -167,7 +167,7 @@ impl<'c> Request<'c> {
 
     /// The headers that are for whoever answers in the end: what a proxy passes on. Left out are those for
     /// this connection alone, by their nature or because `Connection` names them (RFC 9110 section 7.6.1), also where
-    /// their names are written with `_` for `-`: many a server takes that for the same.
+    /// their names are written with another character (`_`, `.`) for `-`: many a server takes that for the same.
     ///
     /// `Content-Length` is among them; a proxy frames its own request.
     pub fn end_to_end_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
@@ -270,6 +270,14 @@ impl<'c> Request<'c> {
         self.forwarded_host().map(Cow::Owned).or_else(|| self.host().map(Cow::Borrowed))
     }
 
+    /// The client that a trusted proxy has named in the `forwarded_header`; none where it has not sent one.
+    pub(crate) fn forwarded_client(&self) -> Option<IpAddr> {
+        let source = self.exchange.source();
+        let name = source.settings.forwarded_header.name();
+        let has_named = self.fields().any(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()));
+        self.client_addr().filter(|_| source.is_trusted() && has_named)
+    }
+
     /// Who hands the request on is one of the trusted proxies.
     pub(crate) fn is_source_trusted(&self) -> bool {
         self.exchange.source().is_trusted()
@@ -351,8 +359,8 @@ impl<'c> Request<'c> {
         self.deadline = before;
     }
 
-    /// Whether the client has left: the connection is broken, or the client has ended its side of it. One system
-    /// call, which does not wait; for handlers that work for long, to ask now and then.
+    /// Whether the client has left: the connection is broken, or the client has ended its side of it; or the server has waited for
+    /// `drain_timeout`, and cuts its connections. One system call, which does not wait; for handlers that work for long, to ask now and then.
     ///
     /// A client that has only ended its sending side, and waits for the answer, looks the same. Few do. The library itself takes
     /// it for a leaver where nobody can tell them apart in time: while a request waits for a thread (503), a proxy for its

@@ -35,9 +35,10 @@ pub fn escaped(text: &str) -> impl Display {
 }
 
 /// A field's name as servers see it that make variables of fields (RFC 3875 section 4.1.18): to them `X_Forwarded_For` is
-/// another way to write it.
+/// another way to write it, and to some `X.Forwarded.For`.
 pub(crate) fn plain_field_name(name: &[u8]) -> String {
-    name.iter().map(|&byte| if byte == b'_' { '-' } else { char::from(byte.to_ascii_lowercase()) }).collect()
+    let plain = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
+    name.iter().map(|byte| char::from(plain(byte))).collect()
 }
 
 /// A name or a value of a query or form, decoded: a space for each `+`, then percent-encoding undone. What is malformed

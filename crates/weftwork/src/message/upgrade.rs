@@ -129,12 +129,12 @@ impl UpgradedWriter {
         self.line.shutdown_write();
     }
 
-    /// Ends this side, and reads on until the client ends its own, for at most `patience`: what was sent last is not
-    /// lost to a reset then (RFC 9112 section 9.6).
+    /// Ends this side, and reads on until the client ends its own, for as long as the setting `linger_timeout` says: what was
+    /// sent last is not lost to a reset then (RFC 9112 section 9.6).
     #[cfg(feature = "websocket")]
-    pub(crate) fn linger(&mut self, patience: Duration) {
+    pub(crate) fn linger(&mut self) {
         self.line.shutdown_write();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + self.line.linger_timeout();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // That the server stops is no reason to stop lingering.

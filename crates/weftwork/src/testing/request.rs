@@ -279,6 +279,7 @@ impl<'c> TestRequest<'c> {
             !connection.taken_over,
             "this WebSocket has a thread, which needs a server: Server at port 0"
         );
+        asking.keep_cookies(&answer.headers);
         TestWebSocket::over(connection, answer)
     }
 

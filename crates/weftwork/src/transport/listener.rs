@@ -44,7 +44,20 @@ impl Listener {
             alike.any(|listener| listener.takes_ipv4() && are_any_of_one_port(&listener.address, address))
         };
         let wanted: Vec<Address> = addresses.iter().filter(|address| !is_taken(address)).cloned().collect();
-        bind_each(&wanted, |address| Listener::bind(address, is_proxied, there_are))
+        // Else the kernel says so when the server starts, as if another program were there.
+        let check = |address: &Address| match there_are.iter().find(|there| there.overlaps(address)) {
+            Some(Listener { address: there, .. }) => {
+                let why = format!("cannot listen at {address}: this server listens at {there} already");
+                Err(Error::usage(why))
+            }
+            None => Ok(()),
+        };
+        // `0.0.0.0` behind `[::]` is bound only where there is no IPv6.
+        let is_spare = |address: &Address| wanted.iter().any(|other| are_any_of_one_port(other, address));
+        wanted.iter().filter(|address| !is_spare(address)).try_for_each(check)?;
+        let bound = bind_each(&wanted, |address| Listener::bind(address, is_proxied, there_are))?;
+        bound.iter().try_for_each(|listener| check(&listener.address))?;
+        Ok(bound)
     }
 
     pub(crate) fn bind(
@@ -150,6 +163,22 @@ impl Listener {
 
     fn takes_ipv4(&self) -> bool {
         sockopt::ipv6_v6only(&self.fd) == Ok(false)
+    }
+
+    /// Whether the kernel could not tell whose a client is. `[::]` beside `0.0.0.0` is bound for IPv6 alone.
+    fn overlaps(&self, address: &Address) -> bool {
+        match (&self.address, address) {
+            (Address::Unix(path), Address::Unix(other)) => path == other,
+            (Address::Tcp(tcp), Address::Tcp(other)) if tcp.port() == other.port() => {
+                let (any, other_any) = (tcp.ip().is_unspecified(), other.ip().is_unspecified());
+                match tcp.is_ipv4() == other.is_ipv4() {
+                    true => any || other_any || tcp == other,
+                    false if tcp.is_ipv4() => other_any && !any,
+                    false => any && self.takes_ipv4(),
+                }
+            }
+            _ => false,
+        }
     }
 
     /// Others may hold it as well.
@@ -346,6 +375,37 @@ mod tests {
         let both = [parsed("127.0.0.2:0"), vec![taken[0].address().clone()]].concat();
         let error = Listener::bind_all(&both, false, &[]).unwrap_err().to_string();
         assert!(error.contains("another program listens there"), "{error}");
+    }
+
+    #[test]
+    fn where_a_server_listens_already_is_named() {
+        let any = ":";
+        for (first, second) in [
+            ("127.0.0.1:", "127.0.0.1:"),
+            ("127.0.0.1:", "0.0.0.0:"),
+            ("0.0.0.0:", "127.0.0.1:"),
+            ("127.0.0.1:", any),
+            (any, "127.0.0.1:"),
+            (any, any),
+        ] {
+            let there = Listener::bind_all(&parsed(&format!("{first}0")), false, &[]).unwrap();
+            let second = format!("{second}{}", ports(&there)[0]);
+            for is_proxied in [false, true] {
+                let error = Listener::bind_all(&parsed(&second), is_proxied, &there).unwrap_err().to_string();
+                let wanted = format!("this server listens at {} already", there[0].address());
+                assert!(error.contains(&wanted), "{second}: {error}");
+            }
+        }
+        let there = Listener::bind_all(&parsed("127.0.0.1:0"), false, &[]).unwrap();
+        let beside = format!("127.0.0.2:{}", ports(&there)[0]);
+        assert_eq!(Listener::bind_all(&parsed(&beside), true, &there).unwrap().len(), 1);
+        // For IPv6 alone; and where there is none, the same once more.
+        let there = Listener::bind_all(&parsed("0.0.0.0:0"), false, &[]).unwrap();
+        let beside = format!(":{}", ports(&there)[0]);
+        match Listener::bind_all(&parsed(&beside), false, &there) {
+            Ok(bound) => assert!(bound.len() == 1 && !bound[0].takes_ipv4(), "{bound:?}"),
+            Err(error) => assert!(error.to_string().contains("this server listens at 0.0.0.0"), "{error}"),
+        }
     }
 
     #[test]

@@ -41,8 +41,10 @@ impl SocketFile {
         }
         // At once, and not only when the server starts: a socket that does not listen looks like one left behind.
         net::listen(&fd, 1)?;
-        let identity = identity(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok((fd, SocketFile { path: path.into(), identity }))
+        let known = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        let identity = identity(path).map_err(known)?;
+        // The program may go to another directory before it ends.
+        Ok((fd, SocketFile { path: std::path::absolute(path).map_err(known)?, identity }))
     }
 }
 
@@ -94,6 +96,17 @@ mod tests {
     use std::thread::scope;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_known_from_every_directory() {
+        let name = format!("weftwork-socket-{}", std::process::id());
+        let up: PathBuf = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+        let path = up.join(std::env::temp_dir().strip_prefix("/").unwrap()).join(name);
+        let (_fd, file) = SocketFile::bind(&path).unwrap();
+        assert!(path.is_relative() && file.path.is_absolute(), "{file:?}");
+        drop(file);
+        assert!(!path.exists());
+    }
 
     /// Each of them finds out that nobody answers there, and one of them is the first to.
     #[test]

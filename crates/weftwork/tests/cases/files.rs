@@ -318,9 +318,11 @@ fn directories_pages_and_prefixes() {
     let answer = client.answer();
     assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD")));
 
-    let server = serve(base().single_page("app.html"));
+    let server = serve(base().single_page("app.html").cache_control(HeaderValue::from_static("max-age=9")));
     let mut client = Client::connect(&server);
-    for path in ["/static/users/7", "/static/", "/elsewhere"] {
+    assert_eq!(client.get("/static/plain/a.txt").field("cache-control"), Some("max-age=9"));
+    // At its own address, too: it names files that are gone when there is a new one.
+    for path in ["/static/users/7", "/static/", "/elsewhere", "/static/app.html"] {
         let answer = client.get(path);
         assert_eq!(answer.field("cache-control"), Some("no-cache"), "{path}");
         answer.is(200, "the page");

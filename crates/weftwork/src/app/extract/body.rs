@@ -132,7 +132,7 @@ mod typed {
     /// The type without its parameters, in small letters, has to be right: what a page of another site may send
     /// without asking is never taken for JSON.
     fn expect(req: &Request<'_>, wanted: &str, is_right: impl Fn(&str) -> bool) -> Result<()> {
-        let given = req.header("content-type").unwrap_or_default();
+        let given = req.only("content-type").value().unwrap_or_default();
         let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if is_right(&kind) {
             return Ok(());

@@ -73,9 +73,16 @@ macro_rules! take {
     ($type:ty, $req:ident) => {
         match <$type as Extract>::extract($req) {
             Ok(value) => value,
-            Err(error) => return error.into_response(),
+            Err(error) => return blamed(error.into_response(), $req),
         }
     };
+}
+
+/// What the body of the request is to blame for is its client's.
+#[inline]
+fn blamed(mut response: Response, req: &Request<'_>) -> Response {
+    req.blame(&mut response);
+    response
 }
 
 /// The compiler calls it, so a second body is an error of the build. `are_bodies`: of each argument, whether it is one.
@@ -125,14 +132,10 @@ macro_rules! functions {
         }
     };
     (@call $self:ident, [$($state:ident)?], [$($argument:ident)*], [], $req:ident) => {
-        ($self.function)($(&$state,)? $($argument,)*).into_response()
+        blamed(($self.function)($(&$state,)? $($argument,)*).into_response(), $req)
     };
     (@call $self:ident, [$($state:ident)?], [$($argument:ident)*], [$request:ty], $req:ident) => {
-        {
-            let mut response = ($self.function)($(&$state,)? $($argument,)* $req).into_response();
-            $req.blame(&mut response);
-            response
-        }
+        blamed(($self.function)($(&$state,)? $($argument,)* $req).into_response(), $req)
     };
 }
 

@@ -428,6 +428,18 @@ fn a_directory_without_an_index_is_listed() {
     assert!(!site.check("/", 200).body.contains("../"), "the root has no parent");
 }
 
+/// As whoever may upload chooses them: a byte of a name is eight of the page.
+#[test]
+fn long_names_make_no_longer_page() {
+    let scratch = Scratch::new();
+    for number in 0..1100 {
+        scratch.write(format!("sub/{}{number}", "'".repeat(250)), "");
+    }
+    let body = scratch.site().check("/sub/", 200).body;
+    assert!(body.len() < (2 << 20) + (4 << 10), "{} bytes", body.len());
+    assert!(body.ends_with("<p>There is more than a page lists.\n"));
+}
+
 #[test]
 fn if_modified_since() {
     let scratch = Scratch::new();

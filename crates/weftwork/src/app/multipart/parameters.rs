@@ -30,12 +30,13 @@ impl Disposition {
         let mut values = head.get_all(header::CONTENT_DISPOSITION).iter();
         let value = values.next().ok_or(Unreadable)?;
         let text = std::str::from_utf8(value.as_bytes()).map_err(|_| Unreadable)?;
-        // That section forbids `filename*`.
-        if values.next().is_some() || parameter(text, "filename*")?.is_some() {
+        let file_name = parameter(text, "filename")?;
+        // That section forbids `filename*`, which clients built on .NET send beside each `filename`. By itself it makes no file of a text.
+        if values.next().is_some() || (file_name.is_none() && parameter(text, "filename*")?.is_some()) {
             return Err(Unreadable);
         }
         let name = parameter(text, "name")?.ok_or(Unreadable)?;
-        Ok(Disposition { name, file_name: parameter(text, "filename")? })
+        Ok(Disposition { name, file_name })
     }
 }
 
@@ -114,6 +115,7 @@ mod tests {
         check("form-data;NAME = a ;Filename= \"b c.txt\" ; x", Some("a"), Some("b c.txt"));
         check("form-data; filename=\u{fc}.txt; name=\"\u{fc}\"", Some("\u{fc}"), Some("\u{fc}.txt"));
         check("form-data; name=\"%22a%22\"", Some("%22a%22"), None);
+        check("form-data; name=f; filename=a.txt; filename*=utf-8''a.txt", Some("f"), Some("a.txt"));
         check("form-data; name=f; filename=\"C:\\dir\\a.txt\"", Some("f"), Some("C:\\dir\\a.txt"));
         check("form-data; name=\"a\\\"b\\\\\"; filename=\"\\\\\\\"\"", Some("a\"b\\"), Some("\\\""));
     }

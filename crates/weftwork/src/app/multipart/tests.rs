@@ -48,6 +48,24 @@ fn expected() -> Vec<(String, String)> {
     vec![pair("title", "A title"), pair("empty", ""), pair("file/a.txt", FILE)]
 }
 
+/// A middleware that checks a signature, say: whose mistake it is, the log tells.
+#[test]
+fn a_form_that_was_read_before_is_no_fault_of_its_client() {
+    let mut canned = canned(&[FORM.as_bytes()]);
+    let mut request = canned.request(2 << 20);
+    assert!(request.multipart().is_ok() && request.multipart().is_ok(), "nothing is read yet");
+    assert_eq!(request.body().bytes().unwrap(), FORM);
+    assert_eq!(request.multipart().err(), Some(BodyError::ReadBefore));
+}
+
+/// Which of them a filter in front has looked at, nobody knows.
+#[test]
+fn a_content_type_that_comes_twice_is_none() {
+    let fields = [("Content-Type", "multipart/form-data; boundary=x"), ("Content-Type", "application/json")];
+    let mut canned = Canned::asking("POST", "/", &fields).carrying(&[FORM.as_bytes()]);
+    assert_eq!(canned.request(2 << 20).multipart().err(), Some(BodyError::NotMultipart));
+}
+
 #[test]
 fn a_form_whole_byte_by_byte_and_cut_anywhere() {
     let bytes = FORM.as_bytes();

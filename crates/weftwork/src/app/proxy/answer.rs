@@ -265,14 +265,19 @@ impl Turn {
         Ok(())
     }
 
-    /// Passes on what is there; reads once, until then at the latest, if nothing is. True: the body is over.
+    /// Passes on what is there; reads once, until then at the latest, if nothing is. True: the body is over. What is timed out is the
+    /// server.
     fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
         let (link, limits) = (&mut self.link, &self.options.limits);
+        let client = |error: io::Error| match is_timed_out(&error) {
+            true => io::Error::new(io::ErrorKind::BrokenPipe, "the client takes nothing"),
+            false => error,
+        };
         loop {
             let read = link.reader.read_body(&link.input[link.at..], limits);
             let (used, event) = read.map_err(|fault| broken(&self.server, fault))?;
             if let BodyEvent::Data { start, len } = event {
-                out.write_all(&link.input[link.at + start..][..len])?;
+                out.write_all(&link.input[link.at + start..][..len]).map_err(client)?;
             }
             link.at += used;
             match event {
@@ -283,7 +288,7 @@ impl Turn {
         }
         link.looked = link.unused().len();
         // What came with one read goes out with one write, and nothing waits for more of it.
-        out.flush()?;
+        out.flush().map_err(client)?;
         if link.fill(until)? == 0 {
             link.reader
                 .end()

@@ -1,6 +1,7 @@
 //! The way there: which head the server gets, and the body as the client sends it.
 
 use std::io::{self, BufRead, Write};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -25,6 +26,12 @@ const OURS: [&str; 9] = [
     "via",
 ];
 
+/// What some proxies say beside `X-Forwarded-For`, or in place of it.
+const REAL_IP: &str = "x-real-ip";
+
+/// It is no field at all, and becomes `HTTP_PROXY` where variables are made of fields (httpoxy, CVE-2016-5385).
+const HTTPOXY: &str = "proxy";
+
 /// The head of the request, as the server gets it, with one less of the [`forwards_left`].
 pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> Result<Vec<u8>, Failure> {
     let Proxy { upstream, options, said } = proxy;
@@ -44,13 +51,17 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
     let (is_believed, settled) = (req.is_source_trusted(), settled(req, said));
     let is_ours =
         |plain: &str| OURS.contains(&plain) || settled.iter().any(|(name, _)| is_plainly(name, plain));
+    let told = req.forwarded_client();
     for (name, value) in req.end_to_end_headers() {
         let plain = plain_field_name(name.as_bytes());
-        if plain == MAX_FORWARDS && (forwards.is_some() || name.contains('_')) {
+        if plain == MAX_FORWARDS && (forwards.is_some() || is_respelt(name)) {
             continue;
         }
         // Another spelling may be the client's also where its proxy has said its own word.
-        let is_said = is_believed && !name.contains('_');
+        let is_said = is_believed && !is_respelt(name);
+        if plain == HTTPOXY || (plain == REAL_IP && told.is_some()) {
+            continue;
+        }
         if !is_ours(&plain) && (is_said || !speaks_of_client(&plain)) {
             line(name, value);
         }
@@ -63,13 +74,11 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
             line(name.as_str(), value.as_bytes());
         }
     }
-    if let Some(client) = req.client_addr() {
-        line("X-Forwarded-For", client.to_string().as_bytes());
+    // Who has told us may only have passed on what its client said there.
+    let real_ip = told.filter(|_| !is_ours(REAL_IP) && req.header_values(REAL_IP).next().is_some());
+    for (name, value) in who_asked(req, real_ip) {
+        line(name, value.as_bytes());
     }
-    if let Some(authority) = req.authority() {
-        line("X-Forwarded-Host", authority.as_bytes());
-    }
-    line("X-Forwarded-Proto", req.scheme().as_bytes());
     for value in req.header_values("via") {
         line("Via", value);
     }
@@ -89,6 +98,15 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
     let mut request = format!("{} {path} HTTP/1.1\r\n", req.method()).into_bytes();
     request.append(&mut head);
     Ok(request)
+}
+
+/// And for what.
+fn who_asked(req: &Request<'_>, real_ip: Option<IpAddr>) -> Vec<(&'static str, String)> {
+    let client = req.client_addr().map(|client| ("X-Forwarded-For", client.to_string()));
+    let real_ip = real_ip.map(|client| ("X-Real-IP", client.to_string()));
+    let host = req.authority().map(|authority| ("X-Forwarded-Host", authority.into_owned()));
+    let scheme = ("X-Forwarded-Proto", req.scheme().to_owned());
+    client.into_iter().chain(real_ip).chain(host).chain([scheme]).collect()
 }
 
 const MAX_FORWARDS: &str = "max-forwards";
@@ -137,12 +155,17 @@ fn settled(req: &Request<'_>, said: &[(HeaderName, Box<Said>)]) -> Vec<(HeaderNa
 /// Whether this is the plain form of the name.
 fn is_plainly(name: &HeaderName, plain: &str) -> bool {
     let bytes = name.as_str().bytes();
-    bytes.map(|byte| if byte == b'_' { b'-' } else { byte }).eq(plain.bytes())
+    bytes.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'-' }).eq(plain.bytes())
+}
+
+/// Whether a name is not in its plain form, but for the case of its letters.
+fn is_respelt(name: &str) -> bool {
+    !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Further fields by which proxies tell what they know of the client.
 fn speaks_of_client(name: &str) -> bool {
-    name == "x-real-ip" || name.starts_with("x-forwarded-")
+    name == REAL_IP || name.starts_with("x-forwarded-")
 }
 
 /// What is said anew for this connection: which upgrade is asked for, and that trailers are taken (RFC 9110 section 10.1.4).
@@ -250,17 +273,23 @@ pub(super) fn send(
     };
     let client = |error: io::Error| Failure::Client(Error::from(error));
     while link.push(options.idle_timeout, end).map_err(stuck)? && !upload.is_whole {
-        if Instant::now() >= end {
-            return Err(Failure::Late(DEADLINE));
-        }
         // The client may wait for an answer to what it has sent, or for the end of it all.
         let mut moment = MOMENT_MIN;
         loop {
             if link.has_more().map_err(stuck)? {
                 return Ok(());
             }
-            if req.body().comes_within(moment).map_err(|error| client(error.into()))? {
-                break;
+            let left = end.saturating_duration_since(Instant::now());
+            let comes = req.body().comes_within(moment.min(left)).map_err(|error| client(error.into()))?;
+            match (comes, left.is_zero()) {
+                (true, false) => break,
+                // Whoever has used up the time, it was not the client.
+                (true, true) => return Err(Failure::Late(DEADLINE)),
+                (false, true) => {
+                    let why = "the request body has not come in time";
+                    return Err(Failure::Request(StatusCode::REQUEST_TIMEOUT, why));
+                }
+                (false, false) => {}
             }
             moment = next_moment(moment);
         }

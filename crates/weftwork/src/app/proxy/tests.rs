@@ -1,8 +1,8 @@
 //! Which URLs are servers, and which paths and fields a server sees.
 
 use std::cell::Cell;
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -188,12 +188,33 @@ fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
     let request = "GET / HTTP/1.1\r\nHost: inner\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n\
                    X-Forwarded-Host: a.example\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\n\
-                   X-Forwarded-Ssl: on\r\nX_Forwarded_For: 6.6.6.6\r\nx_real_ip: 6.6.6.6\r\n\r\n";
+                   X-Forwarded-Ssl: on\r\nX_Forwarded_For: 6.6.6.6\r\nx_real_ip: 6.6.6.6\r\n\
+                   X.Forwarded.For: 6.6.6.6\r\nX+Real~IP: 6.6.6.6\r\nProxy: http://6.6.6.6\r\n\r\n";
     let believed = sees_from("10.0.0.1:1", &proxy, request).unwrap();
-    let expected = "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Port: 443\r\n\
-                    X-Forwarded-Ssl: on\r\nX-Forwarded-For: 6.6.6.6\r\n\
+    let expected = "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-Forwarded-Port: 443\r\n\
+                    X-Forwarded-Ssl: on\r\nX-Forwarded-For: 6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\n\
                     X-Forwarded-Host: a.example\r\nX-Forwarded-Proto: https\r\nVia: 1.1 weftwork\r\n";
     assert!(believed.starts_with(expected), "{believed}");
+    let said = proxy
+        .set_header(HeaderName::from_static("x-real-ip"), |_| Some(HeaderValue::from_static("192.0.2.1")));
+    let seen = sees_from("10.0.0.1:1", &said.unwrap(), request).unwrap();
+    assert!(
+        seen.to_ascii_lowercase().matches("x-real-ip: ").count() == 1
+            && seen.contains("x-real-ip: 192.0.2.1\r\n"),
+        "{seen}"
+    );
+    let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
+    // One that says so in no other way.
+    let only = "GET / HTTP/1.1\r\nHost: a\r\nX-Real-IP: 192.0.2.9\r\n\r\n";
+    let seen = sees_from("10.0.0.1:1", &proxy, only).unwrap();
+    assert!(
+        seen.contains("\r\nX-Real-IP: 192.0.2.9\r\n") && seen.contains("\r\nX-Forwarded-For: 10.0.0.1\r\n"),
+        "{seen}"
+    );
+    // A proxy before us that says who its client is, and passes on what that one said of itself.
+    let forged = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.9\r\nX-Real-IP: 127.0.0.1\r\n\r\n";
+    let seen = sees_from("10.0.0.1:1", &proxy, forged).unwrap();
+    assert!(seen.contains("\r\nX-Real-IP: 192.0.2.9\r\n") && !seen.contains("127.0.0.1\r\n"), "{seen}");
     let from_anybody = sees(&proxy, request).unwrap();
     let expected = "GET / HTTP/1.1\r\nHost: 127.0.0.1:1\r\nX-Forwarded-For: 192.0.2.7\r\n\
                     X-Forwarded-Host: inner\r\nX-Forwarded-Proto: http\r\nVia: 1.1 weftwork\r\n";
@@ -207,7 +228,8 @@ fn what_the_proxy_is_to_say_it_says_alone() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
     let proxy = proxy.set_header(name("x-user"), |_| None).unwrap().set_header(name("x-user"), user).unwrap();
     let proxy = proxy.set_header(header::COOKIE, |_| None).unwrap();
-    let fields = "Host: a\r\nX-User: admin\r\nx_user: admin\r\nX-User-Id: 7\r\nCookie: a=b\r\n";
+    let fields =
+        "Host: a\r\nX-User: admin\r\nx_user: admin\r\nX.User: admin\r\nX-User-Id: 7\r\nCookie: a=b\r\n";
     let said = |target: &str| -> Vec<String> {
         let head =
             sees(&proxy, &format!("GET {target} HTTP/1.1\r\n{fields}\r\n")).unwrap().to_ascii_lowercase();
@@ -418,6 +440,23 @@ fn the_deadline_of_a_request_holds_for_the_server_behind() {
         assert_eq!(answer.status.as_u16(), 504, "{}", answer.text());
         assert!(begun.elapsed() < Duration::from_secs(30), "the server had all of its own time");
     }
+}
+
+/// Its client has sent some of a body, and goes silent.
+#[test]
+fn the_deadline_of_a_request_holds_for_its_body() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::to(&format!("http://{}", silent.local_addr().unwrap())).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    let server = server.settings(|s| s.request_timeout(Duration::from_millis(100))).start(proxy).unwrap();
+    let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    // Less than `body_idle_timeout`.
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n").unwrap();
+    client.write_all(&[b'x'; 70_000]).unwrap();
+    let mut status = [0; 12];
+    client.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 408", "it is not the server behind that is late");
 }
 
 /// Who reads the log is told which knob to turn.

@@ -32,7 +32,7 @@ impl Handler for Router {
                 if !response.is_declined() {
                     return response;
                 }
-                self.go_on(built, Some(first), req)
+                self.go_on(built, Some((first, response)), req)
             }
             None => self.go_on(built, None, req),
         }
@@ -100,10 +100,10 @@ impl Handler for Router {
     }
 }
 
-/// With the fields that the middleware around a mount has added to its 404: `Cors`, say, lets a page read it.
-fn decline_as(mounted: Option<&Response>) -> Response {
+/// With the fields that the middleware around whoever was asked first has added to its 404: `Cors`, say, lets a page read it.
+fn decline_as(first: Option<&Response>) -> Response {
     let mut response = Response::decline();
-    for (name, value) in mounted.map_or(&[][..], Response::header_lines) {
+    for (name, value) in first.map_or(&[][..], Response::header_lines) {
         response.append_header(name.clone(), value.clone());
     }
     response
@@ -116,8 +116,12 @@ pub(crate) fn whole_pattern(prefix: &str, inner: &str) -> String {
 
 impl Router {
     /// Everything but the first route; what comes here is rare.
-    fn go_on(&self, built: &Built, after: Option<usize>, req: &mut Request<'_>) -> Response {
-        if let Some(first) = after {
+    fn go_on(&self, built: &Built, after: Option<(usize, Response)>, req: &mut Request<'_>) -> Response {
+        let has_route = after.is_some();
+        let has_fields = |response: &Response| !response.header_lines().is_empty();
+        let mut declined = None;
+        if let Some((first, response)) = after {
+            declined = Some(response).filter(has_fields);
             // The tree found the most literal one first; others that are as literal may stand before it in the order.
             for &route in built.order.iter().filter(|route| **route != first) {
                 if let Some(captures) = self.takes(built, route, req) {
@@ -125,16 +129,16 @@ impl Router {
                     if !response.is_declined() {
                         return response;
                     }
+                    declined = declined.or(Some(response).filter(has_fields));
                 }
             }
         }
         // Looked for where it is needed: most of what comes here is a file's, behind a mount.
-        let allowed = |req: &Request<'_>| match after {
-            None => self.allowed(built, req.path()),
-            Some(_) => Allowed::none(),
+        let allowed = |req: &Request<'_>| {
+            if has_route { Allowed::none() } else { self.allowed(built, req.path()) }
         };
         // What a page asks leave for is a route's, whatever a mount around that place would grant.
-        if after.is_none()
+        if !has_route
             && let Some(method) = preflighted(req)
             && built.find(&method, req.path()).is_some()
         {
@@ -142,7 +146,6 @@ impl Router {
         }
         let mounts: Vec<(usize, usize)> =
             built.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
-        let mut declined = None;
         for (prefix, number) in mounts {
             let mount = &self.mounts[number];
             // The fallback of what was nested answers in place of 404, not of 405.
@@ -155,7 +158,7 @@ impl Router {
                     response.status() == StatusCode::METHOD_NOT_ALLOWED || *req.method() == Method::OPTIONS;
                 return if tells { allowed(req).join(response, req) } else { response };
             }
-            declined.get_or_insert(response);
+            declined = declined.or(Some(response).filter(has_fields));
         }
         let allowed = allowed(req);
         if !allowed.is_none() {

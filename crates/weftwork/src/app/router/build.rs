@@ -67,6 +67,7 @@ impl Built {
         });
         built.grow(&router.routes);
         built.place_mounts(router);
+        built.check_handlers(router);
         built.gather_needs(router);
         built
     }
@@ -153,6 +154,17 @@ impl Built {
         }
         // Stable: equal ones stay in the order in which they were mounted.
         self.mounts.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+    }
+
+    /// Those of routes, and the fallback: they may be routers, too.
+    fn check_handlers(&mut self, router: &Router) {
+        let routes = router.routes.iter().map(|route| (&*route.path, &route.handler));
+        for (path, handler) in routes.chain(router.fallback.iter().map(|handler| ("", handler))) {
+            if let Err(error) = handler.check() {
+                let (path, why) = (place(path, ""), error.to_string());
+                self.errors.push(RouteError::Inner { path, why });
+            }
+        }
     }
 
     fn gather_needs(&mut self, router: &Router) {

@@ -34,6 +34,13 @@ pub enum RouteError {
         /// The type.
         state: &'static str,
     },
+    /// The handler of a route cannot answer: it is a router that has mistakes of its own.
+    Inner {
+        /// The route; or `the fallback`.
+        path: String,
+        /// What it says itself.
+        why: String,
+    },
     /// What is mounted there cannot answer.
     Mounted {
         /// Where.
@@ -82,6 +89,7 @@ impl fmt::Display for RouteError {
             RouteError::MissingState { path, state } => {
                 write!(f, "the handler of {path} takes State<{state}>: give the router one, with .state(...)")
             }
+            RouteError::Inner { path, why } => write!(f, "the handler of {path}: {why}"),
             RouteError::Mounted { path, why } => write!(f, "what is mounted at {path}: {why}"),
         }
     }

@@ -244,6 +244,21 @@ fn middleware_goes_around_one_handler_or_a_router() {
     assert_eq!(client.get("/two").send().header("via"), None);
     assert_eq!(client.get("/sub/x").send().header("via"), Some("marked"));
     assert_eq!(client.get("/sub/y").send().status, 404);
+    // What is said around a handler that declines goes with the 404 that comes of it.
+    let say = |req: &mut Request<'_>, next: Next<'_>| {
+        next.run(req).with_header(header::VIA, HeaderValue::from_static("marked"))
+    };
+    let declines = |_: &mut Request<'_>| Response::decline();
+    for router in [
+        Router::new().get("/x", declines.with(say)),
+        Router::new().mount("/x", declines.with(say)),
+        Router::new().get("/x", declines).mount("/x", declines.with(say)),
+        Router::new().get("/x", declines).get("/{a}", declines.with(say)),
+    ] {
+        let mut client = TestClient::new(router);
+        let answer = client.get("/x").send();
+        assert_eq!((answer.status.as_u16(), answer.header("via")), (404, Some("marked")));
+    }
 }
 
 /// What middleware has said for a handler that declined is an answer, for a router around it too.

@@ -17,7 +17,8 @@ const RETRY: Duration = Duration::from_secs(2);
 ///
 /// A client costs its connection and its queue, no thread and no buffer (but in the engine `workers`). One that
 /// is slow is bounded by [`FeedLimits`], and never holds the others up. An event is in memory once, however many
-/// clients wait for it.
+/// clients wait for it. A browser opens six connections to a host at most, over HTTP/1.1, and each `EventSource` keeps one, in whichever
+/// tab: a proxy in front that speaks HTTP/2 to browsers lifts that.
 ///
 /// ```
 /// use weftwork::{Event, EventHub, Request};

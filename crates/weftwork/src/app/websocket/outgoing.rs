@@ -5,14 +5,10 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use super::frames;
 use crate::message::UpgradedWriter;
 use crate::message::exchange::Line;
-
-/// How long a client gets to take the last frames and end its side, so that they are not lost to a reset.
-const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Outgoing {
     bytes_max: usize,
@@ -96,7 +92,7 @@ impl Outgoing {
         let writer = state.writer.take();
         drop(state);
         if let Some(mut writer) = writer {
-            writer.linger(LINGER);
+            writer.linger();
         }
     }
 
@@ -151,7 +147,7 @@ impl Outgoing {
             Stage::Open | Stage::Closed => state.writer = Some(writer),
             Stage::Finished => {
                 drop(state);
-                writer.linger(LINGER);
+                writer.linger();
             }
             Stage::Broken => writer.cut(),
         }
@@ -186,20 +182,26 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use super::*;
     use crate::message::Upgraded;
+
+    const LINGER: Duration = Duration::from_secs(3600);
 
     /// Writes as its function does, and notes how it ends.
     struct Scripted<W> {
         write: W,
         is_ended: AtomicBool,
         is_cut: AtomicBool,
+        /// How long the client was waited for.
+        patience: Mutex<Duration>,
     }
 
     impl<W: Fn() + Send + Sync + 'static> Scripted<W> {
         fn begin(write: W) -> (Arc<Scripted<W>>, Outgoing) {
-            let line = Arc::new(Scripted { write, is_ended: false.into(), is_cut: false.into() });
+            let (is_ended, is_cut) = (false.into(), false.into());
+            let line = Arc::new(Scripted { write, is_ended, is_cut, patience: Mutex::default() });
             let none = bytes::Bytes::new();
             let upgraded = Upgraded::new(line.clone(), none, Duration::ZERO, Duration::from_secs(1));
             (line, Outgoing::new(upgraded.split().1, 1000))
@@ -211,7 +213,8 @@ mod tests {
             None
         }
 
-        fn read(&self, _: &mut [u8], _: Option<Duration>, _: &mut bool) -> io::Result<usize> {
+        fn read(&self, _: &mut [u8], patience: Option<Duration>, _: &mut bool) -> io::Result<usize> {
+            *self.patience.lock().unwrap() = patience.unwrap();
             Ok(0)
         }
 
@@ -243,7 +246,7 @@ mod tests {
         }
 
         fn linger_timeout(&self) -> Duration {
-            Duration::ZERO
+            LINGER
         }
     }
 
@@ -280,5 +283,6 @@ mod tests {
         });
         assert!(line.is_ended.load(Ordering::SeqCst) && !line.is_cut.load(Ordering::SeqCst));
         assert_eq!(Arc::strong_count(&line), 1, "nobody holds the connection");
+        assert!(*line.patience.lock().unwrap() > LINGER / 2);
     }
 }

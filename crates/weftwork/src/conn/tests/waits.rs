@@ -168,6 +168,22 @@ fn room_is_filled_with_what_has_come_since_the_call() {
     }
 }
 
+/// Whoever works for long and asks now and then hears of it, as nobody waits for the answer.
+#[test]
+fn where_connections_are_cut_the_client_is_gone() {
+    for (stage, is_gone) in [(Stage::Running, false), (Stage::Draining, false), (Stage::Closing, true)] {
+        let mut bed = Bed::new();
+        bed.send(GET);
+        until_call(&mut bed);
+        bed.cx.enter(stage);
+        let seen = Arc::new(Mutex::new(None));
+        let sees = seen.clone();
+        let wait = InVain { now: bed.now };
+        bed.call_with(&move |req: &mut Request| *sees.lock().unwrap() = Some(req.client_gone()), &wait);
+        assert_eq!(*seen.lock().unwrap(), Some(is_gone), "{stage:?}");
+    }
+}
+
 /// The watchdog counts what a handler does before and between its waits, and not what its client takes for them.
 #[test]
 fn what_a_client_takes_is_not_the_handlers_time() {

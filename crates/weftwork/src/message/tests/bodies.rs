@@ -73,6 +73,26 @@ fn text_is_utf8() {
     assert_eq!(canned.request(100).body().text(), Err(BodyError::NotUtf8));
 }
 
+#[cfg(feature = "json")]
+#[test]
+fn json_that_was_read_before_is_no_fault_of_its_client() {
+    let mut canned = Canned::with_body(&["[1]"]);
+    let mut request = canned.request(100);
+    request.body().bytes().unwrap();
+    assert_eq!(request.body().json::<Vec<u8>>(), Err(BodyError::ReadBefore));
+    // One that was not is its client's, and so is the rest of one.
+    let mut canned = Canned::with_body(&[]);
+    assert_eq!(canned.request(100).body().json::<Vec<u8>>().unwrap_err().status(), StatusCode::BAD_REQUEST);
+    let mut canned = Canned::with_body(&["a line\n[1]"]);
+    let mut request = canned.request(100);
+    request.body().read_line(&mut String::new()).unwrap();
+    assert_eq!(request.body().json::<Vec<u8>>(), Ok(vec![1]));
+    let mut canned = Canned::with_body(&["a line\n"]);
+    let mut request = canned.request(100);
+    request.body().read_line(&mut String::new()).unwrap();
+    assert_eq!(request.body().json::<Vec<u8>>().unwrap_err().status(), StatusCode::BAD_REQUEST);
+}
+
 /// One of each; the match makes a new one fail to compile until it is here too.
 fn every_error() -> Vec<BodyError> {
     let fault = Fault::ChunkSizeInvalid;
@@ -92,6 +112,7 @@ fn every_error() -> Vec<BodyError> {
         BodyError::ServerStops,
         BodyError::Overload,
         BodyError::LetGo,
+        BodyError::ReadBefore,
         BodyError::Socket(std::io::ErrorKind::BrokenPipe),
     ];
     for error in &all {
@@ -111,6 +132,7 @@ fn every_error() -> Vec<BodyError> {
             | BodyError::ServerStops
             | BodyError::Overload
             | BodyError::LetGo
+            | BodyError::ReadBefore
             | BodyError::Socket(_) => {}
         }
     }
@@ -120,7 +142,10 @@ fn every_error() -> Vec<BodyError> {
 #[test]
 fn every_error_has_its_status() {
     let statuses: Vec<u16> = every_error().iter().map(|error| error.status().as_u16()).collect();
-    assert_eq!(statuses, [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 413, 503, 503, 500, 400]);
+    assert_eq!(
+        statuses,
+        [413, 408, 400, 400, 400, 400, 400, 413, 415, 400, 413, 413, 503, 503, 500, 500, 400]
+    );
     for fault in Fault::ALL {
         assert_eq!(BodyError::Malformed(*fault).status(), fault.status());
     }
@@ -136,7 +161,7 @@ fn every_error_keeps_its_status_on_its_way_through_io() {
         let ours = crate::Error::from(read);
         assert_eq!(ours.status(), error.status());
         assert_eq!(ours.message(), error.to_string());
-        let is_ours = error == BodyError::LetGo;
+        let is_ours = [BodyError::LetGo, BodyError::ReadBefore].contains(&error);
         let blame = if is_ours { crate::Blame::Ours } else { crate::Blame::Peer(error.status()) };
         assert_eq!(crate::Error::from(error.clone()).blame(), blame);
     }

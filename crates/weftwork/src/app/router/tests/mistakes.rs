@@ -5,7 +5,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::*;
 use crate::error::panic_message;
 
-/// One of each; the match makes a new one fail to compile until it is here too.
+/// The server does not start, and says why; and an answer is 500. The match makes a new kind fail to compile until there is a case of
+/// it.
+#[track_caller]
+fn check_mistake(router: Router, error: RouteError, text: &str) {
+    match &error {
+        RouteError::Conflict { .. }
+        | RouteError::Pattern { .. }
+        | RouteError::MissingState { .. }
+        | RouteError::Inner { .. }
+        | RouteError::Mounted { .. } => {}
+    }
+    assert_eq!((router.errors(), error.to_string().as_str()), (std::slice::from_ref(&error), text));
+    let around = |req: &mut Request<'_>, next: Next<'_>| next.run(req);
+    let wrapped: Arc<dyn Handler> = Arc::new(blocks(unbuffered(router.with(around))));
+    let refused = crate::Server::bind("127.0.0.1:0").unwrap().start(wrapped.clone()).unwrap_err();
+    assert_eq!(refused.to_string(), text);
+    // A state may still be given by a router around this one.
+    assert_eq!(wrapped.check().is_ok(), matches!(error, RouteError::MissingState { .. }), "{text}");
+    assert_eq!(crate::message::testing::get("/", &wrapped).status(), 500);
+    let panic = catch_unwind(AssertUnwindSafe(|| drop(TestClient::new(wrapped)))).unwrap_err();
+    assert_eq!(panic_message(&*panic), text);
+}
+
 #[test]
 fn every_mistake_is_told_before_the_start() {
     let wrong = |path: &str, why: PatternFault| RouteError::Pattern { path: path.to_owned(), why };
@@ -90,22 +112,7 @@ fn every_mistake_is_told_before_the_start() {
         ),
     ];
     for (router, error, text) in mistakes {
-        match &error {
-            RouteError::Conflict { .. }
-            | RouteError::Pattern { .. }
-            | RouteError::MissingState { .. }
-            | RouteError::Mounted { .. } => {}
-        }
-        assert_eq!((router.errors(), error.to_string().as_str()), (std::slice::from_ref(&error), text));
-        let around = |req: &mut Request<'_>, next: Next<'_>| next.run(req);
-        let wrapped: Arc<dyn Handler> = Arc::new(blocks(unbuffered(router.with(around))));
-        let refused = crate::Server::bind("127.0.0.1:0").unwrap().start(wrapped.clone()).unwrap_err();
-        assert_eq!(refused.to_string(), text);
-        // A state may still be given by a router around this one.
-        assert_eq!(wrapped.check().is_ok(), matches!(error, RouteError::MissingState { .. }), "{text}");
-        assert_eq!(crate::message::testing::get("/", &wrapped).status(), 500);
-        let panic = catch_unwind(AssertUnwindSafe(|| drop(TestClient::new(wrapped)))).unwrap_err();
-        assert_eq!(panic_message(&*panic), text);
+        check_mistake(router, error, text);
     }
     for other in ["/{rest...}", "/{$}", "/{id:int}", "/{1}", "/a/{my name}", "/{größe}"] {
         let router = Router::new().get(other, show("1"));
@@ -169,4 +176,18 @@ fn a_server_does_not_start_with_a_mistake() {
     let router = Router::new().get("/a", show("1")).get("/a", show("2"));
     let error = crate::Server::bind("127.0.0.1:0").unwrap().start(router).unwrap_err();
     assert_eq!(error.to_string(), "the route GET /a conflicts with /a: both take the same paths");
+}
+
+/// As those of what is mounted.
+#[test]
+fn mistakes_of_a_router_within_a_route_are_told_too() {
+    let why = "the route \"a\" cannot be one: a path begins with a slash";
+    let wrong = || Router::new().get("a", show("1"));
+    for (router, path) in [
+        (Router::new().any("/m/{*rest}", wrong()), "/m/{*rest}"),
+        (Router::new().fallback(wrong()), "the fallback"),
+    ] {
+        let error = RouteError::Inner { path: path.to_owned(), why: why.to_owned() };
+        check_mistake(router, error, &format!("the handler of {path}: {why}"));
+    }
 }
