@@ -69,7 +69,8 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// the body.
 ///
 /// It answers 502 when that server cannot be reached or does not speak HTTP/1, and 504 when it is late: by the times below, or by
-/// the [deadline](Request::deadline) of the request, whichever is sooner.
+/// the [deadline](Request::deadline) of the request, whichever is sooner. Where that passes while the client still owes some of its
+/// body, it is 408.
 ///
 /// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
 /// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
