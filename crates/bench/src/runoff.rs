@@ -14,7 +14,7 @@ use crate::report::{Row, columns};
 use crate::results::{Contestant, Runoff, Score, is_honest};
 use crate::subject::Subject;
 use crate::turns;
-use crate::workloads::{OWED_S, Workload, decides};
+use crate::workloads::{Workload, decides, keeps_up};
 
 /// Who is this close to the first of a column may be first in truth.
 const REACH: f64 = 1.25;
@@ -100,9 +100,10 @@ fn contenders(rows: &[Row], known: &[Contestant]) -> Vec<Subject> {
 fn figure(row: &Row, metric: Metric) -> Option<f64> {
     let subject = &row.subject;
     let is_rival = subject.is_ours() || !(subject.is_weft() || subject.is_floor());
-    let asked = row.median(Metric::Rate).unwrap_or(0.0);
-    let keeps_up = row.median(Metric::Unanswered).is_none_or(|owed| owed <= asked * OWED_S);
-    let is_fair = row.failures() == 0 && row.errors() == Some(0.0) && keeps_up;
+    let answered = row.median(Metric::Rate).unwrap_or(0.0);
+    let is_fair = row.failures() == 0
+        && row.errors() == Some(0.0)
+        && keeps_up(row.median(Metric::Unanswered), answered);
     row.median(metric).filter(|value| is_rival && is_fair && *value > 0.0)
 }
 

@@ -20,7 +20,7 @@ use crate::procs::distance::{Apart, Distance};
 use crate::procs::server::Server;
 use crate::procs::usage::Usage;
 use crate::subject::Subject;
-use crate::workloads::{Kind, OWED_S, Workload};
+use crate::workloads::{Kind, Workload, keeps_up};
 
 #[derive(Debug)]
 pub(crate) struct TurnOptions {
@@ -183,12 +183,10 @@ impl Contestant {
 
 /// What was never answered at a fixed rate, of who did not keep up: it is worth as much as an error. In up to half of its turns it may be the machine.
 pub(crate) fn owed(turns: &[Turn]) -> u64 {
-    let falls_due = |turn: &Turn| turn.answers as f64 / turn.elapsed.as_secs_f64() * OWED_S;
-    let late: Vec<u64> = turns
-        .iter()
-        .filter(|turn| turn.unanswered as f64 > falls_due(turn))
-        .map(|turn| turn.unanswered)
-        .collect();
+    let is_late = |turn: &&Turn| {
+        !keeps_up(Some(turn.unanswered as f64), turn.answers as f64 / turn.elapsed.as_secs_f64())
+    };
+    let late: Vec<u64> = turns.iter().filter(is_late).map(|turn| turn.unanswered).collect();
     if 2 * late.len() > turns.len() { late.iter().sum() } else { 0 }
 }
 

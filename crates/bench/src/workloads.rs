@@ -100,8 +100,6 @@ const BULK_BYTES: usize = 8 << 20;
 /// What is asked for of some of them: first and last byte.
 pub(crate) const FILE_RANGES: &[(&str, (usize, usize))] =
     &[("1k.bin", (100, 299)), ("100k.bin", (50_000, 60_239)), ("10m.bin", (5_000_000, 5_099_999))];
-/// At a fixed rate: who owes more answers at the end than fall due in this time does not keep up.
-pub(crate) const OWED_S: f64 = 0.01;
 /// Requests a second of the paced workloads.
 pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_000];
 
@@ -121,6 +119,11 @@ pub(crate) fn decides(column: &str) -> Metric {
         Some("idle") => Metric::BytesEach,
         _ => Metric::CpuUs,
     }
+}
+
+/// Whether a server at a fixed rate owes no more answers at the end than fall due in 10 ms. Without a rate nothing is owed.
+pub(crate) fn keeps_up(owed: Option<f64>, answers_per_s: f64) -> bool {
+    owed.is_none_or(|owed| owed <= answers_per_s * 0.01)
 }
 
 /// The workload of a name; where there is none, `slow` means all that begin with `slow-`.

@@ -4,7 +4,7 @@
 use crate::measure::Metric;
 use crate::procs::pin::Span;
 use crate::results::{Cell, Column, Results, Score, major_minor};
-use crate::workloads::{self, OWED_S, UNKNOWN, why_lost};
+use crate::workloads::{self, UNKNOWN, keeps_up, why_lost};
 
 use super::svg::short;
 
@@ -39,7 +39,7 @@ pub(super) fn counts(results: &Results, cell: &Cell, measure: Measure) -> Option
     let is_fair = cell.errors == 0.0 && cell.failed_rounds == 0 && results.is_honest(&cell.subject);
     let is_floor = cell.subject.starts_with("floor");
     let rate = cell.median("requests_per_s").unwrap_or(0.0);
-    let keeps_up = cell.median("unanswered").is_none_or(|owed| owed <= rate * OWED_S);
+    let keeps_up = keeps_up(cell.median("unanswered"), rate);
     // Nobody is judged by what was not measured: a server that used less than a tick.
     cell.median(measure.key).filter(|value| is_fair && keeps_up && !is_floor && *value > 0.0)
 }
