@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use actix_web::http::KeepAlive;
 use actix_web::{App, FromRequest, HttpRequest, HttpResponse, HttpServer, Responder, rt, web};
 use bytes::Bytes;
 
@@ -22,7 +23,10 @@ pub fn serve(port: u16, workers: usize) -> Result<(), Box<dyn std::error::Error 
         .workers(workers)
         .worker_max_blocking_threads(routes::BLOCKING_THREADS)
         .tcp_nodelay(true)
-        .keep_alive(Duration::from_secs(3600))
+        // Each of the three would be a timer of every connection, or of every request.
+        .keep_alive(KeepAlive::Os)
+        .client_request_timeout(Duration::ZERO)
+        .client_disconnect_timeout(Duration::ZERO)
         .backlog(4096)
         .max_connections(100_000)
         .bind((Ipv4Addr::LOCALHOST, port))?;

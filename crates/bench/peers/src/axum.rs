@@ -6,7 +6,6 @@ use ::axum::extract::{DefaultBodyLimit, FromRequest, RawQuery, Request};
 use ::axum::http::header::CONTENT_LENGTH;
 use ::axum::response::{IntoResponse, Response};
 use ::axum::routing::{get, post};
-use ::axum::serve::ListenerExt;
 use ::axum::{Json, Router};
 use ::tokio::{task, time};
 use bytes::Bytes;
@@ -32,8 +31,7 @@ fn serve(port: u16, workers: usize, router: Router) -> Result {
         .route("/wait", get(wait))
         .layer(DefaultBodyLimit::max(routes::ECHO_BYTES_MAX));
     run(workers, async move {
-        let listener = listen(port)?.tap_io(|stream| drop(stream.set_nodelay(true)));
-        Ok(::axum::serve(listener, router).await?)
+        Ok(::axum::serve(listen(port)?, router).await?)
     })?
 }
 

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use ::ntex::SharedCfg;
-use ::ntex::http::HttpServiceConfig;
+use ::ntex::http::{HttpServiceConfig, KeepAlive};
 use ::ntex::time::Seconds;
 use ::ntex::util::Bytes;
 use ::ntex::web::{self, App, FromRequest, HttpRequest, HttpResponse};
@@ -29,7 +29,8 @@ async fn run(port: u16, workers: usize) -> std::io::Result<()> {
             .route("/slow", web::get().to(slow))
             .route("/wait", web::get().to(wait))
     };
-    let kept = HttpServiceConfig::new().set_keepalive_timeout(Seconds(3600));
+    // Each would be a timer of every connection.
+    let kept = HttpServiceConfig::new().set_keepalive(KeepAlive::Os).set_client_timeout(Seconds::ZERO);
     let server = web::server(app).config(SharedCfg::new("http").add(kept));
     let server = server.workers(workers).backlog(4096).maxconn(100_000);
     server.bind((Ipv4Addr::LOCALHOST, port))?.run().await
