@@ -104,7 +104,7 @@ faults! {
     ContentLengthAndTransferEncoding BAD_REQUEST "RFC 9112 §6.1"
         "Content-Length and Transfer-Encoding are both given."
     TransferEncodingInHttp10 BAD_REQUEST "RFC 9112 §6.1"
-        "An HTTP/1.0 request has a Transfer-Encoding."
+        "An HTTP/1.0 message has a Transfer-Encoding."
     TransferEncodingMalformed BAD_REQUEST "RFC 9112 §6.1"
         "Transfer-Encoding is not a list of codings without parameters."
     TransferCodingUnknown NOT_IMPLEMENTED "RFC 9112 §6.1"

@@ -63,17 +63,14 @@ pub struct ResponseReader {
     body: Body,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Body {
+    /// Its head is still to come, in whole or in part.
+    #[default]
+    NoHead,
     Framed(BodyReader),
     /// Until the connection ends (RFC 9112 §6.3, step 8).
     UntilClose,
-}
-
-impl Default for Body {
-    fn default() -> Body {
-        Body::Framed(BodyReader::Over)
-    }
 }
 
 impl ResponseReader {
@@ -93,23 +90,30 @@ impl ResponseReader {
         method: &Method,
         limits: &Limits,
     ) -> Result<Option<(usize, Received)>, ResponseFault> {
+        self.body = Body::NoHead;
         let head_max = limits.head_bytes_max as usize;
         let Some(end) = self.scan.find_end(bytes, 0, head_max, head_max)? else { return Ok(None) };
         self.scan = Scan::default();
         let head = &bytes[..end];
         let first = head.iter().position(|&byte| byte == b'\r').unwrap_or_default();
         let (version, status) = status_line(&head[..first]).ok_or(ResponseFault::StatusLineMalformed)?;
-        let (fields, seen) = read_fields(head, first + 2, limits)?;
+        let is_tunnel = *method == Method::CONNECT && status.is_success();
+        let (fields, seen) = read_fields(head, first + 2, is_tunnel, limits)?;
         let facts = seen.conclude(version)?;
+        let is_interim = status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
         let status_has_none =
             status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         self.body = match facts.framing {
+            _ if is_interim => Body::NoHead,
+            // Step 2: whatever the status is, 204 too.
+            _ if is_tunnel => Body::UntilClose,
             // Step 1: whatever the fields say.
-            _ if status_has_none || *method == Method::HEAD => Body::default(),
+            _ if status_has_none || *method == Method::HEAD => Body::Framed(BodyReader::Over),
             Framing::None => Body::UntilClose,
             framing => Body::Framed(BodyReader::of_response(framing)),
         };
         let (length, keep_alive) = match &self.body {
+            Body::NoHead => (Some(0), facts.keep_alive),
             Body::Framed(body) => (body.left(), facts.keep_alive),
             Body::UntilClose => (None, false),
         };
@@ -122,6 +126,7 @@ impl ResponseReader {
     /// The rule that the body breaks.
     pub fn read_body(&mut self, bytes: &[u8], limits: &Limits) -> Result<(usize, BodyEvent), ResponseFault> {
         match &mut self.body {
+            Body::NoHead => Ok((0, BodyEvent::End)),
             Body::Framed(body) => Ok(body.read(bytes, limits)?),
             Body::UntilClose if bytes.is_empty() => Ok((0, BodyEvent::NeedMore)),
             Body::UntilClose => Ok((bytes.len(), BodyEvent::Data { start: 0, len: bytes.len() })),
@@ -134,6 +139,7 @@ impl ResponseReader {
     /// [`ResponseFault::Incomplete`]: more was to come.
     pub fn end(&mut self) -> Result<(), ResponseFault> {
         match &self.body {
+            Body::NoHead => Err(ResponseFault::Incomplete),
             Body::Framed(body) if !body.is_over() => Err(ResponseFault::Incomplete),
             Body::Framed(_) | Body::UntilClose => Ok(()),
         }
@@ -143,7 +149,7 @@ impl ResponseReader {
     pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
         match &self.body {
             Body::Framed(body) => body.trailers(),
-            Body::UntilClose => &[],
+            Body::NoHead | Body::UntilClose => &[],
         }
     }
 }
@@ -169,7 +175,13 @@ fn status_line(line: &[u8]) -> Option<(Version, StatusCode)> {
 
 type Fields = Vec<(HeaderName, HeaderValue)>;
 
-fn read_fields(head: &[u8], mut at: usize, limits: &Limits) -> Result<(Fields, Seen), Fault> {
+/// The fields, and what they say about the message. `is_tunnel`: none of them says where it ends (RFC 9112 §6.3, step 2).
+fn read_fields(
+    head: &[u8],
+    mut at: usize,
+    is_tunnel: bool,
+    limits: &Limits,
+) -> Result<(Fields, Seen), Fault> {
     let (mut fields, mut seen) = (Vec::new(), Seen::default());
     while at + 2 < head.len() {
         let (field, next) = field_line(head, at).ok_or_else(|| line_fault(&head[at..]))?;
@@ -179,6 +191,7 @@ fn read_fields(head: &[u8], mut at: usize, limits: &Limits) -> Result<(Fields, S
         let (name, value) = (field.name.of(head), field.value.of(head));
         match Known::of(name) {
             None | Some(Known::Host | Known::Expect) => {}
+            Some(Known::ContentLength | Known::TransferEncoding) if is_tunnel => {}
             Some(known) => seen.note(known, value)?,
         }
         let name = HeaderName::from_bytes(name).map_err(|_| Fault::FieldNameInvalid)?;

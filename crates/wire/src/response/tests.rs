@@ -52,10 +52,7 @@ fn read(bytes: &[u8], step: usize, method: &Method) -> Result<Read, ResponseFaul
             break;
         }
     }
-    match &head {
-        Some(received) if !received.status.is_informational() => reader.end()?,
-        _ => return Err(ResponseFault::Incomplete),
-    }
+    reader.end()?;
     Ok(Read { statuses, body, keep_alive: false, tail: 0 })
 }
 
@@ -81,6 +78,7 @@ fn check(text: &str, method: Method, statuses: &[u16], body: &str, keep_alive: b
 #[track_caller]
 fn refused(text: &str, fault: impl Into<ResponseFault>) {
     let fault = fault.into();
+    assert!(!fault.to_string().contains("request"), "{fault}");
     for step in [text.len(), 1] {
         assert_eq!(read(text.as_bytes(), step, &Method::GET), Err(fault), "{text:?} by {step}");
     }
@@ -99,6 +97,23 @@ fn rfc9112_6_3_bodies_end_where_the_head_says() {
     check("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", Method::HEAD, &[200], "", true);
     let early = "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
     check(early, get, &[103, 200], "x", true);
+}
+
+#[test]
+fn rfc9112_6_3_a_tunnel_begins_behind_the_head_whatever_its_fields_say() {
+    let length = "Content-Length: 3\r\n";
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    for fields in ["", length, chunked, "Content-Length: x\r\n", &[length, length, chunked].concat()] {
+        for status in [200, 204, 299] {
+            let text = format!("HTTP/1.1 {status} OK\r\n{fields}\r\ntunneled");
+            check(&text, Method::CONNECT, &[status], "tunneled", false);
+        }
+    }
+    let (head, limits) = (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", Limits::default());
+    let (_, received) = ResponseReader::new().read_head(head, &Method::CONNECT, &limits).unwrap().unwrap();
+    assert_eq!((received.length, received.keep_alive), (None, false));
+    let refusal = "HTTP/1.1 407 No\r\nContent-Length: 3\r\n\r\nabc";
+    check(refusal, Method::CONNECT, &[407], "abc", true);
 }
 
 #[test]
@@ -161,6 +176,25 @@ fn an_end_within_a_response_is_seen() {
         let got = read(text.as_bytes(), text.len().max(1), &Method::GET);
         assert_eq!(got, Err(ResponseFault::Incomplete), "{text:?}");
     }
+}
+
+/// What follows is another protocol, and no part of the response.
+#[test]
+fn an_end_behind_101_is_none_within_the_response() {
+    let (mut reader, limits) = (ResponseReader::new(), Limits::default());
+    let head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\n\r\n";
+    reader.read_head(head, &Method::GET, &limits).unwrap().unwrap();
+    assert_eq!(reader.end(), Ok(()));
+}
+
+/// A kept connection may end while the next response is on its way.
+#[test]
+fn an_end_within_the_next_head_is_seen() {
+    let (mut reader, limits) = (ResponseReader::new(), Limits::default());
+    reader.read_head(b"HTTP/1.1 204 No\r\n\r\n", &Method::GET, &limits).unwrap().unwrap();
+    assert_eq!(reader.end(), Ok(()));
+    assert_eq!(reader.read_head(b"HTTP/1.1 2", &Method::GET, &limits), Ok(None));
+    assert_eq!(reader.end(), Err(ResponseFault::Incomplete));
 }
 
 #[test]
