@@ -156,12 +156,14 @@ pub(crate) fn read(
     head: &mut Head,
 ) -> Result<HeadEvent, Fault> {
     let head_max = limits.head_bytes_max as usize;
-    let Some(start) = start(bytes)? else {
+    // What lies behind the limit has no say, not even in where the head starts.
+    let within = &bytes[..bytes.len().min(head_max)];
+    let Some(start) = start(within)? else {
         return if bytes.len() < head_max { Ok(HeadEvent::NeedMore) } else { Err(Fault::HeadTooLong) };
     };
     // Only a first look: a dribbled head is not parsed again and again.
     if scan.is_untouched()
-        && let Ok(end) = parse(&bytes[..bytes.len().min(head_max)], start, limits, head)
+        && let Ok(end) = parse(within, start, limits, head)
     {
         return Ok(HeadEvent::Head(end));
     }

@@ -317,6 +317,16 @@ fn limits_hold_for_incomplete_heads() {
     refused_within(&head_first, "GET /aaaaaaaaaaaaaaaaaaaaaaaa", Fault::HeadTooLong);
 }
 
+/// The limit may lie in front of the request line, too.
+#[test]
+fn a_limit_within_the_empty_line_before_a_head_holds() {
+    for (head_bytes_max, bytes) in
+        (0..4).flat_map(|max| ["\r\nG", "\r\nGET / HTTP/1.0\r\n\r\n"].map(|text| (max, text)))
+    {
+        refused_within(&Limits { head_bytes_max, ..Limits::default() }, bytes, Fault::HeadTooLong);
+    }
+}
+
 /// The earlier fault wins, however the bytes come.
 #[test]
 fn limits_and_line_ends_are_found_in_order() {
