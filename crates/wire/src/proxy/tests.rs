@@ -168,6 +168,15 @@ fn checksums_are_checked() {
     refused(binary(0x21, 0x11, &[V4, b"\x03\0\x03abc"].concat()), ProxyFault::Malformed);
 }
 
+/// Each is right, worked out as above with the other in its place. Who may send more of them has the whole header summed
+/// up for each.
+#[test]
+fn a_second_checksum_is_refused() {
+    let (first, second) = (0x38e7_d9df_u32.to_be_bytes(), 0x1a24_9d6e_u32.to_be_bytes());
+    let tlvs = [b"\x03\0\x04", &first[..], b"\x03\0\x04", &second[..]].concat();
+    refused(binary(0x21, 0x11, &[V4, &tlvs].concat()), ProxyFault::Malformed);
+}
+
 const CHECKSUM: u32 = 0x1a9b_d31c;
 
 #[test]

@@ -72,12 +72,17 @@ where
     Ok((Proxied::Client { source, destination }, tlvs))
 }
 
-/// Each TLV is a type, a length and so many bytes. They are passed over, but for a checksum.
+/// Each TLV is a type, a length and so many bytes. They are passed over, but for one checksum.
 fn check_tlvs(header: &[u8], mut tlvs: &[u8]) -> Result<(), ProxyFault> {
+    let mut is_summed = false;
     while let [kind, high, low, rest @ ..] = tlvs {
         let len = usize::from(u16::from_be_bytes([*high, *low]));
         let (value, next) = rest.split_at_checked(len).ok_or(ProxyFault::Malformed)?;
         if *kind == CRC32C {
+            if is_summed {
+                return Err(ProxyFault::Malformed);
+            }
+            is_summed = true;
             let sum = value.try_into().map(u32::from_be_bytes).map_err(|_| ProxyFault::Malformed)?;
             let at = header.len() - rest.len();
             if sum != crc32c_without(header, at..at + len) {
