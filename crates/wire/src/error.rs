@@ -157,8 +157,9 @@ impl Display for Fault {
 
 impl Error for Fault {}
 
-/// What our own side did wrong. Nothing was written by the call that says so, and the connection is still in
-/// step with its peer, or will be closed.
+/// What our own side did wrong. The call that says so has written nothing, but for
+/// [`Http1::write_response`](crate::Http1::write_response) with a body of another length: its head has been written,
+/// and a body that is too short. The connection is still in step with its peer, or will be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Misuse {
@@ -169,7 +170,7 @@ pub enum Misuse {
         /// What was tried.
         on: WriteEvent,
     },
-    /// More body bytes than the head declared. None of this call's bytes was written.
+    /// More body bytes than the head declared. None of this call's body bytes was written.
     TooManyBytes,
     /// The body ended before all bytes that the head declared. The connection has to be closed at once: only
     /// so does the client learn of it (RFC 9112 §8).

@@ -134,7 +134,8 @@ fn names(lines: &[&[u8]], same: impl Fn(&EntityTag<'_>) -> bool) -> bool {
     }
 }
 
-/// RFC 9110 §13.1.5: both comparisons are strong ones, and a date has to be the same one.
+/// RFC 9110 §13.1.5: a tag is compared strongly, and a date has to be the same one. Whether it is a strong validator
+/// (§8.8.2.2: no second change within its second) is not known here: it is taken for one unless the tag is weak.
 fn is_current(state: &[u8], current: &Validators<'_>) -> bool {
     if let Some(tag) = EntityTag::parse(state) {
         return current.tag.is_some_and(|own| own.is_strongly(&tag));

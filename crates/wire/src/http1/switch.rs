@@ -11,8 +11,8 @@ use crate::state::{Reading, WriteEvent};
 use super::Http1;
 
 impl Http1 {
-    /// Appends an interim response: 100, 102 or 103. Nothing is written to an HTTP/1.0 client (RFC 9110
-    /// §15.2).
+    /// Appends an interim response: any 1xx but 101, which is for [`write_switch`](Http1::write_switch). Nothing is
+    /// written to an HTTP/1.0 client (RFC 9110 §15.2).
     ///
     /// # Errors
     /// [`Misuse::StatusNotAllowed`] for other statuses; [`Misuse::InterimWithoutRequest`] without a request
