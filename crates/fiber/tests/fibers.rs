@@ -267,12 +267,15 @@ fn who_catches_the_cancelling_meets_it_again_and_its_value_stands() {
 
 #[test]
 fn a_fiber_may_cancel_itself() {
-    run(|| {
+    let (cancelled, went_on) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let (cancels, goes_on) = (Rc::clone(&cancelled), Rc::clone(&went_on));
+    run(move || {
         let (send, receive) = oneshot::<weftwork_fiber::JoinHandle<()>>();
         let fiber = spawn(move || {
             receive.recv().unwrap().cancel();
+            cancels.set(true);
             yield_now();
-            panic!("went on after its wait");
+            goes_on.set(true);
         });
         let (finished_send, finished) = oneshot();
         spawn(move || finished_send.send(()));
@@ -280,6 +283,7 @@ fn a_fiber_may_cancel_itself() {
         finished.recv().unwrap();
     })
     .unwrap();
+    assert_eq!((cancelled.get(), went_on.get()), (true, false));
 }
 
 #[test]
