@@ -53,8 +53,8 @@
 //!   it does not have to wait, and else panics and says so; [`spawn`] and [`timeout`] need a runtime and a fiber.
 //! - **Stacks are small and guarded**: 64 KiB by default; [`on_large_stack`] lends what needs more a larger
 //!   one. One that overflows meets its guard page; the process says `fiber stack overflow: ... raise stack_bytes` and aborts.
-//! - **A logger may wait**, in what this crate writes. mio writes lines of its own at level trace, with its feature `log` alone, while
-//!   the poller is at work: over those a logger may not wait for anything.
+//! - **A logger may not wait** over the lines that mio writes, at level trace and with its feature `log` alone: the poller
+//!   is at work meanwhile.
 //!
 //! Unix only: epoll or kqueue through mio. On other systems the crate is empty.
 
