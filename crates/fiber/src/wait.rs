@@ -17,8 +17,9 @@ use crate::slab::Key;
 
 /// Waits until reading `fd` would not block: bytes, a connection, the end of the stream, or an error.
 ///
-/// In a fiber it suspends the fiber; outside it blocks the thread. For a descriptor that the runtime [watches](crate::Runtime::watch) it costs one poll(2) if that shows readiness, and no
-/// registration in any case; for others the descriptor is registered for the length of the wait.
+/// In a fiber it suspends the fiber; outside it blocks the thread. For a descriptor that the runtime
+/// [watches](crate::Runtime::watch) it costs one poll(2) if that shows readiness, and in the direction that is watched no
+/// registration of its own; for others the descriptor is registered for the length of the wait.
 ///
 /// # Errors
 ///
