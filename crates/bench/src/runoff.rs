@@ -16,7 +16,7 @@ use crate::subject::Subject;
 use crate::turns;
 use crate::workloads::{Workload, decides, keeps_up};
 
-/// Who is this close to the first of a column may be first in truth.
+/// Who is this close to the first of a column, by the medians or in some rounds of theirs, may be first in truth.
 const REACH: f64 = 1.25;
 /// The default engine apart: each costs as much time as any other.
 const OTHERS_MAX: usize = 4;
@@ -81,19 +81,33 @@ fn of_column(
 fn contenders(rows: &[Row], known: &[Contestant]) -> Vec<Subject> {
     let metric = decides(&rows[0].workload.name);
     let rivals = rows.iter().filter(|row| is_honest(known, &row.subject.to_string()));
-    let mut figures: Vec<(&Subject, f64)> =
-        rivals.filter_map(|row| Some((&row.subject, figure(row, metric)?))).collect();
+    let mut figures: Vec<(&Row, f64)> = rivals.filter_map(|row| Some((row, figure(row, metric)?))).collect();
     figures.sort_by(|one, other| order(metric, one.1, other.1));
-    let Some(&(_, first)) = figures.first() else { return Vec::new() };
-    let is_near =
-        |subject: &Subject, value: f64| subject.is_ours() || (value / first).max(first / value) <= REACH;
-    let near =
-        figures.into_iter().filter(|(subject, value)| is_near(subject, *value)).map(|(subject, _)| subject);
-    let (ours, others): (Vec<&Subject>, Vec<&Subject>) = near.partition(|subject| subject.is_ours());
+    let Some(&first) = figures.first() else { return Vec::new() };
+    let near = figures.into_iter().filter(|one| one.0.subject.is_ours() || is_near(metric, *one, first));
+    let (ours, others): (Vec<&Subject>, Vec<&Subject>) =
+        near.map(|(row, _)| &row.subject).partition(|subject| subject.is_ours());
     if ours.is_empty() || others.is_empty() {
         return Vec::new();
     }
     ours.into_iter().chain(others.into_iter().take(OTHERS_MAX)).cloned().collect()
+}
+
+/// A median of two rounds may be of one good and one bad: whose best round reaches the worst one of the first is near, too.
+fn is_near(metric: Metric, (row, median): (&Row, f64), (first, of_first): (&Row, f64)) -> bool {
+    let sorted = |row: &Row| {
+        let mut values = row.values(metric);
+        values.sort_by(|one, other| order(metric, *one, *other));
+        values
+    };
+    let (mine, theirs) = (sorted(row), sorted(first));
+    let (best, worst) = (mine.first().unwrap_or(&median), theirs.last().unwrap_or(&of_first));
+    behind(metric, median, of_first).min(behind(metric, *best, *worst)) <= REACH
+}
+
+/// 1: as good; more is worse.
+fn behind(metric: Metric, value: f64, than: f64) -> f64 {
+    if metric.more_is_better() { than / value } else { value / than }
 }
 
 /// What decides, of who may be first: no engine of ours but the default one, no floor, nobody who made errors or did not keep up.
@@ -158,6 +172,32 @@ mod tests {
         // Clearly first; and clearly not, which is not said after two rounds.
         check("health-64", &health(5.0, [7.0, 7.0, 8.0, 9.0, 9.0]), &[]);
         check("health-64", &health(9.0, [7.0, 5.0, 7.0, 7.0, 7.0]), &["weft:adaptive", "hyper"]);
+    }
+
+    #[test]
+    fn who_is_close_in_some_rounds_runs_again() {
+        let names = |workload, figures: [(&str, [[f64; 2]; 2]); 3]| -> Vec<String> {
+            let row = |(name, [rate, cpu]): (&str, [[f64; 2]; 2])| {
+                let mut row = row(workload, name, [rate[0], cpu[0], 0.0]);
+                let sample = [(Metric::Rate, rate[1]), (Metric::CpuUs, cpu[1]), (Metric::Errors, 0.0)];
+                row.samples.push(Some(Sample(sample.into())));
+                row
+            };
+            contenders(&figures.map(row), &[]).iter().map(Subject::to_string).collect()
+        };
+        // By the medians 1.26 and 1.31 of the first: the best round of the one is 1.23 of the first's worst, of the other 1.28.
+        let cpu = [
+            ("weft:adaptive", [[1.0; 2], [9.8, 10.2]]),
+            ("lighttpd", [[1.0; 2], [12.65, 12.55]]),
+            ("nginx", [[1.0; 2], [13.1, 13.1]]),
+        ];
+        assert_eq!(names("rate-5000", cpu), ["weft:adaptive", "lighttpd"]);
+        let rate = [
+            ("weft:adaptive", [[9_000.0, 11_000.0], [1.0; 2]]),
+            ("lighttpd", [[7_300.0, 7_500.0], [1.0; 2]]),
+            ("nginx", [[7_100.0, 7_000.0], [1.0; 2]]),
+        ];
+        assert_eq!(names("slow-400", rate), ["weft:adaptive", "lighttpd"]);
     }
 
     #[test]
