@@ -45,9 +45,9 @@ pub(crate) fn run(
 
 fn command(group: &Group, port: u16, time: Duration, threads: usize, scratch: &Path) -> Result<Command> {
     let mut command = Command::new("wrk");
-    // wrk takes whole seconds only, and a connection at least for each thread.
+    // wrk takes whole seconds only.
     let seconds = time.as_secs_f64().ceil().max(1.0);
-    let threads = threads.min(group.connections);
+    let threads = even_threads(group.connections, threads);
     command.args([format!("-t{threads}"), "--latency".to_owned()]);
     command.args([format!("-c{}", group.connections), format!("-d{seconds}s")]);
     if group.close {
@@ -61,6 +61,11 @@ fn command(group: &Group, port: u16, time: Duration, threads: usize, scratch: &P
     command.arg(format!("http://127.0.0.1:{port}{}", group.path));
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     Ok(command)
+}
+
+/// wrk gives each thread as many connections as all others: what does not divide would not be opened.
+fn even_threads(connections: usize, threads: usize) -> usize {
+    (1..=threads.min(connections)).rev().find(|threads| connections.is_multiple_of(*threads)).unwrap_or(1)
 }
 
 fn pipeline_script(group: &Group) -> String {

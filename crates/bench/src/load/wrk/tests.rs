@@ -40,7 +40,7 @@ fn units() {
 }
 
 #[test]
-fn a_thread_for_each_core_but_never_without_a_connection() {
+fn a_thread_for_each_core_but_never_without_a_connection_or_with_fewer_than_another() {
     let words = |connections, threads| {
         let group = Group::get("/health", connections);
         let command = command(&group, 9, Duration::from_millis(600), threads, Path::new("")).unwrap();
@@ -48,6 +48,10 @@ fn a_thread_for_each_core_but_never_without_a_connection() {
     };
     assert_eq!(words(64, 4), ["-t4", "--latency", "-c64", "-d1s", "http://127.0.0.1:9/health"]);
     assert_eq!(words(2, 4)[0], "-t2");
+    assert_eq!(
+        [words(10, 8), words(100, 8), words(7, 4)].map(|words| words[0].clone()),
+        ["-t5", "-t5", "-t1"]
+    );
 }
 
 #[test]
