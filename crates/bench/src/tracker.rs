@@ -5,7 +5,7 @@ mod action;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -173,12 +173,13 @@ fn broken(now: &Entry) -> Vec<String> {
     broken.map(alert).collect()
 }
 
-/// What was measured before, and is not now: figures of the last run, and ratios that any of these had.
+/// What any of these runs has measured, and this one has not: figures and ratios.
 fn lost(now: &Entry, before: &[&Entry]) -> Vec<String> {
     let mut alerts = Vec::new();
-    if let Some(last) = before.last() {
-        let gone = last.figures.keys().filter(|name| !now.figures.contains_key(*name));
-        alerts.extend(gone.map(|name| format!("  {name}: not measured, was at {}", last.commit)));
+    let names: BTreeSet<&String> = before.iter().flat_map(|entry| entry.figures.keys()).collect();
+    for name in names.into_iter().filter(|name| !now.figures.contains_key(*name)) {
+        let had = before.iter().rev().find(|entry| entry.figures.contains_key(name));
+        alerts.extend(had.map(|entry| format!("  {name}: not measured, was at {}", entry.commit)));
     }
     for (name, track) in &now.figures {
         for (what, of) in SHARES.iter().filter(|(_, of)| of(track).is_none()) {
@@ -221,8 +222,11 @@ fn entry(results: &Results) -> Entry {
     }
 }
 
-/// More is better, 1 is as good as the other.
+/// More is better, 1 is as good as the other; none where the other one made errors, or failed: its figures mean nothing.
 fn share(column: &Column, cell: &Cell, other: &str) -> Option<f64> {
+    if column.cell(other).is_some_and(|other| other.errors > 0.0 || other.failed_rounds > 0) {
+        return None;
+    }
     match page::is_decided_by_rate(column) {
         true => cell.ratios.get(&format!("requests_per_s_over_{other}")).copied(),
         false => cell.ratios.get(&format!("cpu_over_{other}")).map(|ratio| 1.0 / ratio),

@@ -44,6 +44,18 @@ fn shares_grow_with_merit() {
 }
 
 #[test]
+fn who_errs_or_fails_is_nothing_to_compare_with() {
+    type Spoil = fn(&mut Cell);
+    let spoilt: [Spoil; 2] = [|cell| cell.errors = 1.0, |cell| cell.failed_rounds = 1];
+    for spoil in spoilt {
+        let mut run = run();
+        spoil(&mut run.workloads[0].cells[1]);
+        let quick = entry(&run).figures.remove("health-64 weft:adaptive").unwrap();
+        assert_eq!((quick.of_floor, quick.of_nginx), (Some(0.8), None));
+    }
+}
+
+#[test]
 fn the_best_is_what_is_compared_with() {
     let (old, new) = (before("old", 1.1), before("new", 0.9));
     let lines = compared(&entry(&run()), &[&old, &new]);
@@ -97,7 +109,11 @@ fn what_is_no_longer_measured_is_named() {
     assert_eq!(lost(&entry(&run()), &[&old]), [""; 0]);
     let mut gone = run();
     gone.workloads.remove(0);
-    assert_eq!(lost(&entry(&gone), &[&old]), ["  health-64 weft:adaptive: not measured, was at old"]);
+    let says = ["  health-64 weft:adaptive: not measured, was at old"];
+    assert_eq!(lost(&entry(&gone), &[&old]), says);
+    // Nor is it forgotten where the run before this one had lost it already.
+    let later = Entry { commit: "later".to_owned(), ..entry(&gone) };
+    assert_eq!(lost(&entry(&gone), &[&before("older", 0.5), &old, &later]), says);
     let mut no_floor = run();
     no_floor.workloads[0].cells[0].ratios.remove("cpu_over_floor");
     let now = entry(&no_floor);
