@@ -234,6 +234,9 @@ fn report(parser: &mut Parser) -> Result<Command> {
         }
     }
     let results = results.ok_or_else(|| Failure::Usage("report needs the JSON of a run".to_owned()))?;
+    if html.is_none() && markdown.is_none() {
+        return Err(Failure::Usage("report needs --html PATH or --markdown PATH, or both".to_owned()));
+    }
     Ok(Command::Report { results, html, markdown })
 }
 

@@ -21,6 +21,7 @@ use crate::procs::server::Server;
 use crate::procs::usage::Usage;
 use crate::subject::Subject;
 use crate::workloads::{Kind, Workload, keeps_up};
+pub(crate) use table::TURNS_MIN;
 
 #[derive(Debug)]
 pub(crate) struct TurnOptions {

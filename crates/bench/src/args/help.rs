@@ -61,7 +61,7 @@ the machine does meanwhile befalls all of them. For differences of a few per cen
 Usage: weftwork-bench turns [OPTIONS]
 
 Options:
-  --rounds N             how often each has its turn [300]
+  --rounds N             how often each has its turn, 5 at least [300]
   --turn-ms N            how long a turn is [30; 400 where handlers block, 300 with 8 MiB and more under way, 1000 at a
                          fixed rate and for files of 10 MiB]
   --only A,B,..          workloads of 'quick' and 'full', but for mixed and idle [keepalive]
@@ -131,7 +131,7 @@ Usage: weftwork-bench site <bare|typed> --port N [--engine ENGINE]
 ";
 
 pub(super) const REPORT: &str = "\
-Makes the pages of a run again, from its JSON.
+Makes the pages of a run again, from its JSON: one of them, or both.
 
 Usage: weftwork-bench report RUN.json [--html PATH] [--markdown PATH]
 ";
@@ -223,6 +223,6 @@ Options:
   --smaller PATH   track: CPU and p99, for its customSmallerIsBetter
   --html PATH      track: a page that draws the trend
   --last N         compare: commits to compare with [20]
-  --least SHARE    compare: fail below this share of the best [0.8]
+  --least SHARE    compare: fail below this share of the best, above 0 and 1 at most [0.8]
   -h, --help       this text
 ";

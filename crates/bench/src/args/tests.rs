@@ -53,7 +53,8 @@ fn turns_are_of_one_group_that_asks() {
     assert!(names.contains(&"echo-64k") && names.contains(&"slow-10"), "{names:?}");
     assert_eq!(names.iter().filter(|name| **name == "slow-100").count(), 1, "{names:?}");
     check_refused("turns --turn-ms 2", "from 5 to 10000");
-    check_refused("turns --rounds 0", "--rounds must be from 1");
+    check_refused("turns --rounds 0", "--rounds must be from 5");
+    check_refused("turns --rounds 4", "--rounds must be from 5 to 10000, not 4");
     check_refused("turns --json", "--json");
     check_refused("turns --only keepalive,mixed", "mixed: only loads of one group of clients");
 }
@@ -121,6 +122,7 @@ fn reports_need_results() {
     let line = "report run.json --html a --markdown b";
     assert!(matches!(parse_words(line), Ok(Command::Report { html: Some(_), markdown: Some(_), .. })));
     check_refused("report --html a", "JSON of a run");
+    check_refused("report run.json", "report needs --html PATH or --markdown PATH");
 }
 
 #[test]
@@ -133,6 +135,10 @@ fn tracking() {
     }
     check_refused("track", "JSON of a run");
     check_refused("compare --last 0 run.json", "--last must be from 1");
+    for least in ["nan", "0", "-0.5", "80", "inf"] {
+        check_refused(&format!("compare --least {least} run.json"), "above 0, and 1 at most");
+    }
+    assert!(matches!(parse_words("compare --least 1 run.json"), Ok(Command::Compare(_))));
 }
 
 #[test]

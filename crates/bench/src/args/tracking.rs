@@ -42,7 +42,7 @@ pub(super) fn compare(parser: &mut Parser) -> Result<Command> {
             Arg::Value(path) if run.is_none() => run = Some(path.into()),
             Arg::Long("history") => history = parser.value()?.into(),
             Arg::Long("last") => last = parser.value()?.parse()?,
-            Arg::Long("least") => least = parser.value()?.parse()?,
+            Arg::Long("least") => least = parser.value()?.parse_with(share)?,
             Arg::Short('h') | Arg::Long("help") => return Ok(Command::Help(help::TRACK)),
             _ => return Err(arg.unexpected().into()),
         }
@@ -50,4 +50,12 @@ pub(super) fn compare(parser: &mut Parser) -> Result<Command> {
     within("--last", last, 1, 10_000)?;
     let run = run.ok_or_else(|| Failure::Usage("compare needs the JSON of a run".to_owned()))?;
     Ok(Command::Compare(CompareOptions { run, history, last, least }))
+}
+
+/// Below 0 of the best nothing is worse, nor below what is no number; a percentage makes everything worse.
+fn share(text: &str) -> std::result::Result<f64, &'static str> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("a share of the best: above 0, and 1 at most"),
+    }
 }

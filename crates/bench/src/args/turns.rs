@@ -6,7 +6,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use super::{Command, GridOptions, grid, help};
 use crate::failure::{Failure, Result};
-use crate::turns::TurnOptions;
+use crate::turns::{TURNS_MIN, TurnOptions};
 use crate::workloads::TURNS;
 
 /// With three contestants and turns of 30 ms: half a minute.
@@ -35,7 +35,7 @@ pub(super) fn turns(parser: &mut Parser) -> Result<Command> {
             _ => return Err(arg.unexpected().into()),
         }
     }
-    super::within("--rounds", options.grid.rounds, 1, ROUNDS_MAX)?;
+    super::within("--rounds", options.grid.rounds, TURNS_MIN, ROUNDS_MAX)?;
     if let Some(other) = options.grid.workloads.iter().find(|one| !one.has_turns()) {
         return Err(Failure::Usage(format!("{}: only loads of one group of clients have turns", other.name)));
     }

@@ -9,7 +9,7 @@ use crate::report::{median, quartiles};
 use crate::workloads::{Kind, Workload};
 
 /// Fewer turns say nothing.
-const TURNS_MIN: usize = 5;
+pub(crate) const TURNS_MIN: usize = 5;
 
 pub(super) fn table(workload: &Workload, turn: Duration, contestants: &[Contestant]) -> String {
     let lists: Vec<(&str, &[Turn])> =
