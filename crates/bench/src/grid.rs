@@ -156,12 +156,23 @@ fn cell(peers: &mut Peers, options: &GridOptions, distance: &mut Distance, row: 
         return measure(peers, options, &row.subject, row.workload, distance);
     }
     distance.begin_cell();
-    loop {
+    first_that_counts(|| {
         distance.begin_try()?;
         let sample = measure(peers, options, &row.subject, row.workload, distance)?;
-        if distance.ends_cell()? {
+        Ok((sample, distance.ends_cell()?))
+    })
+}
+
+/// Tries until one counts; its sample has the errors of all.
+fn first_that_counts(mut attempt: impl FnMut() -> Result<(Sample, bool)>) -> Result<Sample> {
+    let mut errors = 0.0;
+    loop {
+        let (mut sample, counts) = attempt()?;
+        sample.add_errors(errors);
+        if counts {
             return Ok(sample);
         }
+        errors = sample.get(Metric::Errors).unwrap_or(0.0);
     }
 }
 
@@ -192,6 +203,16 @@ fn progress(options: &GridOptions, round: usize, row: &Row, sample: Option<&Samp
 mod tests {
     use super::*;
     use crate::workloads::{GRID, named};
+
+    #[test]
+    fn errors_of_tries_that_do_not_count_are_errors() {
+        let mut tries = [(3.0, 700.0, false), (2.0, 800.0, false), (1.0, 900.0, true)].into_iter();
+        let sample = first_that_counts(|| {
+            let (errors, rate, counts) = tries.next().unwrap();
+            Ok((Sample(vec![(Metric::Rate, rate), (Metric::Errors, errors)]), counts))
+        });
+        assert_eq!(sample.unwrap(), Sample(vec![(Metric::Rate, 900.0), (Metric::Errors, 6.0)]));
+    }
 
     #[test]
     fn who_takes_part_begins_in_turn() {

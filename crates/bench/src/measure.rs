@@ -85,7 +85,7 @@ impl Bench<'_> {
 
     fn requests_of_wrk(&self, group: &Group, peers: &Peers) -> Result<Sample> {
         let port = self.server.port;
-        Generator::open(port, std::slice::from_ref(group))?.drive(WARM_UP)?;
+        let early = warm_up(port, group, WARM_UP)?;
         let meter = Meter::start(self.server.pid(), self.options.cores);
         let report = wrk::run(group, port, self.time, self.options.cores.load.count, peers.scratch.path())?;
         interrupt::check()?;
@@ -93,7 +93,7 @@ impl Bench<'_> {
             (Metric::Rate, report.rate),
             (Metric::P50Ms, report.p50_ms),
             (Metric::P99Ms, report.p99_ms),
-            (Metric::Errors, report.errors),
+            (Metric::Errors, early + report.errors),
         ];
         Ok(Sample([used.as_slice(), &meter.costs(report.requests)].concat()))
     }
@@ -168,9 +168,14 @@ fn errors(tallies: &[Tally]) -> f64 {
     tallies.iter().map(Tally::errors).sum::<u64>() as f64
 }
 
+/// The errors of it.
+fn warm_up(port: u16, group: &Group, time: Duration) -> Result<f64> {
+    Ok(errors(&Generator::open(port, std::slice::from_ref(group))?.drive(time)?))
+}
+
 fn idle_connections(server: &Server, options: &GridOptions) -> Result<Sample> {
     // What the server touches for the first time anyway is not a cost of the connections.
-    Generator::open(server.port, &[HEALTH])?.drive(WARM_UP * 2)?;
+    let early = warm_up(server.port, &HEALTH, WARM_UP * 2)?;
     let before = settled_bytes(server.pid())?;
     let held = idle::open(server.port, options.idle, &HEALTH)?;
     let after = settled_bytes(server.pid())?;
@@ -184,7 +189,7 @@ fn idle_connections(server: &Server, options: &GridOptions) -> Result<Sample> {
         (Metric::BytesEach, after.saturating_sub(before) as f64 / connections.max(1.0)),
         (Metric::IdleCpuMs, cpu_ms),
         (Metric::IdleSwitches, per_s),
-        (Metric::Errors, held.failed as f64),
+        (Metric::Errors, early + held.failed as f64),
     ]))
 }
 
@@ -208,6 +213,16 @@ fn settled_bytes(pid: u32) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warm_up_counts_who_breaks_off() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || drop((listener.accept().unwrap(), listener)));
+        let errors = warm_up(port, &Group::get("/health", 1), Duration::from_millis(100)).unwrap();
+        server.join().unwrap();
+        assert!(errors > 0.0);
+    }
 
     /// The ratio of a latency to none is no number: its JSON could not be read again.
     #[test]

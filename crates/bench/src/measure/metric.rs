@@ -77,4 +77,12 @@ impl Sample {
     pub(crate) fn get(&self, metric: Metric) -> Option<f64> {
         self.0.iter().find(|(of, _)| *of == metric).map(|(_, value)| *value)
     }
+
+    /// Of an earlier try: a server made them, though its figures do not count.
+    pub(crate) fn add_errors(&mut self, errors: f64) {
+        match self.0.iter_mut().find(|(of, _)| *of == Metric::Errors) {
+            Some((_, all)) => *all += errors,
+            None => self.0.push((Metric::Errors, errors)),
+        }
+    }
 }
