@@ -27,7 +27,21 @@ pub(crate) fn quick(options: &GridOptions) -> Result<()> {
     let mut peers = prepare(options)?;
     let run = measure_all(options, &mut peers, &[])?;
     let text = if options.json { full::quick_json(&run, options, &peers)? } else { table::tables(&run) };
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    io::stdout().write_all(text.as_bytes())?;
+    check_measured(&run)
+}
+
+/// Fails where nothing was measured of weft's, or of anybody where weft took no part: a part that failed is named in the tables.
+pub(crate) fn check_measured(run: &Run) -> Result<()> {
+    let is_ours = |row: &&Row| row.subject.is_weft() || matches!(row.subject, Subject::Site(_));
+    let (ours, others): (Vec<&Row>, Vec<&Row>) = run.rows.iter().partition(is_ours);
+    let (whose, rows) = if ours.is_empty() { ("anybody's", others) } else { ("weft's", ours) };
+    if rows.iter().any(|row| row.samples.iter().any(Option::is_some)) {
+        return Ok(());
+    }
+    let why = rows.iter().find_map(|row| row.why.as_deref());
+    let why = why.unwrap_or("nobody who takes part can do, with this --load, what --only asks for");
+    Err(Failure::Run(format!("nothing of {whose} was measured: {why}")))
 }
 
 /// Builds what takes part; from here on this thread is the load's.
@@ -45,6 +59,9 @@ pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
     }
     let files_max = limits::raise_files()?;
     check_idle(options, files_max)?;
+    if options.load == LoadKind::Wrk {
+        wrk::check_installed(wrk::PROGRAM)?;
+    }
     // Before pinning: a build may use all cores.
     let peers = Peers::new(options, files_max)?;
     pin::pin(options.cores.load)?;
@@ -212,6 +229,28 @@ mod tests {
             Ok((Sample(vec![(Metric::Rate, rate), (Metric::Errors, errors)]), counts))
         });
         assert_eq!(sample.unwrap(), Sample(vec![(Metric::Rate, 900.0), (Metric::Errors, 6.0)]));
+    }
+
+    #[test]
+    fn a_run_without_a_figure_of_ours_has_failed() {
+        let row = |subject: &str, sample: Option<Sample>| Row {
+            workload: named(&GRID, "mixed")[0],
+            subject: subject.parse().unwrap(),
+            why: sample.is_none().then(|| format!("{subject} ended by itself")),
+            samples: vec![None, sample],
+        };
+        let says = |rows| match check_measured(&Run::of(rows)) {
+            Ok(()) => String::new(),
+            Err(Failure::Run(why)) => why,
+            Err(other) => panic!("{other:?}"),
+        };
+        let nginx = || row("nginx", Some(Sample::default()));
+        let failed = "nothing of weft's was measured: weft ended by itself";
+        assert_eq!(says(vec![nginx(), row("weft", None)]), failed);
+        assert_eq!(says(vec![row("weft", None), row("weft:pool", Some(Sample::default()))]), "");
+        assert_eq!(says(vec![row("floor", None), nginx()]), "");
+        assert!(says(vec![row("nginx", None)]).contains("nginx ended by itself"));
+        assert!(says(Vec::new()).contains("with this --load"));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use super::Group;
 use crate::failure::{Failure, Result};
 use crate::procs::child::ChildGuard;
 
+pub(crate) const PROGRAM: &str = "wrk";
+
 /// What wrk prints, as far as it is used here.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct WrkReport {
@@ -27,6 +29,19 @@ pub(crate) fn can(group: &Group) -> bool {
     *body_bytes == 0 && !browser && *lots_max == 0 && range.is_none()
 }
 
+/// Sees that it is there, which every cell would fail without.
+pub(crate) fn check_installed(program: &str) -> Result<()> {
+    let mut command = Command::new(program);
+    // Its exit code says nothing: that of -v is 1.
+    command.arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().map_err(
+        |error| {
+            let install = "install it (apt-get install wrk), or leave the load to the bench: --load own";
+            Failure::Run(format!("{program} cannot be run: {error}: {install}"))
+        },
+    )?;
+    Ok(())
+}
+
 /// Runs wrk to its end. The script that pipelines is written to `scratch`.
 pub(crate) fn run(
     group: &Group,
@@ -35,7 +50,7 @@ pub(crate) fn run(
     threads: usize,
     scratch: &Path,
 ) -> Result<WrkReport> {
-    let mut wrk = ChildGuard::spawn(command(group, port, time, threads, scratch)?, "wrk")?;
+    let mut wrk = ChildGuard::spawn(command(group, port, time, threads, scratch)?, PROGRAM)?;
     let mut text = String::new();
     if let Some(output) = wrk.stdout() {
         output.read_to_string(&mut text)?;
@@ -44,7 +59,7 @@ pub(crate) fn run(
 }
 
 fn command(group: &Group, port: u16, time: Duration, threads: usize, scratch: &Path) -> Result<Command> {
-    let mut command = Command::new("wrk");
+    let mut command = Command::new(PROGRAM);
     // wrk takes whole seconds only.
     let seconds = time.as_secs_f64().ceil().max(1.0);
     let threads = even_threads(group.connections, threads);

@@ -55,6 +55,15 @@ fn a_thread_for_each_core_but_never_without_a_connection_or_with_fewer_than_anot
 }
 
 #[test]
+fn who_has_no_wrk_is_told_to_install_it() {
+    assert!(
+        matches!(check_installed("no-such-wrk"), Err(Failure::Run(why)) if why.starts_with("no-such-wrk") && why.contains("install"))
+    );
+    // Any program will do, whatever it makes of the option.
+    assert!(check_installed("true").is_ok());
+}
+
+#[test]
 fn what_wrk_cannot_ask_it_is_not_asked_to() {
     let group = Group::get("/echo", 1);
     assert!(can(&group) && can(&Group { close: true, depth: 16, ..group.clone() }));
