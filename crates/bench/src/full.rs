@@ -1,6 +1,6 @@
 //! How is the whole grid run? As `quick` is, with more of everything, and with pages at the end.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -16,6 +16,7 @@ use crate::subject::Subject;
 use crate::workloads::QUICK;
 
 pub(crate) fn run(options: &FullOptions) -> Result<()> {
+    check_outputs(options)?;
     let mut peers = grid::prepare(&options.grid)?;
     let contestants = contestants(&mut peers)?;
     let run = grid::measure_all(&options.grid, &mut peers, &contestants)?;
@@ -24,7 +25,35 @@ pub(crate) fn run(options: &FullOptions) -> Result<()> {
     if let Some(path) = &options.json {
         write(path, &results.json()?)?;
     }
-    pages(&results, options.html.as_deref(), options.markdown.as_deref())
+    pages(&results, options.html.as_deref(), options.markdown.as_deref())?;
+    grid::check_measured(&run)
+}
+
+/// Before the run: after it, all that was measured would be lost.
+fn check_outputs(options: &FullOptions) -> Result<()> {
+    let FullOptions { json, html, markdown, .. } = options;
+    for (option, path) in [("--json", json), ("--html", html), ("--markdown", markdown)] {
+        let Some(path) = path else { continue };
+        check_output(path).map_err(|error| {
+            let path = path.display();
+            Failure::Usage(format!("{option} {path}: {error}: give the path of a file that can be written"))
+        })?;
+    }
+    // It would be the page's own name.
+    match markdown {
+        Some(path) if path.extension().is_none() => Err(Failure::Usage(format!(
+            "--markdown {0}: the charts go to a folder of this name without its extension: say {0}.md",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What is there stays as it is until there is something better.
+fn check_output(path: &Path) -> io::Result<()> {
+    let is_new = path.symlink_metadata().is_err();
+    OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { fs::remove_file(path) } else { Ok(()) }
 }
 
 /// Makes the pages that are wanted.
@@ -61,14 +90,8 @@ fn contestants(peers: &mut Peers) -> Result<Vec<Contestant>> {
     let mut contestants = Vec::new();
     for subject in &subjects {
         let mut contestant = contestant(subject, peers);
-        match peers.start(subject, &QUICK[0]) {
-            Ok(server) => {
-                let broken = honesty::broken(server.port, subject)?;
-                contestant.broken = broken.into_iter().map(str::to_owned).collect();
-            }
-            Err(Failure::Run(message)) => eprintln!("note: {subject}: {message}"),
-            Err(other) => return Err(other),
-        }
+        let asked = peers.start(subject, &QUICK[0]).and_then(|server| honesty::broken(server.port, subject));
+        contestant.broken = broken(subject, asked)?;
         let marks = if contestant.broken.is_empty() {
             "keeps the rules".to_owned()
         } else {
@@ -78,6 +101,18 @@ fn contestants(peers: &mut Peers) -> Result<Vec<Contestant>> {
         contestants.push(contestant);
     }
     Ok(contestants)
+}
+
+/// Who cannot be asked is marked, and the others go on.
+fn broken(subject: &Subject, asked: Result<Vec<&'static str>>) -> Result<Vec<String>> {
+    match asked {
+        Ok(broken) => Ok(broken.into_iter().map(str::to_owned).collect()),
+        Err(Failure::Run(message)) => {
+            eprintln!("note: {subject}: {message}");
+            Ok(vec![format!("{}: {}", honesty::NO_ANSWER, message.lines().next().unwrap_or_default())])
+        }
+        Err(other) => Err(other),
+    }
 }
 
 fn contestant(subject: &Subject, peers: &Peers) -> Contestant {
@@ -96,4 +131,60 @@ fn contestant(subject: &Subject, peers: &Peers) -> Contestant {
         Subject::Site(site) => site.about(),
     };
     Contestant { name, version, about: about.to_owned(), broken: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::results::is_honest;
+    use crate::workloads::GRID;
+
+    /// One server that breaks off must not end the run of all, nor be first.
+    #[test]
+    fn who_does_not_answer_when_asked_is_marked() {
+        let nginx: Subject = "nginx".parse().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let broken_of = |asked| broken(&nginx, asked).unwrap();
+        let asked = broken_of(honesty::broken(port, &nginx));
+        assert!(asked[0].starts_with("did not answer when asked for its manners: Connection refused"));
+        let not_started = broken_of(Err(Failure::Run("nginx ended\nand its log".to_owned())));
+        assert_eq!(not_started, ["did not answer when asked for its manners: nginx ended"]);
+        assert!(matches!(broken(&nginx, Err(Failure::Interrupted)), Err(Failure::Interrupted)));
+        for (broken, is_first) in [
+            (asked, false),
+            (not_started, false),
+            (vec!["sends no Date".to_owned()], true),
+            (Vec::new(), true),
+        ] {
+            let contestant = Contestant { name: "nginx".to_owned(), broken, ..Contestant::default() };
+            assert_eq!(is_honest(&[contestant], "nginx"), is_first);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_before_the_run() {
+        let folder = std::env::temp_dir().join(format!("weftwork-bench-outputs-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let check = |json: &str, markdown: &str| {
+            let [json, markdown] = [json, markdown].map(|name| Some(folder.join(name)));
+            let grid = GridOptions { workloads: GRID.iter().collect(), ..GridOptions::default() };
+            check_outputs(&FullOptions { grid, json, html: None, markdown })
+        };
+        let says = |checked| match checked {
+            Err(Failure::Usage(message)) => message,
+            other => panic!("{other:?}"),
+        };
+        fs::write(folder.join("old.json"), "kept").unwrap();
+        assert!(check("old.json", "new.md").is_ok());
+        assert_eq!(fs::read_to_string(folder.join("old.json")).unwrap(), "kept");
+        assert!(!folder.join("new.md").exists(), "a run that fails leaves nothing");
+        let message = says(check("nowhere/run.json", "new.md"));
+        let path = folder.join("nowhere/run.json");
+        assert!(message.starts_with(&format!("--json {}: ", path.display())), "{message}");
+        assert!(says(check("old.json", "")).starts_with("--markdown "), "a folder");
+        assert!(says(check("old.json", "page")).contains("page.md"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

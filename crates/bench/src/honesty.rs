@@ -38,6 +38,9 @@ struct Rule {
 /// The rule that decides who takes part where every connection is closed.
 pub(crate) const IGNORES_CLOSE: &str = "ignores Connection: close";
 
+/// What is said of who could not be asked: whether it cheats is not known, and so it is never first.
+pub(crate) const NO_ANSWER: &str = "did not answer when asked for its manners";
+
 const RULES: &[Rule] = &[
     Rule {
         broken: IGNORES_CLOSE,

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
+use crate::honesty::{IGNORES_CLOSE, NO_ANSWER};
 use crate::procs::distance::Distances;
 
 pub(crate) use collect::collect;
@@ -149,7 +150,7 @@ impl Results {
         self.workloads.iter().find(|column| column.name == name)
     }
 
-    /// The subject ignores a rule that makes its figure mean nothing: it is shown, and never wins.
+    /// Otherwise the subject ignores a rule that makes its figure mean nothing, or could not be asked: it is shown, and never wins.
     pub(crate) fn is_honest(&self, subject: &str) -> bool {
         is_honest(&self.subjects, subject)
     }
@@ -157,7 +158,8 @@ impl Results {
 
 pub(crate) fn is_honest(subjects: &[Contestant], subject: &str) -> bool {
     let broken = subjects.iter().find(|known| known.name == subject).map(|known| &known.broken);
-    !broken.is_some_and(|broken| broken.iter().any(|rule| rule == crate::honesty::IGNORES_CLOSE))
+    let is_serious = |rule: &String| rule == IGNORES_CLOSE || rule.starts_with(NO_ANSWER);
+    !broken.is_some_and(|broken| broken.iter().any(is_serious))
 }
 
 /// More than this is marked.

@@ -51,7 +51,7 @@ Options:
 Ratios to the floor are taken within each round, so that slow drifts of the machine cancel.
 'busy' is the server's share of its core, 'others' what strangers took of both: where that is high, only
 CPU a request and ratios mean something. 'spread' is how far the rounds lie apart.
-Exit code: 0 measured (won or lost), 1 could not measure, 2 wrong arguments, 130 interrupted.
+Exit code: 0 measured (won or lost), 1 could not measure anything of weft's, 2 wrong arguments, 130 interrupted.
 ";
 
 pub(super) const TURNS: &str = "\
@@ -102,7 +102,7 @@ Options:
 Who is not installed is named and left out; scripts/install-peers installs what Debian has. The Rust peers are
 built from crates/bench/peers the first time; WEFTWORK_BENCH_PEERS=PATH takes a binary that you have.
 Before the race each server is asked to keep nine rules of HTTP/1.1; who ignores Connection: close takes no part
-where connections are closed.
+where connections are closed, and is never first; nor is who does not answer then.
 ";
 
 pub(super) const ROUTER: &str = "\

@@ -41,7 +41,7 @@ const METHOD: &str = "
   timers, also over loopback, and in a virtual machine these were 55 % of what the CPU did for a file of 1 MiB: 146 us, and 53 with CUBIC (nginx
   103 and 49; another host than this page's, docs/performance.md), and rounds that lie far apart.
   `sysctl net.ipv4.tcp_congestion_control` says which it is, and so do the first lines.
-- `!` also marks who ignores `Connection: close`. The other rules that a server breaks are in the list of contestants.
+- `!` also marks who ignores `Connection: close`, or did not answer when it was asked which rules it keeps. The other rules that a server breaks are in the list of contestants.
 - `~` marks a figure whose rounds lie more than 10 % apart, or during which others took more than 10 % of a core. How far they lie
   apart is highest less lowest, of the median; CPU of others is what all other processes took of the cores used here, in percent
   of one.
