@@ -114,6 +114,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
+/// Five digits are more than rounds agree in. Whole numbers are counts, and stay.
+pub(crate) fn rounded(value: f64) -> f64 {
+    if value.fract() == 0.0 { value } else { format!("{value:.4e}").parse().unwrap_or(value) }
+}
+
 /// Between which two the middle half lies.
 pub(crate) fn quartiles(mut values: Vec<f64>) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, Result};
 use crate::honesty::{IGNORES_CLOSE, NO_ANSWER};
 use crate::procs::distance::Distances;
+use crate::report::{median, rounded};
 
 pub(crate) use collect::collect;
 pub(crate) use machine::{Machine, congestion_control, major_minor};
@@ -141,9 +142,16 @@ impl Results {
         serde_json::from_str(&text).map_err(|error| Failure::step(path.display(), error))
     }
 
+    /// A line a column: small enough to keep in a repository, and what has changed is to be seen there.
     pub(crate) fn json(&self) -> Result<String> {
-        let text = serde_json::to_string_pretty(self).map_err(|error| Failure::step("JSON", error))?;
-        Ok(text + "\n")
+        let failed = |error| Failure::step("JSON", error);
+        let head = Results { workloads: Vec::new(), ..self.clone() };
+        let head = serde_json::to_string(&head).map_err(failed)?;
+        let columns: serde_json::Result<Vec<String>> =
+            self.workloads.iter().map(serde_json::to_string).collect();
+        let columns = columns.map_err(failed)?.join(",\n");
+        // They are its last field.
+        Ok(format!("{}\n{columns}\n]}}\n", head.trim_end_matches("]}")))
     }
 
     pub(crate) fn column(&self, name: &str) -> Option<&Column> {
@@ -160,6 +168,14 @@ pub(crate) fn is_honest(subjects: &[Contestant], subject: &str) -> bool {
     let broken = subjects.iter().find(|known| known.name == subject).map(|known| &known.broken);
     let is_serious = |rule: &String| rule == IGNORES_CLOSE || rule.starts_with(NO_ANSWER);
     !broken.is_some_and(|broken| broken.iter().any(is_serious))
+}
+
+impl Figure {
+    pub(crate) fn of(values: Vec<f64>) -> Option<Self> {
+        let low = values.iter().copied().reduce(f64::min)?;
+        let high = values.iter().copied().reduce(f64::max)?;
+        Some(Figure { median: rounded(median(values)?), low: rounded(low), high: rounded(high) })
+    }
 }
 
 /// More than this is marked.

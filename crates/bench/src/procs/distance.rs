@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::pin::{Cores, Span, pin};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
-use crate::report::median;
+use crate::report::{median, rounded};
 
 /// Trips of one throw: 50 us where they are long.
 const TRIPS: u32 = 100;
@@ -184,8 +184,8 @@ impl Distance {
     pub(crate) fn met(&self) -> Option<Distances> {
         let far_ns = median(self.far.clone()).filter(|_| self.is_moved())?;
         Some(Distances {
-            near_ns: self.near_ns,
-            far_ns,
+            near_ns: rounded(self.near_ns),
+            far_ns: rounded(far_ns),
             counted: self.counted?,
             cells: self.cells,
             cells_before: self.cells_before,

@@ -121,3 +121,18 @@ fn numbers() {
         assert_eq!(table::number(value, decimals), want);
     }
 }
+
+#[test]
+fn fractions_have_five_digits_and_counts_all() {
+    for (value, want) in [
+        (5.123_456, 5.1235),
+        (0.000_123_456_7, 0.000_123_46),
+        (151_234.5, 151_230.0),
+        (10_268_712.0, 10_268_712.0),
+        (0.0, 0.0),
+        (-2.000_04, -2.0),
+    ] {
+        assert_eq!(rounded(value), want);
+    }
+    assert!(rounded(f64::NAN).is_nan() && rounded(f64::INFINITY).is_infinite());
+}

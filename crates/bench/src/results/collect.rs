@@ -8,7 +8,7 @@ use super::{Cell, Column, Contestant, Figure, LeftOut, Reached, Results};
 use crate::args::{GridOptions, LoadKind};
 use crate::measure::Metric;
 use crate::report::verdict::verdicts;
-use crate::report::{Row, Run, of_subject};
+use crate::report::{Row, Run, of_subject, rounded};
 use crate::site::Site;
 use crate::subject::Subject;
 
@@ -70,12 +70,10 @@ fn cell(row: &Row, rows: &[Row]) -> Cell {
 
 fn figures(row: &Row) -> BTreeMap<String, Figure> {
     let Some(sample) = row.samples.iter().flatten().next() else { return BTreeMap::new() };
-    let figures = sample.0.iter().filter_map(|(metric, _)| {
-        let values = row.values(*metric);
-        let low = values.iter().copied().reduce(f64::min)?;
-        let high = values.iter().copied().reduce(f64::max)?;
-        Some((metric.name().to_owned(), Figure { median: row.median(*metric)?, low, high }))
-    });
+    let figures = sample
+        .0
+        .iter()
+        .filter_map(|(metric, _)| Some((metric.name().to_owned(), Figure::of(row.values(*metric))?)));
     figures.collect()
 }
 
@@ -88,7 +86,7 @@ fn ratios(row: &Row, rows: &[Row]) -> BTreeMap<String, f64> {
         let Some(other) = other.and_then(|other| of_subject(rows, &other)) else { continue };
         for (what, metric) in [("requests_per_s", Metric::Rate), ("cpu", Metric::CpuUs)] {
             if let Some(ratio) = row.over(other, metric) {
-                ratios.insert(format!("{what}_over_{name}"), ratio);
+                ratios.insert(format!("{what}_over_{name}"), rounded(ratio));
             }
         }
     }

@@ -36,6 +36,25 @@ fn medians_spreads_and_ratios() {
     assert_eq!(column.cell("floor").unwrap().failed_rounds, 1);
 }
 
+/// As is kept in docs/benchmarks.
+#[test]
+fn the_document_is_small() {
+    let run =
+        Run::of(vec![row("weft", &[Some((151_234.567, 5.123_456_7)), Some((151_234.567, 5.123_456_7))])]);
+    let mut results = collect(&run, &GridOptions::default(), Vec::new(), Vec::new());
+    let column = results.workloads[0].clone();
+    assert_eq!(column.cells[0].figures["requests_per_s"].high, 151_230.0);
+    results.workloads.push(Column { name: "another".to_owned(), ..column });
+    let json = results.json().unwrap();
+    assert_eq!(serde_json::from_str::<Results>(&json).unwrap(), results);
+    let lines: Vec<&str> = json.lines().collect();
+    assert!(lines[0].ends_with("\"workloads\":[") && lines[3] == "]}", "{json}");
+    assert!(lines[1].contains("{\"median\":5.1235,\"low\":5.1235,\"high\":5.1235}"), "{json}");
+    assert!(lines.len() == 4 && lines[2].starts_with("{\"name\":\"another\","), "{json}");
+    let empty = Results::default();
+    assert_eq!(serde_json::from_str::<Results>(&empty.json().unwrap()).unwrap(), empty);
+}
+
 #[test]
 fn a_document_of_before_still_reads() {
     let mut old =

@@ -1,7 +1,6 @@
 //! What do the turns of a run-off say? Medians over some parts of it, each long enough that ticks of 10 ms count little.
 
 use crate::measure::Metric;
-use crate::report::median;
 use crate::results::{Figure, Runoff, Score};
 use crate::turns::{Turn, owed};
 
@@ -57,9 +56,7 @@ fn figure(values: Vec<f64>) -> Option<Figure> {
     if !values.iter().all(|value| value.is_normal()) {
         return None;
     }
-    let low = values.iter().copied().reduce(f64::min)?;
-    let high = values.iter().copied().reduce(f64::max)?;
-    Some(Figure { median: median(values)?, low, high })
+    Figure::of(values)
 }
 
 #[cfg(test)]
