@@ -21,6 +21,7 @@ pub(crate) use machine::{Machine, congestion_control, major_minor};
 pub(crate) struct Results {
     /// When the run ended, UTC.
     pub(crate) when: String,
+    /// That of weft; empty where that is not known, as with `--weft`.
     pub(crate) commit: String,
     pub(crate) command: String,
     pub(crate) machine: Machine,

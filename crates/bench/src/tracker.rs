@@ -68,7 +68,7 @@ pub(crate) struct Track {
 
 /// Adds a run to the history, and makes what is wanted of it.
 pub(crate) fn track(options: &TrackOptions) -> Result<()> {
-    let entry = entry(&Results::read(&options.run)?);
+    let entry = read_run(&options.run)?;
     keep(&options.history, &entry)?;
     if let Some(path) = &options.bigger {
         write(path, &action::bigger(&entry)?)?;
@@ -84,7 +84,7 @@ pub(crate) fn track(options: &TrackOptions) -> Result<()> {
 
 /// Fails where a run is broken, has lost figures, or is worse than the best of the last ones.
 pub(crate) fn compare(options: &CompareOptions) -> Result<()> {
-    let now = entry(&Results::read(&options.run)?);
+    let now = read_run(&options.run)?;
     let history = read(&options.history)?;
     let before: Vec<&Entry> = history.iter().filter(|entry| is_comparable(entry, &now)).collect();
     let last = &before[before.len().saturating_sub(options.last)..];
@@ -193,6 +193,19 @@ fn lost(now: &Entry, before: &[&Entry]) -> Vec<String> {
 
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+/// Runs without a commit would pass for one commit: each would replace the last.
+fn read_run(path: &Path) -> Result<Entry> {
+    let results = Results::read(path)?;
+    if results.commit.is_empty() {
+        return Err(Failure::Run(format!(
+            "{}: it does not say which commit was measured: it was a build given by --weft, or git could not describe the \
+             checkout. Measure again without --weft, in a checkout that git knows",
+            path.display()
+        )));
+    }
+    Ok(entry(&results))
 }
 
 /// What of a run is kept: our engines, wherever they made requests, or failed to.

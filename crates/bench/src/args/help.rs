@@ -212,7 +212,8 @@ Exit code: 0 all well, 1 not, 2 wrong arguments, 130 interrupted.
 pub(super) const TRACK: &str = "\
 Keeps one line a commit, and says when a commit is worse than the best of the last ones. Ratios to the floor and to
 nginx of the same run decide: machines change. 'compare' also fails where a round failed, answers were wrong or missing, or
-figures are gone that the history has. Without a history it says so, and compares nothing.
+figures are gone that the history has. Without a history it says so, and compares nothing. Both refuse a run that does not
+say which commit it is of: one with --weft, or outside a git checkout.
 
 Usage: weftwork-bench track RUN.json [OPTIONS]
        weftwork-bench compare RUN.json [OPTIONS]

@@ -164,16 +164,26 @@ pub(super) fn command(results: &Results) -> String {
     shown
 }
 
+/// What of ours was measured.
+fn build(results: &Results) -> String {
+    let is_given = |word: &str| word == "--weft" || word.starts_with("--weft=");
+    match results.commit.as_str() {
+        "" if results.command.split_ascii_whitespace().any(is_given) => "a build given by --weft".to_owned(),
+        "" => "an unknown commit".to_owned(),
+        commit => format!("commit {commit}"),
+    }
+}
+
 /// When, on what, and how it was measured.
 pub(super) fn how(results: &Results) -> String {
     let machine = &results.machine;
     let server = Span { first: results.server_core, count: results.server_cores };
     let load = Span { first: results.load_core, count: results.load_cores };
     format!(
-        "{}, commit {}. {}, {} cores, {} GiB, Linux {}{}, {}. Server on {server}, load ({}) on {load}. {} of \
+        "{}, {}. {}, {} cores, {} GiB, Linux {}{}, {}. Server on {server}, load ({}) on {load}. {} of \
          {} s a cell, in turn{}; medians; {} minutes in all.{}",
         results.when,
-        results.commit,
+        build(results),
         machine.cpu,
         machine.cores,
         machine.memory_gib,

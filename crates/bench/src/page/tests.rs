@@ -74,6 +74,19 @@ fn the_first_lines_say_who_was_measured_again() {
     assert!(how(0.0).contains("in turn; medians"), "{}", how(0.0));
 }
 
+#[test]
+fn the_first_lines_say_what_was_measured() {
+    let says = |commit: &str, command: &str, what| {
+        let (commit, command) = (commit.to_owned(), command.to_owned());
+        let how = standing::how(&Results { when: "now".to_owned(), commit, command, ..results(Vec::new()) });
+        assert!(how.starts_with(&format!("now, {what}. ")), "{how}");
+    };
+    says("23b1829", "full", "commit 23b1829");
+    says("", "full --weft /tmp/weft --rounds 1", "a build given by --weft");
+    says("", "full --weft=/tmp/weft", "a build given by --weft");
+    says("", "full --only health", "an unknown commit");
+}
+
 /// By the rounds nginx is first; with errors it counts as not there.
 fn run_off(name: &str, ours: f64, nginx: f64, errors: f64) -> Results {
     let mut column = column(

@@ -54,7 +54,7 @@ pub(crate) fn major_minor(release: &str) -> String {
     release.trim().split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// The commit that is checked out, with a mark if files differ from it.
+/// The commit that is checked out, with a mark if files differ from it; empty where git cannot tell.
 pub(super) fn commit() -> String {
     said("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--exclude", "*"])
 }

@@ -56,6 +56,13 @@ fn the_document_is_small() {
 }
 
 #[test]
+fn a_build_that_was_brought_is_of_no_known_commit() {
+    let options = GridOptions { weft: Some("weft-before".into()), ..GridOptions::default() };
+    let results = collect(&Run::of(Vec::new()), &options, Vec::new(), Vec::new());
+    assert_eq!(results.commit, "");
+}
+
+#[test]
 fn a_document_of_before_still_reads() {
     let mut old =
         serde_json::to_value(Results { server_cores: 1, load_cores: 1, ..Results::default() }).unwrap();

@@ -143,6 +143,24 @@ fn a_failed_round_fails_the_comparison_whatever_was_before() {
 }
 
 #[test]
+fn a_run_of_no_commit_is_neither_kept_nor_compared() {
+    let folder = std::env::temp_dir().join(format!("weftwork-bench-no-commit-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let (path, history) = (folder.join("run.json"), folder.join("history"));
+    fs::write(&path, Results { commit: String::new(), ..run() }.json().unwrap()).unwrap();
+    let compare_options =
+        CompareOptions { run: path.clone(), history: history.clone(), last: 20, least: 0.8 };
+    let track_options =
+        TrackOptions { run: path, history: history.clone(), bigger: None, smaller: None, html: None };
+    for refused in [compare(&compare_options), track(&track_options)] {
+        let says = ["run.json", "--weft", "git could not"];
+        assert!(matches!(refused, Err(Failure::Run(why)) if says.iter().all(|part| why.contains(part))));
+    }
+    assert!(!history.exists());
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_broken_run_is_nobodys_best() {
     let mut broken = before("broken", 2.0);
     broken.figures.values_mut().for_each(|track| track.errors = 1.0);
