@@ -83,9 +83,9 @@ Options:
   --rounds N             rounds; medians over them are shown. Columns that take long by themselves (mixed, idle) have
                          one, fixed rates two at most [2]
   --runoff S             how long each has the load once more, but eight turns at least, in turn with the others: the default
-                         engine, and up to four others that are within a quarter of a column's first, by the medians, or
-                         by their best round and its worst; that decides the column. With it the whole grid takes
-                         some 43 minutes; 0: none [4]
+                         engine, and up to four others that are within a quarter of a column's first by the medians, or
+                         within a tenth by their best round and its worst; that decides the column. With it the whole
+                         grid takes some 44 minutes; 0: none [4]
   --seconds S            measured time of each cell, after a short warm-up; at a fixed rate 2 at least, mixed 1.2,
                          files of 10 MiB 1 [0.3]
   --only A,B,..          workloads or families: health, close, zero, slow (with zero-close, slow-close), wait,

@@ -13,8 +13,8 @@ const METHOD: &str = "
 - Server and load each have a core of their own. A fresh server is started for every cell, asked once whether its answer is
   right, warmed up, measured, and stopped. Contestants run in turn, round by round, so that a slow minute of the machine hits
   all of them. Tables and charts show the medians over the rounds, all of which have to be without errors.
-- A few short rounds do not tell apart who is close. Where others were within a quarter of a column's first, by the medians or by their
-  best round and its worst, the default engine and the best four of them have a **run-off**, and that decides who is first: all of them run at once, and each has the load for
+- A few short rounds do not tell apart who is close. Where others were within a quarter of a column's first by the medians, or within a
+  tenth by their best round and its worst, the default engine and the best four of them have a **run-off**, and that decides who is first: all of them run at once, and each has the load for
   30 ms at a time (400 where handlers block, 300 with 8 MiB and more under way, a second for files of 10 MiB and at a fixed rate), beginning in turn. What the host does to the
   machine befalls all alike then: ratios lie 2 to 5 % apart. CPU is counted from one's turn to one's next, so what is put off
   counts, but at a fixed rate, where servers rest in between anyway. The figures are medians over eight parts of it, fewer where ticks of 10 ms would
