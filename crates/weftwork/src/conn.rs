@@ -227,6 +227,11 @@ impl Conn {
         self.is_between_requests() && self.unsent() == 0 && self.pace.progress().after(time) <= now
     }
 
+    /// When something last came of it.
+    pub(crate) fn quiet_since(&self) -> Tick {
+        self.pace.progress()
+    }
+
     /// It answers what has come, and ends then.
     pub(crate) fn end_when_idle(&mut self, now: Tick) {
         self.expires = self.expires.min(now);

@@ -142,8 +142,8 @@ settings! {
     /// comes through on a bad link. A peer that takes a response has `write_timeout` instead.
     rate_grace: Duration = Duration::from_secs(10), "time before the rate of a sender counts";
     /// How long a response may make no progress: 30 s, as a body that comes. Longer: the connection ends. The kernel, which holds
-    /// megabytes of what was sent, is told twice that (tcp(7), `TCP_USER_TIMEOUT`): so long it goes on to offer what nobody takes, also
-    /// of a connection that is closed here.
+    /// megabytes of what was sent, is told twice that (tcp(7), `TCP_USER_TIMEOUT`), and for event streams and WebSockets two minutes at
+    /// least: so long it goes on to offer what nobody takes, also of a connection that is closed here.
     write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
     /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
     /// proxies drop a connection. A WebSocket whose client does not answer within as much again is closed.

@@ -108,6 +108,52 @@ fn slow_clients_do_not_keep_threads_from_others() {
     slow.iter_mut().for_each(|client| client.answer().is(200, "abcde"));
 }
 
+/// They are as many as there may be threads, and send a little all the time, for longer than anybody would wait.
+#[test]
+fn who_sends_all_the_time_keeps_no_thread_from_others() {
+    let site = pool(1, |settings| settings.threads_max(2));
+    let is_over = AtomicBool::new(false);
+    let send = |mut client: Client| {
+        client.send("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n");
+        for _ in 0..50_000 {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            client.send("x");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    std::thread::scope(|scope| {
+        for client in [site.client(), site.client()] {
+            scope.spawn(|| send(client));
+        }
+        eventually("they have come", || site.running.counts().connections == 2);
+        let begun = Instant::now();
+        let answers = [(); 5].map(|()| site.client().get("/"));
+        is_over.store(true, Ordering::Relaxed);
+        answers.iter().for_each(|answer| answer.is(200, "hello"));
+        assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    });
+}
+
+/// Members, whose requests wait at the poller while nobody is at the door.
+#[test]
+fn who_finds_neither_a_thread_nor_a_place_in_the_queue_gets_503() {
+    let site = pool(1, |settings| settings.threads_max(2).queue_max(1));
+    let mut members: Vec<_> = (0..3).map(|_| site.client()).collect();
+    members.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
+    let mut blocked: Vec<_> = (0..2).map(|_| site.client()).collect();
+    blocked.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
+    site.inside.gate.wait_for(2);
+    members.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    eventually("two of them are refused", || site.running.counts().shed == 2);
+    site.inside.gate.open();
+    let mut statuses: Vec<_> = members.iter_mut().map(|client| client.answer().status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 503, 503]);
+    blocked.iter_mut().for_each(|client| client.answer().is(200, "passed"));
+}
+
 #[test]
 fn a_parked_connection_keeps_its_deadline() {
     let time = Duration::from_millis(400);

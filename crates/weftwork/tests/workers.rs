@@ -119,19 +119,25 @@ fn a_request_that_comes_late_to_a_connection_that_was_queued_is_answered() {
 
 #[test]
 fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
-    let site = workers(2).start_with(|settings| {
-        settings.standby_kept(1).threads_max(2).linger_timeout(Duration::from_secs(3600))
-    });
-    let stay: Vec<_> = (0..8)
-        .map(|_| {
-            let mut client = site.client();
-            client.send("nonsense\r\n\r\n");
-            assert_eq!(client.answer().status, 400);
-            client
-        })
-        .collect();
-    site.client().get("/").is(200, "hello");
-    drop(stay);
+    for queue_max in [0, 9] {
+        let site = workers(2).start_with(|settings| {
+            settings
+                .standby_kept(1)
+                .threads_max(2)
+                .queue_max(queue_max)
+                .linger_timeout(Duration::from_secs(3600))
+        });
+        let stay: Vec<_> = (0..8)
+            .map(|_| {
+                let mut client = site.client();
+                client.send("nonsense\r\n\r\n");
+                assert_eq!(client.answer().status, 400);
+                client
+            })
+            .collect();
+        site.client().get("/").is(200, "hello");
+        drop(stay);
+    }
 }
 
 /// They keep their connections, also where they hold all threads.

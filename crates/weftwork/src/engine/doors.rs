@@ -341,7 +341,7 @@ impl Drop for AtDoor<'_> {
 #[cold]
 fn no_resources(error: &io::Error, listener: &Listener, now: Tick, cx: &Context) {
     let Some(since) = cx.spare.note_shortage(now) else {
-        return log::warn!("cannot accept connections just now: {error}");
+        return cx.warn_of_want(format_args!("cannot accept connections just now: {error}"));
     };
     let is_shortage = matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
     if is_shortage && since.until(now) >= BACK_OFF {

@@ -37,8 +37,14 @@ pub(super) struct Mailbox {
     waker: Waker,
     registry: Registry,
     load: AtomicUsize,
+    /// Connections that other loops have given it since it last said how many it has.
+    given: AtomicUsize,
     wants_room: AtomicBool,
 }
+
+/// A loop that does not get on looks like the emptiest one: its handler may block. It is given so many, and no more before it
+/// has said again how many it has.
+const GIVEN_MAX: usize = 16;
 
 /// The loops of a server.
 pub(super) struct Hub {
@@ -93,6 +99,7 @@ impl Hub {
                 waker: Waker::new(poll.registry(), Token(WAKER))?,
                 registry: poll.registry().try_clone()?,
                 load: AtomicUsize::new(0),
+                given: AtomicUsize::new(0),
                 wants_room: AtomicBool::new(false),
             }))
         });
@@ -165,7 +172,9 @@ impl Hub {
     }
 
     pub(super) fn note_load(&self, index: usize, connections: usize) {
-        self.mailboxes[index].load.store(connections, Ordering::Relaxed);
+        let mailbox = &self.mailboxes[index];
+        mailbox.load.store(connections, Ordering::Relaxed);
+        mailbox.given.store(0, Ordering::Relaxed);
     }
 
     /// The loop with the fewest connections, where this one has more than `most` beyond that: which loop an accept wakes is the
@@ -175,12 +184,16 @@ impl Hub {
             return None;
         }
         self.note_load(index, mine);
-        let loads = self.mailboxes.iter().map(|mailbox| mailbox.load.load(Ordering::Relaxed));
-        let (least, load) = loads.enumerate().min_by_key(|(_, load)| *load)?;
+        let may_be_given = |mailbox: &Mailbox| mailbox.given.load(Ordering::Relaxed) < GIVEN_MAX;
+        let others = self.mailboxes.iter().enumerate().filter(|(_, mailbox)| may_be_given(mailbox));
+        let loads = others.map(|(index, mailbox)| (index, mailbox.load.load(Ordering::Relaxed)));
+        let (least, load) = loads.min_by_key(|(_, load)| *load)?;
         if mine <= load + most {
             return None;
         }
-        self.mailboxes[least].load.fetch_add(1, Ordering::Relaxed);
+        let mailbox = &self.mailboxes[least];
+        mailbox.load.fetch_add(1, Ordering::Relaxed);
+        mailbox.given.fetch_add(1, Ordering::Relaxed);
         Some(least)
     }
 

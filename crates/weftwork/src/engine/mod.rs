@@ -14,6 +14,7 @@ mod habits;
 mod hub;
 mod inbox;
 mod listing;
+mod lookout;
 mod patience;
 #[cfg(any(target_os = "linux", target_os = "android", all(test, loom)))]
 mod place;

@@ -48,21 +48,7 @@ pub(super) fn start(
     listeners: Arc<Vec<Listener>>,
 ) -> io::Result<Arc<dyn Room>> {
     let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
-    let settings = &cx.settings;
-    let limits = Limits {
-        kept: 0,
-        threads_max: settings.threads_max.saturating_sub(loops).max(1),
-        queue_max: settings.queue_max,
-    };
-    let reactor = Arc::new(Reactor {
-        hub: Hub::new(&polls)?,
-        guests: Standby::new(limits),
-        guest_threads: Threads::default(),
-        threads: Mutex::default(),
-        listeners: Listening::new(&listeners),
-        cx,
-        handler,
-    });
+    let reactor = Reactor::new(&polls, cx, handler, &listeners)?;
     let now = reactor.cx.clock.now();
     // All of them before the first runs, which nobody would end if another could not be made.
     let loops = polls
@@ -85,6 +71,30 @@ pub(super) fn start(
 }
 
 impl Reactor {
+    /// The engine before anybody works there.
+    fn new(
+        polls: &[Poll],
+        cx: Arc<Context>,
+        handler: Arc<dyn Handler>,
+        listeners: &Arc<Vec<Listener>>,
+    ) -> io::Result<Arc<Reactor>> {
+        let settings = &cx.settings;
+        let limits = Limits {
+            kept: 0,
+            threads_max: settings.threads_max.saturating_sub(polls.len()).max(1),
+            queue_max: settings.queue_max,
+        };
+        Ok(Arc::new(Reactor {
+            hub: Hub::new(polls)?,
+            guests: Standby::new(limits),
+            guest_threads: Threads::default(),
+            threads: Mutex::default(),
+            listeners: Listening::new(listeners),
+            cx,
+            handler,
+        }))
+    }
+
     /// A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
     fn run(self: &Arc<Reactor>, mut lp: Loop) {
         while catch_unwind(AssertUnwindSafe(|| self.lead(&mut lp))).is_err() {
@@ -120,10 +130,20 @@ impl Reactor {
     /// when too many wait, or the system gives no thread at all.
     fn let_go(self: &Arc<Reactor>, conn: Box<Conn>) {
         let given = self.guests.give(conn).or_start(|conn| self.start_host(conn));
-        // The queue is looked at by hosts that are done, and by nobody else.
-        let has_hosts = || self.guests.count().0 > 0;
-        let given = given.or_else(|conn| if has_hosts() { self.guests.queue(conn) } else { Err(conn) });
-        if given.is_err() {
+        if given.or_else(|conn| self.guests.queue(conn)).is_err() {
+            Counters::count(&self.cx.counters.shed);
+        }
+        self.see_to_queue();
+    }
+
+    /// The queue is looked at by hosts that are done, and one of them may have gone before somebody joined it.
+    fn see_to_queue(self: &Arc<Reactor>) {
+        if let Some(Given::Spawn(conn)) = self.guests.call_for_queue()
+            && let Err(conn) = self.start_host(conn)
+        {
+            self.guests.queue_first(conn);
+        }
+        for _ in self.guests.take_deserted() {
             Counters::count(&self.cx.counters.shed);
         }
     }
@@ -155,11 +175,7 @@ impl Drop for Leave<'_> {
         self.0.guest_threads.sweep();
         self.0.guests.leave();
         // One that died has not looked whether somebody waits for it.
-        if let Some(Given::Spawn(conn)) = self.0.guests.call_for_queue()
-            && let Err(conn) = self.0.start_host(conn)
-        {
-            self.0.guests.queue_first(conn);
-        }
+        self.0.see_to_queue();
     }
 }
 
@@ -184,5 +200,58 @@ impl Room for Reactor {
 
     fn threads(&self) -> usize {
         self.lock().len() + self.guests.count().0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::engine::burst::{self, Burst, eventually};
+    use crate::engine::client::connect;
+    use crate::transport::address::Address;
+
+    /// A reactor in which nobody works.
+    fn empty() -> (Arc<Reactor>, SocketAddr) {
+        let (_burst, site) = Burst::at_the_door(0);
+        let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
+        let listeners = Arc::new(vec![site.listener]);
+        (Reactor::new(&[Poll::new().unwrap()], site.cx, site.handler, &listeners).unwrap(), address)
+    }
+
+    fn accept(room: &Reactor) -> Box<Conn> {
+        let mut conn = None;
+        eventually("somebody is at the door", || {
+            conn = room.listeners.accept(room.cx.clock.now(), &room.cx);
+            conn.is_some()
+        });
+        conn.unwrap()
+    }
+
+    /// The host that would have looked at the queue had gone to its end before; another is with its own connection.
+    #[test]
+    fn who_waits_for_a_host_is_given_one_beside_those_that_last() {
+        let (room, address) = empty();
+        let _clients = [(); 2].map(|()| connect(address));
+        let Given::Spawn(lasting) = room.guests.give(accept(&room)) else { panic!("it is the first") };
+        assert!(room.guests.queue(accept(&room)).is_ok());
+        room.see_to_queue();
+        eventually("it has had its host", || room.cx.counts().connections == 1);
+        assert_eq!((room.guests.muster().queued, room.cx.counts().shed), (0, 0));
+        drop(lasting);
+        room.guests.close();
+        assert_eq!(room.guest_threads.join(burst::PATIENCE), 0);
+    }
+
+    #[test]
+    fn who_waits_where_no_host_is_to_be_had_ends() {
+        let (room, address) = empty();
+        let _client = connect(address);
+        assert!(room.guests.queue(accept(&room)).is_ok());
+        room.guest_threads.give_at_most(0);
+        room.see_to_queue();
+        assert_eq!((room.guests.muster().queued, room.cx.counts().shed), (0, 1));
+        assert_eq!(room.cx.counts().connections, 0);
     }
 }

@@ -21,8 +21,8 @@ impl<T> Seat<T> {
 
     /// The leader lays its loop down and may do something that takes long.
     pub(super) fn lay(&self, value: T) -> Lay {
-        // Only the leader writes the counter, and there is one: a plain addition will do. It is odd already
-        // when the loop was taken away from the last laying.
+        // Only who has the loop writes the counter: a plain addition will do. It is odd already when the loop was taken away
+        // from the last laying.
         let turn = (self.turn.load(Ordering::Relaxed) + 1) | 1;
         self.turn.store(turn, Ordering::Relaxed);
         let before = self.cell.swap(Some(value));
@@ -43,14 +43,14 @@ impl<T> Seat<T> {
         Some(value)
     }
 
-    /// A new leader has the loop. Whoever laid it down before can tell by then that it is gone, also before it is
-    /// laid down again.
+    /// Of who has taken the loop away, or been given it. Whoever laid it down before can tell by then that it is gone, also
+    /// before it is laid down again.
     pub(super) fn take_over(&self) {
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn + turn % 2, Ordering::Relaxed);
     }
 
-    /// False when the loop was taken away and somebody else has taken over since.
+    /// False when the loop was taken away, and that was said ([`Seat::take_over`]).
     pub(super) fn is_mine(&self, lay: Lay) -> bool {
         self.turn.load(Ordering::Relaxed) == lay.0
     }

@@ -37,7 +37,7 @@ pub(super) struct SharedPoller {
     /// Each write is one event, for one thread; nobody ever reads it.
     bell: OwnedFd,
     places: Box<[MemberPlace]>,
-    /// Places that nobody has; the lowest is taken first.
+    /// Places that nobody has; the one that was freed last is taken first.
     free: Mutex<Vec<usize>>,
     members: AtomicUsize,
     /// Members that are in their places. Whoever is out has a thread.

@@ -11,9 +11,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::crowd::{Crowd, Sample, Way};
 use super::gate::Gate;
+use super::lookout::{Lookout, OnTheLookout};
 use super::patience::{self, OnThisThread};
 use super::shared_poller::SharedPoller;
-use crate::conn::{Call, Conn, Flushed, Step};
+use crate::conn::{Call, Conn, Flushed, Step, Wait};
 use crate::message::{Handler, Wakes};
 use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{is_timed_out, is_would_block};
@@ -64,6 +65,8 @@ pub(super) struct Solo<'a> {
     pub(super) members: Option<&'a SharedPoller>,
     /// Of the threads of the engine, where each has one connection and reads on behind its answer.
     pub(super) crowd: Option<&'a Crowd>,
+    /// Where nobody is at the door of the thread meanwhile.
+    pub(super) lookout: Option<&'a Lookout<'a>>,
     /// Rung when the connection's feed has something. Made when it is first waited for.
     bell: Option<Arc<FeedBell>>,
     /// When the thread took the connection up.
@@ -96,8 +99,8 @@ impl<'a> Solo<'a> {
         gate: &'a Gate,
     ) -> Solo<'a> {
         let now = cx.clock.now();
-        let (members, crowd, bell, call) = (None, None, None, None);
-        Solo { cx, handler, hand, patience, gate, members, crowd, bell, begun: now, call, now }
+        let (members, crowd, lookout, bell, call) = (None, None, None, None, None);
+        Solo { cx, handler, hand, patience, gate, members, crowd, lookout, bell, begun: now, call, now }
     }
 
     /// The time at the last look.
@@ -113,15 +116,17 @@ impl<'a> Solo<'a> {
             if stage == Stage::Closing {
                 return Fate::Over;
             }
+            if let Some(lookout) = self.lookout {
+                lookout.look_if_due(self.now);
+            }
             let fate = match conn.step(self.now, self.cx) {
                 Step::Call if self.has_had_its_turn(conn, stage) => match conn.flush(self.now) {
                     Ok(_) => Some(Fate::Park),
                     Err(_) => Some(Fate::Over),
                 },
                 // It may go on for as long as its client sends, or takes.
-                Step::Read | Step::Write if conn.is_fed() && self.has_had_its_turn(conn, stage) => {
-                    Some(Fate::Park)
-                }
+                Step::Read if !conn.is_idle() && self.has_had_its_turn(conn, stage) => Some(Fate::Park),
+                Step::Write if conn.is_fed() && self.has_had_its_turn(conn, stage) => Some(Fate::Park),
                 Step::Call => self.call(conn),
                 Step::Close => Some(Fate::Over),
                 Step::Read => self.read(conn, stage),
@@ -151,13 +156,20 @@ impl<'a> Solo<'a> {
         if !conn.is_request_here() {
             self.leave_members(conn);
         }
-        let wait = OnThisThread::new(self.cx);
-        let Hand { dates, post, .. } = &mut *self.hand;
-        let call = Call { cx: self.cx, now: self.now, handler: self.handler, wait: &wait, dates, post };
+        let here = OnThisThread::new(self.cx);
         let begun = self.now;
-        self.now = conn.run(call);
+        self.now = match self.lookout {
+            None => self.run(conn, &here),
+            Some(lookout) => self.run(conn, &OnTheLookout { here, lookout }),
+        };
         self.call = Some(begun.until(self.now));
         None
+    }
+
+    #[inline(always)]
+    fn run(&mut self, conn: &mut Conn, wait: &impl Wait) -> Tick {
+        let Hand { dates, post, .. } = &mut *self.hand;
+        conn.run(Call { cx: self.cx, now: self.now, handler: self.handler, wait, dates, post })
     }
 
     /// A new connection often brings its request along: that read need not wait, and sets no timeout.
@@ -244,6 +256,7 @@ impl<'a> Solo<'a> {
         let deadline = conn.deadline(cx);
         let patience = (self.patience)(conn, stage);
         let until = patience.map_or(deadline, |patience| deadline.min(self.now.after(patience)));
+        let until = self.lookout.map_or(until, |lookout| until.min(lookout.due()));
         let waited = patience::wait_unless(cx, conn.as_fd(), event, until, cx.moved_on_from(stage));
         self.refresh();
         match waited {
@@ -252,6 +265,8 @@ impl<'a> Solo<'a> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => conn.note_ready(false),
             Err(error) if !is_timed_out(&error) => return Some(Fate::Over),
             Err(_) if self.now >= deadline => conn.expire(self.now, cx),
+            // It is time to look, and not more.
+            Err(_) if patience.is_none() => {}
             Err(_) => return Some(Fate::Park),
         }
         None
@@ -269,8 +284,12 @@ impl<'a> Solo<'a> {
             Some(bell) => bell.clone(),
             None => match FeedBell::new() {
                 Ok(bell) => self.bell.insert(bell).clone(),
+                // With the poller it needs none.
+                Err(_) if (self.patience)(conn, stage).is_some() => return Some(Fate::Park),
                 Err(error) => {
-                    log::error!("a connection cannot wait for its feed: {error}");
+                    self.cx.warn_of_want(format_args!(
+                        "a connection was ended, there are no two descriptors for it to wait for its feed with: {error}"
+                    ));
                     return Some(Fate::Over);
                 }
             },
@@ -280,7 +299,8 @@ impl<'a> Solo<'a> {
             return None;
         }
         let deadline = conn.deadline(self.cx);
-        let waited = bell.wait(conn, self.now.until(deadline), self.cx.moved_on_from(stage));
+        let until = self.lookout.map_or(deadline, |lookout| deadline.min(lookout.due()));
+        let waited = bell.wait(conn, self.now.until(until), self.cx.moved_on_from(stage));
         self.refresh();
         match waited {
             Ok(Heard::Nothing) if self.now >= deadline => conn.expire(self.now, self.cx),

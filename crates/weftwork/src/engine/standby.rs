@@ -249,10 +249,19 @@ impl<J> Standby<J> {
         crew.may_have_thread(&self.limits) || crew.queue.len() < self.limits.queue_max
     }
 
-    /// There are no more threads than these, none of them is parked, and the system gives no other.
+    /// For whom a job was refused just now: there are no more threads than these, and none of them is parked. Whether the system
+    /// may give another by now is not asked: it would not be the refusal's answer, and the job would wait for that thread.
     pub(super) fn has_only(&self, count: usize) -> bool {
         let crew = lock(&self.crew);
-        crew.threads <= count && !crew.may_have_thread(&self.limits)
+        !crew.closed && crew.threads <= count && crew.parked.is_empty()
+    }
+
+    /// What waits where there is no thread, and so nobody to take it.
+    pub(super) fn take_deserted(&self) -> VecDeque<J> {
+        let mut crew = lock(&self.crew);
+        let deserted = if crew.threads == 0 { std::mem::take(&mut crew.queue) } else { VecDeque::new() };
+        self.note(&crew);
+        deserted
     }
 
     /// All threads that the settings allow are there: who gets none now waits for one of them.

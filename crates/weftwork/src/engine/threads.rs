@@ -28,7 +28,7 @@ pub(super) struct Threads {
     handles: Mutex<Vec<JoinHandle<()>>>,
     /// In tests, the system refuses more threads than these.
     #[cfg(test)]
-    pub(super) given_max: std::sync::OnceLock<usize>,
+    given_max: Mutex<Option<usize>>,
 }
 
 impl Threads {
@@ -61,6 +61,26 @@ impl Threads {
         }
     }
 
+    /// Starts and keeps a thread; `threads` there are with it.
+    pub(super) fn spawn(
+        &self,
+        name: &str,
+        #[cfg_attr(not(test), allow(unused_variables))] threads: impl FnOnce() -> usize,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        #[cfg(test)]
+        if self.given_max.lock().unwrap().is_some_and(|max| threads() > max) {
+            return Err(rustix::io::Errno::AGAIN.into());
+        }
+        self.keep(Builder::new().name(name.into()).spawn(work)?);
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn give_at_most(&self, threads: usize) {
+        *self.given_max.lock().unwrap() = Some(threads);
+    }
+
     /// All handles, to be joined.
     pub(super) fn take(&self) -> Vec<JoinHandle<()>> {
         std::mem::take(&mut *self.lock())
@@ -80,19 +100,8 @@ impl Threads {
         let berth = Berth::new();
         berth.start(job);
         let own = berth.clone();
-        #[cfg(test)]
-        let is_given = self.given_max.get().is_none_or(|max| standby.count().0 <= *max);
-        #[cfg(not(test))]
-        let is_given = true;
-        let started = match is_given {
-            true => Builder::new().name("weft".into()).spawn(move || work(&own)),
-            false => Err(rustix::io::Errno::AGAIN.into()),
-        };
-        match started {
-            Ok(thread) => {
-                self.keep(thread);
-                Ok(())
-            }
+        match self.spawn("weft", || standby.count().0, move || work(&own)) {
+            Ok(()) => Ok(()),
             Err(error) => {
                 if let Some(threads) = standby.note_refusal() {
                     // A log that panics must not take the job along: it may be a loop, with its connections.
@@ -108,7 +117,7 @@ fn drop_ended(threads: &mut Vec<JoinHandle<()>>) {
     threads.retain(|thread| !thread.is_finished());
 }
 
-fn tell_of_refusal(error: &io::Error, threads: usize) {
+pub(super) fn tell_of_refusal(error: &io::Error, threads: usize) {
     log::error!(
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
          next try comes after {REFUSED_FOR:?}. {WHAT_LIMITS_THREADS}"

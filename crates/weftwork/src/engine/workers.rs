@@ -33,9 +33,10 @@ use super::berth::Berth;
 use super::crowd::Crowd;
 use super::doors::{Doors, Listening, has_visitor};
 use super::gate::Gate;
+use super::lookout::Lookout;
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
-use super::standby::{Given, Limits, REFUSED_FOR, Standby};
+use super::standby::{Limits, REFUSED_FOR, Standby};
 use super::threads::{STARTS_MAX, Threads};
 use super::turn::IDLE_KEPT;
 use super::{Room, contained};
@@ -61,8 +62,8 @@ const ALONE: Duration = Duration::from_secs(1);
 
 /// What a thread is given to do.
 enum Job {
-    /// A connection, and the worker that took it in.
-    Serve { conn: Box<Conn>, worker: usize },
+    /// A connection, and the worker that took it in. `is_alone`: nobody is at its door meanwhile, for want of threads.
+    Serve { conn: Box<Conn>, worker: usize, is_alone: bool },
     /// The door of this worker, in exchange for a place among those that are counted.
     Accept { worker: usize },
     /// The same, for a thread that gives its place up: nobody is there, for want of threads.
@@ -160,6 +161,8 @@ impl Workers {
         while self.cx.stage() == Stage::Running {
             let now = self.cx.clock.now();
             doors.next_turn(now);
+            // Whoever has waited longest tries first whether there is a thread to be had.
+            while self.standby.has_queue() && self.call_for_queue() {}
             while self.standby.has_room() {
                 let Some(conn) = doors.accept(now, &self.cx) else { break };
                 if conn.is_refused() && !self.standby.has_thread() {
@@ -167,7 +170,7 @@ impl Workers {
                     continue;
                 }
                 accepted += 1;
-                let job = Job::Serve { conn, worker };
+                let job = Job::Serve { conn, worker, is_alone: false };
                 if accepted > STARTS_MAX && self.hand_on_door(worker) {
                     return Some(job);
                 }
@@ -196,8 +199,9 @@ impl Workers {
         self.call_for_queue();
         let is_return = |job: &Job| matches!(job, Job::Return { .. });
         let mut job = self.standby.take_alone(Job::Return { worker }, is_return)?;
-        if let Job::Serve { conn, .. } = &mut job {
+        if let Job::Serve { conn, is_alone, .. } = &mut job {
             conn.end_when_idle(now.after(ALONE));
+            *is_alone = true;
         }
         Some(job)
     }
@@ -242,13 +246,11 @@ impl Workers {
     }
 
     /// One more thread takes from the queue, where there may be one: the system may have refused it before, or a thread
-    /// has died.
-    fn call_for_queue(self: &Arc<Workers>) {
-        if let Some(Given::Spawn(job)) = self.standby.call_for_queue()
-            && let Err(job) = self.spawn(job)
-        {
-            self.standby.queue_first(job);
-        }
+    /// has died. False: none does.
+    fn call_for_queue(self: &Arc<Workers>) -> bool {
+        let Some(given) = self.standby.call_for_queue() else { return false };
+        let taken = given.or_start(|job| self.spawn(job));
+        taken.map_err(|job| self.standby.queue_first(job)).is_ok()
     }
 
     fn spawn_of_burst(self: &Arc<Workers>, job: Job) -> Result<(), Job> {
@@ -285,9 +287,13 @@ impl Workers {
                     leave.counted = job.is_some();
                     job
                 }
-                Job::Serve { conn, worker } => {
+                Job::Serve { conn, worker, is_alone } => {
                     // It may be the only thread, and have a door to come back to.
-                    if catch_unwind(AssertUnwindSafe(|| self.serve(conn, &mut hand))).is_err() {
+                    if catch_unwind(AssertUnwindSafe(|| {
+                        self.serve(conn, is_alone.then_some(worker), &mut hand)
+                    }))
+                    .is_err()
+                    {
                         contained();
                     }
                     self.next_at_door(worker).or_else(|| {
@@ -299,21 +305,31 @@ impl Workers {
         }
     }
 
-    fn serve(&self, mut conn: Box<Conn>, hand: &mut Hand) {
+    /// `left`: the worker at whose door nobody is meanwhile.
+    fn serve(self: &Arc<Workers>, mut conn: Box<Conn>, left: Option<usize>, hand: &mut Hand) {
         let patience = |conn: &Conn, _| match conn.is_lingering() {
             true => Some(LINGER_LOOK),
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
         let mut solo = Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
         solo.crowd = Some(&self.crowd);
+        let look = || {
+            self.call_for_queue();
+        };
+        let lookout = Lookout::new(solo.now(), &look);
+        solo.lookout = left.map(|_| &lookout);
         let fate = loop {
             match solo.serve(&mut conn) {
-                Fate::Park if conn.is_lingering() && self.standby.has_queue() => break Fate::Over,
+                Fate::Park if conn.is_lingering() && self.is_wanted() => break Fate::Over,
                 Fate::Park => self.end_if_idle(&mut conn, solo.now()),
                 fate => break fate,
             }
         };
         match fate {
+            // Nobody would be there for as long as its client likes.
+            Fate::TakeOver if left.is_some_and(|left| self.is_deserted(left)) => {
+                Counters::count(&self.cx.counters.shed);
+            }
             Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
             Fate::Over | Fate::Park | Fate::Rest => conn.reclaim(&mut hand.pool),
         }
@@ -321,12 +337,21 @@ impl Workers {
 
     /// Who has asked for nothing for long gives thread and place to somebody who waits for them.
     fn end_if_idle(&self, conn: &mut Conn, now: Tick) {
-        let is_wanted = || self.standby.has_queue() || self.wants_room.swap(false, Ordering::Relaxed);
-        if conn.is_idle_for(IDLE_KEPT, now) && is_wanted() {
+        if conn.is_idle_for(IDLE_KEPT, now) && self.is_wanted() {
             conn.end_when_idle(now);
             // A request may have come since the last look: there is one more, and then the connection ends.
             conn.note_ready(false);
         }
+    }
+
+    /// Nobody has come to that door yet.
+    fn is_deserted(&self, door: usize) -> bool {
+        self.standby.is_queued(|job| matches!(job, Job::Return { worker } if *worker == door))
+    }
+
+    /// Somebody waits for a thread or a place. Where that is at a door, only the first who asks is to make room.
+    fn is_wanted(&self) -> bool {
+        self.standby.has_queue() || self.wants_room.swap(false, Ordering::Relaxed)
     }
 
     /// A connection that waits at the worker's door, unless others wait for a thread already.
@@ -334,7 +359,8 @@ impl Workers {
         if self.standby.has_queue() || self.cx.stage() != Stage::Running {
             return None;
         }
-        self.doors[worker].accept(self.cx.clock.now(), &self.cx).map(|conn| Job::Serve { conn, worker })
+        let conn = self.doors[worker].accept(self.cx.clock.now(), &self.cx)?;
+        Some(Job::Serve { conn, worker, is_alone: false })
     }
 }
 

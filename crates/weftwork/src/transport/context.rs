@@ -1,5 +1,6 @@
 //! What every connection of a server shares: settings, limits, the clock, the counters, and whether it stops.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -45,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) surplus: Arc<Surplus>,
     /// Of the lines about clients.
     pub(crate) lines: LineBudget,
+    /// Of those about what the system refuses, which clients can bring about.
+    wants: LineBudget,
     /// Asked about requests that it is not called for yet.
     handler: Option<Arc<dyn Handler>>,
     stage: AtomicU8,
@@ -85,6 +88,7 @@ impl Context {
             spare: Spare::new(),
             surplus: Arc::default(),
             lines: LineBudget::new(LINES_A_SECOND),
+            wants: LineBudget::new(1),
             handler: None,
             stage: AtomicU8::new(Stage::Running as u8),
             stopping: AtomicBool::new(false),
@@ -96,6 +100,14 @@ impl Context {
     /// The same, of a server with this handler.
     pub(crate) fn of(self, handler: Arc<dyn Handler>) -> Context {
         Context { handler: Some(handler), ..self }
+    }
+
+    /// A line about what the system refuses, unless there was one this second.
+    #[cold]
+    pub(crate) fn warn_of_want(&self, line: fmt::Arguments<'_>) {
+        if self.wants.take(self.clock.now()).is_some() {
+            log::warn!("{line}");
+        }
     }
 
     /// Whether the handler wants some of the body of such a request to be there when it is called.

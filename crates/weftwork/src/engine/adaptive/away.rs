@@ -176,6 +176,7 @@ impl Shared {
         let mut now = self.cx.clock.at(at);
         let came = now;
         let mut was_long = false;
+        let mut has_called = false;
         loop {
             if self.cx.stage() == Stage::Closing {
                 return Fate::Over;
@@ -188,7 +189,8 @@ impl Shared {
                     let begun = at;
                     was_long = !conn.is_request_here();
                     let habit = self.habit(conn, blocked);
-                    (now, at) = self.call_away(conn, now, hand);
+                    let is_back = !std::mem::replace(&mut has_called, true);
+                    (now, at) = self.call_away(conn, now, is_back, hand);
                     blocked = Some(at - begun >= QUICK);
                     if let Blocking::Learn { route } = habit {
                         self.habits.saw(route, at - begun);
@@ -262,7 +264,7 @@ impl Shared {
     /// Others need this thread more than a connection that `has_had_its_turn`; and a loop without a thread more than any.
     fn is_wanted(&self, has_had_its_turn: bool) -> bool {
         self.standby.has_queue() && (has_had_its_turn || self.may_wait().is_err())
-            || has_had_its_turn && self.commons.has_asking()
+            || has_had_its_turn && self.commons.is_short()
     }
 
     /// Whether its next request is to be waited for away from its loop.
@@ -280,8 +282,8 @@ impl Shared {
         if blocked == Some(true) { Blocking::Always } else { self.handler.blocking(&conn.asked()) }
     }
 
-    /// Calls the handler. When that had ended, as a tick and exactly.
-    fn call_away(&self, conn: &mut Conn, now: Tick, hand: &mut Hand) -> (Tick, Instant) {
+    /// Calls the handler. When that had ended, as a tick and exactly. `is_back`: from another connection, or from none.
+    fn call_away(&self, conn: &mut Conn, now: Tick, is_back: bool, hand: &mut Hand) -> (Tick, Instant) {
         let was_member = conn.registered == Registered::Shared;
         if !conn.is_request_here() {
             // Each packet of it would wake another thread there.
@@ -291,7 +293,7 @@ impl Shared {
         let Hand { dates, post, .. } = hand;
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &wait, dates, post };
         let now = conn.run(call);
-        if was_member {
+        if was_member && is_back {
             // The thread goes on there. Who has come from the door may find others at it for long.
             self.commons.calls.fetch_add(1, Ordering::Relaxed);
         }

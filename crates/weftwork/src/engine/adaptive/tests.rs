@@ -165,7 +165,7 @@ fn gated(gate: &Arc<RwLock<()>>) -> impl Handler {
 #[test]
 fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(gated(&gate), |shared| shared.threads.given_max.set(6).unwrap());
+    let house = House::open(gated(&gate), |shared| shared.threads.give_at_most(6));
     // By then it is known to be.
     (0..4).for_each(|_| house.is_quick());
     for _ in 0..2 {
@@ -224,7 +224,7 @@ fn no_client_keeps_the_loop_from_the_others() {
             read_body(req)
         }
     };
-    let house = House::open(handler, |shared| shared.threads.given_max.set(4).unwrap());
+    let house = House::open(handler, |shared| shared.threads.give_at_most(4));
     let post = |more: &str| house.post("/", more);
     (0..2).for_each(|_| house.is_quick());
     (0..40).for_each(|_| is_answered(house.ask("/stream")));
@@ -286,7 +286,21 @@ impl Handler for TwoGates {
 fn two_gates(threads: usize) -> (House, Arc<RwLock<()>>, Arc<RwLock<()>>) {
     let (gate, held) = <(Arc<RwLock<()>>, Arc<RwLock<()>>)>::default();
     let handler = TwoGates { gate: gate.clone(), held: held.clone() };
-    (House::open(handler, |shared| shared.threads.given_max.set(threads).unwrap()), gate, held)
+    (House::open(handler, |shared| shared.threads.give_at_most(threads)), gate, held)
+}
+
+/// Where no other leads it yet, too: what the call took is read from the clock, not from the loop.
+#[test]
+fn whose_loop_was_taken_can_tell_at_once() {
+    let (house, _, gate) = two_gates(1);
+    let held = gate.write().unwrap();
+    let mut leader = house.connect();
+    leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
+    eventually("its loop is taken", || house.counts().taken_lazily == 1);
+    eventually("it can tell", || house.shared.seats[0].turn().is_multiple_of(2));
+    drop(held);
+    is_answered(leader);
+    house.close();
 }
 
 /// Where a loop has lost its leader to a handler that blocks, nobody waits for a client while it waits for a thread.

@@ -168,6 +168,8 @@ impl Shared {
 
     fn take_away(self: &Arc<Shared>, index: usize) {
         if let Some(lp) = self.seats[index].take_away() {
+            // Until there is a new leader, too, the old one can tell that its loop is gone: it looks at the clock itself.
+            self.seats[index].take_over();
             Counters::count(&self.cx.counters.taken_lazily);
             self.give_on(lp);
         }

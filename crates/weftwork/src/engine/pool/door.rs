@@ -14,6 +14,9 @@ use crate::transport::context::Stage;
 /// A thread that was not needed for this long ends, if enough others are at the door.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Who was taken in so long ago has waited for a thread. Others have had one at once.
+pub(super) const WAITED: Duration = Duration::from_millis(50);
+
 /// So many wait in the queue, where a thread takes more in from outside than it serves.
 pub(super) const TAKEN_IN_MAX: usize = 16;
 
@@ -89,8 +92,13 @@ impl Shared {
     /// those at the door, sees both or neither.
     fn next_queued(&self, place: &mut Place<'_>) -> Option<Box<Conn>> {
         let mut queue = self.lock_queue();
-        let conn = queue.pop_front()?;
+        let mut conn = queue.pop_front()?;
         place.leave_door();
+        // Taken in for a thread that there was not, or that was long in a call.
+        let now = self.cx.clock.now();
+        if conn.queued_since.is_none() && conn.is_idle_for(WAITED, now) {
+            conn.queued_since = Some(conn.quiet_since());
+        }
         if !queue.is_empty() {
             // Two rings may have been one to the ear: whoever takes the first calls for the next.
             self.bell.ring();

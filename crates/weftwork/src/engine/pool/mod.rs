@@ -31,7 +31,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
 use std::time::Duration;
 
 use mio::Poll;
@@ -43,7 +42,8 @@ use super::doors::Listening;
 use super::gate::Gate;
 use super::hub::Hub;
 use super::solo::Hand;
-use super::threads::{STARTS_MAX, Threads};
+use super::standby::REFUSED_FOR;
+use super::threads::{STARTS_MAX, Threads, tell_of_refusal};
 use super::turn::Loop;
 use super::{Room, contained};
 use crate::conn::Conn;
@@ -54,8 +54,6 @@ use crate::transport::listener::Listener;
 
 /// So many threads wait at the door, at the most, unless more are to stand by.
 const AT_DOOR_MAX: usize = 16;
-/// When the system refuses a thread, the next try comes after this.
-const MAKER_PAUSE: Duration = Duration::from_millis(100);
 
 /// What all threads of the engine share.
 struct Shared {
@@ -139,9 +137,7 @@ impl Shared {
         work: impl FnOnce(&Arc<Shared>) + Send + 'static,
     ) -> io::Result<()> {
         let shared = self.clone();
-        let thread = Builder::new().name(name.into()).spawn(move || work(&shared))?;
-        self.threads.keep(thread);
-        Ok(())
+        self.threads.spawn(name, || self.roster.count().threads, move || work(&shared))
     }
 
     /// The life of the thread-maker: one thread at a time, so that they do not pile up on the system's locks.
@@ -182,9 +178,11 @@ impl Shared {
                 if std::mem::take(&mut owes) {
                     self.roster.lose(true);
                 }
-                // A log that panics makes it try no sooner.
-                contain_log(|| log::error!("the system refuses another thread: {error}"));
-                self.roster.pause(MAKER_PAUSE);
+                if let Some(threads) = self.roster.note_refusal() {
+                    // A log that panics makes it try no sooner.
+                    contain_log(|| tell_of_refusal(&error, threads));
+                }
+                self.roster.pause(REFUSED_FOR);
             }
             if !owes {
                 self.gate.open();
@@ -195,6 +193,10 @@ impl Shared {
 
     /// Whoever waits outside may have the thread that is about to be made.
     fn take_one_in(&self) {
+        // Nobody may come for whoever is taken in now, and the kernel's queue has a bound.
+        if self.roster.was_refused() {
+            return;
+        }
         // A panic is a bug of ours. It costs the connection that it came upon.
         let taken = catch_unwind(AssertUnwindSafe(|| match self.look_at_doors(self.cx.clock.now()) {
             Look::Conn(conn) => self.enqueue(conn),
@@ -208,16 +210,12 @@ impl Shared {
     /// Starts a thread that is counted already, as one at the door.
     fn start_thread(self: &Arc<Shared>) -> io::Result<()> {
         let shared = self.clone();
-        match Builder::new().name("weft".into()).spawn(move || shared.work()) {
-            Ok(thread) => {
-                self.threads.keep(thread);
-                Ok(())
-            }
-            Err(error) => {
-                self.roster.lose(true);
-                Err(error)
-            }
+        let started = self.threads.spawn("weft", || self.roster.count().threads, move || shared.work());
+        match &started {
+            Ok(()) => self.roster.note_start(),
+            Err(_) => self.roster.lose(true),
         }
+        started
     }
 
     /// The life of a thread: one connection after the other.

@@ -1,7 +1,8 @@
 //! Who is at the door, and when there has to be one thread more.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::engine::standby::REFUSED_FOR;
 use crate::engine::sync::{Condvar, Guard, Mutex, lock};
 
 /// The pool's counters. One lock for all of them, held for a few additions: they only mean something together.
@@ -38,6 +39,8 @@ pub(in crate::engine) struct Count {
     pub(in crate::engine) taken: u32,
     /// Nobody is called to an empty door: it would only wait in the kernel's queue.
     are_cores_full: bool,
+    /// The system has refused the last thread that it was asked for, and until then is not taken to have another.
+    refused_until: Option<Instant>,
     closed: bool,
 }
 
@@ -96,7 +99,7 @@ impl Roster {
     /// Requests wait, and nobody comes: one goes to the door. False: there is none, and there may be no more.
     pub(in crate::engine) fn call(&self) -> bool {
         let count = lock(&self.count);
-        let may_come = count.at_door + count.on_bench > 0 || count.threads < self.limits.threads_max;
+        let may_come = count.at_door + count.on_bench > 0 || count.threads < count.threads_max(&self.limits);
         self.call_if_empty(count);
         may_come
     }
@@ -203,7 +206,27 @@ impl Roster {
     /// Threads that have no connection, or may still be made: so many find one without waiting for others.
     pub(in crate::engine) fn free(&self) -> usize {
         let count = lock(&self.count);
-        self.limits.threads_max - (count.threads - count.at_door - count.on_bench)
+        count.threads_max(&self.limits) - (count.threads - count.at_door - count.on_bench)
+    }
+
+    /// The system has refused a thread, which is counted out already. How many there are, when it is news.
+    pub(in crate::engine) fn note_refusal(&self) -> Option<usize> {
+        let mut count = lock(&self.count);
+        let is_news = !count.is_short();
+        if is_news {
+            count.refused_until = Some(Instant::now() + REFUSED_FOR);
+        }
+        is_news.then_some(count.threads)
+    }
+
+    /// The system has given a thread.
+    pub(in crate::engine) fn note_start(&self) {
+        lock(&self.count).refused_until = None;
+    }
+
+    /// The last one was refused: nobody is taken in for whom another would have to be made.
+    pub(in crate::engine) fn was_refused(&self) -> bool {
+        lock(&self.count).refused_until.is_some()
     }
 
     /// The server stops: no more threads are made.
@@ -244,5 +267,16 @@ impl Roster {
             count = self.called.wait(count).unwrap();
         }
         count
+    }
+}
+
+impl Count {
+    fn is_short(&self) -> bool {
+        self.refused_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// What the settings allow, or what the system gives just now.
+    fn threads_max(&self, limits: &Limits) -> usize {
+        if self.is_short() { self.threads } else { limits.threads_max }
     }
 }

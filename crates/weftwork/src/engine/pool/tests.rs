@@ -3,11 +3,9 @@
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod members;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use super::*;
 use crate::engine::burst::{Burst, PATIENCE, Site, eventually};
+use crate::engine::client::{ask_on, connect, is_next_answer};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -94,19 +92,32 @@ fn who_finds_a_thread_at_the_door_is_answered_without_a_queue() {
     let settings = Settings::default().connections_max(9).accepted_max(9).queue_max(0);
     let cx = Arc::new(Context::new(settings).unwrap());
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
-    let room = start(2, cx.clone(), site.handler, vec![site.listener]).unwrap();
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (shared, porter) = Shared::new(2, cx, site.handler, vec![site.listener]).unwrap();
+    shared.open(porter).unwrap();
+    let mut client = connect(address);
     for _ in 0..2 {
-        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        let mut answer = [0; 1024];
-        let length = client.read(&mut answer).unwrap();
-        assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK"), "{}", answer[..length].escape_ascii());
-        eventually("it is parked", || room.wrong().contains(&("threads at the door", 2)));
+        ask_on(&mut client, "/");
+        is_next_answer(&mut client, "together");
+        eventually("both threads are at the door", || shared.roster.count().at_door == 2);
+        eventually("it is with the porter", || shared.bell.members.members() == 0);
     }
-    cx.enter(Stage::Closing);
-    room.wake();
-    assert_eq!(room.join(PATIENCE), 0);
+    stop(&shared);
+}
+
+/// The roster knows for a while that there are no more threads to be had.
+#[test]
+fn a_refused_thread_is_not_free() {
+    let roster = Roster::new(Limits { standby: 2, at_door_max: 16, threads_max: 9 });
+    roster.open();
+    roster.leave_door();
+    assert_eq!((roster.free(), roster.was_refused()), (8, false));
+    assert_eq!((roster.note_refusal(), roster.note_refusal()), (Some(2), None), "it is news once");
+    assert_eq!((roster.free(), roster.was_refused()), (1, true));
+    roster.leave_door();
+    assert!(!roster.call(), "none may come");
+    roster.note_start();
+    assert_eq!((roster.free(), roster.was_refused()), (7, false));
+    assert!(roster.call());
 }
 
 #[test]

@@ -103,3 +103,27 @@ fn a_risk_that_is_over_frees_what_was_kept_for_it() {
         assert_eq!(parked.join().unwrap(), Some(2));
     });
 }
+
+/// The question comes behind a refusal: a second one to the clock would have another answer.
+#[test]
+fn who_is_alone_is_so_whatever_the_system_may_give_by_now() {
+    let standby = Standby::new(Limits { kept: 1, threads_max: 9, queue_max: 1 });
+    assert!(matches!(standby.give(1), Given::Spawn(1)));
+    assert!(standby.has_thread() && standby.has_only(1));
+    assert!(matches!(standby.give(2), Given::Spawn(2)));
+    assert!(!standby.has_only(1));
+    standby.leave();
+    standby.close();
+    assert!(!standby.has_only(1), "at the end no more calls are made");
+}
+
+#[test]
+fn what_waits_where_no_thread_is_left_is_given_back() {
+    let standby = Standby::new(Limits { kept: 1, threads_max: 1, queue_max: 2 });
+    assert!(matches!(standby.give(1), Given::Spawn(1)));
+    assert!(standby.queue(2).is_ok() && standby.queue(3).is_ok());
+    assert!(standby.take_deserted().is_empty(), "the one thread comes for them");
+    standby.leave();
+    assert_eq!(standby.take_deserted(), [2, 3]);
+    assert!(!standby.has_queue());
+}

@@ -21,7 +21,9 @@ impl Loop {
         let was_watched = errand.conn.registered != Registered::Not;
         if let Err(error) = self.register(&mut errand.conn, token) {
             self.close(errand);
-            return log::warn!("a connection was dropped, the poller would not watch it: {error}");
+            return cx.warn_of_want(format_args!(
+                "a connection was dropped, the poller would not watch it: {error}"
+            ));
         }
         let due = errand.conn.deadline(cx);
         if was_watched && due <= self.polled {

@@ -379,3 +379,26 @@ fn a_loop_that_sleeps_is_woken_to_come_back_to_the_doors() {
     });
     assert!(took < PATIENCE);
 }
+
+/// Its handler may block: then it is the one with the fewest for as long as that lasts.
+#[test]
+fn a_loop_that_does_not_get_on_is_given_so_many_and_no_more() {
+    let hub = Hub::new(&[Poll::new().unwrap(), Poll::new().unwrap()]).unwrap();
+    hub.note_load(1, 0);
+    let given = || (0..100).filter(|_| hub.with_fewer(0, 1000, 1) == Some(1)).count();
+    let most = given();
+    assert!((1..100).contains(&most), "{most}");
+    assert_eq!(given(), 0);
+    hub.note_load(1, most);
+    assert_eq!(given(), most, "it gets on");
+}
+
+/// Whoever has fewest of the others is given what the stuck one is not.
+#[test]
+fn a_loop_that_does_not_get_on_keeps_nothing_from_the_others() {
+    let hub = Hub::new(&[(); 3].map(|()| Poll::new().unwrap())).unwrap();
+    hub.note_load(2, 500);
+    let first = (0..100).find(|_| hub.with_fewer(0, 1000, 1) != Some(1));
+    assert!(first.is_some());
+    assert_eq!(hub.with_fewer(0, 1000, 1), Some(2));
+}

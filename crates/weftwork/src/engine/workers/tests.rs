@@ -1,5 +1,6 @@
 //! Does the door go from thread to thread, and is each thread counted once?
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc;
 
@@ -8,7 +9,7 @@ use crate::engine::burst::{self, Burst};
 use crate::engine::client::{
     ask_on, connect, is_answered_on, is_next_answer, panics_when_sent, while_asking_without_end,
 };
-use crate::message::{Request, Response};
+use crate::message::{Feed, FeedLimits, Request, Response};
 use crate::transport::address::Address;
 
 /// Who has accepted a few gives the door away and serves a connection. Those at the door are not counted.
@@ -44,7 +45,7 @@ fn where_the_system_gives_threads_for_the_doors_alone_those_serve() {
     let (_burst, site) = Burst::at_the_door(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
     let room = Workers::new(2, site.cx, site.handler, vec![site.listener]).unwrap();
-    room.threads.given_max.set(0).unwrap();
+    room.threads.give_at_most(0);
     (0..2).for_each(|worker| room.start_worker(worker).unwrap());
     // More than there are threads: the first of them are idle before the last is served.
     let mut kept: Vec<_> = (0..3).map(|_| connect(address)).collect();
@@ -69,7 +70,7 @@ fn alone(workers: usize, handler: impl Handler) -> (Arc<Workers>, SocketAddr) {
     let (_burst, site) = Burst::at_the_door(0);
     let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
     let room = Workers::new(workers, site.cx, Arc::new(handler), vec![site.listener]).unwrap();
-    room.threads.given_max.set(0).unwrap();
+    room.threads.give_at_most(0);
     (room, address)
 }
 
@@ -107,7 +108,7 @@ fn a_panic_there_costs_one_connection_and_no_door() {
         let mut stream = connect(address);
         ask_on(&mut stream, "/panics");
         // Its end, in whatever way.
-        let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+        let _ = stream.read_to_end(&mut Vec::new());
         let mut other = connect(address);
         ask_on(&mut other, "/");
         is_next_answer(&mut other, "hello");
@@ -147,6 +148,84 @@ fn whoever_is_at_a_door_there_serves() {
     is_over(&room);
 }
 
+/// Others are to be had by then, and nobody else would look. `more`: what the client goes on to send.
+#[track_caller]
+fn does_not_keep_the_door_for_good(request: &str, more: &str) {
+    let (sender, feed) = Feed::new(FeedLimits::default());
+    let feed = std::sync::Mutex::new(Some(feed));
+    let handler = move |req: &mut Request<'_>| match req.path() {
+        "/fed" => feed.lock().unwrap().take().map_or(Response::text("it is taken"), Response::feed),
+        "/streamed" => Response::stream(|out| {
+            while out.pause(burst::PATIENCE)? {}
+            Ok(())
+        }),
+        _ => Response::text("hello"),
+    };
+    let (room, address) = alone(1, handler);
+    let mut lasts = connect(address);
+    lasts.write_all(request.as_bytes()).unwrap();
+    room.start_worker(0).unwrap();
+    burst::eventually("it is served", || room.threads() == 1);
+    room.threads.give_at_most(9);
+    let is_over_now = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !more.is_empty()
+                && !is_over_now.load(Ordering::Relaxed)
+                && lasts.write_all(more.as_bytes()).is_ok()
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut other = connect(address);
+        ask_on(&mut other, "/");
+        is_next_answer(&mut other, "hello");
+        is_over_now.store(true, Ordering::Relaxed);
+    });
+    drop(sender);
+    is_over(&room);
+}
+
+#[test]
+fn who_is_fed_there_does_not_keep_the_door_for_good() {
+    does_not_keep_the_door_for_good("GET /fed HTTP/1.1\r\nHost: a\r\n\r\n", "");
+}
+
+#[test]
+fn a_handler_that_goes_on_there_does_not_keep_the_door_for_good() {
+    does_not_keep_the_door_for_good("GET /streamed HTTP/1.1\r\nHost: a\r\n\r\n", "");
+}
+
+#[test]
+fn who_sends_all_the_time_there_does_not_keep_the_door_for_good() {
+    does_not_keep_the_door_for_good("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n", "x");
+}
+
+/// Nobody would be at the door for as long as it likes.
+#[test]
+fn a_connection_that_is_taken_over_ends_there() {
+    let handler = |req: &mut Request<'_>| match req.path() {
+        "/upgrade" => {
+            Response::upgrade(http::HeaderValue::from_static("echo"), |_| panic!("nobody is there for it"))
+        }
+        _ => Response::text("hello"),
+    };
+    let (room, address) = alone(1, handler);
+    room.start_worker(0).unwrap();
+    let mut stream = connect(address);
+    stream
+        .write_all(b"GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&answer));
+    assert_eq!(room.cx.counts().shed, 1);
+    let mut other = connect(address);
+    ask_on(&mut other, "/");
+    is_next_answer(&mut other, "hello");
+    is_over(&room);
+}
+
 #[test]
 fn a_client_that_asks_without_end_there_does_not_keep_the_door_from_others() {
     let (room, address) = alone(1, |_: &mut Request<'_>| "hello");
@@ -176,9 +255,9 @@ fn threads_that_yield_answer_as_others_do() {
         kept.iter_mut().for_each(|stream| is_next_answer(stream, &path));
     }
     let stream = &mut kept[0];
-    std::io::Write::write_all(stream, b"GET /parts HTTP/1.1\r\nHo").unwrap();
+    stream.write_all(b"GET /parts HTTP/1.1\r\nHo").unwrap();
     is_answered_on(&mut connect(address), "/another");
-    std::io::Write::write_all(stream, b"st: a\r\n\r\n").unwrap();
+    stream.write_all(b"st: a\r\n\r\n").unwrap();
     is_next_answer(stream, "/parts");
     is_answered_on(stream, "/next");
     assert!(

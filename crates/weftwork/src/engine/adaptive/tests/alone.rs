@@ -7,7 +7,7 @@ use crate::engine::client::while_asking_without_end;
 #[test]
 fn where_the_system_gives_a_thread_for_the_loop_alone_its_leader_makes_the_calls() {
     for handler in [Blocking::Never, Blocking::Always, Blocking::Learn { route: 7 }] {
-        let house = House::open(Says(handler), |shared| shared.threads.given_max.set(1).unwrap());
+        let house = House::open(Says(handler), |shared| shared.threads.give_at_most(1));
         for _ in 0..3 {
             is_answered(house.ask("/"));
         }
@@ -20,7 +20,7 @@ fn where_the_system_gives_a_thread_for_the_loop_alone_its_leader_makes_the_calls
 #[test]
 fn a_client_that_asks_without_end_there_does_not_keep_the_loop_from_others() {
     let handler = |_: &mut Request<'_>| "hello";
-    let house = House::open(handler, |shared| shared.threads.given_max.set(1).unwrap());
+    let house = House::open(handler, |shared| shared.threads.give_at_most(1));
     while_asking_without_end(&house.connect(), || {
         eventually("it is answered", || house.counts().requests > 1000);
         for _ in 0..3 {
@@ -34,7 +34,7 @@ fn a_client_that_asks_without_end_there_does_not_keep_the_loop_from_others() {
 #[test]
 fn a_connection_that_is_taken_over_ends_there() {
     let handler = |_: &mut Request<'_>| Response::upgrade(HeaderValue::from_static("echo"), |_| Ok(()));
-    let house = House::open(handler, |shared| shared.threads.given_max.set(1).unwrap());
+    let house = House::open(handler, |shared| shared.threads.give_at_most(1));
     let mut stream = house.connect();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n").unwrap();
     let mut answer = Vec::new();

@@ -190,7 +190,7 @@ fn who_is_in_the_middle_of_a_request_is_no_member() {
 #[test]
 fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
     let gate = Arc::new(RwLock::new(()));
-    let house = House::open(slow_behind(&gate), |shared| shared.threads.given_max.set(4).unwrap());
+    let house = House::open(slow_behind(&gate), |shared| shared.threads.give_at_most(4));
     // By then it is known to be.
     (0..2).for_each(|_| house.is_quick());
     let mut streams: Vec<_> = (0..8).map(|_| house.connect()).collect();
@@ -276,7 +276,7 @@ fn who_asks_while_the_cores_are_full_waits_for_who_comes_back() {
 fn who_asks_there_takes_the_room_of_the_queue() {
     let (house, loops) = House::empty_with(slow, Settings::default().queue_max(2));
     let shared = &house.shared;
-    shared.threads.given_max.set(0).unwrap();
+    shared.threads.give_at_most(0);
     shared.commons.note(true, 9);
     let _clients = ["/1", "/2", "/3", "/4"].map(|path| house.ask(path));
     let [first, second, third, fourth] = [(); 4].map(|()| next_with_request(&house));

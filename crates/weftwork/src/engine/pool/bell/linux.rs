@@ -45,7 +45,8 @@ impl Bell {
         }
     }
 
-    /// Forgets the listeners. A closed one has left the epoll by itself.
+    /// Forgets the listeners. A closed one has left the epoll by itself; one that somebody else holds as well tells one thread,
+    /// which finds it gone and does not watch it again.
     pub(in crate::engine::pool) fn take_down(&self) {}
 }
 

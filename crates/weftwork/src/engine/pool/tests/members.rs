@@ -1,12 +1,13 @@
 //! Does the door lose no member: no event, no end, and nobody who finds no thread?
 
-use std::net::{Shutdown, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::RwLock;
 
 use super::*;
 use crate::engine::client::{ask_on, connect, in_some_round, is_answered_on, is_next_answer};
 use crate::engine::gauge::Gauge;
-use crate::engine::pool::door::TAKEN_IN_MAX;
+use crate::engine::pool::door::{TAKEN_IN_MAX, WAITED};
 use crate::engine::pool::porter::{Looks, QUIET_LOOK};
 use crate::message::Request;
 use crate::transport::Tick;
@@ -178,6 +179,10 @@ fn members_for_whom_there_is_no_thread_wait_in_the_queue() {
 /// The test plays the threads of a pool in which nobody works.
 fn accept(shared: &Shared, client: &mut TcpStream, path: &str) -> Box<Conn> {
     ask_on(client, path);
+    next_outside(shared)
+}
+
+fn next_outside(shared: &Shared) -> Box<Conn> {
     let mut next = None;
     eventually("it is at the door", || {
         if let Look::Conn(conn) = shared.look_at_doors(shared.cx.clock.now()) {
@@ -302,4 +307,49 @@ fn where_all_members_are_in_long_calls_the_cores_are_not_full() {
     let mut looks = Looks { members: Tick(u64::MAX), quiet: now, taken };
     assert_eq!(shared.see_to_members(&mut gauge, &mut looks), Some(QUIET_LOOK));
     assert!(!shared.roster.are_cores_full() && shared.roster.count().asked);
+}
+
+/// Of a pool with one thread and no other to be had: who is taken in is known to nobody, and has waited when that thread comes.
+#[test]
+fn who_was_taken_in_for_a_thread_that_was_refused_does_not_wait_without_end() {
+    let time = 2 * WAITED;
+    let (shared, address, gate, porter) = House::empty_with(|settings| settings.request_timeout(time));
+    shared.threads.give_at_most(1);
+    let held = gate.write().unwrap();
+    let [mut blocked, mut late, mut outside] = [(); 3].map(|()| connect(address));
+    ask_on(&mut blocked, "/gate");
+    shared.open(porter).unwrap();
+    eventually("it is in the handler", || shared.cx.counts().requests == 1);
+    eventually("the system has refused a thread", || shared.roster.was_refused());
+    let waits = shared.lock_queue().len();
+    // Whom the maker has not taken in before.
+    (waits..1).for_each(|_| shared.enqueue(next_outside(&shared)));
+    (0..3).for_each(|_| shared.take_one_in());
+    assert_eq!(shared.lock_queue().len(), 1, "nobody is taken in for a thread that was refused");
+    ask_on(&mut late, "/late");
+    ask_on(&mut outside, "/late");
+    std::thread::sleep(time);
+    drop(held);
+    is_next_answer(&mut blocked, "/gate");
+    let mut answer = [0; 12];
+    late.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 503");
+    is_next_answer(&mut outside, "/late");
+    stop(&shared);
+}
+
+/// It has had a thread at once, and no reason to give up.
+#[test]
+fn who_was_taken_in_by_the_maker_may_have_ended_its_side() {
+    let (shared, address, _gate, _porter) = House::empty(9);
+    let mut client = connect(address);
+    ask_on(&mut client, "/1");
+    client.shutdown(Shutdown::Write).unwrap();
+    shared.roster.open();
+    shared.roster.leave_door();
+    assert!(shared.roster.wait_until_asked());
+    eventually("it is there", || shared.doors.have_visitors());
+    assert_eq!(shared.make_enough(&mut 0), Maker::Stays);
+    is_next_answer(&mut client, "/1");
+    stop(&shared);
 }
