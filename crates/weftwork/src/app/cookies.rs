@@ -14,7 +14,7 @@ use super::crumbs::{is_name, sent};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
-/// Name and value; browsers drop a longer cookie without a word (RFC 6265bis, section 5.7).
+/// Name and value, without what is between; browsers drop a longer cookie without a word (RFC 6265bis, section 5.7).
 const PAIR_BYTES_MAX: usize = 4096;
 /// Each other attribute (the same section).
 const ATTRIBUTE_BYTES_MAX: usize = 1024;
@@ -92,8 +92,8 @@ impl Response {
     ///
     /// # Errors
     /// It would not do what it says: the name is empty or no token, the path or domain could break out of the
-    /// line, name and value are longer than 4,096 bytes, `SameSite=None` or `__Secure-` is not `Secure`, or
-    /// `__Host-` is not `Secure` with `Path=/` and no domain.
+    /// line, the path does not begin with a slash, name and value together are longer than 4,096 bytes, `SameSite=None`
+    /// or `__Secure-` is not `Secure`, or `__Host-` is not `Secure` with `Path=/` and no domain.
     pub fn with_cookie<'c>(mut self, cookie: impl Into<Cookie<'c>>) -> Result<Response> {
         self.append_header(header::SET_COOKIE, line(&cookie.into())?);
         Ok(self)
@@ -179,8 +179,8 @@ fn line(cookie: &Cookie<'_>) -> Result<HeaderValue> {
     if !is_name(name) || !encoded.starts_with(&format!("{name}=")) {
         return refuse("its name is not a plain word");
     }
-    let pair_bytes = encoded.find(';').unwrap_or(encoded.len());
-    if pair_bytes > PAIR_BYTES_MAX {
+    let pair = encoded.split(';').next().unwrap_or_default();
+    if pair.len() - "=".len() > PAIR_BYTES_MAX {
         return refuse("name and value have more than 4096 bytes, which browsers drop");
     }
     for attribute in [cookie.path(), cookie.domain()].into_iter().flatten() {
@@ -189,6 +189,9 @@ fn line(cookie: &Cookie<'_>) -> Result<HeaderValue> {
         {
             return refuse("its path or domain has a semicolon, a space or more than 1024 bytes");
         }
+    }
+    if cookie.path().is_some_and(|path| !path.starts_with('/')) {
+        return refuse("its path does not begin with a slash, so that browsers ignore it");
     }
     let secure = cookie.secure() == Some(true);
     if cookie.same_site() == Some(SameSite::None) && !secure {

@@ -110,8 +110,16 @@ fn what_would_not_do_what_it_says_is_refused() {
         refused(Cookie::build(("a", "1")).path(attribute.to_owned()).build());
         refused(Cookie::build(("a", "1")).domain(attribute.to_owned()).build());
     }
-    refused(Cookie::new("a", "x".repeat(4095)));
-    assert!(set(Cookie::new("a", "x".repeat(4094))).is_ok());
+    for path in ["", "shop", "./", "*"] {
+        let cookie = Cookie::build(("a", "1")).path(path).build();
+        refused(cookie.clone());
+        assert!(Response::text("x").without_cookie(cookie.clone()).is_err(), "{path:?}");
+        let mut jar = CookieJar::new();
+        jar.add(cookie);
+        assert!(Response::text("x").with_cookies(&jar).is_err(), "{path:?}");
+    }
+    refused(Cookie::new("a", "x".repeat(4096)));
+    assert!(set(Cookie::new("a", "x".repeat(4095))).is_ok());
     refused(Cookie::build(("a", "1")).same_site(SameSite::None).build());
     refused(Cookie::new("__Secure-a", "1"));
     refused(Cookie::build(("__Host-a", "1")).path("/").build());
