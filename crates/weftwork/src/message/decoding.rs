@@ -139,7 +139,8 @@ impl Decoding {
 }
 
 /// What is of the coded bytes. Digests are, also that of the representation, which is coded (RFC 9530 section 3).
-const STALE: [&str; 5] = ["content-encoding", "content-length", "content-digest", "repr-digest", "digest"];
+const STALE: [&str; 6] =
+    ["content-encoding", "content-length", "content-digest", "repr-digest", "digest", "content-md5"];
 
 /// For a view of the same request with another head: all but its map of headers.
 fn taken_notes(req: &mut Request<'_>) -> OnceCell<Box<Notes>> {

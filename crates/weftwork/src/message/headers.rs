@@ -8,7 +8,7 @@ use super::problem::{PROBLEM_JSON, Problem};
 use super::response::{Part, Payload, Response};
 
 /// What describes content, and says nothing where that is not sent.
-pub(crate) const OF_CONTENT: [HeaderName; 11] = [
+pub(crate) const OF_CONTENT: [HeaderName; 12] = [
     header::ACCEPT_RANGES,
     header::CONTENT_DISPOSITION,
     header::CONTENT_ENCODING,
@@ -18,6 +18,7 @@ pub(crate) const OF_CONTENT: [HeaderName; 11] = [
     header::CONTENT_TYPE,
     header::TRAILER,
     HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
     HeaderName::from_static("digest"),
     HeaderName::from_static("repr-digest"),
 ];

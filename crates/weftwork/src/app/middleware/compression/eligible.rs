@@ -5,12 +5,13 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use crate::message::Response;
 
 /// What would no longer be true of the compressed bytes, or says that they are not to be touched.
-pub(super) const FORBIDS: [HeaderName; 5] = [
+pub(super) const FORBIDS: [HeaderName; 6] = [
     header::CONTENT_ENCODING,
     header::CONTENT_RANGE,
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
 ];
 
 pub(super) fn is_eligible(response: &Response, bytes_min: u64) -> bool {

@@ -34,14 +34,16 @@ fn echo(req: &mut Request<'_>) -> Result<Response> {
         (req.header("content-encoding"), req.header("content-length"), req.body_left()),
         (None, None, None)
     );
-    assert_eq!(req.header("content-digest"), None);
+    assert_eq!((req.header("content-digest"), req.header("content-md5")), (None, None));
     assert_eq!((req.header("x-kept"), req.headers().get("content-encoding")), (Some("kept"), None));
     Ok(Response::bytes(req.body().bytes()?))
 }
 
 fn post(coding: &str, parts: &[&[u8]]) -> Response {
     let digest = ("Content-Digest", "sha-256=:of the coded bytes:");
-    let fields = [("Content-Encoding", coding), ("Content-Length", "7"), digest, ("X-Kept", "kept")];
+    let old_digest = ("Content-MD5", "Q2hlY2sgSW50ZWdyaXR5IQ==");
+    let fields =
+        [("Content-Encoding", coding), ("Content-Length", "7"), digest, old_digest, ("X-Kept", "kept")];
     Canned::asking("POST", "/", &fields)
         .carrying(parts)
         .promising(7000)
