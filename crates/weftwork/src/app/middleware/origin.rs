@@ -1,5 +1,7 @@
 //! What is an origin, and is this one written as browsers write it?
 
+use std::net::Ipv6Addr;
+
 use crate::error::{Error, Result};
 use crate::message::Request;
 
@@ -16,7 +18,7 @@ pub(super) fn serialized(text: &str) -> Option<&str> {
         && scheme.bytes().all(|byte| named(byte) || byte == b'+');
     let is_address = host.starts_with('[') && host.ends_with(']');
     let is_host = match host.get(1..host.len().saturating_sub(1)).filter(|_| is_address) {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        Some(address) => is_serialized(address),
         None => !host.is_empty() && host.bytes().all(named),
     };
     let is_port = match port {
@@ -25,6 +27,16 @@ pub(super) fn serialized(text: &str) -> Option<&str> {
         None => true,
     };
     (is_scheme && is_host && is_port).then_some(text)
+}
+
+/// An IPv6 address as the URL standard writes it.
+fn is_serialized(text: &str) -> bool {
+    let Ok(address) = text.parse::<Ipv6Addr>() else { return false };
+    // Rust prints the IPv4 address in it with dots.
+    match (address.to_ipv4_mapped(), address.segments()) {
+        (Some(_), [.., high, low]) => text == format!("::ffff:{high:x}:{low:x}"),
+        (None, _) => text == address.to_string(),
+    }
 }
 
 fn default_port(scheme: &str) -> Option<&'static str> {
@@ -75,6 +87,9 @@ mod tests {
             "http://127.0.0.1:8080",
             "http://[::1]:8080",
             "http://[2001:db8::1]",
+            "http://[2001:db8:0:1:1:1:1:1]",
+            "http://[::ffff:7f00:1]:8080",
+            "http://[::ffff:0:0]",
             "moz-extension://0d4f0c2e-1234",
             "http://my_host",
         ] {
@@ -128,6 +143,13 @@ mod tests {
             "http://[::1",
             "http://[]",
             "http://[x]:1",
+            "http://[2001:DB8::1]:3000",
+            "http://[0:0:0:0:0:0:0:1]:3000",
+            "http://[2001:db8::0001]",
+            "http://[2001:db8::1:1:1:1:1]",
+            "http://[::ffff:127.0.0.1]:8080",
+            "http://[::FFFF:7f00:1]",
+            "http://[0:0:0:0:0:ffff:7f00:1]",
             "http://a,http://b",
             " http://a",
         ] {
