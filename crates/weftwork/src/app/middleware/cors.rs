@@ -9,6 +9,13 @@ use super::{Middleware, Next, origin, refusal, vary};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
+/// What an answer to a preflight has beside what every response has.
+const PREFLIGHT_FIELDS: [HeaderName; 3] = [
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_MAX_AGE,
+];
+
 /// Lets pages of other origins read the responses (the CORS protocol of the Fetch standard), and answers
 /// their preflights.
 ///
@@ -20,7 +27,7 @@ use crate::message::{Request, Response};
 /// - `*` and credentials do not go together, neither as `*` nor by reflecting whoever asks:
 ///   [`credentials`](Cors::credentials) refuses it.
 /// - A preflight from another origin gets 403, for people who look why; browsers only miss the fields. One for a method that no
-///   route of the router has at that path is the router's, and is granted nothing.
+///   route of the router has at that path is the router's, and is granted nothing, also by a handler for OPTIONS.
 ///
 /// **It goes around a router**, and not around one of its handlers: a preflight is an OPTIONS request, which a router answers
 /// itself, so that the handler never sees it, and pages may use it only where browsers ask for none (GET, and simple POSTs).
@@ -223,15 +230,17 @@ impl Middleware for Cors {
         let asking = req.only("origin").value();
         let grant = self.grant(asking);
         // A preflight asks for the request that follows it: where that is another handler's, this one has nothing to say.
-        if asking.is_some()
-            && let Some(method) = preflighted(req)
-            && next.takes(&method, req)
-        {
+        let preflighted = preflighted(req).filter(|_| asking.is_some());
+        if preflighted.as_ref().is_some_and(|method| next.takes(method, req)) {
             return self.preflight(grant);
         }
-        let says = self.says(grant);
+        let is_preflight = preflighted.is_some();
+        let says = self.says(grant.filter(|_| !is_preflight));
         next.run(req).changed_by(move |mut response| {
             says.mark(&mut response);
+            if is_preflight {
+                PREFLIGHT_FIELDS.iter().for_each(|name| drop(response.remove_header(name)));
+            }
             if let Some(exposed) = &says.exposed {
                 response.set_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
             }

@@ -184,12 +184,46 @@ fn a_preflight_for_the_route_of_another_is_granted_nothing() {
         let mut granted = |path: &str, method: &str| {
             let preflight = client.options(format!("{prefix}{path}")).header("origin", APP);
             let answer = preflight.header("access-control-request-method", method).send();
-            answer.header("access-control-allow-methods").map(str::to_owned)
+            let methods = answer.header("access-control-allow-methods").map(str::to_owned);
+            let is_grant = |name: &HeaderName| name.as_str().starts_with("access-control-");
+            assert_eq!(answer.headers.keys().any(is_grant), methods.is_some(), "{at}: {answer:?}");
+            methods
         };
         assert_eq!(granted("/account", "DELETE"), None, "{at}");
         assert_eq!(granted("/items/1", "DELETE").as_deref(), Some("DELETE"), "{at}");
         assert_eq!(granted("/items/1", "PUT"), None, "{at}");
         assert_eq!(granted("/nothing", "DELETE"), None, "{at}");
+    }
+}
+
+/// Whoever answers it: neither the router nor a handler for OPTIONS grants what Cors does not.
+#[test]
+fn a_preflight_that_is_not_answered_here_is_granted_nothing() {
+    let grants = |_: &mut Request<'_>| {
+        let mut response = Response::new(StatusCode::NO_CONTENT);
+        for name in ["origin", "methods", "headers", "credentials"] {
+            let name = HeaderName::try_from(format!("access-control-allow-{name}")).unwrap();
+            response.set_header(name, HeaderValue::from_static("*"));
+        }
+        response.set_header(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        response
+    };
+    let cors = || listed().credentials().unwrap().exposed(["x-total"]).unwrap();
+    let sites = [
+        (Router::new().get("/x", || "x").with(cors()), Some("origin")),
+        (Router::new().get("/x", || "x").with(Cors::any_origin()), None),
+        (Router::new().get("/x", || "x").options("/x", grants).with(cors()), Some("origin")),
+    ];
+    for (at, (site, varies)) in sites.into_iter().enumerate() {
+        let mut client = TestClient::new(site);
+        let asked = client.options("/x").header("origin", APP);
+        let answer = asked.header("access-control-request-method", "POST").send();
+        assert_eq!((answer.status, answer.header("vary")), (StatusCode::NO_CONTENT, varies), "{at}");
+        let told: Vec<_> =
+            answer.headers.keys().filter(|name| name.as_str().starts_with("access-")).collect();
+        assert!(told.is_empty(), "{at}: {told:?}");
+        let answer = client.get("/x").header("origin", APP).send();
+        assert!(answer.header("access-control-allow-origin").is_some(), "{at}");
     }
 }
 
