@@ -35,7 +35,8 @@ pub enum LogFormat {
 /// - **Nothing waits for the log.** Lines go through a queue of [`AccessLog::LINES_MAX`], and of 8 MiB, to a thread that
 ///   writes them in batches. When the writer cannot keep up, lines are dropped and [counted](AccessLog::dropped).
 /// - **Nobody can forge a line.** What the client sent (target, referer, agent, user) is escaped: quotes,
-///   backslashes and every byte that is not printable ASCII are `\xHH`, in JSON `\u00HH`.
+///   backslashes and every byte that is not printable ASCII are `\xHH`. In JSON quotes and backslashes have a backslash before
+///   them, and such a byte is `\u00HH`, as nobody knows its encoding; the user and the route, which are UTF-8, read as they were.
 /// - The client is [`Request::client_addr`]: behind a trusted proxy not the proxy.
 /// - `bytes` are those of the body that the handler produced (before chunking); `seconds` go from the call
 ///   of this middleware to the line. A response that is a whole text or file is sent after that, so a slow

@@ -116,22 +116,16 @@ impl Entry {
         let date = Date::of(self.at);
         let (year, month, day) = (date.year(), date.month_number(), date.day());
         put(line, format_args!("{{\"time\":\"{year}-{month:02}-{day}T{}Z\"", date.time()));
-        let mut text = |name: &str, value: Option<&[u8]>| {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                put(line, format_args!(",\"{name}\":\""));
-                escape_json(line, value);
-                line.push('"');
-            }
-        };
-        text("client", self.client.map(|client| client.to_string()).as_deref().map(str::as_bytes));
-        text("user", self.user.as_ref().map(|user| user.name().as_bytes()));
-        text("method", Some(self.method.as_str().as_bytes()));
-        text("target", Some(self.target.as_bytes()));
-        text("route", self.route.as_deref().map(str::as_bytes));
-        text("referer", Some(&self.referer));
-        text("agent", Some(&self.agent));
-        text("request_id", self.id.as_ref().map(|id| id.as_str().as_bytes()));
-        text("trace_id", self.trace.as_ref().map(TraceContext::trace_id).as_deref().map(str::as_bytes));
+        let (client, trace) = (self.client, &self.trace);
+        member(line, "client", client.map(|client| client.to_string()).unwrap_or_default().chars());
+        member(line, "user", self.user.as_ref().map_or("", User::name).chars());
+        member(line, "method", self.method.as_str().chars());
+        member(line, "target", each(self.target.as_bytes()));
+        member(line, "route", self.route.as_deref().unwrap_or_default().chars());
+        member(line, "referer", each(&self.referer));
+        member(line, "agent", each(&self.agent));
+        member(line, "request_id", self.id.as_ref().map_or("", RequestId::as_str).chars());
+        member(line, "trace_id", trace.as_ref().map(TraceContext::trace_id).unwrap_or_default().chars());
         put(
             line,
             format_args!(
@@ -162,13 +156,32 @@ fn escape(line: &mut String, bytes: &[u8], also: &[u8]) {
     }
 }
 
-/// The same for a JSON text. Bytes past ASCII stand for themselves, whatever encoding they were meant in.
-fn escape_json(line: &mut String, bytes: &[u8]) {
-    for &byte in bytes {
-        match byte {
-            b'"' | b'\\' => put(line, format_args!("\\{}", char::from(byte))),
-            b' '..=b'~' => line.push(char::from(byte)),
-            _ => put(line, format_args!("\\u{byte:04x}")),
+/// A member of a JSON object, with a text; none where that is empty.
+fn member(line: &mut String, name: &str, value: impl Iterator<Item = char>) {
+    let mut value = value.peekable();
+    if value.peek().is_some() {
+        put(line, format_args!(",\"{name}\":\""));
+        escape_json(line, value);
+        line.push('"');
+    }
+}
+
+/// What a client sent. Bytes past ASCII stand for themselves, whatever encoding they were meant in.
+fn each(bytes: &[u8]) -> impl Iterator<Item = char> {
+    bytes.iter().copied().map(char::from)
+}
+
+/// In JSON all that is not printable ASCII is `\uHHHH`, as UTF-16 has it.
+fn escape_json(line: &mut String, text: impl Iterator<Item = char>) {
+    for char in text {
+        match char {
+            '"' | '\\' => put(line, format_args!("\\{char}")),
+            ' '..='~' => line.push(char),
+            _ => {
+                for unit in char.encode_utf16(&mut [0; 2]) {
+                    put(line, format_args!("\\u{unit:04x}"));
+                }
+            }
         }
     }
 }
@@ -235,7 +248,7 @@ mod tests {
         for byte in 0..=u8::MAX {
             let (mut text, mut json) = (String::new(), String::new());
             escape(&mut text, &[byte], b" ");
-            escape_json(&mut json, &[byte]);
+            escape_json(&mut json, each(&[byte]));
             assert!(text.bytes().all(|out| (b'!'..=b'~').contains(&out) && out != b'"'), "{byte}");
             assert_eq!(text.len(), if byte.is_ascii_graphic() && !b"\"\\".contains(&byte) { 1 } else { 4 });
             let back: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();

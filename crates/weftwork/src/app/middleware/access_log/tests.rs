@@ -181,6 +181,22 @@ fn user_id_and_trace_are_in_the_line() {
     assert_eq!((&json["status"], &json["target"]), (&201.into(), &"/".into()));
 }
 
+/// What a program says is UTF-8; what a client says is bytes of nobody knows which encoding.
+#[test]
+fn text_of_the_program_comes_out_of_json_as_it_was() {
+    let named = |req: &mut Request<'_>| {
+        req.extensions_mut().insert(User::new("\u{e9}\"\u{1f980}"));
+        "x"
+    };
+    let site = crate::Router::new().get("/caf\u{e9}", named);
+    let canned = Canned::asking("GET", "/caf%C3%A9", &[("Referer", "\u{e9}")]);
+    let line = line(LogFormat::Json, canned, site);
+    assert!(line.contains(r#""user":"\u00e9\"\ud83e\udd80""#), "{line}");
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&json["user"], &json["route"]), (&"\u{e9}\"\u{1f980}".into(), &"/caf\u{e9}".into()));
+    assert_eq!(json["referer"], "\u{c3}\u{a9}");
+}
+
 /// This is the line in which they are looked for most.
 #[test]
 fn a_panic_is_logged_with_its_user_id_and_trace() {
