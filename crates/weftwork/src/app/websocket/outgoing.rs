@@ -5,10 +5,14 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use super::frames;
 use crate::message::UpgradedWriter;
 use crate::message::exchange::Line;
+
+/// After it room is looked for again. The client has been slow for longer.
+const PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct Outgoing {
     bytes_max: usize,
@@ -23,6 +27,8 @@ struct State {
     writer: Option<UpgradedWriter>,
     brought: Vec<u8>,
     stage: Stage,
+    /// Whoever writes is the reader, which began with a frame of its own.
+    is_answering: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,20 +45,35 @@ enum Stage {
 impl Outgoing {
     pub(super) fn new(writer: UpgradedWriter, bytes_max: usize) -> Outgoing {
         let line = Arc::downgrade(&writer.line());
-        let state = State { writer: Some(writer), brought: Vec::new(), stage: Stage::Open };
+        let state =
+            State { writer: Some(writer), brought: Vec::new(), stage: Stage::Open, is_answering: false };
         Outgoing { bytes_max, line, state: Mutex::new(state) }
     }
 
     /// Sends a frame, or leaves it to whoever is writing.
     pub(super) fn send(&self, frame: Vec<u8>) -> io::Result<()> {
-        let state = self.lock();
+        let mut state = self.lock();
+        // Else the only one who sends would be cut off for not waiting, and cannot know that it should: a write of the reader
+        // fails after `write_timeout`, so the wait ends. A fiber that unwinds would block the thread that the reader needs.
+        let is_patient = !std::thread::panicking();
+        while is_patient && state.is_answering && state.stage == Stage::Open && !self.has_room(&state, &frame)
+        {
+            drop(state);
+            pause();
+            state = self.lock();
+        }
         self.bring(state, frame)
     }
 
-    /// The same for a frame that nobody misses: none may follow a close, and a writer that failed has said so already.
+    /// The same for what the reader answers, which nobody misses: none may follow a close, and a writer that failed has said
+    /// so already.
     pub(super) fn send_if_open(&self, frame: Vec<u8>) -> io::Result<()> {
-        let state = self.lock();
-        if state.stage == Stage::Open { self.bring(state, frame) } else { Ok(()) }
+        let mut state = self.lock();
+        if state.stage != Stage::Open {
+            return Ok(());
+        }
+        state.is_answering |= state.writer.is_some();
+        self.bring(state, frame)
     }
 
     /// Sends the frame that closes, unless one was sent before.
@@ -113,7 +134,7 @@ impl Outgoing {
         if state.stage != Stage::Open {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the WebSocket is closed"));
         }
-        if !state.brought.is_empty() && state.brought.len() + frame.len() > self.bytes_max {
+        if !self.has_room(&state, &frame) {
             // No close goes before: what stands in its way is just what the client does not take.
             state.stage = Stage::Broken;
             state.brought = Vec::new();
@@ -129,6 +150,10 @@ impl Outgoing {
         self.write(state)
     }
 
+    fn has_room(&self, state: &State, frame: &[u8]) -> bool {
+        state.brought.is_empty() || state.brought.len() + frame.len() <= self.bytes_max
+    }
+
     fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> io::Result<()> {
         let Some(mut writer) = state.writer.take() else { return Ok(()) };
         let broken = Broken(self);
@@ -140,6 +165,7 @@ impl Outgoing {
             state = self.lock();
         }
         std::mem::forget(broken);
+        state.is_answering = false;
         if written.is_err() {
             state.stage = Stage::Broken;
         }
@@ -165,6 +191,14 @@ impl Outgoing {
     }
 }
 
+/// Suspends the fiber, where it is one: the reader may be another one of its thread.
+fn pause() {
+    #[cfg(all(unix, feature = "fibers"))]
+    weftwork_fiber::sleep(PAUSE);
+    #[cfg(not(all(unix, feature = "fibers")))]
+    std::thread::sleep(PAUSE);
+}
+
 /// Dropped only where a writer unwinds: a fiber that is cancelled while its client takes nothing. Half a frame may be
 /// sent, and nobody can go on behind it.
 struct Broken<'o>(&'o Outgoing);
@@ -181,8 +215,8 @@ mod tests {
     use std::net::SocketAddr;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::Instant;
 
     use super::*;
     use crate::message::Upgraded;
@@ -284,5 +318,85 @@ mod tests {
         assert!(line.is_ended.load(Ordering::SeqCst) && !line.is_cut.load(Ordering::SeqCst));
         assert_eq!(Arc::strong_count(&line), 1, "nobody holds the connection");
         assert!(*line.patience.lock().unwrap() > LINGER / 2);
+    }
+
+    /// Sends with `first`, whose client is slow for so long at most, and twice what has no room together; how all three ended,
+    /// and whether the last one waited.
+    fn meanwhile(
+        slow: Duration,
+        first: impl FnOnce(&Outgoing) -> io::Result<()> + Send,
+        write: impl Fn() + Send + Sync + 'static,
+    ) -> (std::thread::Result<io::Result<()>>, [io::Result<()>; 2], bool) {
+        let gate = Arc::new(Mutex::new(()));
+        let within = gate.clone();
+        let (_line, outgoing) = Scripted::begin(move || {
+            drop(within.lock());
+            write();
+        });
+        // What the reader did before is over.
+        outgoing.send_if_open(b"pong".to_vec()).unwrap();
+        std::thread::scope(|threads| {
+            let held = gate.lock().unwrap();
+            let writing = threads.spawn(|| first(&outgoing));
+            while outgoing.lock().writer.is_some() {
+                std::thread::yield_now();
+            }
+            let queued = outgoing.send(vec![0; 600]);
+            let sending = threads.spawn(|| outgoing.send(vec![0; 600]));
+            let until = Instant::now() + slow;
+            while !sending.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let waited = !sending.is_finished();
+            drop(held);
+            (writing.join(), [queued, sending.join().unwrap()], waited)
+        })
+    }
+
+    #[test]
+    fn who_sends_while_the_reader_answers_waits_for_room() {
+        let answer = |outgoing: &Outgoing| outgoing.send_if_open(b"pong".to_vec());
+        let (answered, sent, waited) = meanwhile(Duration::from_millis(50), answer, || {});
+        assert!(waited, "{sent:?}");
+        answered.unwrap().unwrap();
+        assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+    }
+
+    #[test]
+    fn who_waits_for_a_reader_that_unwinds_is_told() {
+        let writes = AtomicUsize::new(0);
+        let panics = move || assert_eq!(writes.fetch_add(1, Ordering::SeqCst), 0, "as asked");
+        let answer = |outgoing: &Outgoing| outgoing.send_if_open(b"pong".to_vec());
+        let (answered, [_, sent], _) = meanwhile(Duration::from_millis(50), answer, panics);
+        assert!(answered.is_err());
+        assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn who_sends_while_another_one_sends_does_not_wait() {
+        let first = |outgoing: &Outgoing| outgoing.send(b"frame".to_vec());
+        let (_, [queued, sent], waited) = meanwhile(Duration::from_secs(60), first, || {});
+        assert!(!waited && queued.is_ok());
+        assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+    }
+
+    /// Their thread is one: if it were blocked, neither would go on.
+    #[cfg(all(unix, feature = "fibers"))]
+    #[test]
+    fn fibers_that_wait_for_room_let_the_reader_go_on() {
+        let (line, outgoing) = Scripted::begin(|| weftwork_fiber::sleep(Duration::from_millis(20)));
+        let outgoing = Arc::new(outgoing);
+        let theirs = outgoing.clone();
+        let ran = weftwork_fiber::run(move || {
+            let reader = theirs.clone();
+            let answering = weftwork_fiber::spawn(move || reader.send_if_open(b"pong".to_vec()));
+            weftwork_fiber::yield_now();
+            assert!(theirs.lock().writer.is_none());
+            theirs.send(vec![0; 600]).unwrap();
+            theirs.send(vec![0; 600]).unwrap();
+            answering.join().unwrap().unwrap();
+        });
+        ran.unwrap();
+        assert!(outgoing.is_open() && !line.is_cut.load(Ordering::SeqCst));
     }
 }

@@ -217,7 +217,7 @@ impl Read for Heard<'_> {
 
 impl WebSocketWriter {
     /// Sends a message. It waits while the client is slow, unless another thread is writing already: then that one
-    /// sends this message too.
+    /// sends this message too. Where that is the reader's, which answers a ping, say, and too much waits, it waits for room.
     ///
     /// # Errors
     /// The socket is closed (`BrokenPipe`), the client takes nothing for longer than `write_timeout` (`TimedOut`), or
