@@ -16,6 +16,8 @@ pub(super) const CLOSE_PROTOCOL: u16 = 1002;
 pub(super) const CLOSE_TEXT: u16 = 1007;
 pub(super) const CLOSE_TOO_LARGE: u16 = 1009;
 pub(super) const CLOSE_ERROR: u16 = 1011;
+/// Registered at IANA, and in no RFC.
+const CLOSE_BAD_GATEWAY: u16 = 1014;
 
 /// As much may be in a control frame (RFC 6455 section 5.5), however small messages have to be.
 const CONTROL_BYTES_MAX: usize = 125;
@@ -234,7 +236,8 @@ pub(super) fn pong(bytes: Bytes) -> Vec<u8> {
 
 /// A close. A code that must not be sent (RFC 6455 section 7.4) is a mistake of ours, and becomes the one for that.
 pub(super) fn close(code: u16, reason: &str) -> Vec<u8> {
-    let code = if CloseCode::from(code).is_allowed() {
+    // tungstenite does not know all that are registered.
+    let code = if CloseCode::from(code).is_allowed() || code == CLOSE_BAD_GATEWAY {
         code
     } else {
         log::error!("a WebSocket is closed with 1011: {code} must not be sent (RFC 6455 section 7.4)");

@@ -139,20 +139,25 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     }
 
     /// As [`accept_as`](WebSocketHub::accept_as), and the socket gets these messages before all others: what has been said
-    /// so far, say. Whoever keeps that under a lock, and sends under it, holds it here as well: then none is missed and none
-    /// comes twice. The function is told meanwhile that the socket has joined (and, should it panic at that, that it has
-    /// left), and must not take the same lock for that.
+    /// so far, say. That has to be bounded, or clients fill the memory. Whoever keeps it under a lock, and sends under it,
+    /// holds it here as well: then none is missed and none comes twice. The function is told meanwhile that the socket has
+    /// joined (and, should it panic at that, that it has left), and must not take the same lock for that.
     ///
     /// ```
+    /// use std::collections::VecDeque;
     /// use std::sync::Mutex;
     /// use weftwork::{Message, Request, SocketEvent, WebSocketHub, WebSockets};
     ///
-    /// static SAID: Mutex<Vec<Message>> = Mutex::new(Vec::new());
+    /// const SAID_MAX: usize = 100;
+    /// static SAID: Mutex<VecDeque<Message>> = Mutex::new(VecDeque::new());
     /// let chat = WebSocketHub::new(WebSockets::new(), |hub, _, event| {
     ///     if let SocketEvent::Message(message) = event {
     ///         let mut said = SAID.lock().unwrap();
     ///         hub.send(&message);
-    ///         said.push(message);
+    ///         if said.len() == SAID_MAX {
+    ///             said.pop_front();
+    ///         }
+    ///         said.push_back(message);
     ///     }
     /// });
     /// let handler = move |req: &mut Request| {
@@ -160,8 +165,9 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     ///     chat.accept_with(req, (), said.iter().cloned())
     /// };
     /// # let mut client = weftwork::TestClient::new(handler);
-    /// # client.websocket("/").send("hello");
-    /// # assert_eq!(client.websocket("/").read(), Some(Message::from("hello")));
+    /// # let mut socket = client.websocket("/");
+    /// # (0..=SAID_MAX).for_each(|number| socket.send(number.to_string()));
+    /// # assert_eq!(client.websocket("/").read(), Some(Message::from("1")));
     /// ```
     pub fn accept_with(
         &self,

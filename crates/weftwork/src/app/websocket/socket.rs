@@ -121,8 +121,11 @@ impl WebSocketReader {
     /// The next message; none: the socket is closed, by either side.
     ///
     /// # Errors
-    /// The client has gone without a word (`UnexpectedEof`, `ConnectionReset`), did not answer a ping (`TimedOut`), or
-    /// broke the protocol (`InvalidData`), which it was told.
+    /// - The client has gone without a word (`UnexpectedEof`, `ConnectionReset`), did not answer a ping (`TimedOut`), or
+    ///   broke the protocol (`InvalidData`), which it was told.
+    /// - The server stops, and its drain deadline has passed (`ConnectionAborted`).
+    /// - What this sends by itself (a pong, a ping, a close) could not be sent: the client takes nothing for longer than
+    ///   `write_timeout` (`TimedOut`), too much waits for it (`QuotaExceeded`), or it is gone (`BrokenPipe`).
     pub fn read(&mut self) -> io::Result<Option<Message>> {
         while !self.over {
             let heard = &mut Heard {

@@ -459,7 +459,7 @@ fn codes_that_must_not_be_sent_are_not() {
     for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000] {
         assert_eq!(frames::close(code, ""), b"\x88\x02\x03\xf3", "{code}");
     }
-    for code in [1000, 1013, 3000, 4000, 4999] {
+    for code in [1000, 1013, 1014, 3000, 4000, 4999] {
         assert_eq!(frames::close(code, "")[2..], code.to_be_bytes(), "{code}");
     }
 }
