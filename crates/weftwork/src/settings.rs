@@ -149,7 +149,8 @@ settings! {
     /// proxies drop a connection. A WebSocket whose client does not answer within as much again is closed.
     heartbeat: Duration = Duration::from_secs(15), "silence before a sign of life in a stream or WebSocket";
     /// How long a connection that was upgraded, or is a tunnel, may say nothing before a read of it fails: 10 min, when
-    /// most that are so quiet have gone without a word; each holds a thread. No limit: 0s. A handler sets its own with
+    /// most that are so quiet have gone without a word; each holds a thread. One without a thread
+    /// ([`Response::upgrade_fed`](crate::Response::upgrade_fed)) ends. No limit: 0s. A handler sets its own with
     /// [`UpgradedReader::set_timeout`](crate::UpgradedReader::set_timeout); WebSockets go by `heartbeat`, and in a tunnel
     /// of [`Proxy`](crate::Proxy) what goes either way counts.
     upgrade_idle_timeout: Duration = Duration::from_secs(600), "silence of an upgraded connection or tunnel (0s: no limit)";

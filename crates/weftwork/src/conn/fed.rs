@@ -11,7 +11,7 @@ use weftwork_wire::After;
 use super::refusal::tell;
 use super::{Conn, Phase, Rest, Step};
 use crate::error::{OneLine, panic_message};
-use crate::message::{Feed, Pulled, Receive, ReceiverPanic, Wakes};
+use crate::message::{Feed, Pulled, Receive, ReceiverPanic, Silence, Wakes};
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 use crate::transport::counters::Counters;
@@ -30,6 +30,11 @@ pub(super) struct Fed {
     feed: Feed,
     /// None: it is the body of a response. Else the connection speaks another protocol.
     receive: Option<Box<dyn Receive>>,
+    silence: Silence,
+    /// When something came last for the receiver.
+    heard: Tick,
+    /// So many bytes it has seen, and is not done with.
+    left: usize,
     /// What is left of a message that was begun.
     begun: Bytes,
     farewell: Option<Bytes>,
@@ -44,8 +49,10 @@ impl fmt::Debug for Fed {
 }
 
 impl Fed {
-    pub(super) fn new(feed: Feed, receive: Option<Box<dyn Receive>>) -> Fed {
-        Fed { feed, receive, begun: Bytes::new(), farewell: None, told: false }
+    pub(super) fn new(feed: Feed, receive: Option<(Box<dyn Receive>, Silence)>, now: Tick) -> Fed {
+        let (receive, silence) = receive.unzip();
+        let silence = silence.unwrap_or(Silence::Asked);
+        Fed { feed, receive, silence, heard: now, left: 0, begun: Bytes::new(), farewell: None, told: false }
     }
 
     /// The next bytes to send, `most` of them at most.
@@ -68,9 +75,14 @@ impl Fed {
     }
 
     /// Passes on what came. Returns how many bytes are done with.
-    fn receive(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn receive(&mut self, bytes: &[u8], now: Tick) -> io::Result<usize> {
         match &mut self.receive {
-            Some(receive) if !bytes.is_empty() => Ok(caught(|| receive.receive(bytes))?.min(bytes.len())),
+            // Looked at again for each message that is sent, a line without an end would cost what its client likes.
+            Some(receive) if bytes.len() > self.left => {
+                let used = caught(|| receive.receive(bytes))?.min(bytes.len());
+                (self.heard, self.left) = (now, bytes.len() - used);
+                Ok(used)
+            }
             _ => Ok(0),
         }
     }
@@ -92,7 +104,15 @@ impl Fed {
     }
 
     /// Nothing has happened for long.
-    fn beat(&mut self) -> io::Result<()> {
+    fn beat(&mut self, now: Tick, cx: &Context) -> io::Result<()> {
+        let timeout = cx.settings.upgrade_idle_timeout;
+        if self.silence == Silence::Bounded && !timeout.is_zero() && now >= self.heard.after(timeout) {
+            let knob = cx.settings.show(&["upgrade_idle_timeout"]);
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("its client said nothing for too long ({knob})"),
+            ));
+        }
         if let Some(receive) = &mut self.receive {
             caught(|| receive.idle())?;
         }
@@ -189,7 +209,7 @@ impl Conn {
         if cx.stage() != Stage::Running {
             fed.tell();
         }
-        self.pass_on(fed)?;
+        self.pass_on(fed, now)?;
         if self.unsent() > 0 {
             // A client that is cut off for being slow would be slow to notice.
             return fed.refuse_if_cut().map(|()| Some(Step::Write));
@@ -234,9 +254,9 @@ impl Conn {
     }
 
     /// What the client has sent goes to the protocol that it speaks.
-    fn pass_on(&mut self, fed: &mut Fed) -> io::Result<()> {
+    fn pass_on(&mut self, fed: &mut Fed, now: Tick) -> io::Result<()> {
         let Some(buffers) = self.buffers.as_deref_mut() else { return Ok(()) };
-        let used = fed.receive(&buffers.input[buffers.start..])?;
+        let used = fed.receive(&buffers.input[buffers.start..], now)?;
         buffers.start += used;
         if buffers.start == buffers.input.len() {
             buffers.input.clear();
@@ -278,7 +298,7 @@ impl Conn {
         self.pace = self.pace.then(Timeout::Silence, now);
         let Some(mut rest) = self.rest.take() else { return };
         if let Rest::Fed(fed) = &mut *rest
-            && let Err(error) = fed.beat()
+            && let Err(error) = fed.beat(now, cx)
         {
             return self.cut(fed, &error, cx);
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ struct Socket {
     wait: Arc<dyn Wait + Send + Sync>,
     /// How the peer takes what is written.
     pace: Mutex<Pace>,
+    has_lingered: AtomicBool,
     _open: Open,
 }
 
@@ -41,11 +42,18 @@ impl Conn {
             buffers.map_or_else(Bytes::new, |buffers| Bytes::copy_from_slice(&buffers.input[buffers.raw..]));
         stream.probe(cx.settings.write_timeout);
         let pace = Mutex::new(Pace::start(Timeout::Idle, wait.now()));
-        let line = Arc::new(Socket { stream, peer, cx: cx.clone(), wait: wait.clone(), pace, _open: open });
+        let (cx_kept, wait_kept, has_lingered) = (cx.clone(), wait.clone(), AtomicBool::new(false));
+        let line =
+            Arc::new(Socket { stream, peer, cx: cx_kept, wait: wait_kept, pace, has_lingered, _open: open });
         let settings = &cx.settings;
         let _held = Held::count(&cx.counters);
-        let upgraded = Upgraded::new(line, early, settings.upgrade_idle_timeout, settings.write_timeout);
+        let upgraded =
+            Upgraded::new(line.clone(), early, settings.upgrade_idle_timeout, settings.write_timeout);
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
+            // Whoever has a half of it elsewhere goes on.
+            Ok(Ok(())) if Arc::strong_count(&line) == 1 && !line.has_lingered.load(Ordering::Relaxed) => {
+                line.linger();
+            }
             Ok(Ok(())) => {}
             Ok(Err(error)) => tell(cx, format_args!("an upgraded connection ended: {error}")),
             Err(panic) if wait.is_cancelled(&*panic) => resume_unwind(panic),
@@ -171,6 +179,10 @@ impl Line for Socket {
         self.stream.shutdown_write();
     }
 
+    fn note_linger(&self) {
+        self.has_lingered.store(true, Ordering::Relaxed);
+    }
+
     fn cut(&self) {
         self.stream.shutdown_both();
     }
@@ -188,7 +200,6 @@ impl Line for Socket {
         self.cx.settings.heartbeat
     }
 
-    #[cfg(feature = "websocket")]
     fn linger_timeout(&self) -> Duration {
         // A century is for ever, and can be added to a time.
         self.cx.settings.linger_timeout.min(Duration::from_secs(100 * 365 * 24 * 3600))

@@ -47,8 +47,11 @@ const OF_SUCCESS: [HeaderName; 7] = [
 
 /// For middleware, which gets a response that somebody else made.
 impl Response {
-    /// Replaces the status.
+    /// Replaces the status. A response that tells of an error of ours ([`Response::error`]) does not become a success.
     pub fn set_status(&mut self, status: StatusCode) {
+        if status.is_success() && self.error().is_some() {
+            return;
+        }
         self.status = status;
         // Whoever chooses a status has an answer. The problem that was there speaks of 404.
         let is_error = status.is_client_error() || status.is_server_error();

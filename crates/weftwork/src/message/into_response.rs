@@ -73,9 +73,13 @@ impl IntoResponse for Vec<u8> {
     }
 }
 
+/// The same with another status; but a success is none where what is to be sent is an error: JSON that could not be made, an
+/// `Err`, or `None`.
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     fn into_response(self) -> Response {
-        self.1.into_response().with_status(self.0)
+        let (status, response) = (self.0, self.1.into_response());
+        let is_error = response.status.is_client_error() || response.status.is_server_error();
+        if is_error && status.is_success() { response } else { response.with_status(status) }
     }
 }
 

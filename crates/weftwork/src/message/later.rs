@@ -272,7 +272,9 @@ impl Later {
             state.is_over = true;
             state.brought.take()
         });
-        let too_late = self.until.take_if(|(deadline, _)| moment >= *deadline);
+        // What is there is sent, also where nobody could look at it in time.
+        let too_late =
+            if brought.is_some() { None } else { self.until.take_if(|(deadline, _)| moment >= *deadline) };
         if brought.is_some() || too_late.is_some() {
             stand_in.fields.retain(|(name, value)| {
                 // Another value is what middleware says; but that of a body, which it may have changed, goes with the body.
@@ -281,13 +283,13 @@ impl Later {
                 !self.own.iter().any(|(own, said)| own == name && is_it(said))
             });
         }
-        let mut response = match (too_late, brought) {
-            (Some((_, too_late)), _) => {
+        let mut response = match (brought, too_late) {
+            (Some(brought), _) => brought.joined_with(stand_in),
+            (None, Some((_, too_late))) => {
                 let close = stand_in.close;
                 let error = too_late.in_place_of(stand_in);
                 if close { error.with_close() } else { error }
             }
-            (None, Some(brought)) => brought.joined_with(stand_in),
             (None, None) => {
                 Response { payload: std::mem::replace(&mut self.otherwise, Payload::Empty), ..stand_in }
             }

@@ -50,7 +50,7 @@ pub use writer::BodyWriter;
 pub(crate) use feed::{Pulled, Wakes};
 pub(crate) use later::Later;
 pub(crate) use response::{Lasting, Part, Payload, Stream};
-pub(crate) use upgrade::{ReceiverPanic, Take};
+pub(crate) use upgrade::{ReceiverPanic, Silence, Take};
 pub(crate) use values::Only;
 
 #[cfg(test)]

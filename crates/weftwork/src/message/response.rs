@@ -12,7 +12,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use super::failed::Failed;
 use super::feed::Feed;
 use super::later::Later;
-use super::upgrade::{Receive, Take};
+use super::upgrade::{Receive, Silence, Take};
 use super::writer::BodyWriter;
 use crate::error::{Error, Result};
 
@@ -66,7 +66,7 @@ pub(crate) enum Lasting {
     /// Another protocol, on a thread or a fiber of its own.
     Take(Take),
     /// Another protocol, without a thread.
-    Fed(Feed, Box<dyn Receive>),
+    Fed(Feed, Box<dyn Receive>, Silence),
 }
 
 impl Lasting {

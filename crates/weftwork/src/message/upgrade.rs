@@ -5,8 +5,6 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-#[cfg(feature = "websocket")]
-use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, StatusCode, header};
@@ -23,8 +21,11 @@ pub(crate) type Take = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 /// Reads give what the client sent behind its request first, then what comes. A read or a write that has to
 /// wait blocks its thread, or suspends its fiber where it runs on one. When the server begins to stop, the next
 /// read that would wait fails once, with [`io::ErrorKind::ConnectionAborted`]: a protocol that has a farewell says
-/// it then, and may read on until the server's drain deadline; from there on every read and write fails like that. The
-/// connection ends when all of it is dropped.
+/// it then, and may read on until the server's drain deadline; from there on every read and write fails like that.
+///
+/// The connection ends when all of it is dropped. Where that is done by the time that the function which took it over returns
+/// `Ok`, the client still has the time of the setting `linger_timeout` to end its side, so that a reset does not take from it what
+/// was written last.
 ///
 /// A client that says nothing for the time of the setting `upgrade_idle_timeout` fails the read that waits for it, with
 /// [`io::ErrorKind::TimedOut`]; one whose machine has vanished is found out by the kernel within two minutes.
@@ -129,20 +130,10 @@ impl UpgradedWriter {
         self.line.shutdown_write();
     }
 
-    /// Ends this side, and reads on until the client ends its own, for as long as the setting `linger_timeout` says: what was
-    /// sent last is not lost to a reset then (RFC 9112 section 9.6).
+    /// Ends this side, and waits for the other: see [`Line::linger`].
     #[cfg(feature = "websocket")]
     pub(crate) fn linger(&mut self) {
-        self.line.shutdown_write();
-        let until = Instant::now() + self.line.linger_timeout();
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            // That the server stops is no reason to stop lingering.
-            match self.line.read(&mut [0; 1024], Some(left), &mut true) {
-                Ok(1..) if !left.is_zero() => {}
-                _ => return,
-            }
-        }
+        self.line.linger();
     }
 
     /// For who has to cut it while another thread writes.
@@ -199,7 +190,7 @@ impl Write for Upgraded {
 /// The event loop calls it, so it must be quick and must not wait. Dropping it is the sign that the connection
 /// is over.
 pub trait Receive: Send {
-    /// Bytes came. Returns how many are done with; the rest, 64 KiB at most, comes again with more behind it.
+    /// Bytes came. Returns how many are done with; the rest, 64 KiB at most, comes again when there is more behind it.
     ///
     /// # Errors
     /// The connection is cut, and the error logged.
@@ -220,6 +211,16 @@ pub trait Receive: Send {
     fn stopping(&mut self) -> bool {
         false
     }
+}
+
+/// How long a client of another protocol may say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// As long as the setting `upgrade_idle_timeout` says.
+    Bounded,
+    /// As long as it answers when it is asked.
+    #[cfg_attr(not(feature = "websocket"), allow(dead_code))]
+    Asked,
 }
 
 /// What a [`Receive`] has panicked with, and what its peer is to be told.
@@ -271,8 +272,21 @@ impl Response {
 
     /// 101, as [`upgrade`](Response::upgrade), and no thread at all (but in the engine `workers`): the event loop sends
     /// what is brought to `feed`, and calls `receive` with what comes. Closing the feed ends the connection.
+    ///
+    /// A client that ends its side counts as gone, and so does one that says nothing for the time of the setting
+    /// `upgrade_idle_timeout`, which is looked at once in a `heartbeat`.
     pub fn upgrade_fed(protocol: HeaderValue, feed: Feed, receive: impl Receive + 'static) -> Response {
-        Response::switch(protocol, Lasting::Fed(feed, Box::new(receive)))
+        Response::switch(protocol, Lasting::Fed(feed, Box::new(receive), Silence::Bounded))
+    }
+
+    /// The same, for a protocol that finds out by itself whether its client is still there.
+    #[cfg(feature = "websocket")]
+    pub(crate) fn upgrade_asked(
+        protocol: HeaderValue,
+        feed: Feed,
+        receive: impl Receive + 'static,
+    ) -> Response {
+        Response::switch(protocol, Lasting::Fed(feed, Box::new(receive), Silence::Asked))
     }
 
     /// 200 to CONNECT: the connection is a tunnel from now on, and `take` runs with it as with an

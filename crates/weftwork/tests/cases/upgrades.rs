@@ -238,6 +238,17 @@ fn a_slow_reader_gets_all() {
     is_well(&server);
 }
 
+/// What nobody reads must not become a reset, which takes what the client was still to get.
+#[test]
+fn what_is_written_last_comes_to_a_client_that_sends() {
+    let (server, _) = start();
+    let mut client = upgraded(&server, "/noise");
+    client.send("is there more?");
+    assert!(client.exactly(4 << 20) == noise(4 << 20));
+    client.ends();
+    is_well(&server);
+}
+
 #[test]
 fn connect_makes_a_tunnel() {
     let (server, _) = start();
@@ -286,8 +297,8 @@ fn one_of_several_protocols_will_do() {
 
 #[test]
 fn a_silent_client_is_not_waited_for() {
-    let (server, _) = start_with(|s| s.upgrade_idle_timeout(SHORT));
-    for path in ["/echo", "/split", "CONNECT"] {
+    let (server, _) = start_with(|s| s.upgrade_idle_timeout(SHORT).heartbeat(SHORT / 10));
+    for path in ["/echo", "/split", "/sink-and-say", "CONNECT"] {
         let mut client = match path {
             "CONNECT" => {
                 let mut client = Client::connect(&server);
@@ -299,7 +310,10 @@ fn a_silent_client_is_not_waited_for() {
         };
         let begun = Instant::now();
         client.send("x");
-        assert_eq!(client.exactly(1), b"x");
+        match path {
+            "/sink-and-say" => assert_eq!(client.exactly(6), b"taken\n"),
+            _ => assert_eq!(client.exactly(1), b"x"),
+        }
         client.ends();
         let took = begun.elapsed();
         assert!(took + Duration::from_millis(2) >= SHORT && took < PATIENCE / 2, "{path}: {took:?}");

@@ -195,7 +195,7 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         };
         // A panic is the handler's, whose thread this is.
         (shared.on)(self, &socket, SocketEvent::Joined);
-        hands.seal(Response::upgrade_fed(handshake::WEBSOCKET, feed, member))
+        hands.seal(Response::upgrade_asked(handshake::WEBSOCKET, feed, member))
     }
 
     /// Sends a message to everybody, and returns to how many.

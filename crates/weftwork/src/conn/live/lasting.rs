@@ -57,9 +57,12 @@ impl Live<'_> {
         self.conn.guard_end();
         match lasting {
             Lasting::Take(take) => self.conn.leave_to(Rest::Take(take)),
-            Lasting::Fed(feed, receive) => self.conn.feed_from(Fed::new(feed, Some(receive)), now, self.cx),
+            Lasting::Fed(feed, receive, silence) => {
+                let fed = Fed::new(feed, Some((receive, silence)), now);
+                self.conn.feed_from(fed, now, self.cx)
+            }
             Lasting::Feed(feed) if self.conn.http.sends_body() => {
-                self.conn.feed_from(Fed::new(feed, None), now, self.cx)
+                self.conn.feed_from(Fed::new(feed, None, now), now, self.cx)
             }
             Lasting::Feed(_) => self.conn.phase = Phase::Send(self.finish().unwrap_or(After::Close)),
             Lasting::Later(_) => {}

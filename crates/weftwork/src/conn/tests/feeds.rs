@@ -1,7 +1,8 @@
 //! When is it time for a feed to show that it lives?
 
 use std::io;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -11,6 +12,7 @@ use super::*;
 use crate::message::{Feed, FeedLimits, FeedSender, Receive};
 
 const BEAT: u64 = 15_000;
+const TALK: HeaderValue = HeaderValue::from_static("talk");
 
 /// The other protocol: takes whatever comes.
 struct Takes;
@@ -21,19 +23,29 @@ impl Receive for Takes {
     }
 }
 
+/// And one that never is done with it, and counts how often it is asked.
+struct Counts(Arc<AtomicUsize>);
+
+impl Receive for Counts {
+    fn receive(&mut self, _: &[u8]) -> io::Result<usize> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(0)
+    }
+}
+
 /// A narrow connection that waits for its feed, which is the body of its response or speaks another protocol.
 fn fed(is_body: bool) -> (Bed, FeedSender) {
+    fed_with(move |feed| match is_body {
+        true => Response::feed(feed),
+        false => Response::upgrade_fed(TALK, feed, Takes),
+    })
+}
+
+fn fed_with(response: impl Fn(Feed) -> Response + Send + Sync + 'static) -> (Bed, FeedSender) {
     let mut bed = Bed::narrow();
     let (sender, feed) = Feed::new(FeedLimits::default());
     let feed = Mutex::new(Some(feed.with_heartbeat(Bytes::from("beat"))));
-    let handler = move |_: &mut Request| {
-        let feed = feed.lock().unwrap().take().unwrap();
-        if is_body {
-            Response::feed(feed)
-        } else {
-            Response::upgrade_fed(HeaderValue::from_static("talk"), feed, Takes)
-        }
-    };
+    let handler = move |_: &mut Request| response(feed.lock().unwrap().take().unwrap());
     bed.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: talk\r\n\r\n");
     until_call(&mut bed);
     let now = bed.now;
@@ -56,6 +68,43 @@ fn a_message_puts_the_heartbeat_off_where_nobody_is_to_answer() {
         bed.send("x");
         assert_eq!((bed.drive(), bed.due()), (Step::Wait, BEAT));
     }
+}
+
+/// A line without an end would be looked through for each message that others bring.
+#[test]
+fn what_a_receiver_leaves_comes_again_with_more_behind_it_alone() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counts = asked.clone();
+    let (mut bed, sender) = fed_with(move |feed| Response::upgrade_fed(TALK, feed, Counts(counts.clone())));
+    for times in 1..=3 {
+        bed.send("x");
+        assert_eq!(bed.drive(), Step::Wait);
+        sender.send("news").unwrap();
+        assert_eq!((bed.go_on(), bed.drive()), (Step::Wait, Step::Wait));
+        assert!(bed.got().contains("news"));
+        assert_eq!(asked.load(Ordering::Relaxed), times);
+    }
+}
+
+/// It would have its place for ever. What is sent to it says nothing of it, and what comes of it puts that off.
+#[test]
+fn who_says_nothing_to_another_protocol_is_not_waited_for_without_end() {
+    let (mut bed, sender) = fed(false);
+    for says in [true, false] {
+        let mut beats = 0;
+        while beats < 39 {
+            assert_eq!(bed.expire(), Step::Wait, "{says} {beats}");
+            sender.send("news").unwrap();
+            assert_eq!(bed.go_on(), Step::Wait);
+            bed.got();
+            beats += 1;
+        }
+        if says {
+            bed.send("x");
+            assert_eq!(bed.drive(), Step::Wait);
+        }
+    }
+    assert_eq!(bed.expire(), Step::Close, "ten minutes are over");
 }
 
 /// A loop looks at a feed for many reasons.

@@ -264,3 +264,20 @@ fn a_change_that_delays_is_made_once() {
     client.advance(SECOND);
     assert_eq!(client.response().status, StatusCode::UNAUTHORIZED);
 }
+
+/// Nobody could look at it by then: the machine was busy.
+#[test]
+fn what_was_brought_in_time_is_sent_also_where_it_is_looked_at_late() {
+    for (is_brought, status) in [(true, StatusCode::OK), (false, StatusCode::SERVICE_UNAVAILABLE)] {
+        let (sender, response) = Response::later(HOUR, StatusCode::GONE);
+        let (moment, deadline) = (Instant::now(), Instant::now() + HOUR / 2);
+        let response =
+            response.brought_by(moment, deadline, || Response::new(StatusCode::SERVICE_UNAVAILABLE));
+        if is_brought {
+            sender.send("in time").unwrap();
+        }
+        let Payload::Lasting(lasting) = response.payload else { panic!("it is there") };
+        let Lasting::Later(later) = *lasting else { panic!("it does not come later") };
+        assert_eq!(later.take(Response::default(), deadline).status(), status);
+    }
+}

@@ -6,7 +6,8 @@ use http::StatusCode;
 
 use super::Canned;
 use super::responses::body;
-use crate::message::{Response, json};
+use crate::Error;
+use crate::message::{IntoResponse, Response, json};
 
 #[test]
 fn json_is_escaped() {
@@ -19,6 +20,21 @@ fn json_is_escaped() {
     assert_eq!(unspeakable.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert!(unspeakable.error().is_some_and(|error| error.to_string().contains("as JSON: key must be")));
     assert_eq!(body(&unspeakable), crate::message::SERVER_ERROR);
+}
+
+/// A client would take it for what it asked for, and the access log for a success.
+#[test]
+fn what_has_failed_is_no_success() {
+    let unspeakable = || json(&HashMap::from([((1, 2), 3)]));
+    let failed = StatusCode::INTERNAL_SERVER_ERROR;
+    assert_eq!((StatusCode::CREATED, unspeakable()).into_response().status(), failed);
+    assert_eq!(unspeakable().with_status(StatusCode::CREATED).status(), failed);
+    assert_eq!(unspeakable().with_status(StatusCode::BAD_GATEWAY).status(), StatusCode::BAD_GATEWAY);
+    let none = (StatusCode::OK, None::<&str>).into_response();
+    assert_eq!(none.status(), StatusCode::NOT_FOUND);
+    let refused: crate::Result<&str> = Err(Error::peer(StatusCode::CONFLICT, "it is there already"));
+    assert_eq!((StatusCode::CREATED, refused).into_response().status(), StatusCode::CONFLICT);
+    assert_eq!((StatusCode::GONE, None::<&str>).into_response().status(), StatusCode::GONE);
 }
 
 #[test]
