@@ -47,8 +47,8 @@ pub enum Blame {
 /// ```
 ///
 /// A handler that returns it answers with the status that it blames on the client (a [`Problem`] or a [`BodyError`],
-/// also beneath other errors), or with 500. What is behind a 500 the client is not told: the log gets it, with the
-/// request's method and path and all causes. See [what you see when something
+/// also beneath other errors, and after it was in a `Box<dyn Error + Send + Sync>`), or with 500. What is behind a 500 the
+/// client is not told: the log gets it, with the request's method and path and all causes. See [what you see when something
 /// fails](crate#what-you-see-when-something-fails).
 ///
 /// A [`Response`] is one as well, and then the answer is that response, as it is: a redirect to a page where one logs in, or a
@@ -210,6 +210,15 @@ impl Error {
         Some(answer.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What the client is told that is to blame, unless it is told a response.
+    fn problem_of_peer(&self) -> Option<Problem> {
+        let Blame::Peer(status) = self.blame else { return None };
+        if self.answer.is_some() {
+            return None;
+        }
+        Some(self.problem().cloned().unwrap_or_else(|| Problem::new(status).detail(self.message())))
+    }
+
     fn causes(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         chain(self.source.as_deref().map(|source| source as _))
     }
@@ -294,9 +303,39 @@ fn as_type<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Op
     error.downcast_ref().or_else(|| error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref())
 }
 
+/// An [`Error`] in a box. The problem is beneath it, so that [`blame_for`] finds the status again.
+struct BoxedError {
+    text: String,
+    problem: Problem,
+}
+
+impl StdError for BoxedError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.problem)
+    }
+}
+
+impl fmt::Display for BoxedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// As a box that is made of a text.
+impl fmt::Debug for BoxedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+/// A client that is to blame still gets its status, and what its [`Problem`] says, once [`Error::boxed`] has it back.
 impl From<Error> for Box<dyn StdError + Send + Sync> {
     fn from(error: Error) -> Self {
-        error.to_string().into()
+        let text = error.to_string();
+        match error.problem_of_peer() {
+            Some(problem) => Box::new(BoxedError { text, problem }),
+            None => text.into(),
+        }
     }
 }
 
@@ -327,5 +366,52 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Does an error come out of a box as it went in?
+
+    use super::*;
+    use crate::{Request, TestClient};
+
+    type Boxed = Box<dyn StdError + Send + Sync>;
+
+    /// What a client is told of an error, and of the same one after it was in a box.
+    fn direct_and_boxed(make: fn() -> Error) -> [(StatusCode, String); 2] {
+        fn boxed(error: Error) -> Result<(), Boxed> {
+            Err(error)?
+        }
+        let direct = move |_: &mut Request<'_>| Err::<(), Error>(make());
+        let through = move |_: &mut Request<'_>| boxed(make()).map_err(Error::boxed);
+        let answers = [TestClient::new(direct).get("/").send(), TestClient::new(through).get("/").send()];
+        answers.map(|answer| (answer.status, answer.text().to_owned()))
+    }
+
+    #[test]
+    fn a_box_keeps_the_status_and_the_problem() {
+        let makers: [(fn() -> Error, u16); 5] = [
+            (|| Error::peer(StatusCode::NOT_FOUND, "no such item"), 404),
+            (|| Problem::new(StatusCode::CONFLICT).detail("taken").with("field", "name").into(), 409),
+            (|| io::Error::other(Problem::new(StatusCode::BAD_GATEWAY)).into(), 502),
+            (|| BodyError::Timeout.into(), 408),
+            (|| BodyError::FieldTooLarge { field: "a".into(), limit: 1 }.into(), 413),
+        ];
+        for (make, status) in makers {
+            let [direct, boxed] = direct_and_boxed(make);
+            assert_eq!(direct.0, status);
+            assert_eq!(boxed, direct);
+            assert_eq!(Boxed::from(make()).to_string(), make().to_string());
+            assert_eq!(Error::boxed(make()).to_string(), make().to_string(), "no cause is said twice");
+        }
+    }
+
+    #[test]
+    fn a_box_makes_no_client_guilty() {
+        let response = || Error::response(StatusCode::FORBIDDEN);
+        for make in [|| Error::ours("secret"), || Error::usage("secret"), response] {
+            assert_eq!(Error::boxed(make()).blame(), Blame::Ours);
+        }
     }
 }
