@@ -87,9 +87,10 @@ impl std::error::Error for Abandoned {}
 #[derive(Debug)]
 #[must_use = "signals end the process again when this is dropped: give it to `Running::wait`"]
 pub struct Signals {
-    pipe: UnixStream,
-    ids: Vec<SigId>,
+    // Given up before the actions: without them, and without the default, a signal would be lost.
     _taken: Taken,
+    _actions: Actions,
+    pipe: UnixStream,
 }
 
 impl Signals {
@@ -103,11 +104,10 @@ impl Signals {
 
     fn try_install() -> io::Result<Signals> {
         let (pipe, written) = UnixStream::pair()?;
-        let mut signals = Signals { pipe, ids: Vec::new(), _taken: Taken::begin()? };
-        for signal in [SIGTERM, SIGINT] {
-            signals.ids.push(signal_hook::low_level::pipe::register(signal, written.try_clone()?)?);
-        }
-        Ok(signals)
+        Taken::set_up()?;
+        let actions = Actions::register(&written)?;
+        // Last: from then on, nothing but the actions takes a signal.
+        Ok(Signals { _taken: Taken::begin(), _actions: actions, pipe })
     }
 
     /// Waits for a signal, for at most `patience`. True: one came.
@@ -129,9 +129,23 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+/// What tells a pipe of each signal.
+#[derive(Debug)]
+struct Actions(Vec<SigId>);
+
+impl Actions {
+    fn register(written: &UnixStream) -> io::Result<Actions> {
+        let mut actions = Actions(Vec::new());
+        for signal in [SIGTERM, SIGINT] {
+            actions.0.push(signal_hook::low_level::pipe::register(signal, written.try_clone()?)?);
+        }
+        Ok(actions)
+    }
+}
+
+impl Drop for Actions {
     fn drop(&mut self) {
-        for id in self.ids.drain(..) {
+        for id in self.0.drain(..) {
             signal_hook::low_level::unregister(id);
         }
     }
@@ -152,7 +166,8 @@ struct Takers {
 struct Taken;
 
 impl Taken {
-    fn begin() -> io::Result<Taken> {
+    /// Before the actions: the first one takes a signal's default away, also where a later step fails.
+    fn set_up() -> io::Result<()> {
         let mut takers = takers();
         if !takers.is_set_up {
             for signal in [SIGTERM, SIGINT] {
@@ -160,9 +175,14 @@ impl Taken {
             }
             takers.is_set_up = true;
         }
+        Ok(())
+    }
+
+    fn begin() -> Taken {
+        let mut takers = takers();
         takers.count += 1;
         IS_DEFAULT.store(false, Ordering::SeqCst);
-        Ok(Taken)
+        Taken
     }
 }
 
@@ -212,6 +232,22 @@ mod tests {
             let expected = if ends { Some(SIGTERM) } else { None };
             assert_eq!((status.signal(), status.success()), (expected, !ends), "{role}: {status}");
         }
+    }
+
+    /// Who gives up the signals is stopped halfway, at the lock: the actions have to be there still.
+    #[test]
+    fn the_default_is_back_before_the_actions_go() {
+        let signals = Signals::install().unwrap();
+        let mut pipe = signals.pipe.try_clone().unwrap();
+        let lock = takers();
+        let dropped = std::thread::spawn(move || drop(signals));
+        pipe.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let read = pipe.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(read, Err(io::ErrorKind::WouldBlock), "the last action holds the other end");
+        drop(lock);
+        dropped.join().unwrap();
+        pipe.set_read_timeout(None).unwrap();
+        assert_eq!(pipe.read(&mut [0]).unwrap(), 0, "now it is gone");
     }
 
     fn play(role: &str) {
