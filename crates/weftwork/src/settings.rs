@@ -170,7 +170,7 @@ settings! {
     request_timeout: Duration = Duration::ZERO, "time in which an answer makes sense (0s: no limit)";
     /// How long a server that is told to stop goes on as before, new connections and all: not at all (0s). A load
     /// balancer needs that time to find out: let its health check answer 503 when
-    /// [`Request::is_stopping`](crate::Request::is_stopping). A second signal ends it.
+    /// [`Request::is_stopping`](crate::Request::is_stopping). A second signal ends it, and cuts requests in flight, too.
     drain_delay: Duration = Duration::ZERO, "going on as before when told to stop (0s: not at all)";
     /// How long `run` waits for requests in flight after SIGTERM or SIGINT and the `drain_delay`: 25 s. With 2 s
     /// in which who waits is let in, and threads and the log get to end, that is within the 30 s which Kubernetes and most

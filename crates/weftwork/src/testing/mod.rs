@@ -241,8 +241,9 @@ impl TestClient {
 
     /// The server is told to stop, as by SIGTERM: idle connections end (those that were opened by themselves when they are
     /// looked at next), and others with their next response. With a
-    /// `drain_delay` it goes on as before, and [`Request::is_stopping`](crate::Request::is_stopping), until it is told
-    /// once more.
+    /// `drain_delay` it goes on as before, and [`Request::is_stopping`](crate::Request::is_stopping), until this is called
+    /// once more. That call stands for the end of the `drain_delay`, not for a second SIGTERM, which cuts all requests of a
+    /// real server at once.
     pub fn drain(&mut self) {
         let cx = &self.bench.cx;
         if !cx.is_stopping() && !cx.settings.drain_delay.is_zero() {
