@@ -1,12 +1,14 @@
 //! What the command line says, before anything of it is done.
 
 use std::ffi::{OsStr, OsString};
+use std::net::SocketAddrV6;
 
 use lexopt::{Arg, Parser, ValueExt};
 use log::LevelFilter;
 use weftwork::{Engine, Settings, nearest};
 
 use crate::folder::{FOLDER_OPTIONS, Folder};
+use crate::place::join;
 
 /// The options that are not settings.
 pub(crate) const OPTIONS: [&str; 7] = ["host", "port", "bind", "engine", "log", "help", "version"];
@@ -150,7 +152,7 @@ fn unknown_command(name: &str) -> Usage {
 impl Options {
     fn read(&mut self, name: &str, parser: &mut Parser, listed_by: &str) -> Result<(), Usage> {
         match name {
-            "host" => self.hosts.push(host(parser.value()?.string()?)?),
+            "host" => self.hosts.push(host("--host", parser.value()?.string()?)?),
             "port" => self.port = Some(port("--port", &parser.value()?.string()?)?),
             "bind" => self.binds.push(parser.value()?.string()?),
             "engine" => {
@@ -176,11 +178,17 @@ pub(crate) fn flag(setting: &str) -> String {
 }
 
 /// An empty one would be every address of the machine: often a variable of a script that was not set.
-fn host(text: String) -> Result<String, Usage> {
-    if text.is_empty() {
-        return Err(Usage("--host is \"\", but has to be an address or a name; all of them are [::]".into()));
-    }
-    Ok(text)
+///
+/// Only an IPv6 address has colons. What else has one is looked up as a name, and that takes its time.
+pub(crate) fn host(source: &str, text: String) -> Result<String, Usage> {
+    let wanted = match text.as_str() {
+        "" => "an address or a name; all of them are [::]",
+        text if text.contains(':') && join(text, 0).parse::<SocketAddrV6>().is_err() => {
+            "a host without its port: --port says that, or --bind both"
+        }
+        _ => return Ok(text),
+    };
+    Err(Usage(format!("{source} is {text:?}, but has to be {wanted}")))
 }
 
 pub(crate) fn port(source: &str, text: &str) -> Result<u16, Usage> {

@@ -1,6 +1,6 @@
 //! Where to listen: flags, then `WEFT_HOST` and `WEFT_PORT`, then `HOST` and `PORT`, then the default.
 
-use crate::args::{Options, Usage, port};
+use crate::args::{Options, Usage, host, port};
 
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 8080;
@@ -26,7 +26,7 @@ pub(crate) fn places(
     let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let (hosts, host_from) = match first(["WEFT_HOST", "HOST"]) {
         _ if !options.hosts.is_empty() => (options.hosts.clone(), None),
-        Some((name, host)) => (vec![host], Some(name)),
+        Some((name, text)) => (vec![host(name, text)?], Some(name)),
         None => (vec![HOST.to_owned()], None),
     };
     let (port, port_from) = match (options.port, first(["WEFT_PORT", "PORT"])) {
@@ -40,7 +40,7 @@ pub(crate) fn places(
 }
 
 /// IPv6 addresses need brackets before a port (RFC 3986 section 3.2.2).
-fn join(host: &str, port: u16) -> String {
+pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') {
         return format!("[{host}]:{port}");
     }
@@ -80,6 +80,7 @@ mod tests {
     #[test]
     fn several_places() {
         check(&["a", "::1", "[::2]"], Some(0), &[], &[], &["a:0", "[::1]:0", "[::2]:0"]);
+        check(&[], None, &[], &[("HOST", "fe80::1%2")], &["[fe80::1%2]:8080"]);
         check(&[], None, &["unix:/s", ":80"], &[("PORT", "1")], &["unix:/s", ":80"]);
         check(&[], Some(1), &["unix:/s"], &[], &["unix:/s", "127.0.0.1:1"]);
     }
@@ -88,5 +89,11 @@ mod tests {
     fn a_bad_variable_is_named() {
         let Usage(message) = found(Options::default(), &[("PORT", "http")]).unwrap_err();
         assert_eq!(message, "PORT is \"http\", but has to be a number from 0 to 65535");
+        let wanted = "but has to be a host without its port: --port says that, or --bind both";
+        for name in ["HOST", "WEFT_HOST"] {
+            let Usage(message) = found(Options::default(), &[(name, "a:80")]).unwrap_err();
+            assert_eq!(message, format!("{name} is \"a:80\", {wanted}"));
+        }
+        check(&["h"], None, &[], &[("HOST", "a:80")], &["h:8080"]);
     }
 }

@@ -49,6 +49,24 @@ fn options() {
 }
 
 #[test]
+fn hosts() {
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "::",
+        "[::]",
+        "::1",
+        "[::1]",
+        "::ffff:127.0.0.1",
+        "fe80::1%2",
+        "[fe80::1%2]",
+    ] {
+        let Ok(Command::Demo(options)) = read(&format!("--host {host}")) else { panic!("{host}") };
+        assert_eq!(options.hosts, [host]);
+    }
+}
+
+#[test]
 fn every_setting_is_a_flag() {
     for setting in Settings::default().list() {
         let line = format!("--{} {}", flag(setting.name), setting.value);
@@ -72,6 +90,12 @@ fn mistakes() {
     fails("--port", "missing argument for option '--port'");
     fails("--port 65536", "--port is \"65536\", but has to be a number from 0 to 65535");
     fails("--host=", "--host is \"\", but has to be an address or a name; all of them are [::]");
+    for host in
+        ["127.0.0.1:3000", "localhost:80", "[::1]:80", "[::1", "::1]", ":80", "unix:/run/s", "http://h"]
+    {
+        let wanted = "a host without its port: --port says that, or --bind both";
+        fails(&format!("--host {host}"), &format!("--host is {host:?}, but has to be {wanted}"));
+    }
     fails("--log loud", "--log is \"loud\", but has to be off, error, warn, info, debug or trace");
     fails(
         "--head-bytes-max much",
