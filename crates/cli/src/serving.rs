@@ -3,7 +3,7 @@
 use log::LevelFilter;
 use weftwork::{Address, Handler, Running, Server, Settings, Signals, Source, View};
 
-use crate::args::{Options, Usage, level};
+use crate::args::{Options, Usage, flag, level};
 use crate::place::{Place, places};
 use crate::say;
 
@@ -43,10 +43,20 @@ pub(crate) fn serve<H: Handler>(
     // Before anyone can know that the server is there, so that no signal finds the default action.
     let signals = Signals::install()?;
     let site = site(server.view());
-    let running = server.start(site)?;
+    let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
     announce(title, &running);
     say(running.wait(signals)?);
     Ok(())
+}
+
+/// The same error, with the flag that has brought the setting which it names.
+fn with_flag(error: weftwork::Error, given: &[(String, String)]) -> Usage {
+    let mut words = error.message().split([' ', '(']);
+    match words.find(|word| given.iter().any(|(name, _)| name == word)) {
+        // A variable that is named is what has to change.
+        Some(name) if !error.message().starts_with("WEFT_") => Usage(format!("--{}: {error}", flag(name))),
+        _ => error.into(),
+    }
 }
 
 fn bind(places: &[Place]) -> Result<Server, Usage> {

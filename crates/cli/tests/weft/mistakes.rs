@@ -22,7 +22,17 @@ fn arguments() {
     check("--port eighty", &[], "--port is \"eighty\"");
     check("--port", &[], "--port");
     check("--head-timeout 5", &[], "--head-timeout is \"5\", but has to be a duration");
-    check("--port 0 --threads-max 1", &[], "threads_max is 1, but has to be at least 2");
+    check("--port 0 --threads-max 1", &[], "weft: --threads-max: threads_max is 1, but has to be at least 2");
+    check(
+        "--port 0 --idle-timeout 0s",
+        &[],
+        "weft: --idle-timeout: idle_timeout is \"0s\", but has to be longer",
+    );
+    check(
+        "--port 0 --connections-max 9 --accepted-max 99",
+        &[],
+        "weft: --accepted-max: accepted_max is 99, which",
+    );
     check("--log loud", &[], "--log is \"loud\"");
     check("--engine warp", &[], "--engine: there is no engine \"warp\" (the engines: adaptive");
     check("--bind nonsense", &[], "cannot listen at \"nonsense\"");
@@ -42,6 +52,16 @@ fn variables() {
     check("", &[("PORT", "eighty")], "PORT is \"eighty\"");
     check("--port 0", &[("HOST", "no.such.host.invalid")], "(from HOST)");
     check("--port 0", &[("WEFT_HEAD_BYTES_MAX", "much")], "but has to be a size");
+    check(
+        "--port 0 --queue-max 7",
+        &[("WEFT_IDLE_TIMEOUT", "0s")],
+        "weft: WEFT_IDLE_TIMEOUT: idle_timeout is",
+    );
+    check(
+        "--port 0 --threads-max 4",
+        &[("WEFT_STANDBY_KEPT", "5")],
+        "weft: WEFT_STANDBY_KEPT: standby_kept is 5, which is more than threads_max (4)",
+    );
     check("--port 0", &[("WEFT_LOG", "loud")], "WEFT_LOG is \"loud\"");
     check(
         "--port 0",
