@@ -1,5 +1,6 @@
 //! What `weft serve` serves, and how: its flags, and the files that they make.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use lexopt::{Parser, ValueExt};
@@ -55,8 +56,29 @@ impl Folder {
         }
     }
 
+    /// `--spa` with the name of the file itself does something: browsers ask for it again each time.
+    fn check_one_file(&self) -> Result<(), Usage> {
+        let is_other = |name: &String| self.path.file_name() != Some(OsStr::new(name));
+        let useless = [
+            ("no-listing", self.no_listing),
+            ("hidden", self.hidden),
+            ("symlinks", self.symlinks),
+            ("index", self.index.is_some()),
+            ("spa", self.single_page.as_ref().is_some_and(is_other)),
+        ];
+        match useless.into_iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => {
+                Err(Usage(format!("--{name} goes with a directory, and {} is one file", self.path.display())))
+            }
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn files(&self) -> Result<Files, Usage> {
         let one = self.path.is_file();
+        if one {
+            self.check_one_file()?;
+        }
         let files = if one { weftwork::file(&self.path)? } else { weftwork::files(&self.path)? };
         let mut files = files.listing(!self.no_listing).hidden(self.hidden).symlinks(self.symlinks);
         if let Some(name) = &self.index {

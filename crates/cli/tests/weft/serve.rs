@@ -74,6 +74,25 @@ fn flags() {
 
     let weft = Weft::start(&format!("serve {}/hello.txt --port 0", folder.path()));
     assert_eq!(weft.connect().ask("GET /any").text(), "hello");
+
+    let flags = "--cache-control max-age=60 --spa hello.txt";
+    let weft = Weft::start(&format!("serve {}/hello.txt --port 0 {flags}", folder.path()));
+    assert_eq!(weft.connect().ask("GET /any").field("cache-control"), Some("no-cache"), "its own page");
+}
+
+#[test]
+fn flags_of_a_directory_are_refused_with_one_file() {
+    let folder = Folder::new("one-file");
+    let path = format!("{}/hello.txt", folder.path());
+    for flag in ["--no-listing", "--hidden", "--symlinks", "--index hello.txt", "--spa other.txt"] {
+        let output = output(&format!("serve {path} --port 0 {flag}"), &[]);
+        let name = flag.split(' ').next().unwrap();
+        let said = format!("weft: {name} goes with a directory, and {path} is one file\n");
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
+            (Some(2), &*said)
+        );
+    }
 }
 
 #[test]
