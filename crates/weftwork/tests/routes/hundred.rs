@@ -21,6 +21,11 @@ fn trees() -> Vec<(Method, matchit::Router<&'static str>)> {
     trees
 }
 
+/// An id that is no number is refused by ours.
+fn has_strange_id(found: &matchit::Match<'_, '_, &&str>) -> bool {
+    found.params.iter().any(|(name, value)| name != "path" && value.parse::<u32>().is_err())
+}
+
 #[test]
 fn a_hundred_routes_find_what_matchit_finds() {
     assert_eq!(Hundred::ROUTES.len(), 100);
@@ -34,16 +39,17 @@ fn a_hundred_routes_find_what_matchit_finds() {
             {
                 let ours = Hundred::from_path(&method, &path).ok().map(|route| format!("{route:?}"));
                 let name = ours.as_deref().and_then(|name| name.split(' ').next());
-                let theirs = tree.at(&path).ok().map(|found| *found.value);
+                let theirs = match tree.at(&path) {
+                    Ok(found) if has_strange_id(&found) => None,
+                    Ok(found) => Some(*found.value),
+                    // They take no empty rest.
+                    Err(_) => (method == Method::GET && path == "/assets/").then_some("Asset"),
+                };
                 hits += usize::from(name.is_some());
-                // They take no empty capture; an id that is no number is refused by ours.
-                let strange = path.split('/').skip(2).any(|part| part.parse::<u32>().is_err());
-                assert!(
-                    name == theirs || (strange && name.is_none()) || path == "/assets/",
-                    "{method} {path}: {name:?}, {theirs:?}"
-                );
+                assert_eq!(name, theirs, "{method} {path}");
             }
         }
     }
-    assert!(hits > 150, "{hits}");
+    // GET, POST, PUT, DELETE.
+    assert_eq!(hits, 103 + 20 + 30 + 30);
 }
