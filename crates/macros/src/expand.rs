@@ -228,7 +228,7 @@ fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
             match search(verb, path) {
                 #(#nested)*
                 ::core::result::Result::Ok((number, _)) => {
-                    ::core::option::Option::Some(__weft::path_pattern(Self::ROUTES, number))
+                    ::core::option::Option::Some(__weft::path_pattern(<Self as __weft::Routes>::ROUTES, number))
                 }
                 ::core::result::Result::Err(_) => ::core::option::Option::None,
             }
@@ -274,7 +274,7 @@ fn nested_pattern(numbered: &Numbered<'_>) -> TokenStream {
     let Some(inner) = asked_inside(numbered, "pattern") else { return TokenStream::new() };
     quote! {
         ::core::result::Result::Ok((#number, parts)) => {
-            __weft::nested_pattern(&__weft::path_pattern(Self::ROUTES, #number), #inner)
+            __weft::nested_pattern(&__weft::path_pattern(<Self as __weft::Routes>::ROUTES, #number), #inner)
         }
     }
 }

@@ -73,6 +73,26 @@ fn a_macro_may_bring_the_types() {
     check(Listing::List { text: "a".into(), maybe: Some(1), many: vec![2, 3] }, |_| "all");
 }
 
+/// The trait's constant has the name that a variant takes.
+#[derive(weftwork::Routes, Debug, PartialEq)]
+#[allow(clippy::upper_case_acronyms)]
+enum Site {
+    #[get("/routes")]
+    ROUTES,
+    #[nest("/in")]
+    In(linted::Inner),
+}
+
+#[test]
+fn a_variant_may_have_the_name_of_the_constant() {
+    use weftwork::Routes;
+    check(Site::ROUTES, |_| "one");
+    check(Site::In(linted::Inner::Home), |_| "nested");
+    let pattern = |path: &str| <Site as Routes>::pattern(weftwork::Verbs::GET, path.as_bytes());
+    assert_eq!(pattern("/routes").as_deref(), Some("/routes"));
+    assert_eq!(pattern("/in").as_deref(), Some("/in"));
+}
+
 /// A lint that the code of the derive would break is one that nobody could keep.
 #[deny(non_snake_case, unused_qualifications, clippy::explicit_iter_loop)]
 mod linted {
