@@ -169,3 +169,18 @@ fn a_value_that_reads_like_a_literal_is_disguised() {
     assert_eq!(Site::One { text: "..".into() }.to_path(), "/one/%2E%2E");
     assert_eq!(Site::Rest { rest: "new/raw".into() }.to_path(), "/rest/%6Eew/%72aw");
 }
+
+/// As the documentation of `Routes` has it.
+#[test]
+fn a_link_to_any_leads_to_the_get_beside_it() {
+    #[derive(Routes, Debug, PartialEq)]
+    enum Hooks {
+        #[any("/hook")]
+        Hook,
+        #[get("/hook")]
+        Page,
+    }
+    assert_eq!((Hooks::Hook.method(), Hooks::Hook.to_path().as_str()), (Method::GET, "/hook"));
+    assert_eq!(Hooks::from_path(&Method::GET, "/hook"), Ok(Hooks::Page));
+    assert_eq!(Hooks::from_path(&Method::POST, "/hook"), Ok(Hooks::Hook));
+}

@@ -140,6 +140,8 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// - The more literal route wins over an empty rest, if it ends in `/` there; over a rest, if it has a capture at
 ///   the same place; and over a capture that reads like its literal part, if each character of that has one encoding
 ///   alone: `%20` for a space.
+/// - Links are followed by GET: that of an `#[any]` leads to the `#[get]` beside it, if they have the same path, and so
+///   does [`from_path`](Routes::from_path) with its [`method`](Routes::method), which is GET.
 /// - Browsers, and others that normalize paths, go from `.` and `..` to another place, also where they are encoded, as
 ///   they are here (URL standard, section 4.1). Where others choose such values, refuse these two before you link to
 ///   them, also as a segment of a rest.
@@ -164,7 +166,7 @@ pub trait Routes: Sized + 'static {
     #[doc(hidden)]
     fn write(&self, out: &mut PathWriter);
 
-    /// The method of this route, of its first attribute.
+    /// The method of this route, of its first attribute; GET for `#[any]`, also where a `#[get]` of the same path takes that.
     fn method(&self) -> Method;
 
     /// The route that `req` asks for.
