@@ -42,10 +42,10 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
                 )
             }
         }
-        (true, _) if starts(two, one) => format!(
+        (true, _) if is_beneath(two, one) => format!(
             "this route overlaps the nest \"{text}\" of `{name}`, which takes every path beneath it: move the route in there"
         ),
-        (_, true) if starts(one, two) => {
+        (_, true) if is_beneath(one, two) => {
             let what = if nests.0 { "nest" } else { "route" };
             format!(
                 "this nest overlaps the {what} \"{text}\" of `{name}`, and would take every path beneath its prefix: move that {what} in here"
@@ -58,15 +58,22 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
 
 /// Both take exactly the same paths.
 fn alike(one: &[Segment], two: &[Segment]) -> bool {
-    one.len() == two.len() && starts(one, two)
+    one.len() == two.len() && one.iter().zip(two).all(|(one, two)| same(one, two))
 }
 
-/// Every path of `segments` is one beneath `prefix`.
-fn starts(segments: &[Segment], prefix: &[Segment]) -> bool {
-    segments.len() >= prefix.len()
-        && segments.iter().zip(prefix).all(|(segment, prefix)| match (segment, prefix) {
-            (Segment::Literal(one), Segment::Literal(two)) => one == two,
-            (Segment::Capture(_), Segment::Capture(_)) | (Segment::Rest(_), Segment::Rest(_)) => true,
-            _ => false,
-        })
+/// Every path of `segments` is one beneath `prefix`. A capture takes no empty segment and leaves a rest at its place
+/// the paths that begin with one: nobody means a route for these alone.
+fn is_beneath(segments: &[Segment], prefix: &[Segment]) -> bool {
+    let takes = |(segment, prefix): (&Segment, &Segment)| {
+        same(segment, prefix) || matches!((segment, prefix), (Segment::Rest(_), Segment::Capture(_)))
+    };
+    segments.len() >= prefix.len() && segments.iter().zip(prefix).all(takes)
+}
+
+fn same(one: &Segment, two: &Segment) -> bool {
+    match (one, two) {
+        (Segment::Literal(one), Segment::Literal(two)) => one == two,
+        (Segment::Capture(_), Segment::Capture(_)) | (Segment::Rest(_), Segment::Rest(_)) => true,
+        _ => false,
+    }
 }

@@ -27,6 +27,33 @@ enum Nests {
 }
 
 #[derive(Routes)]
+enum Tenants {
+    #[get("/")]
+    Home,
+    #[nest("/{tenant}")]
+    Tenant { tenant: String, page: Admin },
+    #[get("/{*path}")]
+    Page { path: String },
+}
+
+#[derive(Routes)]
+enum Pages {
+    #[any("/pages/{*path}")]
+    Page { path: String },
+    #[nest("/pages/{book}")]
+    Book { book: String, page: Admin },
+}
+
+/// These two have paths of their own each: no mistake.
+#[derive(Routes)]
+enum Books {
+    #[nest("/{book}/pages")]
+    Book { book: String, page: Admin },
+    #[get("/{*path}")]
+    Path { path: String },
+}
+
+#[derive(Routes)]
 enum Admin {
     #[get("/")]
     Overview,
