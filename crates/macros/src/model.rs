@@ -64,7 +64,7 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
         ));
     }
     let mut read = Vec::new();
-    let mut errors = misplaced(&input.attrs);
+    let mut errors = misplaced(&input.attrs, "the enum");
     for variant in &data.variants {
         match self::variant(variant) {
             Ok(variant) => read.push(variant),
@@ -77,14 +77,14 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
     errors.map_or(Ok(read), Err)
 }
 
-/// What stands above the enum would be passed over without a word.
-fn misplaced(attributes: &[Attribute]) -> Option<Error> {
-    let errors = attributes.iter().filter_map(|attribute| {
+/// What stands above the enum, or a field, would be passed over without a word.
+fn misplaced<'a>(attributes: impl IntoIterator<Item = &'a Attribute>, place: &str) -> Option<Error> {
+    let errors = attributes.into_iter().filter_map(|attribute| {
         let name = attribute.path().get_ident()?.to_string();
         let is_ours = ["nest", "blocks", "unbuffered"].contains(&name.as_str())
             || VERBS.iter().any(|(known, _)| *known == name);
         let why =
-            format!("`#[{name}]` says something of one variant: write it above that, not above the enum");
+            format!("`#[{name}]` says something of one variant: write it above that, not above {place}");
         is_ours.then(|| Error::new(attribute.path().span(), why))
     });
     errors.reduce(|mut all, error| {
@@ -94,6 +94,9 @@ fn misplaced(attributes: &[Attribute]) -> Option<Error> {
 }
 
 fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
+    if let Some(error) = misplaced(item.fields.iter().flat_map(|field| &field.attrs), "a field") {
+        return Err(error);
+    }
     let mut ways = Vec::new();
     let mut nests = Vec::new();
     let (mut blocks, mut unbuffered) = (false, false);

@@ -1,5 +1,6 @@
 //! What does the text of a route say? `/users/{id}/{*rest}?{q}&page-size={size}`
 
+use syn::ext::IdentExt;
 use syn::{Error, Ident, LitStr, Result};
 
 /// One part of a path, between slashes.
@@ -124,8 +125,8 @@ fn segment(part: &str, last: bool) -> std::result::Result<Segment, String> {
         Some(name) if !last => Err(format!(
             "`{{*{name}}}` takes the whole rest of the path, so it has to be the last part: use `{{{name}}}` for one segment"
         )),
-        Some(name) => field_name(name).map(Segment::Rest),
-        None => field_name(inside).map(Segment::Capture),
+        Some(name) => field_name("*", name).map(Segment::Rest),
+        None => field_name("", inside).map(Segment::Capture),
     }
 }
 
@@ -167,21 +168,31 @@ fn parameter(part: &str) -> std::result::Result<Parameter, String> {
             "`{part}` is no query parameter: write `{{q}}`, or `name={{field}}` where they differ, with `&` between"
         ));
     };
-    let field = field_name(field)?;
+    let field = field_name("", field)?;
     let name = name.map_or_else(|| field.clone(), str::to_owned);
+    if name.is_empty() || name.contains(['{', '}']) {
+        return Err(format!(
+            "`{part}` names no query parameter before its `=`: write `{{{field}}}`, or `name={{{field}}}` where they differ"
+        ));
+    }
     Ok(Parameter { name, field })
 }
 
-fn field_name(name: &str) -> std::result::Result<String, String> {
+/// `mark` is what stands before the name.
+fn field_name(mark: &str, name: &str) -> std::result::Result<String, String> {
     let word = name.strip_prefix("r#").unwrap_or(name);
-    let valid =
-        syn::parse_str::<Ident>(word).is_ok() || syn::parse_str::<Ident>(&format!("r#{word}")).is_ok();
-    if valid {
-        return Ok(word.to_owned());
+    let ident = syn::parse_str::<Ident>(word).or_else(|_| syn::parse_str(&format!("r#{word}")));
+    let Ok(ident) = ident else {
+        return Err(format!(
+            "`{{{mark}{name}}}` does not name a field: between the braces is a field of the variant, as in `{{id}}`"
+        ));
+    };
+    let field = ident.unraw().to_string();
+    // syn passes over blanks and comments.
+    if field != word {
+        return Err(format!("`{{{mark}{name}}}` is not the name alone: write `{{{mark}{field}}}`"));
     }
-    Err(format!(
-        "`{{{name}}}` does not name a field: between the braces is a field of the variant, as in `{{id}}`"
-    ))
+    Ok(field)
 }
 
 /// A literal as clients send it: what RFC 3986 does not let stand in a segment is percent-encoded, but for the brackets,

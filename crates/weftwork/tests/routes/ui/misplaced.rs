@@ -1,0 +1,22 @@
+//! What says something of a variant stands above a field.
+
+use weftwork::prelude::*;
+
+#[derive(Routes)]
+enum Site {
+    #[get("/users/{id}")]
+    User {
+        #[blocks]
+        id: u64,
+    },
+    #[nest("/admin")]
+    Admin(#[get("/x")] Admin),
+}
+
+#[derive(Routes)]
+enum Admin {
+    #[get("/")]
+    Overview,
+}
+
+fn main() {}
