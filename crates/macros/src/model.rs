@@ -8,7 +8,7 @@ use syn::{
 use crate::pattern::Pattern;
 
 /// The attributes that make routes, and the constants of `Verbs` for them.
-const VERBS: [(&str, &str); 10] = [
+const VERBS: [(&str, &str); 9] = [
     ("get", "GET"),
     ("post", "POST"),
     ("put", "PUT"),
@@ -17,7 +17,6 @@ const VERBS: [(&str, &str); 10] = [
     ("head", "HEAD"),
     ("options", "OPTIONS"),
     ("trace", "TRACE"),
-    ("connect", "CONNECT"),
     ("any", "ANY"),
 ];
 
@@ -81,7 +80,7 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
 fn misplaced<'a>(attributes: impl IntoIterator<Item = &'a Attribute>, place: &str) -> Option<Error> {
     let errors = attributes.into_iter().filter_map(|attribute| {
         let name = attribute.path().get_ident()?.to_string();
-        let is_ours = ["nest", "blocks", "unbuffered"].contains(&name.as_str())
+        let is_ours = ["nest", "blocks", "unbuffered", "connect"].contains(&name.as_str())
             || VERBS.iter().any(|(known, _)| *known == name);
         let why =
             format!("`#[{name}]` says something of one variant: write it above that, not above {place}");
@@ -110,6 +109,9 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
         } else if name == "unbuffered" {
             attribute.meta.require_path_only()?;
             unbuffered = true;
+        } else if name == "connect" {
+            let why = "CONNECT has no path: answer it in the fallback";
+            return Err(Error::new(attribute.path().span(), why));
         } else if let Some((_, verb)) = VERBS.iter().find(|(known, _)| *known == name) {
             ways.push(Way { verb, pattern: Pattern::parse(&text(attribute, "/users/{id}")?)? });
         }

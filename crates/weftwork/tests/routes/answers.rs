@@ -273,8 +273,10 @@ fn options_are_answered_where_no_route_takes_them() {
     assert_eq!(refused("OPTIONS /users", 204, Some("GET, HEAD, POST, OPTIONS")).bytes().len(), 0);
     refused("OPTIONS /nothing", 404, None);
     found("OPTIONS /own", Site::OwnOptions);
-    let whole = "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, TRACE, CONNECT";
+    let whole = "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, TRACE";
     refused("OPTIONS *", 204, Some(whole));
+    let mut client = TestClient::new(Router::new().any("/x", || "any"));
+    assert_eq!(client.options("*").send().header("allow"), Some(whole));
 }
 
 #[test]
@@ -293,6 +295,27 @@ fn any_takes_every_other_method() {
     for method in ["GET", "POST", "OPTIONS", "PURGE"] {
         found(&format!("{method} /anything"), Site::Anything);
     }
+}
+
+/// RFC 9112 section 3.2.3: it has an authority in place of a path.
+#[test]
+fn connect_is_for_the_fallback_and_no_route() {
+    #[derive(Routes, Debug)]
+    enum All {
+        #[any("/{*path}")]
+        Path { path: String },
+    }
+    let page = |req: &mut Request| (StatusCode::GONE, format!("fallback {:?}", req.path()));
+    let by_enum = routes(|all: All, _: &mut Request| format!("{all:?}")).fallback(page);
+    let by_router = Router::new().any("/", || "root").any("/{*path}", || "path").fallback(page);
+    for client in [TestClient::new(by_enum), TestClient::new(by_router)] {
+        let mut connection = client.connect();
+        connection.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+        let answer = connection.response();
+        assert_eq!((answer.status.as_u16(), answer.text()), (410, "fallback \"\""));
+    }
+    assert_eq!(All::from_path(&Method::CONNECT, "/x").unwrap_err(), Miss::Method(Verbs::ANY));
+    assert!(!Verbs::ANY.meets(Verbs::CONNECT));
 }
 
 #[test]

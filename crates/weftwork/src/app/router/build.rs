@@ -58,6 +58,9 @@ impl Built {
         for route in &router.routes {
             let pattern = Pattern::parse(&route.path).map_err(|why| built.wrong(&route.path, why)).ok();
             built.patterns.push(pattern);
+            if route.method == Some(Method::CONNECT) {
+                built.errors.push(RouteError::Connect { path: route.path.clone() });
+            }
         }
         built.order.sort_by_cached_key(|route| {
             (

@@ -26,6 +26,11 @@ pub enum RouteError {
         /// What is wrong with it.
         why: PatternFault,
     },
+    /// A route for CONNECT, whose requests have an authority in place of a path: only the fallback can answer them.
+    Connect {
+        /// What was given.
+        path: String,
+    },
     /// A handler takes [`State`](crate::State) of a type that no [`state`](super::Router::state) brings. A router in
     /// which this one is mounted may; where none does, the server does not start.
     MissingState {
@@ -86,6 +91,12 @@ impl fmt::Display for RouteError {
                 write!(f, "the route {method} {path} conflicts with {with}: {why}")
             }
             RouteError::Pattern { path, why } => write!(f, "the route {path:?} cannot be one: {why}"),
+            RouteError::Connect { path } => {
+                write!(
+                    f,
+                    "the route CONNECT {path} takes nothing: CONNECT has no path; answer it in the fallback"
+                )
+            }
             RouteError::MissingState { path, state } => {
                 write!(f, "the handler of {path} takes State<{state}>: give the router one, with .state(...)")
             }

@@ -144,13 +144,15 @@ impl Router {
         self.route(Method::OPTIONS, path, handler)
     }
 
-    /// Every method of `path` that has no route of its own there.
+    /// Every method of `path` that has no route of its own there; CONNECT has no path, and goes to the
+    /// [fallback](Router::fallback).
     #[must_use]
     pub fn any<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.add(None, path, handler)
     }
 
-    /// `method` of `path`; any token is a method.
+    /// `method` of `path`; any token is a method. A route for CONNECT is an error, as that has no path: answer it in the
+    /// [fallback](Router::fallback).
     #[must_use]
     pub fn route<M>(self, method: Method, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.add(Some(method), path, handler)

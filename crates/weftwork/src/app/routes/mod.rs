@@ -102,8 +102,8 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 /// | above a variant | means |
 /// |---|---|
 /// | `#[get("/users/{id}")]` | GET and HEAD; the field `id` is one segment of the path, not an empty one |
-/// | `#[post(..)]`, `put`, `delete`, `patch`, `head`, `options`, `trace`, `connect` | the same for that method |
-/// | `#[any(..)]` | every method that no other route with this path takes |
+/// | `#[post(..)]`, `put`, `delete`, `patch`, `head`, `options`, `trace` | the same for that method |
+/// | `#[any(..)]` | every method that no other route with this path takes; CONNECT has no path, and goes to the fallback |
 /// | `#[get("/files/{*path}")]` | `path` is the rest, with its slashes; it may be empty, other than in a [`Router`](crate::Router) |
 /// | `#[get("/search?{q}&{page}")]` | query parameters: `T` has to be there, `Option<T>` may be missing or empty, `Vec<T>` may be repeated |
 /// | `#[get("/list?page-size={size}")]` | a parameter whose name is not the field's |

@@ -40,12 +40,12 @@ impl Verbs {
     pub const OPTIONS: Verbs = Verbs(1 << 6);
     /// TRACE.
     pub const TRACE: Verbs = Verbs(1 << 7);
-    /// CONNECT.
+    /// CONNECT, which no route takes: it has no path.
     pub const CONNECT: Verbs = Verbs(1 << 8);
     /// Every method that has no name here.
     const OTHER: Verbs = Verbs(1 << 9);
-    /// Every method there is or may be.
-    pub const ANY: Verbs = Verbs((1 << 10) - 1);
+    /// Every method there is or may be, but for CONNECT, which has no path.
+    pub const ANY: Verbs = Verbs(((1 << 10) - 1) & !Verbs::CONNECT.0);
 
     /// The set of this one method.
     #[inline]

@@ -12,6 +12,7 @@ fn check_mistake(router: Router, error: RouteError, text: &str) {
     match &error {
         RouteError::Conflict { .. }
         | RouteError::Pattern { .. }
+        | RouteError::Connect { .. }
         | RouteError::MissingState { .. }
         | RouteError::Inner { .. }
         | RouteError::Mounted { .. } => {}
@@ -96,6 +97,11 @@ fn every_mistake_is_told_before_the_start() {
             wrong("/{a}", PatternFault::CaptureInMount),
             "the route \"/{a}\" cannot be one: what is mounted, or nested with a fallback or mounts of its own, has no \
              captures in its prefix; nest routes alone",
+        ),
+        (
+            Router::new().nest("/in", Router::new().route(Method::CONNECT, "/a", show("1"))),
+            RouteError::Connect { path: "/in/a".into() },
+            "the route CONNECT /in/a takes nothing: CONNECT has no path; answer it in the fallback",
         ),
         (
             Router::new().get("/", |State(name): State<&'static str>| *name),

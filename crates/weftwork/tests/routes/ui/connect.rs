@@ -1,0 +1,13 @@
+//! No route can have CONNECT.
+
+use weftwork::prelude::*;
+
+#[derive(Routes)]
+enum Site {
+    #[get("/")]
+    Home,
+    #[connect("/tunnel")]
+    Tunnel,
+}
+
+fn main() {}
