@@ -26,7 +26,7 @@ pub enum RouteError {
         /// What is wrong with it.
         why: PatternFault,
     },
-    /// A route for CONNECT, whose requests have an authority in place of a path: only the fallback can answer them.
+    /// A route for CONNECT, whose requests have an authority in place of a path: they are for the fallback.
     Connect {
         /// What was given.
         path: String,
