@@ -184,7 +184,8 @@ settings! {
     unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body (0s: none)";
     /// How long a connection that ends early still reads what its peer sends, so that the answer is not lost
     /// to a reset (RFC 9112 section 9.6): 2 s, several round trips of a slow network. 0s: it does not. As long is
-    /// waited for the answer of a WebSocket's client that was told of its end.
+    /// waited for the answer of a WebSocket's client that was told of its end, and for the end of another connection whose
+    /// upgrade is done.
     linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer (0s: not)";
     /// How much is read and dropped meanwhile: 1 MiB, what a fast client has on the way before it sees the answer.
     linger_bytes_max: ByteCount = ByteCount(MIB), "bytes dropped after an early answer";

@@ -21,6 +21,9 @@ use crate::transport::deadlines::{Pace, Timeout};
 use crate::transport::stream::{is_timed_out, is_would_block};
 use crate::transport::{Stream, Tick};
 
+/// How often a thread that waits for the end of a connection looks whether others wait for it.
+const LINGER_LOOK: Duration = Duration::from_millis(50);
+
 /// What is left of a connection: both halves of an [`Upgraded`] share it, and the last one to go closes it.
 struct Socket {
     stream: Stream,
@@ -34,8 +37,14 @@ struct Socket {
 }
 
 impl Conn {
-    /// After [`Step::Takeover`](super::Step::Takeover): runs what takes the connection over, until it is done.
-    pub(crate) fn take_over(self: Box<Conn>, cx: &Arc<Context>, wait: Arc<dyn Wait + Send + Sync>) {
+    /// After [`Step::Takeover`](super::Step::Takeover): runs what takes the connection over, until it is done. `is_wanted`: others
+    /// wait for the thread.
+    pub(crate) fn take_over(
+        self: Box<Conn>,
+        cx: &Arc<Context>,
+        wait: Arc<dyn Wait + Send + Sync>,
+        is_wanted: impl Fn() -> bool,
+    ) {
         let Conn { stream, peer, buffers, mut rest, open, .. } = *self;
         let Some(Rest::Take(take)) = rest.take().map(|rest| *rest) else { return };
         let early =
@@ -52,7 +61,7 @@ impl Conn {
         match catch_unwind(AssertUnwindSafe(|| take(upgraded))) {
             // Whoever has a half of it elsewhere goes on.
             Ok(Ok(())) if Arc::strong_count(&line) == 1 && !line.has_lingered.load(Ordering::Relaxed) => {
-                line.linger();
+                line.linger(is_wanted);
             }
             Ok(Ok(())) => {}
             Ok(Err(error)) => tell(cx, format_args!("an upgraded connection ended: {error}")),
@@ -93,6 +102,24 @@ impl Drop for Held<'_> {
 }
 
 impl Socket {
+    /// Ends our side, and reads on until the peer ends its own: what was written last is not lost to a reset then (RFC 9112
+    /// section 9.6).
+    fn linger(&self, is_wanted: impl Fn() -> bool) {
+        self.stream.shutdown_write();
+        let settings = &self.cx.settings;
+        let until = self.cx.clock.now().after(settings.linger_timeout);
+        let (mut read, mut dropped) = (0, [0; 4096]);
+        while read < settings.linger_bytes_max.0 && !is_wanted() {
+            let left = self.cx.clock.now().until(until);
+            // That the server stops is no reason to stop lingering.
+            match self.read(&mut dropped, Some(left.min(LINGER_LOOK)), &mut true) {
+                Ok(count @ 1..) if !left.is_zero() => read += count as u64,
+                Err(error) if is_timed_out(&error) && !left.is_zero() => {}
+                _ => return,
+            }
+        }
+    }
+
     fn until(&self, timeout: Option<Duration>) -> Tick {
         timeout.map_or(Tick(u64::MAX), |timeout| self.cx.clock.now().after(timeout))
     }
@@ -179,6 +206,7 @@ impl Line for Socket {
         self.stream.shutdown_write();
     }
 
+    #[cfg(feature = "websocket")]
     fn note_linger(&self) {
         self.has_lingered.store(true, Ordering::Relaxed);
     }
@@ -200,6 +228,7 @@ impl Line for Socket {
         self.cx.settings.heartbeat
     }
 
+    #[cfg(feature = "websocket")]
     fn linger_timeout(&self) -> Duration {
         // A century is for ever, and can be added to a time.
         self.cx.settings.linger_timeout.min(Duration::from_secs(100 * 365 * 24 * 3600))

@@ -17,14 +17,13 @@ use super::doors::Listening;
 use super::hub::Hub;
 use super::patience::{OnAnyThread, OnThisThread};
 use super::standby::{Given, Limits, Standby};
-use super::threads::Threads;
+use super::threads::{Threads, shed_upgrade};
 use super::turn::{Loop, Next};
 use super::{Room, contained};
 use crate::conn::{Call, Conn};
 use crate::message::Handler;
 use crate::transport::DateCache;
 use crate::transport::context::{Context, Stage};
-use crate::transport::counters::Counters;
 use crate::transport::listener::Listener;
 
 /// A thread that hosted a connection waits this long for another one.
@@ -131,7 +130,7 @@ impl Reactor {
     fn let_go(self: &Arc<Reactor>, conn: Box<Conn>) {
         let given = self.guests.give(conn).or_start(|conn| self.start_host(conn));
         if given.or_else(|conn| self.guests.queue(conn)).is_err() {
-            Counters::count(&self.cx.counters.shed);
+            shed_upgrade(&self.cx);
         }
         self.see_to_queue();
     }
@@ -143,9 +142,7 @@ impl Reactor {
         {
             self.guests.queue_first(conn);
         }
-        for _ in self.guests.take_deserted() {
-            Counters::count(&self.cx.counters.shed);
-        }
+        self.guests.take_deserted().iter().for_each(|_| shed_upgrade(&self.cx));
     }
 
     fn start_host(self: &Arc<Reactor>, conn: Box<Conn>) -> Result<(), Box<Conn>> {
@@ -158,7 +155,7 @@ impl Reactor {
         let _leave = Leave(self);
         let mut job = berth.first();
         while let Some(conn) = job {
-            conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
+            conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())), || self.guests.has_queue());
             job = self.guests.wait(berth, PATIENCE);
         }
     }

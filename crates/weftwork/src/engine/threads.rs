@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use super::berth::Berth;
 use super::standby::{REFUSED_FOR, Standby};
 use crate::transport::budget::contain_log;
+use crate::transport::context::Context;
+use crate::transport::counters::Counters;
 
 /// Who starts threads for others does so this often; then another thread goes on with it.
 ///
@@ -122,6 +124,15 @@ pub(super) fn tell_of_refusal(error: &io::Error, threads: usize) {
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
          next try comes after {REFUSED_FOR:?}. {WHAT_LIMITS_THREADS}"
     );
+}
+
+/// An upgraded connection ends, for want of a thread. Its client has read that it is upgraded: only the log can say why.
+pub(super) fn shed_upgrade(cx: &Context) {
+    Counters::count(&cx.counters.shed);
+    let knobs = cx.settings.show(&["threads_max", "queue_max"]);
+    cx.warn_of_want(format_args!(
+        "an upgraded connection was ended, there is no thread for it ({knobs}). {WHAT_LIMITS_THREADS}"
+    ));
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ use super::lookout::Lookout;
 use super::patience::OnAnyThread;
 use super::solo::{Fate, Hand, Solo};
 use super::standby::{Limits, REFUSED_FOR, Standby};
-use super::threads::{STARTS_MAX, Threads};
+use super::threads::{STARTS_MAX, Threads, shed_upgrade};
 use super::turn::IDLE_KEPT;
 use super::{Room, contained};
 use crate::conn::Conn;
@@ -327,10 +327,10 @@ impl Workers {
         };
         match fate {
             // Nobody would be there for as long as its client likes.
-            Fate::TakeOver if left.is_some_and(|left| self.is_deserted(left)) => {
-                Counters::count(&self.cx.counters.shed);
+            Fate::TakeOver if left.is_some_and(|left| self.is_deserted(left)) => shed_upgrade(&self.cx),
+            Fate::TakeOver => {
+                conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())), || self.is_wanted())
             }
-            Fate::TakeOver => conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone()))),
             Fate::Over | Fate::Park | Fate::Rest => conn.reclaim(&mut hand.pool),
         }
     }

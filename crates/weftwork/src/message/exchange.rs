@@ -179,24 +179,10 @@ pub(crate) trait Line: Send + Sync {
     #[cfg(feature = "websocket")]
     fn heartbeat(&self) -> Duration;
     /// The setting of that name.
+    #[cfg(feature = "websocket")]
     fn linger_timeout(&self) -> Duration;
 
-    /// The end of the connection was waited for, and need not be again.
+    /// Its end was waited for.
+    #[cfg(feature = "websocket")]
     fn note_linger(&self) {}
-
-    /// Ends our side, and reads on until the peer ends its own, for as long as the setting `linger_timeout` says: what was
-    /// sent last is not lost to a reset then (RFC 9112 section 9.6).
-    fn linger(&self) {
-        self.note_linger();
-        self.shutdown_write();
-        let until = Instant::now() + self.linger_timeout();
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            // That the server stops is no reason to stop lingering.
-            match self.read(&mut [0; 1024], Some(left), &mut true) {
-                Ok(1..) if !left.is_zero() => {}
-                _ => return,
-            }
-        }
-    }
 }

@@ -73,8 +73,8 @@ impl IntoResponse for Vec<u8> {
     }
 }
 
-/// The same with another status; but a success is none where what is to be sent is an error: JSON that could not be made, an
-/// `Err`, or `None`.
+/// The same with another status. Where what is to be sent has one of an error (4xx, 5xx), a success does not replace it: an `Err`,
+/// `None`, or JSON that could not be made is not 201.
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     fn into_response(self) -> Response {
         let (status, response) = (self.0, self.1.into_response());

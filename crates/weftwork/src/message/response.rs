@@ -208,7 +208,7 @@ impl Response {
         Response::new(StatusCode::SEE_OTHER).try_with_header(header::LOCATION, encoded)
     }
 
-    /// The same with another status.
+    /// The same with another status; see [`set_status`](Response::set_status).
     #[must_use]
     pub fn with_status(mut self, status: StatusCode) -> Response {
         self.set_status(status);

@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(feature = "websocket")]
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, StatusCode, header};
@@ -25,7 +27,7 @@ pub(crate) type Take = Box<dyn FnOnce(Upgraded) -> io::Result<()> + Send>;
 ///
 /// The connection ends when all of it is dropped. Where that is done by the time that the function which took it over returns
 /// `Ok`, the client still has the time of the setting `linger_timeout` to end its side, so that a reset does not take from it what
-/// was written last.
+/// was written last; less, where others wait for the thread.
 ///
 /// A client that says nothing for the time of the setting `upgrade_idle_timeout` fails the read that waits for it, with
 /// [`io::ErrorKind::TimedOut`]; one whose machine has vanished is found out by the kernel within two minutes.
@@ -130,10 +132,20 @@ impl UpgradedWriter {
         self.line.shutdown_write();
     }
 
-    /// Ends this side, and waits for the other: see [`Line::linger`].
+    /// Ends this side, and reads on until the client ends its own, for as long as the setting `linger_timeout` says: what was
+    /// sent last is not lost to a reset then (RFC 9112 section 9.6).
     #[cfg(feature = "websocket")]
     pub(crate) fn linger(&mut self) {
-        self.line.linger();
+        self.line.shutdown_write();
+        let until = Instant::now() + self.line.linger_timeout();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // That the server stops is no reason to stop lingering.
+            match self.line.read(&mut [0; 1024], Some(left), &mut true) {
+                Ok(1..) if !left.is_zero() => {}
+                _ => return self.line.note_linger(),
+            }
+        }
     }
 
     /// For who has to cut it while another thread writes.

@@ -105,8 +105,10 @@ impl Context {
     /// A line about what the system refuses, unless there was one this second.
     #[cold]
     pub(crate) fn warn_of_want(&self, line: fmt::Arguments<'_>) {
-        if self.wants.take(self.clock.now()).is_some() {
-            log::warn!("{line}");
+        match self.wants.take(self.clock.now()) {
+            None => {}
+            Some(0) => log::warn!("{line}"),
+            Some(more) => log::warn!("{line} ({more} more lines about what is refused were left out before)"),
         }
     }
 

@@ -40,6 +40,7 @@ fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
         "/noise" => Response::upgrade(echoes, |mut line| line.write_all(&noise(4 << 20))),
         "/flood" => Response::upgrade(echoes, |mut line| line.write_all(&noise(FLOOD_BYTES))),
         "/farewell" => Response::upgrade(echoes, farewell),
+        "/bye" => Response::upgrade(echoes, |mut line| line.write_all(b"bye")),
         "/pour" => Response::upgrade(echoes, |mut line| {
             loop {
                 line.write_all(b"x")?;
@@ -246,6 +247,33 @@ fn what_is_written_last_comes_to_a_client_that_sends() {
     client.send("is there more?");
     assert!(client.exactly(4 << 20) == noise(4 << 20));
     client.ends();
+    is_well(&server);
+}
+
+/// They do not end their side, and others wait.
+#[test]
+fn whose_upgrade_is_done_holds_no_thread_that_others_wait_for() {
+    let (server, _) = start_with(|s| {
+        s.threads_max(4).standby_kept(1).linger_timeout(Duration::from_secs(3600)).upgrade_idle_timeout(PATIENCE)
+    });
+    let done: Vec<Client> = (0..8)
+        .map(|_| {
+            let mut client = upgraded(&server, "/bye");
+            assert_eq!(client.exactly(3), b"bye");
+            client
+        })
+        .collect();
+    drop(done);
+    is_well(&server);
+}
+
+/// Nor is all of what they still send read.
+#[test]
+fn what_comes_behind_an_upgrade_that_is_done_is_bounded() {
+    let (server, _) = start_with(|s| s.linger_timeout(Duration::from_secs(3600)));
+    let client = upgraded(&server, "/bye");
+    let flood = client.send_aside(noise(FLOOD_BYTES));
+    assert!(flood.join().unwrap().is_err(), "all of it was read");
     is_well(&server);
 }
 

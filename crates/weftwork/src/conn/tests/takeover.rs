@@ -55,7 +55,7 @@ fn tunnel(
     let now = bed.now;
     bed.call_with(&handler, &InVain { now });
     assert_eq!(bed.go_on(), Step::Takeover);
-    bed.conn.take_over(&Arc::new(bed.cx), wait);
+    bed.conn.take_over(&Arc::new(bed.cx), wait, || false);
 }
 
 /// Neither that before its first byte, nor that between two.

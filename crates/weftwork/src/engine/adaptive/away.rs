@@ -97,7 +97,7 @@ impl Shared {
             }
             Fate::TakeOver => {
                 self.commons.leave(&mut conn);
-                conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
+                conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())), || self.standby.has_queue());
             }
         }
         if goes_on { self.next_in_commons(false) } else { None }

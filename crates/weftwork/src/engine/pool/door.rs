@@ -14,9 +14,6 @@ use crate::transport::context::Stage;
 /// A thread that was not needed for this long ends, if enough others are at the door.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who was taken in so long ago has waited for a thread. Others have had one at once.
-pub(super) const WAITED: Duration = Duration::from_millis(50);
-
 /// So many wait in the queue, where a thread takes more in from outside than it serves.
 pub(super) const TAKEN_IN_MAX: usize = 16;
 
@@ -94,10 +91,10 @@ impl Shared {
         let mut queue = self.lock_queue();
         let mut conn = queue.pop_front()?;
         place.leave_door();
-        // Taken in for a thread that there was not, or that was long in a call.
-        let now = self.cx.clock.now();
-        if conn.queued_since.is_none() && conn.is_idle_for(WAITED, now) {
-            conn.queued_since = Some(conn.quiet_since());
+        // Taken in for a thread that there was not, or that was long in a call: for a request it is late by now.
+        let timeout = self.cx.settings.request_timeout;
+        if !timeout.is_zero() && conn.is_idle_for(timeout, self.cx.clock.now()) {
+            conn.queued_since.get_or_insert(conn.quiet_since());
         }
         if !queue.is_empty() {
             // Two rings may have been one to the ear: whoever takes the first calls for the next.

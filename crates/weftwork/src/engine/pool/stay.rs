@@ -47,7 +47,9 @@ impl Shared {
                 }
                 Fate::TakeOver => {
                     members.leave(&mut conn);
-                    conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())));
+                    conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())), || {
+                        self.roster.is_pressed()
+                    });
                     return true;
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::RwLock;
 use super::*;
 use crate::engine::client::{ask_on, connect, in_some_round, is_answered_on, is_next_answer};
 use crate::engine::gauge::Gauge;
-use crate::engine::pool::door::{TAKEN_IN_MAX, WAITED};
+use crate::engine::pool::door::TAKEN_IN_MAX;
 use crate::engine::pool::porter::{Looks, QUIET_LOOK};
 use crate::message::Request;
 use crate::transport::Tick;
@@ -312,7 +312,7 @@ fn where_all_members_are_in_long_calls_the_cores_are_not_full() {
 /// Of a pool with one thread and no other to be had: who is taken in is known to nobody, and has waited when that thread comes.
 #[test]
 fn who_was_taken_in_for_a_thread_that_was_refused_does_not_wait_without_end() {
-    let time = 2 * WAITED;
+    let time = Duration::from_millis(100);
     let (shared, address, gate, porter) = House::empty_with(|settings| settings.request_timeout(time));
     shared.threads.give_at_most(1);
     let held = gate.write().unwrap();
@@ -338,7 +338,7 @@ fn who_was_taken_in_for_a_thread_that_was_refused_does_not_wait_without_end() {
     stop(&shared);
 }
 
-/// It has had a thread at once, and no reason to give up.
+/// It has had a thread as soon as one could run, and no reason to give up.
 #[test]
 fn who_was_taken_in_by_the_maker_may_have_ended_its_side() {
     let (shared, address, _gate, _porter) = House::empty(9);
