@@ -16,7 +16,8 @@ const METHOD: &str = "
 - A few short rounds do not tell apart who is close. Where others were within a quarter of a column's first by the medians, or within a
   tenth by their best round and its worst, the default engine and the best four of them have a **run-off**, and that decides who is first: all of them run at once, and each has the load for
   30 ms at a time (400 where handlers block, 300 with 8 MiB and more under way, a second for files of 10 MiB and at a fixed rate), beginning in turn. What the host does to the
-  machine befalls all alike then: ratios lie 2 to 5 % apart. CPU is counted from one's turn to one's next, so what is put off
+  machine befalls all alike then: of the ratios of single turns the middle half lies within 2 to 5 %, and those of the eight parts within what
+  the tables say. CPU is counted from one's turn to one's next, so what is put off
   counts, but at a fixed rate, where servers rest in between anyway. The figures are medians over eight parts of it, fewer where ticks of 10 ms would
   be much of one. With 8 MiB and more under way each turn has new connections: how large the
   kernel's buffers of one become is chance, of its first moments, and stays so.
