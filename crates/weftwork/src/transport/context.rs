@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weftwork_wire::Limits;
 
-use super::budget::LineBudget;
+use super::budget::{LineBudget, contain_log};
 use super::buffers::Surplus;
 use super::clock::Clock;
 use super::counters::{Counters, Counts};
@@ -105,11 +105,12 @@ impl Context {
     /// A line about what the system refuses, unless there was one this second.
     #[cold]
     pub(crate) fn warn_of_want(&self, line: fmt::Arguments<'_>) {
-        match self.wants.take(self.clock.now()) {
-            None => {}
-            Some(0) => log::warn!("{line}"),
-            Some(more) => log::warn!("{line} ({more} more lines about what is refused were left out before)"),
-        }
+        let Some(left_out) = self.wants.take(self.clock.now()) else { return };
+        // The thread may be unwinding, from a log that has panicked.
+        contain_log(|| match left_out {
+            0 => log::warn!("{line}"),
+            more => log::warn!("{line} ({more} more lines about what is refused were left out before)"),
+        });
     }
 
     /// Whether the handler wants some of the body of such a request to be there when it is called.
