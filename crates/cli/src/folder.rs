@@ -3,15 +3,32 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use lexopt::{Parser, ValueExt};
+use clap::{Arg, ArgAction};
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{Files, Next, Request, Response};
 
-use crate::args::Usage;
+use crate::args::{Given, Usage, invalid};
+use crate::command::option;
 
-/// Flags of `weft serve` alone.
-pub(crate) const FOLDER_OPTIONS: [&str; 6] =
-    ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control"];
+/// The options of `weft serve` alone.
+pub(crate) const IDS: [&str; 6] = ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control"];
+
+/// The same, for clap.
+pub(crate) fn args() -> [Arg; 6] {
+    let flag = |name| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    [
+        flag(IDS[0]).help("directories without an index are not found"),
+        flag(IDS[1]).help("serve names that begin with a dot (otherwise only .well-known)"),
+        flag(IDS[2]).help("follow symbolic links that stay inside DIR"),
+        option(IDS[3], "NAME").help("the file to send for a directory [index.html]"),
+        option(IDS[4], "FILE")
+            .help("the page for paths that name no file, for applications with routes of their own"),
+        option(IDS[5], "VALUE")
+            .value_parser(cache_control)
+            .help("such as \"max-age=3600\": how long browsers may cache files [not set]"),
+    ]
+    .map(|arg| arg.help_heading("Options of weft serve"))
+}
 
 /// A directory, or one file.
 #[derive(Debug, Default, PartialEq)]
@@ -23,39 +40,23 @@ pub(crate) struct Folder {
     pub(crate) index: Option<String>,
     pub(crate) single_page: Option<String>,
     pub(crate) cache_control: Option<HeaderValue>,
-    /// The first flag that was given: other commands have none of them.
-    given: Option<String>,
+}
+
+impl From<&Given<'_>> for Folder {
+    fn from(given: &Given<'_>) -> Folder {
+        Folder {
+            path: given.one("dir").unwrap_or_default(),
+            no_listing: given.has("no-listing"),
+            hidden: given.has("hidden"),
+            symlinks: given.has("symlinks"),
+            index: given.one("index"),
+            single_page: given.one("spa"),
+            cache_control: given.one("cache-control"),
+        }
+    }
 }
 
 impl Folder {
-    /// The same flags, for what is at `path`.
-    pub(crate) fn at(self, path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into(), ..self }
-    }
-
-    /// Takes the flag `name`, if it is one of these.
-    pub(crate) fn read(&mut self, name: &str, parser: &mut Parser) -> Result<bool, Usage> {
-        match name {
-            "no-listing" => self.no_listing = true,
-            "hidden" => self.hidden = true,
-            "symlinks" => self.symlinks = true,
-            "index" => self.index = Some(parser.value()?.string()?),
-            "spa" => self.single_page = Some(parser.value()?.string()?),
-            "cache-control" => self.cache_control = Some(cache_control(&parser.value()?.string()?)?),
-            _ => return Ok(false),
-        }
-        self.given.get_or_insert_with(|| name.to_owned());
-        Ok(true)
-    }
-
-    /// For commands that serve no files.
-    pub(crate) fn check_unused(&self) -> Result<(), Usage> {
-        match &self.given {
-            None => Ok(()),
-            Some(name) => Err(Usage(format!("--{name} goes with weft serve DIR"))),
-        }
-    }
-
     /// `--spa` with the name of the file itself does something: browsers ask for it again each time.
     fn check_one_file(&self) -> Result<(), Usage> {
         let is_other = |name: &String| self.path.file_name() != Some(OsStr::new(name));
@@ -67,9 +68,10 @@ impl Folder {
             ("spa", self.single_page.as_ref().is_some_and(is_other)),
         ];
         match useless.into_iter().find(|(_, is_given)| *is_given) {
-            Some((name, _)) => {
-                Err(Usage(format!("--{name} goes with a directory, and {} is one file", self.path.display())))
-            }
+            Some((name, _)) => Err(Usage(format!(
+                "--{name} works only with a directory, and {} is a file",
+                self.path.display()
+            ))),
             None => Ok(()),
         }
     }
@@ -85,19 +87,15 @@ impl Folder {
             let is_name =
                 |name: &str| matches!(Path::new(name).components().next(), Some(Component::Normal(_)));
             if !is_name(name) || name.contains('/') {
-                return Err(Usage(format!(
-                    "--index is {name:?}, but has to be a name, such as \"index.html\""
-                )));
+                return Err(invalid("--index", name, "a name such as index.html"));
             }
             files = files.index(name);
         }
         if let Some(name) = &self.single_page {
             let found = is_beneath(name) && self.is_file(&self.path.join(name));
             if !one && !found {
-                return Err(Usage(format!(
-                    "--spa is {name:?}, but {} has no such file",
-                    self.path.display()
-                )));
+                let wanted = format!("a file in {}", self.path.display());
+                return Err(invalid("--spa", name, &wanted));
             }
             files = files.single_page(name);
         }
@@ -135,7 +133,6 @@ fn is_beneath(name: &str) -> bool {
 }
 
 fn cache_control(text: &str) -> Result<HeaderValue, Usage> {
-    let wanted = "what a field may hold, such as \"max-age=3600\"";
-    HeaderValue::try_from(text)
-        .map_err(|_| Usage(format!("--cache-control is {text:?}, but has to be {wanted}")))
+    let wanted = "a header value such as max-age=3600";
+    HeaderValue::try_from(text).map_err(|_| invalid("--cache-control", text, wanted))
 }

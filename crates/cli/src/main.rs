@@ -1,6 +1,7 @@
 //! The command `weft`: which command was asked for, and how it ends.
 
 mod args;
+mod command;
 mod demo;
 mod folder;
 mod help;
@@ -11,7 +12,7 @@ mod serving;
 use std::io::Write;
 use std::process::ExitCode;
 
-use args::{Command, Usage};
+use args::{Action, Usage};
 use weftwork::HandlerExt;
 
 /// Whoever started the command has to change something: arguments, environment, or what holds the port.
@@ -29,12 +30,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Usage> {
-    match args::parse(std::env::args_os().skip(1))? {
-        Command::Help(topic) => say(help::text(topic)),
-        Command::Engines => say(help::engines()),
-        Command::Version => say(concat!("weft ", env!("CARGO_PKG_VERSION"))),
-        Command::Demo(options) => serving::serve("demo", &options, demo::demo)?,
-        Command::Serve(options, folder) => {
+    match args::parse(std::env::args_os())? {
+        Action::Print(text) => say(text.trim_end()),
+        Action::Engines => say(help::engines().trim_end()),
+        Action::Completions(shell) => say(help::completions(shell).trim_end()),
+        Action::Man => say(help::manual()?.trim_end()),
+        Action::Demo(options) => serving::serve("demo", &options, demo::demo)?,
+        Action::Serve(options, folder) => {
             let title = format!("serve {}", folder.path.display());
             let files = folder.files()?.with(folder::for_people);
             serving::serve(&title, &options, |_| files)?;

@@ -88,11 +88,11 @@ mod tests {
     #[test]
     fn a_bad_variable_is_named() {
         let Usage(message) = found(Options::default(), &[("PORT", "http")]).unwrap_err();
-        assert_eq!(message, "PORT is \"http\", but has to be a number from 0 to 65535");
-        let wanted = "but has to be a host without its port: --port says that, or --bind both";
+        assert_eq!(message, "invalid PORT \"http\": expected a number from 0 to 65535");
+        let wanted = "a host without a port (for a port: --port, or --bind for both)";
         for name in ["HOST", "WEFT_HOST"] {
             let Usage(message) = found(Options::default(), &[(name, "a:80")]).unwrap_err();
-            assert_eq!(message, format!("{name} is \"a:80\", {wanted}"));
+            assert_eq!(message, format!("invalid {name} \"a:80\": expected {wanted}"));
         }
         check(&["h"], None, &[], &[("HOST", "a:80")], &["h:8080"]);
     }

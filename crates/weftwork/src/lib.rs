@@ -79,8 +79,6 @@ pub use message::{
     Upgraded, UpgradedReader, UpgradedWriter, blocks, escaped, html, text, unbuffered,
 };
 pub use server::{Address, Running, Server, View};
-#[doc(hidden)]
-pub use settings::nearest;
 pub use settings::{ByteCount, ForwardedHeader, Networks, Setting, Settings, Source};
 pub use shutdown::{Abandoned, Report, Signals};
 #[cfg(feature = "websocket")]

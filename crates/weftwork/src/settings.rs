@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-pub use nearest::nearest;
+use nearest::nearest;
 pub use proxies::{ForwardedHeader, Networks};
 pub use units::ByteCount;
 use units::Unit;

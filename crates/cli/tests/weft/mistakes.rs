@@ -16,10 +16,10 @@ fn check(line: &str, variables: &[(&str, &str)], want: &str) {
 
 #[test]
 fn arguments() {
-    check("--prot 0", &[], "no option --prot; did you mean --port?");
+    check("--prot 0", &[], "unknown option --prot, did you mean --port?");
     check("serve . --idle-timeuot 1s", &[], "did you mean --idle-timeout?");
     check("dmeo", &[], "did you mean demo?");
-    check("--port eighty", &[], "--port is \"eighty\"");
+    check("--port eighty", &[], "invalid --port \"eighty\"");
     check("--port", &[], "--port");
     check("--head-timeout 5", &[], "--head-timeout is \"5\", but has to be a duration");
     check("--port 0 --threads-max 1", &[], "weft: --threads-max: threads_max is 1, but has to be at least 2");
@@ -33,7 +33,7 @@ fn arguments() {
         &[],
         "weft: --accepted-max: accepted_max is 99, which",
     );
-    check("--log loud", &[], "--log is \"loud\"");
+    check("--log loud", &[], "invalid --log \"loud\"");
     check("--engine warp", &[], "--engine: there is no engine \"warp\" (the engines: adaptive");
     check("--bind nonsense", &[], "cannot listen at \"nonsense\"");
     check("serve", &[], "weft serve DIR");
@@ -48,8 +48,8 @@ fn a_mistake_that_cannot_be_told() {
 
 #[test]
 fn variables() {
-    check("", &[("WEFT_PORT", "eighty")], "WEFT_PORT is \"eighty\"");
-    check("", &[("PORT", "eighty")], "PORT is \"eighty\"");
+    check("", &[("WEFT_PORT", "eighty")], "invalid WEFT_PORT \"eighty\"");
+    check("", &[("PORT", "eighty")], "invalid PORT \"eighty\"");
     check("--port 0", &[("HOST", "no.such.host.invalid")], "(from HOST)");
     check("--port 0", &[("WEFT_HEAD_BYTES_MAX", "much")], "but has to be a size");
     check(
@@ -62,7 +62,7 @@ fn variables() {
         &[("WEFT_STANDBY_KEPT", "5")],
         "weft: WEFT_STANDBY_KEPT: standby_kept is 5, which is more than threads_max (4)",
     );
-    check("--port 0", &[("WEFT_LOG", "loud")], "WEFT_LOG is \"loud\"");
+    check("--port 0", &[("WEFT_LOG", "loud")], "invalid WEFT_LOG \"loud\"");
     check(
         "--port 0",
         &[("WEFT_ENGINE", "warp")],

@@ -116,12 +116,20 @@ fn help_and_version() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0), "{line}");
         assert!(parts.iter().all(|part| text.contains(part)), "{line}: {text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 110), "{line}: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{line}: {text}");
     };
     check("--version", &[concat!("weft ", env!("CARGO_PKG_VERSION"))]);
-    check("help", &["weft serve DIR", "weft [demo]", "weft engines"]);
+    check("help", &["Commands:\n  demo ", "  serve ", "  engines ", "weft COMMAND --help"]);
     check("engines", &["adaptive[:loops]", "reactor", "workers", "pool", "fibers", "when blocked"]);
     let options = ["--host", "--bind", "--engine", "--head-bytes-max", "longest head (431) [32KiB]", "[75s]"];
     check("demo --help", &options);
     check("help serve", &options);
+    let prints = |line: &str, part: &str| {
+        let output = output(line, &[]);
+        assert_eq!(output.status.code(), Some(0), "{line}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(part), "{line}: {text}");
+    };
+    prints("man", ".TH weft 1");
+    prints("completions bash", "_weft() {");
 }

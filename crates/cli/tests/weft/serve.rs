@@ -87,7 +87,7 @@ fn flags_of_a_directory_are_refused_with_one_file() {
     for flag in ["--no-listing", "--hidden", "--symlinks", "--index hello.txt", "--spa other.txt"] {
         let output = output(&format!("serve {path} --port 0 {flag}"), &[]);
         let name = flag.split(' ').next().unwrap();
-        let said = format!("weft: {name} goes with a directory, and {path} is one file\n");
+        let said = format!("weft: {name} works only with a directory, and {path} is a file\n");
         assert_eq!(
             (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
             (Some(2), &*said)
@@ -101,17 +101,26 @@ fn mistakes_are_named() {
     std::os::unix::fs::symlink("hello.txt", folder.0.join("link.html")).unwrap();
     for (line, said) in [
         ("serve missing-folder", "cannot serve files from missing-folder: No such file"),
-        (&format!("serve {} --spa lost.html", folder.path()), "--spa is \"lost.html\", but"),
-        (&format!("serve {}/sub --spa ../hello.txt", folder.path()), "--spa is \"../hello.txt\", but"),
+        (
+            &format!("serve {} --spa lost.html", folder.path()),
+            "invalid --spa \"lost.html\": expected a file in",
+        ),
+        (
+            &format!("serve {}/sub --spa ../hello.txt", folder.path()),
+            "invalid --spa \"../hello.txt\": expected a file in",
+        ),
         (
             &format!("serve {} --index a/b.html", folder.path()),
-            "--index is \"a/b.html\", but has to be a name",
+            "invalid --index \"a/b.html\": expected a name",
         ),
-        (&format!("serve {} --index=", folder.path()), "--index is \"\", but has to be a name"),
-        (&format!("serve {} --index .", folder.path()), "--index is \".\", but has to be a name"),
-        (&format!("serve {} --index ..", folder.path()), "--index is \"..\", but has to be a name"),
+        (&format!("serve {} --index=", folder.path()), "invalid --index \"\": expected a name"),
+        (&format!("serve {} --index .", folder.path()), "invalid --index \".\": expected a name"),
+        (&format!("serve {} --index ..", folder.path()), "invalid --index \"..\": expected a name"),
         // Links are not followed unless that is asked for.
-        (&format!("serve {} --spa link.html", folder.path()), "--spa is \"link.html\", but"),
+        (
+            &format!("serve {} --spa link.html", folder.path()),
+            "invalid --spa \"link.html\": expected a file in",
+        ),
     ] {
         let output = output(&format!("{line} --port 0"), &[]);
         let text = String::from_utf8_lossy(&output.stderr);

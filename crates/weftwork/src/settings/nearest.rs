@@ -1,7 +1,7 @@
 //! Which known word was probably meant by one that is not known.
 
 /// The word nearest to `word`, if one is near enough to be what was meant: a third of it may differ.
-pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let near = known.into_iter().map(|candidate| (distance(word, candidate), candidate));
     let (edits, candidate) = near.min_by_key(|(edits, _)| *edits)?;
     (edits <= word.chars().count().div_ceil(3)).then_some(candidate)
