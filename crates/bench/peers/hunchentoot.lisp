@@ -19,10 +19,11 @@
   (setf (hunchentoot:content-type*) "text/plain")
   (hunchentoot:raw-post-data :force-binary t))
 
-(hunchentoot:define-easy-handler (slow :uri "/slow") ((ms :parameter-type 'integer :init-form 1))
+(hunchentoot:define-easy-handler (slow :uri "/slow")
+    ((ms :parameter-type 'integer :init-form 0) (us :parameter-type 'integer :init-form 0))
   (setf (hunchentoot:content-type*) "text/plain")
   ;; For nothing at all the kernel would still let its timer slack pass, 50 us.
-  (when (plusp ms) (sleep (/ ms 1000)))
+  (when (plusp (+ ms us)) (sleep (+ (/ ms 1000) (/ us 1000000))))
   "blocked")
 
 (defun serve (port)

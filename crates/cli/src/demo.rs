@@ -33,8 +33,8 @@ enum Demo {
     Headers,
     #[get("/nocontent")]
     NoContent,
-    #[get("/slow?{ms}")]
-    Slow { ms: Option<u64> },
+    #[get("/slow?{ms}&{us}")]
+    Slow { ms: Option<u64>, us: Option<u64> },
     #[get("/wait?{ms}")]
     Wait { ms: Option<u64> },
     #[get("/later?{ms}")]
@@ -58,7 +58,7 @@ const ROUTES: [(Demo, &str); 13] = [
     (Demo::Json, "a value, serialized for each request"),
     (Demo::Headers, "the fields of your request, as they came"),
     (Demo::NoContent, "204, no body"),
-    (Demo::Slow { ms: None }, "a handler that blocks its thread for ?ms=100; nobody else waits"),
+    (Demo::Slow { ms: None, us: None }, "a handler that blocks its thread for ?ms=100; nobody else waits"),
     (Demo::Wait { ms: None }, "a handler that waits ?ms=100 by weftwork::sleep"),
     (Demo::Later { ms: None }, "a response that is sent ?ms=100 later, without a thread"),
     (Demo::Echo, "the body of your request, sent back; a large one piece by piece, whatever its size"),
@@ -77,8 +77,11 @@ pub(crate) fn demo(view: View) -> impl Handler {
         Demo::Json => Response::json(&Message { message: "Hello, World!" }),
         Demo::Headers => headers(req),
         Demo::NoContent => Response::new(StatusCode::NO_CONTENT),
-        Demo::Slow { ms } => pause(ms, "blocked\n", std::thread::sleep),
-        Demo::Wait { ms } => pause(ms, "waited\n", weftwork::sleep),
+        Demo::Slow { ms, us } => {
+            let time = us.map_or_else(|| time(ms), |us| Duration::from_micros(us).min(time(Some(u64::MAX))));
+            pause(time, "blocked\n", std::thread::sleep)
+        }
+        Demo::Wait { ms } => pause(time(ms), "waited\n", weftwork::sleep),
         Demo::Later { ms } => Response::text("later\n").with_delay(time(ms)),
         Demo::Echo => echo(req),
         Demo::Events => live.events(req),
@@ -146,8 +149,8 @@ fn headers(req: &Request<'_>) -> Response {
     Response::text(text)
 }
 
-fn pause(ms: Option<u64>, did: &'static str, pause: fn(Duration)) -> Response {
-    pause(time(ms));
+fn pause(time: Duration, did: &'static str, pause: fn(Duration)) -> Response {
+    pause(time);
     Response::text(did)
 }
 

@@ -40,8 +40,10 @@ func main() {
 	})
 	pause := func(did string, pause func(time.Duration)) http.HandlerFunc {
 		return func(out http.ResponseWriter, request *http.Request) {
-			ms, _ := strconv.Atoi(request.URL.Query().Get("ms"))
-			pause(time.Duration(ms) * time.Millisecond)
+			query := request.URL.Query()
+			ms, _ := strconv.Atoi(query.Get("ms"))
+			us, _ := strconv.Atoi(query.Get("us"))
+			pause(time.Duration(ms)*time.Millisecond + time.Duration(us)*time.Microsecond)
 			io.WriteString(out, did)
 		}
 	}

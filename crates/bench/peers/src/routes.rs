@@ -28,10 +28,14 @@ pub struct Message {
 
 pub const MESSAGE: Message = Message { message: "Hello, World!" };
 
-/// The time of `?ms=`.
+/// Reads the time from `?ms=` or `?us=`. Default: 1 ms.
 pub fn time(query: Option<&str>) -> Duration {
-    let ms = query.and_then(|query| query.strip_prefix("ms=")).and_then(|ms| ms.parse().ok());
-    Duration::from_millis(ms.unwrap_or(1))
+    let time = query.and_then(|query| query.split_once('=')).and_then(|(unit, count)| match unit {
+        "ms" => count.parse().ok().map(Duration::from_millis),
+        "us" => count.parse().ok().map(Duration::from_micros),
+        _ => None,
+    });
+    time.unwrap_or(Duration::from_millis(1))
 }
 
 /// What /slow does: block the thread.

@@ -165,6 +165,8 @@ fn slow_reads_its_parameter() {
         // A busy machine may hold up one of them.
         assert!((0..20).any(|_| took_ms(&format!("GET {path}?ms=0"), text) < 100));
     }
+    assert!(took_ms("GET /slow?us=150000", "blocked\n") >= 150);
+    assert!((0..20).any(|_| took_ms("GET /slow?us=300", "blocked\n") < 100));
     for value in ["soon", "-1", "1.5"] {
         let answer = client.ask(&format!("GET /slow?ms={value}"));
         assert_eq!(answer.status, 400, "{value}");
