@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::engine::{self, Engine, Room};
+use crate::engine::{self, Engine, EngineHandle};
 use crate::error::{Error, Result};
 use crate::message::Handler;
 use crate::settings::Settings;
@@ -236,7 +236,7 @@ impl Server {
 #[must_use = "the server stops when this is dropped: keep it, or call `wait` or `shutdown`"]
 pub struct Running {
     cx: Arc<Context>,
-    room: Arc<dyn Room>,
+    room: Arc<dyn EngineHandle>,
     view: View,
     watchdog: Option<JoinHandle<()>>,
     stopped: bool,
@@ -329,7 +329,7 @@ impl Running {
         self.room.wake();
         let stuck = self.join();
         let mut counters = vec![("connections still open", self.open()), ("threads that did not end", stuck)];
-        counters.extend(self.room.wrong());
+        counters.extend(self.room.leaks());
         Abandoned::unless_all_zero(counters)
     }
 
@@ -344,7 +344,7 @@ impl Running {
         }
         let called = Instant::now();
         // To close the doors resets who waits there, and has been told by the kernel to be connected.
-        while !hurried && called.elapsed() < LAST_CALL.min(deadline) && self.room.has_visitors() {
+        while !hurried && called.elapsed() < LAST_CALL.min(deadline) && self.room.has_pending() {
             std::thread::sleep(LOOK);
             hurried = hurry();
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// What the room that a thread is in does about work that waits. A thread without one just does it.
-pub(crate) trait Ground {
+pub(crate) trait BlockingHook {
     /// Runs `work`, here or elsewhere, and returns when it is done.
     fn blocking(&self, work: Work);
     /// Waits this long.
@@ -17,28 +17,28 @@ pub(crate) trait Ground {
 }
 
 thread_local! {
-    static GROUND: RefCell<Option<Rc<dyn Ground>>> = const { RefCell::new(None) };
+    static HOOK: RefCell<Option<Rc<dyn BlockingHook>>> = const { RefCell::new(None) };
 }
 
-/// Puts the ground that was there before back, however the thread leaves this one.
+/// Puts the hook that was there before back, however the thread leaves this one.
 #[must_use]
-pub(crate) struct Entered(Option<Rc<dyn Ground>>);
+pub(crate) struct EnterGuard(Option<Rc<dyn BlockingHook>>);
 
-/// From now on this is the ground of the thread. Engines enter once in a thread, not for each call.
-pub(crate) fn enter(ground: Rc<dyn Ground>) -> Entered {
-    Entered(GROUND.with(|current| current.replace(Some(ground))))
+/// From now on this is the hook of the thread. Engines enter once in a thread, not for each call.
+pub(crate) fn enter(hook: Rc<dyn BlockingHook>) -> EnterGuard {
+    EnterGuard(HOOK.with(|current| current.replace(Some(hook))))
 }
 
-impl Drop for Entered {
+impl Drop for EnterGuard {
     fn drop(&mut self) {
         let before = self.0.take();
-        // When the thread ends there may be no ground to put back.
-        let _ = GROUND.try_with(|current| current.replace(before));
+        // When the thread ends there may be no hook to put back.
+        let _ = HOOK.try_with(|current| current.replace(before));
     }
 }
 
-fn ground() -> Option<Rc<dyn Ground>> {
-    GROUND.with(|current| current.borrow().clone())
+fn hook() -> Option<Rc<dyn BlockingHook>> {
+    HOOK.with(|current| current.borrow().clone())
 }
 
 /// Runs `f`, which waits: for a file, a database, another server. The engine makes room for that first.
@@ -70,21 +70,21 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let Some(ground) = ground() else { return f() };
+    let Some(hook) = hook() else { return f() };
     let done = Arc::new(Mutex::new(None));
     let theirs = done.clone();
-    ground.blocking(Box::new(move || {
+    hook.blocking(Box::new(move || {
         let value = f();
         *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }));
     let value = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-    value.unwrap_or_else(|| unreachable!("a ground returns when the work is done, or passes its panic on"))
+    value.unwrap_or_else(|| unreachable!("a hook returns when the work is done, or passes its panic on"))
 }
 
 /// Waits this long, as [`blocking`] waits; use it in handlers instead of [`std::thread::sleep`].
 pub fn sleep(duration: Duration) {
-    match ground() {
-        Some(ground) => ground.sleep(duration),
+    match hook() {
+        Some(hook) => hook.sleep(duration),
         None => std::thread::sleep(duration),
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     #[derive(Default)]
     struct Counting(Cell<u32>);
 
-    impl Ground for Counting {
+    impl BlockingHook for Counting {
         fn blocking(&self, work: Work) {
             self.0.set(self.0.get() + 1);
             work();

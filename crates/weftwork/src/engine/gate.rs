@@ -29,7 +29,7 @@ impl Gate {
 
     /// A thread is about to be started for one who waits at the door, and perhaps more.
     pub(super) fn shut(&self) {
-        // Given up, it stays so.
+        // Submitted up, it stays so.
         let _ = self.state.compare_exchange(OPEN, SHUT, Ordering::Relaxed, Ordering::Relaxed);
     }
 

@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use super::patience::OnThisThread;
-use super::standby::REFUSED_FOR;
+use super::thread_pool::REFUSED_FOR;
+use super::thread_wait::ThreadWait;
 use crate::conn::{Readiness, Wait};
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -39,7 +39,7 @@ impl<'a> Lookout<'a> {
 
 /// How a handler waits on such a thread.
 pub(super) struct OnTheLookout<'a> {
-    pub(super) here: OnThisThread<'a>,
+    pub(super) here: ThreadWait<'a>,
     pub(super) lookout: &'a Lookout<'a>,
 }
 

@@ -1,43 +1,42 @@
 //! Floor 3: how connections meet threads. Rooms over one and the same connection; none of them parses a byte.
 
+mod acceptor;
+mod active_conn;
 mod adaptive;
-mod berth;
 mod blocking;
+#[cfg(any(target_os = "linux", target_os = "android", all(test, loom)))]
+mod conn_slot;
+mod conn_table;
+mod conn_thread;
+mod cpu_pressure;
 mod crowd;
-mod doors;
-mod errand;
+mod event_loop;
 #[cfg(feature = "fibers")]
 mod fibers;
 mod gate;
-mod gauge;
-mod habits;
-mod hub;
+mod handoff;
 mod inbox;
-mod listing;
+mod info;
 mod lookout;
-mod patience;
-#[cfg(any(target_os = "linux", target_os = "android", all(test, loom)))]
-mod place;
+mod loops;
+mod parker;
+mod pending_queue;
 mod pool;
+mod predictor;
 mod reactor;
-mod seat;
-#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "shared_poller/nowhere.rs")]
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), path = "shared_poller/unsupported.rs")]
 mod shared_poller;
-mod solo;
-mod standby;
 mod sync;
-mod table;
+mod thread_pool;
+mod thread_wait;
 mod threads;
-mod turn;
-mod waitlist;
 mod workers;
 
-#[cfg(test)]
-mod burst;
-#[cfg(test)]
-mod client;
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(test)]
+#[cfg(test)]
+mod testing;
 
 use std::fmt;
 use std::io;
@@ -45,9 +44,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub(crate) use self::blocking::{Ground, Work, enter};
+pub(crate) use self::blocking::{BlockingHook, Work, enter};
 pub use self::blocking::{blocking, sleep};
-pub use self::listing::{ENGINES, EngineInfo};
+pub use self::info::{ENGINES, EngineInfo};
 use crate::error::Error;
 use crate::message::Handler;
 use crate::settings::Settings;
@@ -181,7 +180,7 @@ pub struct UnknownEngine(String);
 
 impl fmt::Display for UnknownEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (text, engines) = (&self.0, listing::usages());
+        let (text, engines) = (&self.0, info::usages());
         if cfg!(not(feature = "fibers")) && text.split(':').next() == Some("fibers") {
             let why = "is the feature `fibers` of weftwork, which is off in this build";
             return write!(f, "the engine {text:?} {why} (the engines: {engines})");
@@ -222,9 +221,9 @@ impl fmt::Display for Engine {
 }
 
 /// A started engine, as the server sees it.
-pub(crate) trait Room: Send + Sync {
+pub(crate) trait EngineHandle: Send + Sync {
     /// Somebody has been let in by the kernel, and waits to be accepted. To be asked before the doors are closed.
-    fn has_visitors(&self) -> bool;
+    fn has_pending(&self) -> bool;
     /// The server's stage has changed: every thread that waits looks.
     fn wake(&self);
     /// Waits for every thread to end, for at most `patience`; how many have not.
@@ -232,14 +231,14 @@ pub(crate) trait Room: Send + Sync {
     /// How many threads there are now that serve requests: what `threads_max` bounds, but for one a loop and one besides.
     fn threads(&self) -> usize;
     /// Its own counters that have to be 0 when every thread has ended, with their names.
-    fn wrong(&self) -> Vec<(&'static str, usize)> {
+    fn leaks(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
 }
 
 /// A panic outside of a handler was caught: what it came upon is lost, all else goes on.
 #[cold]
-fn contained() {
+fn log_caught_panic() {
     // It may have been the log that panicked.
     contain_log(|| {
         log::error!(
@@ -265,7 +264,7 @@ pub(crate) fn start(
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
-) -> io::Result<Arc<dyn Room>> {
+) -> io::Result<Arc<dyn EngineHandle>> {
     if cfg!(panic = "abort") {
         log::warn!("this program is built with panic = \"abort\": a handler that panics ends all of it");
     }

@@ -1,10 +1,10 @@
-//! loom models of the hand-overs between threads: the seat, the place, the inbox, the standby stack, the waitlist, the
+//! loom models of the hand-overs between threads: the cell, the place, the inbox, the standby stack, the waitlist, the
 //! pool's counters, the gate.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p weftwork --lib --release loom`
 
+mod pending_queue;
 mod pool;
-mod waitlist;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
-use super::berth::Berth;
+use super::conn_slot::ConnSlot;
 use super::gate::Gate;
+use super::handoff::HandoffCell;
 use super::inbox::Inbox;
-use super::place::Place;
-use super::seat::Seat;
-use super::standby::{Given, Limits, Standby};
+use super::parker::Parker;
+use super::thread_pool::{Limits, Submitted, ThreadPool};
 
 /// A loop whose leaders are counted: two at once would be the end of all order.
-struct Loop(Arc<AtomicUsize>);
+struct EventLoop(Arc<AtomicUsize>);
 
-impl Loop {
+impl EventLoop {
     fn lead(&self) {
         assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two threads lead one loop");
         self.0.fetch_sub(1, Ordering::SeqCst);
@@ -35,16 +35,16 @@ fn stuck(seen: u64, turn: u64) -> bool {
 
 /// The leader comes back while the watcher takes its loop away: exactly one of them has it.
 #[test]
-fn loom_seat_has_one_owner() {
+fn loom_handoff_has_one_owner() {
     loom::model(|| {
-        let seat = Arc::new(Seat::new());
+        let cell = Arc::new(HandoffCell::new());
         let leaders = Arc::new(AtomicUsize::new(0));
-        let lay = seat.lay(Loop(leaders.clone()));
+        let lay = cell.release(EventLoop(leaders.clone()));
         let watcher = {
-            let seat = seat.clone();
-            thread::spawn(move || seat.take_away().map(|taken| taken.lead()).is_some())
+            let cell = cell.clone();
+            thread::spawn(move || cell.retake().map(|taken| taken.lead()).is_some())
         };
-        let kept = seat.take_back(lay).map(|mine| mine.lead()).is_some();
+        let kept = cell.reacquire(lay).map(|mine| mine.lead()).is_some();
         assert!(kept ^ watcher.join().unwrap());
     });
 }
@@ -52,37 +52,37 @@ fn loom_seat_has_one_owner() {
 /// The loop was taken away, and is led and laid down by another thread, while the first one comes back from
 /// its handler: exactly one of them goes on with it.
 #[test]
-fn loom_seat_after_a_theft() {
+fn loom_handoff_after_a_theft() {
     loom::model(|| {
-        let seat = Arc::new(Seat::new());
-        let lay = seat.lay(Loop(Arc::default()));
+        let cell = Arc::new(HandoffCell::new());
+        let lay = cell.release(EventLoop(Arc::default()));
         let second = {
-            let seat = seat.clone();
+            let cell = cell.clone();
             thread::spawn(move || {
-                let Some(taken) = seat.take_away() else { return false };
+                let Some(taken) = cell.retake() else { return false };
                 taken.lead();
-                seat.take_over();
-                let lay = seat.lay(taken);
-                seat.take_back(lay).map(|mine| mine.lead()).is_some()
+                cell.invalidate();
+                let lay = cell.release(taken);
+                cell.reacquire(lay).map(|mine| mine.lead()).is_some()
             })
         };
-        let first = seat.take_back(lay).map(|mine| mine.lead()).is_some();
+        let first = cell.reacquire(lay).map(|mine| mine.lead()).is_some();
         assert!(first ^ second.join().unwrap());
     });
 }
 
 /// Two events come while the thread that is out with a connection puts it back: somebody sees to each.
 #[test]
-fn loom_place_misses_no_event() {
+fn loom_conn_slot_misses_no_event() {
     /// Whoever has the connection reads what has come, and puts it back.
-    fn serve(place: &Place<()>, mut conn: Option<()>, has_come: &AtomicBool) {
+    fn serve(place: &ConnSlot<()>, mut conn: Option<()>, has_come: &AtomicBool) {
         while let Some(out) = conn {
             has_come.store(false, Ordering::SeqCst);
             conn = place.put(0, out).map(|(back, _)| back);
         }
     }
     loom::model(|| {
-        let place = Arc::new(Place::new(0));
+        let place = Arc::new(ConnSlot::new(0));
         let has_come = Arc::new(AtomicBool::new(false));
         let told = [(), ()].map(|()| {
             let (place, has_come) = (place.clone(), has_come.clone());
@@ -101,15 +101,15 @@ fn loom_place_misses_no_event() {
 /// One is told of more bytes and another of the end, while a third puts the connection back: whoever has it last knows of the
 /// end.
 #[test]
-fn loom_place_forgets_no_end() {
+fn loom_conn_slot_forgets_no_end() {
     /// Whoever has the connection, which knows whether its peer has ended, puts it back.
-    fn put_back(place: &Place<bool>, mut conn: bool) {
+    fn put_back(place: &ConnSlot<bool>, mut conn: bool) {
         while let Some((knows, ended)) = place.put(0, conn) {
             conn = knows || ended;
         }
     }
     loom::model(|| {
-        let place = Arc::new(Place::new(0));
+        let place = Arc::new(ConnSlot::new(0));
         let told = [false, true].map(|ended| {
             let place = place.clone();
             thread::spawn(move || {
@@ -129,9 +129,9 @@ fn loom_place_forgets_no_end() {
 
 /// Two are told of events, and the watcher sends the connection away: exactly one of them has it.
 #[test]
-fn loom_place_is_left_once() {
+fn loom_conn_slot_is_left_once() {
     loom::model(|| {
-        let place = Arc::new(Place::new(0));
+        let place = Arc::new(ConnSlot::new(0));
         assert!(place.put(0, ()).is_none());
         let takers = [true, false].map(|ended| {
             let place = place.clone();
@@ -145,75 +145,75 @@ fn loom_place_is_left_once() {
 
 /// An event for who had the place comes while it is passed on, and the next one is put there: that one is not told of it.
 #[test]
-fn loom_place_tells_the_next_one_nothing() {
+fn loom_conn_slot_tells_the_next_one_nothing() {
     loom::model(|| {
-        let place = Arc::new(Place::new(0));
+        let place = Arc::new(ConnSlot::new(0));
         let late = {
             let place = place.clone();
             thread::spawn(move || place.take(0, true).is_some())
         };
-        assert!(place.pass_on(0, 1));
+        assert!(place.reuse(0, 1));
         assert!(place.put(1, ()).is_none(), "it is told of what it has not missed");
         assert!(late.join().unwrap() ^ place.withdraw().is_some(), "exactly one has it");
-        assert!(!place.pass_on(0, 2), "it was passed on before");
+        assert!(!place.reuse(0, 2), "it was passed on before");
     });
 }
 
 /// Who puts a connection back is slow, and it is taken meanwhile and leaves: the place is the next one's, and stays that.
 #[test]
-fn loom_place_is_the_next_ones_whoever_is_late() {
+fn loom_conn_slot_is_the_next_ones_whoever_is_late() {
     loom::model(|| {
-        let place = Arc::new(Place::new(0));
+        let place = Arc::new(ConnSlot::new(0));
         let puts = {
             let place = place.clone();
             thread::spawn(move || place.put(0, 0))
         };
         if place.withdraw().is_some() {
-            assert!(place.pass_on(0, 1));
+            assert!(place.reuse(0, 1));
             let back = place.put(1, 1).is_some() || place.take(1, false).is_some();
             let late = puts.join().unwrap();
             assert!(back ^ late.is_some(), "it is lost, or there twice");
-            assert!(place.pass_on(1, 2), "it is not the next one's");
+            assert!(place.reuse(1, 2), "it is not the next one's");
         }
     });
 }
 
 /// The watcher finds a stuck leader whatever was stolen before: the parity of the turns must survive it.
 #[test]
-fn loom_seat_is_found_stuck_again() {
+fn loom_handoff_is_found_stuck_again() {
     loom::model(|| {
-        let seat = Seat::new();
+        let cell = HandoffCell::new();
         for _ in 0..3 {
-            seat.lay(());
-            let seen = seat.turn();
-            assert!(stuck(seen, seat.turn()));
-            assert!(seat.take_away().is_some());
+            cell.release(());
+            let seen = cell.epoch();
+            assert!(stuck(seen, cell.epoch()));
+            assert!(cell.retake().is_some());
         }
-        let lay = seat.lay(());
-        let seen = seat.turn();
-        assert!(seat.take_back(lay).is_some());
-        assert!(!stuck(seen, seat.turn()));
+        let lay = cell.release(());
+        let seen = cell.epoch();
+        assert!(cell.reacquire(lay).is_some());
+        assert!(!stuck(seen, cell.epoch()));
     });
 }
 
-/// A letter that comes while the loop goes to sleep is either seen before, or its bringer has to wake.
+/// A message that comes while the loop goes to sleep is either seen before, or its bringer has to wake.
 #[test]
 fn loom_inbox_loses_no_letter() {
     loom::model(|| {
         let inbox = Arc::new(Inbox::new());
         let bringers: Vec<_> = (0..2)
-            .map(|letter| {
+            .map(|message| {
                 let inbox = inbox.clone();
-                thread::spawn(move || inbox.put(letter))
+                thread::spawn(move || inbox.push(message))
             })
             .collect();
-        let sleeps = inbox.try_sleep();
+        let sleeps = inbox.prepare_park();
         let woken =
             bringers.into_iter().map(|bringer| bringer.join().unwrap()).filter(|woken| *woken).count();
-        let mut letters = Vec::new();
-        inbox.take_all(&mut letters);
-        assert_eq!(letters.len(), 2);
-        // Asleep with letters in the box: one of the bringers has to wake it. A wake too many does no harm.
+        let mut messages = Vec::new();
+        inbox.take_all(&mut messages);
+        assert_eq!(messages.len(), 2);
+        // Asleep with messages in the box: one of the bringers has to wake it. A wake too many does no harm.
         assert!(woken == 1 || !sleeps);
     });
 }
@@ -228,29 +228,29 @@ fn loom_inbox_nudges_who_has_not_seen() {
             let (inbox, is_changed) = (inbox.clone(), is_changed.clone());
             thread::spawn(move || {
                 is_changed.swap(true, Ordering::SeqCst);
-                inbox.nudge()
+                inbox.wake()
             })
         };
-        let sleeps = inbox.try_sleep();
+        let sleeps = inbox.prepare_park();
         let has_seen = is_changed.load(Ordering::SeqCst);
         let is_woken = other.join().unwrap();
         assert!(sleeps && (has_seen || is_woken));
     });
 }
 
-/// A letter that comes while the loop ends is gone with it, before or after.
+/// A message that comes while the loop ends is gone with it, before or after.
 #[test]
 fn loom_inbox_keeps_nothing_for_a_loop_that_has_ended() {
     loom::model(|| {
         let inbox = Arc::new(Inbox::new());
-        let letter = std::sync::Arc::new(());
+        let message = std::sync::Arc::new(());
         let bringer = {
-            let (inbox, letter) = (inbox.clone(), letter.clone());
-            thread::spawn(move || inbox.put(letter))
+            let (inbox, message) = (inbox.clone(), message.clone());
+            thread::spawn(move || inbox.push(message))
         };
         inbox.close();
         let _ = bringer.join().unwrap();
-        assert_eq!(std::sync::Arc::strong_count(&letter), 1);
+        assert_eq!(std::sync::Arc::strong_count(&message), 1);
     });
 }
 
@@ -259,44 +259,44 @@ const LIMITS: Limits = Limits { kept: 1, threads_max: 1, queue_max: 1 };
 /// A thread parks while a job is given to it, queued, or the server stops: the job is done exactly once, or
 /// refused, and the thread ends.
 #[test]
-fn loom_standby_does_every_job_once() {
+fn loom_thread_pool_does_every_job_once() {
     loom::model(|| {
-        let standby = Arc::new(Standby::new(LIMITS));
+        let standby = Arc::new(ThreadPool::new(LIMITS));
         let done = Arc::new(AtomicUsize::new(0));
-        let Given::Spawn(first) = standby.give(1) else { panic!("nobody was parked") };
+        let Submitted::Spawn(first) = standby.give(1) else { panic!("nobody was parked") };
         let worker = {
             let (standby, done) = (standby.clone(), done.clone());
             thread::spawn(move || {
-                let berth = Berth::new();
+                let parker = Parker::new();
                 let mut job = Some(first);
                 while job.is_some() {
                     done.fetch_add(1, Ordering::SeqCst);
-                    job = standby.wait(&berth, Duration::ZERO);
+                    job = standby.wait(&parker, Duration::ZERO);
                 }
                 standby.leave();
             })
         };
         // One thread is all there may be: the second job is taken by it, or waits until it can.
-        assert!(matches!(standby.give_or_queue(2), Given::Taken));
+        assert!(matches!(standby.give_or_queue(2), Submitted::Taken));
         while done.load(Ordering::SeqCst) < 2 {
             thread::yield_now();
         }
         standby.close();
         worker.join().unwrap();
         assert_eq!(done.load(Ordering::SeqCst), 2);
-        assert!(matches!(standby.give(3), Given::Refused(3)));
+        assert!(matches!(standby.give(3), Submitted::Rejected(3)));
     });
 }
 
 /// What cannot be refused is taken by the one thread that parks at that moment.
 #[test]
-fn loom_standby_queue_first_is_not_forgotten() {
+fn loom_thread_pool_queue_first_is_not_forgotten() {
     loom::model(|| {
-        let standby = Arc::new(Standby::new(LIMITS));
-        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let standby = Arc::new(ThreadPool::new(LIMITS));
+        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
         let worker = {
             let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_some())
+            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_some())
         };
         standby.queue_first(());
         assert!(worker.join().unwrap());
@@ -305,22 +305,22 @@ fn loom_standby_queue_first_is_not_forgotten() {
 
 /// A job is left for threads at work while the last of them parks, and the watcher calls for it: it is done once.
 #[test]
-fn loom_standby_looks_after_the_queue() {
+fn loom_thread_pool_looks_after_the_queue() {
     loom::model(|| {
-        let standby = Arc::new(Standby::new(LIMITS));
-        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let standby = Arc::new(ThreadPool::new(LIMITS));
+        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
         let worker = {
             let standby = standby.clone();
             thread::spawn(move || {
-                let berth = Berth::new();
-                let taken = standby.wait(&berth, Duration::ZERO).is_some();
-                (taken, standby.wait(&berth, Duration::ZERO).is_some())
+                let parker = Parker::new();
+                let taken = standby.wait(&parker, Duration::ZERO).is_some();
+                (taken, standby.wait(&parker, Duration::ZERO).is_some())
             })
         };
         assert!(standby.queue(()).is_ok());
-        while standby.muster().queued > 0 {
+        while standby.stats().queued > 0 {
             let called = standby.call_for_queue();
-            assert!(matches!(called, None | Some(Given::Taken)), "it may have one thread");
+            assert!(matches!(called, None | Some(Submitted::Taken)), "it may have one thread");
             thread::yield_now();
         }
         standby.close();
@@ -330,12 +330,12 @@ fn loom_standby_looks_after_the_queue() {
 
 /// The server stops while a thread parks: it is not left behind.
 #[test]
-fn loom_standby_close_wakes_everybody() {
+fn loom_thread_pool_close_wakes_everybody() {
     loom::model(|| {
-        let standby = Arc::new(Standby::<()>::new(LIMITS));
+        let standby = Arc::new(ThreadPool::<()>::new(LIMITS));
         let worker = {
             let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_none())
+            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_none())
         };
         standby.close();
         assert!(worker.join().unwrap());
@@ -345,22 +345,22 @@ fn loom_standby_close_wakes_everybody() {
 /// A thread is parked. A leader risks a call with it while another gives its loop away: one of them has it, the other
 /// one that is to be started.
 #[test]
-fn loom_standby_keeps_a_parked_thread_for_a_risk() {
+fn loom_thread_pool_keeps_a_parked_thread_for_a_risk() {
     loom::model(|| {
-        let standby = Arc::new(Standby::new(Limits { kept: 1, threads_max: 2, queue_max: 1 }));
-        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let standby = Arc::new(ThreadPool::new(Limits { kept: 1, threads_max: 2, queue_max: 1 }));
+        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
         let worker = {
             let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_some())
+            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_some())
         };
         let giver = {
             let standby = standby.clone();
-            thread::spawn(move || matches!(standby.give(()), Given::Refused(())))
+            thread::spawn(move || matches!(standby.give(()), Submitted::Rejected(())))
         };
         let risked = standby.risk();
         assert!(!giver.join().unwrap(), "it is parked, or one more may be started");
         if risked {
-            assert!(matches!(standby.give_at_any_rate((), true), Given::Taken), "it was promised");
+            assert!(matches!(standby.give_at_any_rate((), true), Submitted::Taken), "it was promised");
         }
         standby.close();
         let had_work = worker.join().unwrap();
@@ -370,16 +370,16 @@ fn loom_standby_keeps_a_parked_thread_for_a_risk() {
 
 /// A job is queued while a thread is kept for a risk, which ends: the job is not forgotten.
 #[test]
-fn loom_standby_queue_goes_on_after_a_risk() {
+fn loom_thread_pool_queue_goes_on_after_a_risk() {
     loom::model(|| {
-        let standby = Arc::new(Standby::new(LIMITS));
-        let Given::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
+        let standby = Arc::new(ThreadPool::new(LIMITS));
+        let Submitted::Spawn(()) = standby.give(()) else { panic!("nobody was parked") };
         let worker = {
             let standby = standby.clone();
-            thread::spawn(move || standby.wait(&Berth::new(), Duration::ZERO).is_some())
+            thread::spawn(move || standby.wait(&Parker::new(), Duration::ZERO).is_some())
         };
         let risked = standby.risk();
-        assert!(matches!(standby.give_or_queue(()), Given::Taken));
+        assert!(matches!(standby.give_or_queue(()), Submitted::Taken));
         if risked {
             standby.risk_is_over();
         }

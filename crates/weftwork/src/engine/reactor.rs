@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use mio::Poll;
 
-use super::berth::Berth;
-use super::doors::Listening;
-use super::hub::Hub;
-use super::patience::{OnAnyThread, OnThisThread};
-use super::standby::{Given, Limits, Standby};
+use super::acceptor::Listeners;
+use super::event_loop::{EventLoop, LoopEvent};
+use super::loops::LoopGroup;
+use super::parker::Parker;
+use super::thread_pool::{Limits, Submitted, ThreadPool};
+use super::thread_wait::{OwnedThreadWait, ThreadWait};
 use super::threads::{Threads, shed_upgrade};
-use super::turn::{Loop, Next};
-use super::{Room, contained};
+use super::{EngineHandle, log_caught_panic};
 use crate::conn::{Call, Conn};
 use crate::message::Handler;
 use crate::transport::DateCache;
@@ -32,11 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Reactor {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    hub: Hub,
+    loops: LoopGroup,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    listeners: Listening,
+    listeners: Listeners,
     /// For connections that another protocol takes over.
-    guests: Standby<Box<Conn>>,
+    guests: ThreadPool<Box<Conn>>,
     guest_threads: Threads,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn start(
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
-) -> io::Result<Arc<dyn Room>> {
+) -> io::Result<Arc<dyn EngineHandle>> {
     let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
     let reactor = Reactor::new(&polls, cx, handler, &listeners)?;
     let now = reactor.cx.clock.now();
@@ -53,7 +53,7 @@ pub(super) fn start(
     let loops = polls
         .into_iter()
         .enumerate()
-        .map(|(index, poll)| Loop::new(index, poll, &reactor.hub, listeners.clone(), now))
+        .map(|(index, poll)| EventLoop::new(index, poll, &reactor.loops, listeners.clone(), now))
         .collect::<io::Result<Vec<_>>>()?;
     for (index, lp) in loops.into_iter().enumerate() {
         let own = reactor.clone();
@@ -84,43 +84,43 @@ impl Reactor {
             queue_max: settings.queue_max,
         };
         Ok(Arc::new(Reactor {
-            hub: Hub::new(polls)?,
-            guests: Standby::new(limits),
+            loops: LoopGroup::new(polls)?,
+            guests: ThreadPool::new(limits),
             guest_threads: Threads::default(),
             threads: Mutex::default(),
-            listeners: Listening::new(listeners),
+            listeners: Listeners::new(listeners),
             cx,
             handler,
         }))
     }
 
     /// A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
-    fn run(self: &Arc<Reactor>, mut lp: Loop) {
+    fn run(self: &Arc<Reactor>, mut lp: EventLoop) {
         while catch_unwind(AssertUnwindSafe(|| self.lead(&mut lp))).is_err() {
-            contained();
+            log_caught_panic();
         }
     }
 
-    fn lead(self: &Arc<Reactor>, lp: &mut Loop) {
+    fn lead(self: &Arc<Reactor>, lp: &mut EventLoop) {
         let (mut dates, post) = (DateCache::new(lp.now()), self.cx.watchdog.post());
-        let wait = OnThisThread::new(&self.cx);
+        let wait = ThreadWait::new(&self.cx);
         // The loop's time is that of its last look at the poller; calls since then have taken theirs.
         let mut now = lp.now();
         loop {
-            let mut called = match lp.next(&self.hub, &self.cx) {
-                Next::Stop => return,
-                Next::Call(errand) => Some(errand),
+            let mut called = match lp.run_until_call(&self.loops, &self.cx) {
+                LoopEvent::Stop => return,
+                LoopEvent::Call(active) => Some(active),
             };
-            while let Some(mut errand) = called {
-                if errand.conn.is_taken_over() {
-                    self.let_go(lp.detach(errand));
+            while let Some(mut active) = called {
+                if active.conn.is_taken_over() {
+                    self.let_go(lp.remove(active));
                     break;
                 }
                 let (cx, handler) = (&self.cx, &*self.handler);
                 let call =
                     Call { cx, now: now.max(lp.now()), handler, wait: &wait, dates: &mut dates, post: &post };
-                now = errand.with_conn(&self.hub, |conn| conn.run(call));
-                called = lp.settle(errand, &self.cx);
+                now = active.guarded(&self.loops, |conn| conn.run(call));
+                called = lp.resume(active, &self.cx);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Reactor {
 
     /// The queue is looked at by hosts that are done, and one of them may have gone before somebody joined it.
     fn see_to_queue(self: &Arc<Reactor>) {
-        if let Some(Given::Spawn(conn)) = self.guests.call_for_queue()
+        if let Some(Submitted::Spawn(conn)) = self.guests.call_for_queue()
             && let Err(conn) = self.start_host(conn)
         {
             self.guests.queue_first(conn);
@@ -147,16 +147,16 @@ impl Reactor {
 
     fn start_host(self: &Arc<Reactor>, conn: Box<Conn>) -> Result<(), Box<Conn>> {
         let shared = self.clone();
-        self.guest_threads.start(&self.guests, conn, move |berth| shared.host(berth))
+        self.guest_threads.start(&self.guests, conn, move |parker| shared.host(parker))
     }
 
     /// The life of such a thread.
-    fn host(self: &Arc<Reactor>, berth: &Arc<Berth<Box<Conn>>>) {
+    fn host(self: &Arc<Reactor>, parker: &Arc<Parker<Box<Conn>>>) {
         let _leave = Leave(self);
-        let mut job = berth.first();
+        let mut job = parker.first();
         while let Some(conn) = job {
-            conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())), || self.guests.has_queue());
-            job = self.guests.wait(berth, PATIENCE);
+            conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || self.guests.has_queue());
+            job = self.guests.wait(parker, PATIENCE);
         }
     }
 
@@ -176,14 +176,14 @@ impl Drop for Leave<'_> {
     }
 }
 
-impl Room for Reactor {
-    fn has_visitors(&self) -> bool {
-        self.listeners.have_visitors()
+impl EngineHandle for Reactor {
+    fn has_pending(&self) -> bool {
+        self.listeners.have_pending()
     }
 
     fn wake(&self) {
         self.listeners.shut();
-        self.hub.wake_all();
+        self.loops.wake_all();
         if self.cx.stage() == Stage::Closing {
             self.guests.close();
         }
@@ -205,8 +205,8 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::engine::burst::{self, Burst, eventually};
-    use crate::engine::client::connect;
+    use crate::engine::testing::burst::{self, Burst, eventually};
+    use crate::engine::testing::client::connect;
     use crate::transport::address::Address;
 
     /// A reactor in which nobody works.
@@ -231,11 +231,11 @@ mod tests {
     fn who_waits_for_a_host_is_given_one_beside_those_that_last() {
         let (room, address) = empty();
         let _clients = [(); 2].map(|()| connect(address));
-        let Given::Spawn(lasting) = room.guests.give(accept(&room)) else { panic!("it is the first") };
+        let Submitted::Spawn(lasting) = room.guests.give(accept(&room)) else { panic!("it is the first") };
         assert!(room.guests.queue(accept(&room)).is_ok());
         room.see_to_queue();
         eventually("it has had its host", || room.cx.counts().connections == 1);
-        assert_eq!((room.guests.muster().queued, room.cx.counts().shed), (0, 0));
+        assert_eq!((room.guests.stats().queued, room.cx.counts().shed), (0, 0));
         drop(lasting);
         room.guests.close();
         assert_eq!(room.guest_threads.join(burst::PATIENCE), 0);
@@ -248,7 +248,7 @@ mod tests {
         assert!(room.guests.queue(accept(&room)).is_ok());
         room.guest_threads.give_at_most(0);
         room.see_to_queue();
-        assert_eq!((room.guests.muster().queued, room.cx.counts().shed), (0, 1));
+        assert_eq!((room.guests.stats().queued, room.cx.counts().shed), (0, 1));
         assert_eq!(room.cx.counts().connections, 0);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::place::{OWNER_MAX, Place};
+use super::conn_slot::{ConnSlot, GENERATION_MAX};
 use super::sync::{Mutex, lock};
 use crate::conn::{Conn, Registered};
 use crate::transport::Tick;
@@ -36,7 +36,7 @@ pub(super) struct SharedPoller {
     poller: OwnedFd,
     /// Each write is one event, for one thread; nobody ever reads it.
     bell: OwnedFd,
-    places: Box<[MemberPlace]>,
+    places: Box<[MemberSlot]>,
     /// Places that nobody has; the one that was freed last is taken first.
     free: Mutex<Vec<usize>>,
     members: AtomicUsize,
@@ -44,41 +44,41 @@ pub(super) struct SharedPoller {
     present: AtomicUsize,
 }
 
-struct MemberPlace {
+struct MemberSlot {
     /// Its owner's number is the token: the place, and above that how many had it before.
-    place: Place<Box<Conn>>,
+    place: ConnSlot<Box<Conn>>,
     /// When the member was put there last.
     since: AtomicU64,
 }
 
 /// What became of a connection that wants to join.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(super) enum AddResult {
     /// `is_first`: there was none, and whoever looks after them may sleep.
-    Member { is_first: bool },
+    Added { is_first: bool },
     /// There is no place for it.
-    Refused,
+    Full,
     /// This system has no poller that tells one thread of each event.
     #[cfg_attr(any(target_os = "linux", target_os = "android"), allow(dead_code))]
-    Nowhere,
+    Unsupported,
 }
 
 /// What a wait at the poller has brought.
-pub(super) enum Told {
+pub(super) enum PollEvent {
     /// A member has something to say.
-    Member(Box<Conn>),
+    Conn(Box<Conn>),
     /// So has something else that is [watched](SharedPoller::watch).
-    Other(usize),
-    /// News of a member that is out, or has gone; or a signal has come, or the bell has rung.
-    Vain,
+    Listener(usize),
+    /// NextConn of a member that is out, or has gone; or a signal has come, or the bell has rung.
+    Spurious,
     /// Nothing, in all that time.
-    Nothing,
+    Timeout,
 }
 
 /// A member that is out. Its place is free when this is dropped: by a panic. Nothing is changed if it has left before.
-pub(super) struct Absent<'a>(&'a SharedPoller, usize);
+pub(super) struct SlotGuard<'a>(&'a SharedPoller, usize);
 
-impl Drop for Absent<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         self.0.free(self.1);
     }
@@ -90,7 +90,7 @@ fn index(token: usize) -> usize {
 
 impl SharedPoller {
     pub(super) fn open() -> io::Result<SharedPoller> {
-        let place = |index| MemberPlace { place: Place::new(index), since: AtomicU64::new(0) };
+        let place = |index| MemberSlot { place: ConnSlot::new(index), since: AtomicU64::new(0) };
         let shared = SharedPoller {
             poller: epoll::create(CreateFlags::CLOEXEC)?,
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -125,30 +125,30 @@ impl SharedPoller {
     }
 
     /// Gives a connection its place, if it has none yet.
-    pub(super) fn join(&self, conn: &mut Conn) -> Joined {
+    pub(super) fn join(&self, conn: &mut Conn) -> AddResult {
         if conn.registered == Registered::Shared {
-            return Joined::Member { is_first: false };
+            return AddResult::Added { is_first: false };
         }
-        let Some(index) = lock(&self.free).pop() else { return Joined::Refused };
-        let token = self.places[index].place.owner();
+        let Some(index) = lock(&self.free).pop() else { return AddResult::Full };
+        let token = self.places[index].place.generation();
         // What has come before is told of at once. By then the place is empty, and whoever puts the connection there hears of it.
         if epoll::add(&self.poller, conn.as_fd(), EventData::new_u64(token as u64), NEWS).is_err() {
             lock(&self.free).push(index);
-            return Joined::Refused;
+            return AddResult::Full;
         }
         let is_first = self.members.fetch_add(1, Ordering::SeqCst) == 0;
         (conn.registered, conn.token) = (Registered::Shared, token);
-        Joined::Member { is_first }
+        AddResult::Added { is_first }
     }
 
     /// To be held while a member is out, and forgotten when it is back.
-    pub(super) fn absent(&self, conn: &Conn) -> Option<Absent<'_>> {
-        (conn.registered == Registered::Shared).then(|| Absent(self, conn.token))
+    pub(super) fn absent(&self, conn: &Conn) -> Option<SlotGuard<'_>> {
+        (conn.registered == Registered::Shared).then(|| SlotGuard(self, conn.token))
     }
 
     /// Puts a member in its place. It comes back if something has happened to it meanwhile.
     pub(super) fn put(&self, conn: Box<Conn>, now: Tick) -> Option<Box<Conn>> {
-        let MemberPlace { place, since, .. } = &self.places[index(conn.token)];
+        let MemberSlot { place, since, .. } = &self.places[index(conn.token)];
         since.store(now.0, Ordering::Relaxed);
         self.present.fetch_add(1, Ordering::SeqCst);
         let token = conn.token;
@@ -160,27 +160,33 @@ impl SharedPoller {
 
     /// Waits until there is something for this thread, for so long at most.
     #[inline(always)]
-    pub(super) fn wait(&self, patience: Option<&Timespec>) -> Told {
+    pub(super) fn wait(&self, patience: Option<&Timespec>) -> PollEvent {
         let mut event = [const { std::mem::MaybeUninit::<Event>::uninit() }; 1];
         let Ok((events, _)) = epoll::wait(&self.poller, &mut event, patience) else {
-            return Told::Vain;
+            return PollEvent::Spurious;
         };
-        let Some(&Event { flags, data }) = events.first() else { return Told::Nothing };
+        let Some(&Event { flags, data }) = events.first() else { return PollEvent::Timeout };
         self.told(data.u64(), flags)
     }
 
     #[inline(always)]
-    fn told(&self, token: u64, flags: EventFlags) -> Told {
+    fn told(&self, token: u64, flags: EventFlags) -> PollEvent {
         if token & OTHER != 0 {
-            return if token == BELL { Told::Vain } else { Told::Other((token & !OTHER) as usize) };
+            return if token == BELL {
+                PollEvent::Spurious
+            } else {
+                PollEvent::Listener((token & !OTHER) as usize)
+            };
         }
         let token = token as usize;
         let ended = flags.intersects(ENDS);
-        let Some(mut conn) = self.places[index(token)].place.take(token, ended) else { return Told::Vain };
+        let Some(mut conn) = self.places[index(token)].place.take(token, ended) else {
+            return PollEvent::Spurious;
+        };
         self.present.fetch_sub(1, Ordering::SeqCst);
         // The place may have been passed on just now, and then this is the next one.
         conn.note_ready(ended && conn.token == token);
-        Told::Member(conn)
+        PollEvent::Conn(conn)
     }
 
     /// A member goes elsewhere, if it is one.
@@ -204,8 +210,8 @@ impl SharedPoller {
 
     /// The place of whoever has this token is free, unless it was before.
     fn free(&self, token: usize) {
-        let next = token.wrapping_add(PLACES) & OWNER_MAX;
-        if self.places[index(token)].place.pass_on(token, next) {
+        let next = token.wrapping_add(PLACES) & GENERATION_MAX;
+        if self.places[index(token)].place.reuse(token, next) {
             lock(&self.free).push(index(token));
             self.members.fetch_sub(1, Ordering::SeqCst);
         }
@@ -230,7 +236,7 @@ impl SharedPoller {
     /// Takes those out that have asked for nothing for so long, all that are in their places if that is no time; but for
     /// [`STAY`] at most.
     pub(super) fn send_away(&self, quiet: Duration, now: Tick, mut to: impl FnMut(Box<Conn>)) {
-        for MemberPlace { place, since, .. } in &self.places {
+        for MemberSlot { place, since, .. } in &self.places {
             let is_quiet = Tick(since.load(Ordering::Relaxed)).after(quiet.min(STAY)) <= now;
             if is_quiet && let Some(mut conn) = place.withdraw() {
                 self.present.fetch_sub(1, Ordering::SeqCst);

@@ -27,7 +27,7 @@ fn names_survive_a_round_trip() {
 fn what_names_no_engine_is_refused_with_the_choices() {
     for text in ["", "apache", "pool:", "pool:0", "workers:-1", "Pool", "pool:8:8", "reactor:0"] {
         let error = text.parse::<Engine>().unwrap_err().to_string();
-        assert!(error.contains(&format!("{text:?}")) && error.contains(&listing::usages()), "{error}");
+        assert!(error.contains(&format!("{text:?}")) && error.contains(&info::usages()), "{error}");
     }
 }
 
@@ -36,7 +36,7 @@ fn what_names_no_engine_is_refused_with_the_choices() {
 fn an_engine_that_is_off_says_so() {
     for text in ["fibers", "fibers:2"] {
         let error = text.parse::<Engine>().unwrap_err().to_string();
-        assert!(error.contains("feature `fibers`") && error.contains(&listing::usages()), "{error}");
+        assert!(error.contains("feature `fibers`") && error.contains(&info::usages()), "{error}");
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::berth::Berth;
-use super::standby::{REFUSED_FOR, Standby};
+use super::parker::Parker;
+use super::thread_pool::{REFUSED_FOR, ThreadPool};
 use crate::transport::budget::contain_log;
 use crate::transport::context::Context;
 use crate::transport::counters::Counters;
@@ -18,7 +18,7 @@ use crate::transport::counters::Counters;
 /// runs within two milliseconds, and has 0.7 ms (Linux 6.18); a start takes 40 us, 130 with cold caches. Of 400
 /// connections at once, nine in ten are answered within 0.1 s after up to 4 starts each; 6 fail in one run of eight, 16 mostly
 /// (docs/performance.md).
-pub(super) const STARTS_MAX: usize = 4;
+pub(super) const SPAWNS_PER_TURN: usize = 4;
 
 /// For a line of the log.
 pub(super) const WHAT_LIMITS_THREADS: &str = "What limits threads: pids.max of the cgroup (docker --pids-limit, systemd \
@@ -92,24 +92,24 @@ impl Threads {
     /// it, the job is the caller's again, the thread is counted out, and `standby` knows that there is none to be had.
     pub(super) fn start<J>(
         &self,
-        standby: &Standby<J>,
+        standby: &ThreadPool<J>,
         job: J,
-        work: impl FnOnce(&Arc<Berth<J>>) + Send + 'static,
+        work: impl FnOnce(&Arc<Parker<J>>) + Send + 'static,
     ) -> Result<(), J>
     where
         J: Send + 'static,
     {
-        let berth = Berth::new();
-        berth.start(job);
-        let own = berth.clone();
+        let parker = Parker::new();
+        parker.start(job);
+        let own = parker.clone();
         match self.spawn("weft", || standby.count().0, move || work(&own)) {
             Ok(()) => Ok(()),
             Err(error) => {
                 if let Some(threads) = standby.note_refusal() {
                     // A log that panics must not take the job along: it may be a loop, with its connections.
-                    contain_log(|| tell_of_refusal(&error, threads));
+                    contain_log(|| log_spawn_error(&error, threads));
                 }
-                berth.first().map_or(Ok(()), Err)
+                parker.first().map_or(Ok(()), Err)
             }
         }
     }
@@ -119,7 +119,7 @@ fn drop_ended(threads: &mut Vec<JoinHandle<()>>) {
     threads.retain(|thread| !thread.is_finished());
 }
 
-pub(super) fn tell_of_refusal(error: &io::Error, threads: usize) {
+pub(super) fn log_spawn_error(error: &io::Error, threads: usize) {
     log::error!(
         "the system refuses another thread ({error}); this server has {threads}, requests wait for one of them, and the \
          next try comes after {REFUSED_FOR:?}. {WHAT_LIMITS_THREADS}"
@@ -138,7 +138,7 @@ pub(super) fn shed_upgrade(cx: &Context) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::burst::eventually;
+    use crate::engine::testing::burst::eventually;
 
     #[test]
     fn of_threads_that_have_ended_nothing_is_kept() {

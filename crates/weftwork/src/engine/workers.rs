@@ -16,7 +16,7 @@
 //! second.
 //!
 //! A worker is a task and not a thread of its own: who has accepted a few connections gives the door to the next
-//! thread and serves the last of them itself ([`STARTS_MAX`] says why). Where the system gives no other thread, whoever is at a
+//! thread and serves the last of them itself ([`SPAWNS_PER_TURN`] says why). Where the system gives no other thread, whoever is at a
 //! door serves one who waits, for a second if that is a client who goes on asking ([`ALONE`]); the first thread that is free then
 //! comes to that door.
 
@@ -29,17 +29,17 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::berth::Berth;
+use super::acceptor::{Acceptor, Listeners, is_pending};
+use super::conn_thread::{ConnThread, Fate, Hand};
 use super::crowd::Crowd;
-use super::doors::{Doors, Listening, has_visitor};
+use super::event_loop::IDLE_KEPT;
 use super::gate::Gate;
 use super::lookout::Lookout;
-use super::patience::OnAnyThread;
-use super::solo::{Fate, Hand, Solo};
-use super::standby::{Limits, REFUSED_FOR, Standby};
-use super::threads::{STARTS_MAX, Threads, shed_upgrade};
-use super::turn::IDLE_KEPT;
-use super::{Room, contained};
+use super::parker::Parker;
+use super::thread_pool::{Limits, REFUSED_FOR, ThreadPool};
+use super::thread_wait::OwnedThreadWait;
+use super::threads::{SPAWNS_PER_TURN, Threads, shed_upgrade};
+use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::Tick;
@@ -74,13 +74,13 @@ struct Workers {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     /// The listeners of each worker.
-    doors: Vec<Listening>,
-    standby: Standby<Job>,
+    doors: Vec<Listeners>,
+    standby: ThreadPool<Job>,
     threads: Threads,
     gate: Gate,
     crowd: Crowd,
     /// Somebody waits at a door, where no more connections or threads may be. Said anew at each look.
-    wants_room: AtomicBool,
+    close_idle_wanted: AtomicBool,
 }
 
 pub(super) fn start(
@@ -88,7 +88,7 @@ pub(super) fn start(
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
-) -> io::Result<Arc<dyn Room>> {
+) -> io::Result<Arc<dyn EngineHandle>> {
     let room = Workers::new(workers, cx, handler, listeners)?;
     for worker in 0..workers {
         if let Err(error) = room.start_worker(worker) {
@@ -123,12 +123,12 @@ impl Workers {
         }
         doors.push(listeners);
         Ok(Arc::new(Workers {
-            doors: doors.into_iter().map(|listeners| Listening::new(&Arc::new(listeners))).collect(),
-            standby: Standby::new(limits),
+            doors: doors.into_iter().map(|listeners| Listeners::new(&Arc::new(listeners))).collect(),
+            standby: ThreadPool::new(limits),
             threads: Threads::default(),
             gate: Gate::new(),
             crowd: Crowd::new(),
-            wants_room: AtomicBool::new(false),
+            close_idle_wanted: AtomicBool::new(false),
             handler,
             cx,
         }))
@@ -136,7 +136,7 @@ impl Workers {
 
     fn start_worker(self: &Arc<Workers>, worker: usize) -> io::Result<()> {
         let shared = self.clone();
-        let work = move || shared.work(&Berth::new(), Job::Accept { worker });
+        let work = move || shared.work(&Parker::new(), Job::Accept { worker });
         self.threads.keep(std::thread::Builder::new().name("weft".into()).spawn(work)?);
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Workers {
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.accept_all(worker))) {
                 Ok(job) => return job,
-                Err(_) => contained(),
+                Err(_) => log_caught_panic(),
             }
         }
     }
@@ -171,14 +171,14 @@ impl Workers {
                 }
                 accepted += 1;
                 let job = Job::Serve { conn, worker, is_alone: false };
-                if accepted > STARTS_MAX && self.hand_on_door(worker) {
+                if accepted > SPAWNS_PER_TURN && self.hand_on_door(worker) {
                     return Some(job);
                 }
                 self.give(job);
             }
             self.gate.open();
-            let is_kept_out = !self.standby.has_room() && listeners.iter().any(has_visitor);
-            self.wants_room.store(doors.wants_room() || is_kept_out, Ordering::Relaxed);
+            let is_kept_out = !self.standby.has_room() && listeners.iter().any(is_pending);
+            self.close_idle_wanted.store(doors.close_idle_wanted() || is_kept_out, Ordering::Relaxed);
             if let Some(job) = self.take_alone(worker, now) {
                 return Some(job);
             }
@@ -211,7 +211,7 @@ impl Workers {
         self.standby.give(Job::Accept { worker }).or_start(|job| self.spawn_of_burst(job)).is_ok()
     }
 
-    fn wait_at(&self, listeners: &[Listener], doors: &mut Doors, now: Tick) {
+    fn wait_at(&self, listeners: &[Listener], doors: &mut Acceptor, now: Tick) {
         let stop = self.cx.moved_on_from(Stage::Running);
         let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         let patience = match doors.retry(now) {
@@ -240,7 +240,7 @@ impl Workers {
             conn.queued_since = Some(self.cx.clock.now());
         }
         if let Err(job) = self.standby.queue(refused) {
-            // Several workers saw the last place in the queue: one too many is none too many.
+            // Several workers record the last place in the queue: one too many is none too many.
             self.standby.queue_first(job);
         }
     }
@@ -260,15 +260,15 @@ impl Workers {
 
     fn spawn(self: &Arc<Workers>, job: Job) -> Result<(), Job> {
         let shared = self.clone();
-        self.threads.start(&self.standby, job, move |berth| {
-            if let Some(job) = berth.first() {
-                shared.work(berth, job);
+        self.threads.start(&self.standby, job, move |parker| {
+            if let Some(job) = parker.first() {
+                shared.work(parker, job);
             }
         })
     }
 
     /// The life of a thread: one connection after the other, and in between a worker's door.
-    fn work(self: &Arc<Workers>, berth: &Arc<Berth<Job>>, first: Job) {
+    fn work(self: &Arc<Workers>, parker: &Arc<Parker<Job>>, first: Job) {
         // Counted out however the thread ends. The next connection gets another.
         let mut leave = Leave { workers: self, counted: true };
         let mut hand = Hand::new(&self.cx);
@@ -276,7 +276,9 @@ impl Workers {
         while let Some(given) = job {
             job = match given {
                 // Nobody is taken in any more, and others may wait in the queue behind it.
-                Job::Return { .. } if self.cx.stage() != Stage::Running => self.standby.wait(berth, PATIENCE),
+                Job::Return { .. } if self.cx.stage() != Stage::Running => {
+                    self.standby.wait(parker, PATIENCE)
+                }
                 Job::Accept { worker } | Job::Return { worker } => {
                     if matches!(given, Job::Return { .. }) {
                         self.standby.leave();
@@ -294,11 +296,11 @@ impl Workers {
                     }))
                     .is_err()
                     {
-                        contained();
+                        log_caught_panic();
                     }
                     self.next_at_door(worker).or_else(|| {
                         hand.pool.rest();
-                        self.standby.wait(berth, PATIENCE)
+                        self.standby.wait(parker, PATIENCE)
                     })
                 }
             };
@@ -311,7 +313,7 @@ impl Workers {
             true => Some(LINGER_LOOK),
             false => conn.is_idle().then_some(IDLE_KEPT),
         };
-        let mut solo = Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
+        let mut solo = ConnThread::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
         solo.crowd = Some(&self.crowd);
         let look = || {
             self.call_for_queue();
@@ -329,7 +331,7 @@ impl Workers {
             // Nobody would be there for as long as its client likes.
             Fate::TakeOver if left.is_some_and(|left| self.is_deserted(left)) => shed_upgrade(&self.cx),
             Fate::TakeOver => {
-                conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())), || self.is_wanted())
+                conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || self.is_wanted())
             }
             Fate::Over | Fate::Park | Fate::Rest => conn.reclaim(&mut hand.pool),
         }
@@ -351,7 +353,7 @@ impl Workers {
 
     /// Somebody waits for a thread or a place. Where that is at a door, only the first who asks is to make room.
     fn is_wanted(&self) -> bool {
-        self.standby.has_queue() || self.wants_room.swap(false, Ordering::Relaxed)
+        self.standby.has_queue() || self.close_idle_wanted.swap(false, Ordering::Relaxed)
     }
 
     /// A connection that waits at the worker's door, unless others wait for a thread already.
@@ -380,14 +382,14 @@ impl Drop for Leave<'_> {
     }
 }
 
-impl Room for Workers {
-    fn has_visitors(&self) -> bool {
-        self.doors.iter().any(Listening::have_visitors)
+impl EngineHandle for Workers {
+    fn has_pending(&self) -> bool {
+        self.doors.iter().any(Listeners::have_pending)
     }
 
     fn wake(&self) {
         // Whoever waits does so for the next stage too; what is left is to close the doors and the store.
-        self.doors.iter().for_each(Listening::shut);
+        self.doors.iter().for_each(Listeners::shut);
         if self.cx.stage() == Stage::Closing {
             self.standby.close();
         }

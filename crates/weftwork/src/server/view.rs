@@ -11,7 +11,7 @@ use prometheus_client::{
 };
 
 use super::Address;
-use crate::engine::{Engine, Room};
+use crate::engine::{Engine, EngineHandle};
 use crate::settings::Settings;
 use crate::transport::context::Context;
 use crate::transport::counters::{Counters, Counts};
@@ -42,7 +42,7 @@ pub(super) type Slot = Arc<OnceLock<Started>>;
 pub(super) struct Started {
     plan: Plan,
     cx: Weak<Context>,
-    room: Weak<dyn Room>,
+    room: Weak<dyn EngineHandle>,
     counters: Arc<Counters>,
     watchdog: Arc<Watchdog>,
 }
@@ -53,7 +53,7 @@ impl View {
     }
 
     /// The server has been started as planned here, but for the settings that were worked out.
-    pub(super) fn started(&self, cx: &Arc<Context>, room: &Arc<dyn Room>) {
+    pub(super) fn started(&self, cx: &Arc<Context>, room: &Arc<dyn EngineHandle>) {
         let Plan { engine, addresses, .. } = &*self.planned;
         let plan = Plan { engine: *engine, addresses: addresses.clone(), settings: cx.settings.clone() };
         self.started.get_or_init(|| Started {

@@ -17,7 +17,7 @@ use super::pipe::{Part, Pipe, Turn};
 use super::rein::Rein;
 use super::response::{NoResponse, TestResponse, take_response};
 use crate::conn::{Call, Conn, Flushed, Readiness, Step, Wait};
-use crate::engine::{Ground, Work, enter};
+use crate::engine::{BlockingHook, Work, enter};
 use crate::message::Handler;
 use crate::settings::Settings;
 use crate::transport::context::{Context, Stage};
@@ -358,7 +358,7 @@ impl Wait for Turns<'_> {
 /// Nobody waits in a test: a handler that sleeps by the library's means moves the clock.
 struct Skipping(Arc<AtomicU64>);
 
-impl Ground for Skipping {
+impl BlockingHook for Skipping {
     fn blocking(&self, work: Work) {
         work();
     }

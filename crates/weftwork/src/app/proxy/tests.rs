@@ -14,7 +14,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::forward::{forwards_left, head};
 use super::{Failure, Proxy};
-use crate::engine::{Ground, Work, enter};
+use crate::engine::{BlockingHook, Work, enter};
 use crate::message::Request;
 use crate::message::testing::Canned;
 use crate::middleware::{Deadline, RequestIds};
@@ -387,7 +387,7 @@ fn a_server_that_has_moved_is_found_again() {
 
 struct Counting(Cell<usize>);
 
-impl Ground for Counting {
+impl BlockingHook for Counting {
     fn blocking(&self, work: Work) {
         self.0.set(self.0.get() + 1);
         work();

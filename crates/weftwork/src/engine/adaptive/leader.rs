@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::{Hand, Job, Shared};
 use crate::conn::{Call, Conn, Readiness, Wait};
-use crate::engine::blocking::{Ground, Work};
-use crate::engine::errand::Errand;
-use crate::engine::hub::Letter;
-use crate::engine::patience;
-use crate::engine::seat::Lay;
-use crate::engine::turn::{Loop, Next};
+use crate::engine::active_conn::ActiveConn;
+use crate::engine::blocking::{BlockingHook, Work};
+use crate::engine::event_loop::{EventLoop, LoopEvent};
+use crate::engine::handoff::Ticket;
+use crate::engine::loops::LoopMessage;
+use crate::engine::thread_wait;
 use crate::message::Blocking;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
@@ -21,7 +21,7 @@ use crate::transport::counters::Counters;
 
 /// How a call of the handler is made.
 enum Way {
-    /// With the loop on its seat, where it can be taken back or away.
+    /// With the loop on its cell, where it can be taken back or away.
     Inline { route: Option<u64> },
     /// The same, of a route that is not known to be quick: a thread is kept free meanwhile.
     Risk { route: u64 },
@@ -32,7 +32,7 @@ enum Way {
 /// Whether the loop is still led by this thread.
 enum Led {
     /// It is; and the same connection's next request may be waiting.
-    On(Box<Loop>, Option<Errand>),
+    On(Box<EventLoop>, Option<ActiveConn>),
     /// It is not: the connection is to be served without it.
     Lost(Option<Box<Conn>>),
 }
@@ -40,29 +40,29 @@ enum Led {
 impl Shared {
     /// Leads until the server stops, or the loop is lost to another thread; then returns the connection that
     /// is to be served without it.
-    pub(super) fn lead(self: &Arc<Shared>, mut lp: Box<Loop>, hand: &mut Hand) -> Option<Box<Conn>> {
+    pub(super) fn lead(self: &Arc<Shared>, mut lp: Box<EventLoop>, hand: &mut Hand) -> Option<Box<Conn>> {
         lp.refresh(&self.cx);
-        self.seats[lp.index].take_over();
+        self.cells[lp.index].invalidate();
         loop {
             let next;
-            (lp, next) = self.keeping(lp, |lp| lp.next(&self.hub, &self.cx));
+            (lp, next) = self.keeping(lp, |lp| lp.run_until_call(&self.loops, &self.cx));
             let mut called = match next {
-                Next::Stop => return None,
-                Next::Call(errand) => Some(errand),
+                LoopEvent::Stop => return None,
+                LoopEvent::Call(active) => Some(active),
             };
-            while let Some(mut errand) = called {
+            while let Some(mut active) = called {
                 let way;
-                (lp, way) = self.keeping(lp, |_| errand.with_conn(&self.hub, |conn| self.way(conn)));
+                (lp, way) = self.keeping(lp, |_| active.guarded(&self.loops, |conn| self.way(conn)));
                 let led = match way {
-                    Way::Inline { route } => self.call(lp, errand, route, hand),
+                    Way::Inline { route } => self.call(lp, active, route, hand),
                     Way::Risk { route } => {
                         lp.at_risk = true;
-                        lp = self.send_all(lp, &mut errand);
-                        self.call(lp, errand, Some(route), hand)
+                        lp = self.flush_batch(lp, &mut active);
+                        self.call(lp, active, Some(route), hand)
                     }
                     Way::Eager => {
-                        lp = self.send_all(lp, &mut errand);
-                        self.give_away(lp, errand, hand)
+                        lp = self.flush_batch(lp, &mut active);
+                        self.give_away(lp, active, hand)
                     }
                 };
                 (lp, called) = match led {
@@ -75,7 +75,11 @@ impl Shared {
 
     /// Does something with the loop. If that panics, another thread leads on: the loop is not lost with this one.
     #[inline]
-    fn keeping<R>(self: &Arc<Shared>, lp: Box<Loop>, work: impl FnOnce(&mut Loop) -> R) -> (Box<Loop>, R) {
+    fn keeping<R>(
+        self: &Arc<Shared>,
+        lp: Box<EventLoop>,
+        work: impl FnOnce(&mut EventLoop) -> R,
+    ) -> (Box<EventLoop>, R) {
         let mut kept = Kept { lp: Some(lp), shared: self };
         let result = kept.lp.as_deref_mut().map(work);
         match (kept.lp.take(), result) {
@@ -85,8 +89,8 @@ impl Shared {
     }
 
     /// Sends the answers that are ready, before anything that may take long.
-    fn send_all(self: &Arc<Shared>, lp: Box<Loop>, errand: &mut Errand) -> Box<Loop> {
-        errand.with_conn(&self.hub, |_| self.keeping(lp, |lp| lp.send_all(&self.cx)).0)
+    fn flush_batch(self: &Arc<Shared>, lp: Box<EventLoop>, active: &mut ActiveConn) -> Box<EventLoop> {
+        active.guarded(&self.loops, |_| self.keeping(lp, |lp| lp.flush_batch(&self.cx)).0)
     }
 
     fn way(&self, conn: &Conn) -> Way {
@@ -100,45 +104,47 @@ impl Shared {
         match self.handler.blocking(&conn.asked()) {
             Blocking::Never => Way::Inline { route: None },
             Blocking::Always => Way::Eager,
-            Blocking::Learn { route } if self.habits.blocks(route) => Way::Eager,
-            Blocking::Learn { route } if self.habits.is_proven(route) => Way::Inline { route: Some(route) },
+            Blocking::Learn { route } if self.predictor.blocks(route) => Way::Eager,
+            Blocking::Learn { route } if self.predictor.is_proven(route) => {
+                Way::Inline { route: Some(route) }
+            }
             // If it blocked, a thread would have to be there to take the loop. Where none is, this way leaves one behind.
             Blocking::Learn { route } if self.standby.risk() => Way::Risk { route },
             Blocking::Learn { .. } => Way::Eager,
         }
     }
 
-    /// Runs the handler with the loop on its seat: two swaps, if it is quick.
+    /// Runs the handler with the loop on its cell: two swaps, if it is quick.
     fn call(
         self: &Arc<Shared>,
-        lp: Box<Loop>,
-        mut errand: Errand,
+        lp: Box<EventLoop>,
+        mut active: ActiveConn,
         route: Option<u64>,
         hand: &mut Hand,
     ) -> Led {
         let (index, now) = (lp.index, lp.now());
-        let seat = &self.seats[index];
+        let cell = &self.cells[index];
         let held = &*hand.held;
-        held.lay.set(Some((index, seat.lay(lp))));
+        held.lay.set(Some((index, cell.release(lp))));
         let leading = Leading { held, now };
         let (dates, post) = (&mut hand.dates, &*hand.post);
         let call = Call { cx: &self.cx, now, handler: &*self.handler, wait: &leading, dates, post };
-        errand.with_conn(&self.hub, |conn| conn.run(call));
-        if let Some(mut lp) = held.lay.take().and_then(|(_, lay)| seat.take_back(lay)) {
+        active.guarded(&self.loops, |conn| conn.run(call));
+        if let Some(mut lp) = held.lay.take().and_then(|(_, lay)| cell.reacquire(lay)) {
             if let Some(route) = route {
-                self.habits.saw_quick(route);
+                self.predictor.record_quick(route);
             }
             self.end_risk(&mut lp);
-            let (lp, next) = self.keeping(lp, |lp| lp.settle(errand, &self.cx));
+            let (lp, next) = self.keeping(lp, |lp| lp.resume(active, &self.cx));
             return Led::On(lp, next);
         }
         if let Some(route) = route {
-            self.habits.saw_stuck(route);
+            self.predictor.record_stuck(route);
         }
-        let conn = errand.part(&self.hub);
+        let conn = active.leave_loop(&self.loops);
         if conn.is_taken_over() {
             // Its loop may not have a thread yet, and this one would not come back for it.
-            self.hub.post(index, Letter::Home(conn));
+            self.loops.send(index, LoopMessage::Adopt(conn));
             return Led::Lost(None);
         }
         Led::Lost(Some(conn))
@@ -150,8 +156,8 @@ impl Shared {
         if conn.is_taken_over() || !self.may_go_on() {
             return Err(conn);
         }
-        self.commons.ask(conn, self.cx.settings.queue_max)?;
-        self.hub.watch.wake_if_asleep();
+        self.set.ask(conn, self.cx.settings.queue_max)?;
+        self.loops.watch.wake_if_asleep();
         if self.cx.stage() != Stage::Running {
             // It may have begun behind the watcher's last look.
             self.send_members_home(Duration::ZERO);
@@ -161,8 +167,8 @@ impl Shared {
 
     /// Gives the loop to another thread, to be free for a call that blocks. Where there is no other thread,
     /// the request waits for one and this thread leads on; but where none would ever come, it makes the call with the loop.
-    fn give_away(self: &Arc<Shared>, mut lp: Box<Loop>, errand: Errand, hand: &mut Hand) -> Led {
-        let conn = match self.bring_to_the_commons(lp.detach(errand)) {
+    fn give_away(self: &Arc<Shared>, mut lp: Box<EventLoop>, active: ActiveConn, hand: &mut Hand) -> Led {
+        let conn = match self.bring_to_the_commons(lp.remove(active)) {
             Ok(()) => return Led::On(lp, None),
             Err(conn) => conn,
         };
@@ -174,7 +180,7 @@ impl Shared {
             Err(Job::Lead(lp)) => lp,
             Err(_) => unreachable!("a loop was given"),
         };
-        if self.standby.has_only(self.seats.len()) {
+        if self.standby.has_only(self.cells.len()) {
             if conn.is_taken_over() {
                 Counters::count(&self.cx.counters.shed);
                 self.note_starved(lp.now());
@@ -182,16 +188,16 @@ impl Shared {
             }
             // It is the same turn: one client does not keep the loop from all others.
             let calls = conn.calls;
-            let mut errand = lp.attach(conn);
-            errand.conn.calls = calls;
-            return self.call(lp, errand, None, hand);
+            let mut active = lp.insert(conn);
+            active.conn.calls = calls;
+            return self.call(lp, active, None, hand);
         }
         match self.give_or_queue(Job::Serve(conn)) {
             Ok(()) => Counters::count(&self.cx.counters.queued),
             Err(Job::Serve(conn)) => {
                 (lp, ()) = self.keeping(lp, |lp| {
-                    let errand = lp.attach(conn);
-                    lp.refuse(errand, Conn::refuse_overload, &self.cx);
+                    let active = lp.insert(conn);
+                    lp.refuse(active, Conn::refuse_overload, &self.cx);
                 });
             }
             Err(_) => unreachable!("a connection was given"),
@@ -203,7 +209,7 @@ impl Shared {
 
 /// A loop whose leader may panic.
 struct Kept<'a> {
-    lp: Option<Box<Loop>>,
+    lp: Option<Box<EventLoop>>,
     shared: &'a Arc<Shared>,
 }
 
@@ -216,10 +222,10 @@ impl Drop for Kept<'_> {
     }
 }
 
-/// The loop that this thread has laid on its seat, while a handler runs.
+/// The loop that this thread has laid on its cell, while a handler runs.
 pub(super) struct Held {
     shared: Arc<Shared>,
-    lay: Cell<Option<(usize, Lay)>>,
+    lay: Cell<Option<(usize, Ticket)>>,
 }
 
 impl Held {
@@ -230,7 +236,7 @@ impl Held {
     /// The handler is about to wait: the loop goes to another thread, if it is still ours.
     pub(super) fn give_away(&self) {
         let Some((index, lay)) = self.lay.take() else { return };
-        if let Some(lp) = self.shared.seats[index].take_back(lay) {
+        if let Some(lp) = self.shared.cells[index].reacquire(lay) {
             Counters::count(&self.shared.cx.counters.handed_eagerly);
             self.shared.give_on(lp);
         }
@@ -239,8 +245,8 @@ impl Held {
     /// The same before a wait for a client. Where no other thread may take the loop, it stays, and nobody waits:
     /// one client does not keep it from all others.
     fn give_away_to_wait(&self) -> io::Result<()> {
-        let seats = &self.shared.seats;
-        let kept = self.lay.take().and_then(|(index, lay)| Some((index, seats[index].take_back(lay)?)));
+        let cells = &self.shared.cells;
+        let kept = self.lay.take().and_then(|(index, lay)| Some((index, cells[index].reacquire(lay)?)));
         let Some((index, lp)) = kept else { return self.shared.may_wait() };
         match self.shared.offer(lp) {
             Ok(()) => {
@@ -248,14 +254,14 @@ impl Held {
                 Ok(())
             }
             Err(lp) => {
-                self.lay.set(Some((index, seats[index].lay(lp))));
+                self.lay.set(Some((index, cells[index].release(lp))));
                 Err(io::ErrorKind::ResourceBusy.into())
             }
         }
     }
 }
 
-impl Ground for Held {
+impl BlockingHook for Held {
     fn blocking(&self, work: Work) {
         self.give_away();
         work();
@@ -267,7 +273,7 @@ impl Ground for Held {
     }
 }
 
-/// How a handler waits while this thread's loop lies on its seat: the loop is given away first.
+/// How a handler waits while this thread's loop lies on its cell: the loop is given away first.
 struct Leading<'a> {
     held: &'a Held,
     now: Tick,
@@ -276,13 +282,13 @@ struct Leading<'a> {
 impl Wait for Leading<'_> {
     fn now(&self) -> Tick {
         match self.held.lay.get() {
-            Some((index, lay)) if self.held.shared.seats[index].is_mine(lay) => self.now,
+            Some((index, lay)) if self.held.shared.cells[index].is_mine(lay) => self.now,
             _ => self.held.shared.cx.clock.now(),
         }
     }
 
     fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
         self.held.give_away_to_wait()?;
-        patience::wait_in(&self.held.shared.cx, fd, ready, until, stage)
+        thread_wait::wait_in(&self.held.shared.cx, fd, ready, until, stage)
     }
 }

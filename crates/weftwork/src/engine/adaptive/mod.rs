@@ -5,20 +5,20 @@
 //!   leader ---------> call +-- stuck: the watcher gives the loop to a standby thread
 //!     ^                    +-- known to block: the leader gives the loop away before the call
 //!     |                    |         |
-//!     +--- standby <--- away: answer alone, then whoever asks next in the commons, where connections
+//!     +--- standby <--- away: answer alone, then whoever asks next in the set, where connections
 //!                       whose calls block wait together, or comes in at the door
 //! ```
 
-mod away;
-mod commons;
+mod accept_mode;
+mod blocking_set;
+mod detached;
 mod leader;
+mod sysmon;
 #[cfg(test)]
 mod tests;
-mod visits;
-mod watcher;
 
 #[cfg(all(test, loom))]
-pub(super) use watcher::is_stuck;
+pub(super) use sysmon::is_stuck;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,18 +30,18 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use mio::Poll;
 
-use self::commons::Commons;
+use self::blocking_set::BlockingSet;
 use self::leader::Held;
-use super::berth::Berth;
+use super::acceptor::Listeners;
 use super::blocking;
-use super::doors::Listening;
-use super::habits::Habits;
-use super::hub::Hub;
-use super::seat::Seat;
-use super::standby::{Given, Limits, Standby};
+use super::event_loop::EventLoop;
+use super::handoff::HandoffCell;
+use super::loops::LoopGroup;
+use super::parker::Parker;
+use super::predictor::BlockingPredictor;
+use super::thread_pool::{Limits, Submitted, ThreadPool};
 use super::threads::Threads;
-use super::turn::Loop;
-use super::{Room, contained};
+use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::budget::{LineBudget, contain_log};
@@ -55,10 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a thread is given to do.
 enum Job {
     /// Lead a loop.
-    Lead(Box<Loop>),
+    Lead(Box<EventLoop>),
     /// Answer a request that waited until a thread was free.
     Serve(Box<Conn>),
-    /// Answer whoever asks next in the commons.
+    /// Answer whoever asks next in the set.
     Attend,
 }
 
@@ -66,14 +66,14 @@ enum Job {
 struct Shared {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    hub: Hub,
-    listeners: Listening,
+    loops: LoopGroup,
+    listeners: Listeners,
     /// Each on a cache line of its own: its leader writes there twice a request.
-    seats: Vec<CachePadded<Seat<Box<Loop>>>>,
-    standby: Standby<Job>,
-    habits: Habits,
+    cells: Vec<CachePadded<HandoffCell<Box<EventLoop>>>>,
+    standby: ThreadPool<Job>,
+    predictor: BlockingPredictor,
     threads: Threads,
-    commons: Commons,
+    set: BlockingSet,
     /// Looks at the doors, ever, of threads that came back from calls.
     looks: AtomicU32,
     /// Lines about work that waits since every thread is taken.
@@ -96,7 +96,7 @@ pub(super) fn start(
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
-) -> io::Result<Arc<dyn Room>> {
+) -> io::Result<Arc<dyn EngineHandle>> {
     let (shared, loops) = Shared::new(loops, cx, handler, listeners)?;
     let room = Arc::new(Adaptive(shared.clone()));
     if let Err(error) = shared.open(loops) {
@@ -114,7 +114,7 @@ impl Shared {
         cx: Arc<Context>,
         handler: Arc<dyn Handler>,
         listeners: Arc<Vec<Listener>>,
-    ) -> io::Result<(Arc<Shared>, Vec<Loop>)> {
+    ) -> io::Result<(Arc<Shared>, Vec<EventLoop>)> {
         let polls = (0..loops).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let settings = &cx.settings;
         let limits = Limits {
@@ -124,13 +124,13 @@ impl Shared {
             queue_max: settings.queue_max,
         };
         let shared = Arc::new(Shared {
-            hub: Hub::new(&polls)?,
-            listeners: Listening::new(&listeners),
-            seats: (0..loops).map(|_| CachePadded::new(Seat::new())).collect(),
-            standby: Standby::new(limits),
-            habits: Habits::new(),
+            loops: LoopGroup::new(&polls)?,
+            listeners: Listeners::new(&listeners),
+            cells: (0..loops).map(|_| CachePadded::new(HandoffCell::new())).collect(),
+            standby: ThreadPool::new(limits),
+            predictor: BlockingPredictor::new(),
             threads: Threads::default(),
-            commons: Commons::open()?,
+            set: BlockingSet::open()?,
             looks: AtomicU32::new(0),
             starved: LineBudget::new(1),
             handler,
@@ -140,12 +140,12 @@ impl Shared {
         let loops = polls
             .into_iter()
             .enumerate()
-            .map(|(index, poll)| Loop::new(index, poll, &shared.hub, listeners.clone(), now));
+            .map(|(index, poll)| EventLoop::new(index, poll, &shared.loops, listeners.clone(), now));
         let loops = loops.collect::<io::Result<_>>()?;
         Ok((shared, loops))
     }
 
-    fn open(self: &Arc<Shared>, loops: Vec<Loop>) -> io::Result<()> {
+    fn open(self: &Arc<Shared>, loops: Vec<EventLoop>) -> io::Result<()> {
         self.start_watcher()?;
         loops.into_iter().try_for_each(|lp| match self.give(Job::Lead(Box::new(lp))) {
             Ok(()) => Ok(()),
@@ -177,19 +177,19 @@ impl Shared {
     }
 
     /// Gives a loop to the next thread there is. Used where the one that leads can do so no longer.
-    fn give_on(self: &Arc<Shared>, lp: Box<Loop>) {
+    fn give_on(self: &Arc<Shared>, lp: Box<EventLoop>) {
         if let Err(lp) = self.offer(lp) {
             let now = lp.now();
             // Its connections wait until somebody leads it: no other loop has it take in more.
-            self.hub.note_load(lp.index, usize::MAX / 2);
+            self.loops.note_load(lp.index, usize::MAX / 2);
             self.standby.queue_first(Job::Lead(lp));
-            self.commons.call_one();
+            self.set.call_one();
             self.note_starved(now);
         }
     }
 
     /// Gives a loop to the next thread there is, or back where there is none.
-    fn offer(self: &Arc<Shared>, mut lp: Box<Loop>) -> Result<(), Box<Loop>> {
+    fn offer(self: &Arc<Shared>, mut lp: Box<EventLoop>) -> Result<(), Box<EventLoop>> {
         let at_risk = std::mem::take(&mut lp.at_risk);
         let given = self.standby.give_at_any_rate(Job::Lead(lp), at_risk);
         given.or_start(|job| self.spawn(job)).map_err(|job| match job {
@@ -206,30 +206,30 @@ impl Shared {
         }
     }
 
-    fn end_risk(&self, lp: &mut Loop) {
+    fn end_risk(&self, lp: &mut EventLoop) {
         if std::mem::take(&mut lp.at_risk) {
             self.standby.risk_is_over();
         }
     }
 
-    /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room. Who asks in the commons has
+    /// As [`give`](Shared::give), but the job may wait for a thread, as far as the queue has room. Who asks in the set has
     /// taken some of it.
     fn give_or_queue(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
-        let asking = self.commons.asking();
-        if asking > 0 && asking + self.standby.muster().queued >= self.cx.settings.queue_max {
+        let asking = self.set.asking();
+        if asking > 0 && asking + self.standby.stats().queued >= self.cx.settings.queue_max {
             return Err(job);
         }
         let given = self.standby.give_or_queue(job);
         let given = given.or_start(|job| self.spawn(job).or_else(|job| self.standby.queue(job)));
         if self.standby.has_queue() {
-            self.commons.call_one();
+            self.set.call_one();
         }
         given
     }
 
     /// One more thread takes from the queue.
     fn call_for_queue(self: &Arc<Shared>) {
-        if let Some(Given::Spawn(job)) = self.standby.call_for_queue()
+        if let Some(Submitted::Spawn(job)) = self.standby.call_for_queue()
             && let Err(job) = self.spawn(job)
         {
             self.standby.queue_first(job);
@@ -238,7 +238,7 @@ impl Shared {
 
     fn spawn(self: &Arc<Shared>, job: Job) -> Result<(), Job> {
         let shared = self.clone();
-        self.threads.start(&self.standby, job, move |berth| shared.work(berth))
+        self.threads.start(&self.standby, job, move |parker| shared.work(parker))
     }
 
     fn hand(self: &Arc<Shared>) -> Hand {
@@ -251,20 +251,20 @@ impl Shared {
     }
 
     /// The life of a thread: lead, serve, stand by, in whatever order it is needed.
-    fn work(self: &Arc<Shared>, berth: &Arc<Berth<Job>>) {
+    fn work(self: &Arc<Shared>, parker: &Arc<Parker<Job>>) {
         // Counted out however the thread ends: a panic here is a bug, and must not hang the shutdown.
         let _leave = Leave(self);
         let mut hand = self.hand();
         let _entered = blocking::enter(hand.held.clone());
-        let mut job = berth.first();
+        let mut job = parker.first();
         while let Some(given) = job {
             // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
             if catch_unwind(AssertUnwindSafe(|| self.perform(given, &mut hand))).is_err() {
-                contained();
+                log_caught_panic();
                 hand.held.give_away();
             }
             hand.pool.rest();
-            job = self.standby.wait(berth, PATIENCE);
+            job = self.standby.wait(parker, PATIENCE);
         }
     }
 
@@ -292,15 +292,15 @@ impl Drop for Leave<'_> {
     }
 }
 
-impl Room for Adaptive {
-    fn has_visitors(&self) -> bool {
-        self.0.listeners.have_visitors()
+impl EngineHandle for Adaptive {
+    fn has_pending(&self) -> bool {
+        self.0.listeners.have_pending()
     }
 
     fn wake(&self) {
         self.0.listeners.shut();
-        self.0.hub.wake_all();
-        self.0.hub.watch.wake();
+        self.0.loops.wake_all();
+        self.0.loops.watch.wake();
         if self.0.cx.stage() == Stage::Closing {
             self.0.standby.close();
         }

@@ -1,9 +1,9 @@
 //! What becomes of requests where threads are short, where calls block, and where code of users panics?
 
+mod accept_mode;
 mod alone;
 #[cfg(target_os = "linux")]
-mod commons;
-mod visits;
+mod blocking_set;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,9 +13,9 @@ use std::time::Instant;
 use http::HeaderValue;
 
 use super::*;
-use crate::engine::burst::eventually;
-use crate::engine::client::in_some_round;
-use crate::engine::hub::Letter;
+use crate::engine::loops::LoopMessage;
+use crate::engine::testing::burst::eventually;
+use crate::engine::testing::client::in_some_round;
 use crate::message::{Asked, Blocking, IntoResponse, Request, Response};
 use crate::settings::Settings;
 use crate::transport::address::Address;
@@ -38,15 +38,15 @@ impl House {
     }
 
     /// Nobody works there.
-    fn empty(handler: impl Handler) -> (House, Vec<Loop>) {
+    fn empty(handler: impl Handler) -> (House, Vec<EventLoop>) {
         House::empty_with(handler, Settings::default())
     }
 
-    fn empty_with(handler: impl Handler, settings: Settings) -> (House, Vec<Loop>) {
+    fn empty_with(handler: impl Handler, settings: Settings) -> (House, Vec<EventLoop>) {
         House::empty_of(1, handler, settings)
     }
 
-    fn empty_of(loops: usize, handler: impl Handler, settings: Settings) -> (House, Vec<Loop>) {
+    fn empty_of(loops: usize, handler: impl Handler, settings: Settings) -> (House, Vec<EventLoop>) {
         let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
         listener.listen(128).unwrap();
         let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
@@ -68,7 +68,7 @@ impl House {
     }
 
     fn connect(&self) -> TcpStream {
-        crate::engine::client::connect(self.address)
+        crate::engine::testing::client::connect(self.address)
     }
 
     /// Sends a request; the last one of its connection.
@@ -86,10 +86,10 @@ impl House {
     }
 
     /// What was brought to the loop since the last time.
-    fn letters(&self) -> Vec<Letter> {
-        let mut letters = Vec::new();
-        self.shared.hub.mailbox(0).inbox.take_all(&mut letters);
-        letters
+    fn messages(&self) -> Vec<LoopMessage> {
+        let mut messages = Vec::new();
+        self.shared.loops.handle(0).inbox.take_all(&mut messages);
+        messages
     }
 
     #[track_caller]
@@ -171,10 +171,10 @@ fn what_the_system_refuses_waits_for_the_threads_that_there_are() {
     for _ in 0..2 {
         let held = gate.write().unwrap();
         let blocked: Vec<_> = (0..40).map(|_| house.ask("/gate")).collect();
-        eventually("all others wait", || house.shared.standby.muster().queued == 35);
+        eventually("all others wait", || house.shared.standby.stats().queued == 35);
         house.is_quick();
         // Past the time for which the system is not asked again.
-        std::thread::sleep(crate::engine::standby::REFUSED_FOR);
+        std::thread::sleep(crate::engine::thread_pool::REFUSED_FOR);
         house.is_quick();
         drop(held);
         blocked.into_iter().for_each(is_answered);
@@ -231,7 +231,7 @@ fn no_client_keeps_the_loop_from_the_others() {
     (0..40).for_each(|_| is_answered(post("Connection: close\r\n\r\nx")));
     let held = gate.write().unwrap();
     let blocked: Vec<_> = (0..10).map(|_| house.ask("/gate")).collect();
-    eventually("no thread is free", || house.shared.standby.muster().queued == 7);
+    eventually("no thread is free", || house.shared.standby.stats().queued == 7);
 
     let mut silent = post("Expect: 100-continue\r\n\r\n");
     is_refused(&mut silent);
@@ -297,7 +297,7 @@ fn whose_loop_was_taken_can_tell_at_once() {
     let mut leader = house.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
     eventually("its loop is taken", || house.counts().taken_lazily == 1);
-    eventually("it can tell", || house.shared.seats[0].turn().is_multiple_of(2));
+    eventually("it can tell", || house.shared.cells[0].epoch().is_multiple_of(2));
     drop(held);
     is_answered(leader);
     house.close();
@@ -309,10 +309,10 @@ fn who_would_wait_for_a_client_leads_a_loop_that_nobody_leads() {
     let (house, gate, other_gate) = two_gates(4);
     let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
     let silent = [(); 3].map(|()| house.post("/gate", "Expect: 100-continue\r\n\r\n"));
-    eventually("they have their threads", || house.shared.standby.muster().busy == 4);
+    eventually("they have their threads", || house.shared.standby.stats().busy == 4);
     let mut leader = house.connect();
     leader.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\nConnection: close\r\n\r\n").unwrap();
-    eventually("the loop waits for a thread", || house.shared.standby.muster().queued == 1);
+    eventually("the loop waits for a thread", || house.shared.standby.stats().queued == 1);
     drop(held);
     house.is_quick();
     // More than one may have seen the loop wait.
@@ -337,10 +337,10 @@ fn who_goes_on_with_a_connection_leads_a_loop_that_nobody_leads() {
         let (house, gate, other_gate) = two_gates(2);
         let (held, other_held) = (gate.write().unwrap(), other_gate.write().unwrap());
         let blocked = house.ask("/gate");
-        eventually("it has its thread", || house.shared.standby.muster().busy == 2);
+        eventually("it has its thread", || house.shared.standby.stats().busy == 2);
         let mut client = house.connect();
         write!(client, "GET / HTTP/1.1\r\nHost: a\r\nHeld: 1\r\n{fields}").unwrap();
-        eventually("the loop waits for a thread", || house.shared.standby.muster().queued == 1);
+        eventually("the loop waits for a thread", || house.shared.standby.stats().queued == 1);
         drop(other_held);
         house.is_quick();
         drop(held);
@@ -383,8 +383,8 @@ fn a_thread_that_looks_at_the_door_is_held_by_nobody_there() {
     let (asked, _silent) = (house.ask("/1"), house.connect());
     house.shared.serve_away(house.accept(), &mut hand);
     is_answered(asked);
-    let letters = house.letters();
-    assert!(matches!(letters[..], [Letter::Home(_)]), "{letters:?}");
+    let messages = house.messages();
+    assert!(matches!(messages[..], [LoopMessage::Adopt(_)]), "{messages:?}");
     assert_eq!(house.counts().connections, 1);
 
     let [waits, served, at_door] = ["/2", "/3", "/4"].map(|path| house.ask(path));
@@ -454,7 +454,7 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
         stream.write_all(b"HEAD /away/mine HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    eventually("nobody is a member", || house.shared.commons.members() == 0);
+    eventually("nobody is a member", || house.shared.set.members() == 0);
     for _ in 0..3 {
         let mut stream = house.connect();
         write!(stream, "HEAD /ahead HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
@@ -466,7 +466,7 @@ fn a_panic_outside_of_a_handler_leaves_no_place_taken() {
     eventually("the connections are gone", || house.counts().connections == 0);
     eventually("so are their places", || {
         is_answered(house.ask("/"));
-        house.shared.hub.load(0) <= 1
+        house.shared.loops.load(0) <= 1
     });
     house.close();
 }

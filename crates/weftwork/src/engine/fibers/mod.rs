@@ -10,8 +10,8 @@
 //! costs no switch; a handler that waits by the library's means costs its stack meanwhile; one that blocks the
 //! thread stops its loop.
 
-mod desk;
-mod waits;
+mod executor;
+mod wait;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 use mio::Poll;
 use weftwork_fiber::{BlockingPool, Config, Runtime};
 
-use self::desk::Desk;
-use self::waits::Suspending;
-use super::doors::Listening;
-use super::errand::Errand;
-use super::hub::Hub;
-use super::turn::Loop;
-use super::{Room, contained};
+use self::executor::FiberExecutor;
+use self::wait::FiberBlocking;
+use super::acceptor::Listeners;
+use super::active_conn::ActiveConn;
+use super::event_loop::EventLoop;
+use super::loops::LoopGroup;
+use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::budget::LineBudget;
@@ -40,9 +40,9 @@ use crate::transport::listener::Listener;
 struct Fibers {
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
-    hub: Hub,
+    loops: LoopGroup,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    listeners: Listening,
+    listeners: Listeners,
     /// For [`weftwork::blocking`](crate::blocking).
     blocking: BlockingPool,
     /// Threads that the system refused it are told of once a second.
@@ -54,15 +54,15 @@ pub(super) fn start(
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     listeners: Arc<Vec<Listener>>,
-) -> io::Result<Arc<dyn Room>> {
+) -> io::Result<Arc<dyn EngineHandle>> {
     let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
     let settings = &cx.settings;
     let room = Arc::new(Fibers {
-        hub: Hub::new(&polls)?,
+        loops: LoopGroup::new(&polls)?,
         blocking: BlockingPool::new(settings.threads_max.saturating_sub(threads), settings.queue_max),
         refusals: LineBudget::new(1),
         threads: Mutex::default(),
-        listeners: Listening::new(&listeners),
+        listeners: Listeners::new(&listeners),
         handler,
         cx,
     });
@@ -71,7 +71,7 @@ pub(super) fn start(
         room.cx.enter(Stage::Closing);
         room.wake();
     }
-    started.map(|()| room as Arc<dyn Room>)
+    started.map(|()| room as Arc<dyn EngineHandle>)
 }
 
 impl Fibers {
@@ -80,7 +80,7 @@ impl Fibers {
         let now = self.cx.clock.now();
         let (opened, results) = channel();
         for (index, poll) in polls.into_iter().enumerate() {
-            let lp = Loop::new(index, poll, &self.hub, listeners.clone(), now)?;
+            let lp = EventLoop::new(index, poll, &self.loops, listeners.clone(), now)?;
             let (own, opened) = (self.clone(), opened.clone());
             let thread = std::thread::Builder::new().name(format!("weft-{index}"));
             self.lock().push(thread.spawn(move || own.open(lp, opened))?);
@@ -90,12 +90,12 @@ impl Fibers {
     }
 
     /// A thread's life.
-    fn open(self: &Arc<Fibers>, lp: Loop, opened: Sender<io::Result<()>>) {
+    fn open(self: &Arc<Fibers>, lp: EventLoop, opened: Sender<io::Result<()>>) {
         let stack_bytes = usize::try_from(self.cx.settings.fiber_stack_bytes.0).unwrap_or(usize::MAX);
         let runtime = Runtime::with_config(&Config::new().stack_bytes(stack_bytes));
         let runtime = runtime.and_then(|runtime| {
             self.try_stack(&runtime)?;
-            lp.watch_guest(&runtime).map(|()| runtime)
+            lp.watch_poller(&runtime).map(|()| runtime)
         });
         let (result, runtime) = match runtime {
             Ok(runtime) => (Ok(()), Some(runtime)),
@@ -105,13 +105,13 @@ impl Fibers {
         let _ = opened.send(result);
         drop(opened);
         if let Some(runtime) = runtime {
-            waits::own_thread(&self.cx);
-            let desk = Rc::new(Desk::new(self.clone(), Box::new(lp)));
-            let _ground = super::blocking::enter(Rc::new(Suspending(self.clone())));
-            let thread = Thread { room: self.clone(), runtime, desk };
+            wait::own_thread(&self.cx);
+            let executor = Rc::new(FiberExecutor::new(self.clone(), Box::new(lp)));
+            let _ground = super::blocking::enter(Rc::new(FiberBlocking(self.clone())));
+            let thread = Thread { room: self.clone(), runtime, executor };
             // A panic outside of handlers is a bug of ours. It costs the connection that it came upon.
             while catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
-                contained();
+                log_caught_panic();
             }
         }
     }
@@ -134,7 +134,7 @@ struct Thread {
     room: Arc<Fibers>,
     /// Dropped first: that unwinds every fiber, and their destructors may look at what is below.
     runtime: Runtime,
-    desk: Rc<Desk>,
+    executor: Rc<FiberExecutor>,
 }
 
 impl Thread {
@@ -146,7 +146,7 @@ impl Thread {
             let over = self.lead(|lp| {
                 let over = lp.is_over(&room.cx);
                 if !over {
-                    lp.wait(&room.hub, &room.cx, patience);
+                    lp.wait(&room.loops, &room.cx, patience);
                 }
                 over
             });
@@ -154,7 +154,7 @@ impl Thread {
                 return;
             }
             if room.cx.stage() != Stage::Running {
-                waits::tell_of_drain();
+                wait::tell_of_drain();
             }
             self.resume();
         }
@@ -162,7 +162,7 @@ impl Thread {
 
     /// Runs the fibers whose wait is over.
     fn resume(&self) {
-        if self.lead(Loop::take_guest) == Some(true) {
+        if self.lead(EventLoop::take_poller_ready) == Some(true) {
             self.turn(Some(Duration::ZERO));
         } else {
             self.runtime.run_ready();
@@ -173,48 +173,48 @@ impl Thread {
     fn work(&self) -> Option<()> {
         let room = &*self.room;
         loop {
-            while let Some(errand) = self.desk.next_done() {
-                if let Some(next) = self.lead(|lp| lp.settle(errand, &room.cx))? {
+            while let Some(active) = self.executor.next_done() {
+                if let Some(next) = self.lead(|lp| lp.resume(active, &room.cx))? {
                     self.run_on_a_fiber(next)?;
                 }
             }
-            while let Some(errand) = self.desk.next_refused() {
-                self.lead(|lp| lp.refuse(errand, Conn::refuse_for_stack, &room.cx))?;
+            while let Some(active) = self.executor.next_refused() {
+                self.lead(|lp| lp.refuse(active, Conn::refuse_for_stack, &room.cx))?;
             }
-            let next = match self.desk.next_waiting() {
-                Some(errand) => Some(errand),
-                None => self.lead(|lp| lp.next_here(&room.hub, &room.cx))?,
+            let next = match self.executor.next_waiting() {
+                Some(active) => Some(active),
+                None => self.lead(|lp| lp.poll_ready(&room.loops, &room.cx))?,
             };
             match next {
-                Some(errand) => self.run_on_a_fiber(errand)?,
-                None if self.desk.is_empty() => return Some(()),
+                Some(active) => self.run_on_a_fiber(active)?,
+                None if self.executor.is_empty() => return Some(()),
                 // While the loop was awaited, fibers went on, and left something for who has it.
                 None => {}
             }
         }
     }
 
-    fn run_on_a_fiber(&self, errand: Errand) -> Option<()> {
-        if errand.conn.is_taken_over() {
-            let conn = self.lead(|lp| lp.detach(errand))?;
-            self.desk.let_go(conn, &self.runtime);
+    fn run_on_a_fiber(&self, active: ActiveConn) -> Option<()> {
+        if active.conn.is_taken_over() {
+            let conn = self.lead(|lp| lp.remove(active))?;
+            self.executor.let_go(conn, &self.runtime);
         } else {
-            Desk::run(&self.desk, errand, &self.runtime);
+            FiberExecutor::run(&self.executor, active, &self.runtime);
         }
         Some(())
     }
 
     /// Does something with the loop, which a suspended fiber may have to bring back first. None: it was lost, to a
     /// panic of our own on a fiber.
-    fn lead<T>(&self, act: impl FnOnce(&mut Loop) -> T) -> Option<T> {
-        while !self.desk.has_loop() {
+    fn lead<T>(&self, act: impl FnOnce(&mut EventLoop) -> T) -> Option<T> {
+        while !self.executor.has_loop() {
             if self.runtime.fibers() == 0 {
                 log::error!("a loop was lost to a panic in Weftwork, and its connections with it");
                 return None;
             }
             self.turn(None);
         }
-        self.desk.with_loop(act)
+        self.executor.with_loop(act)
     }
 
     fn turn(&self, patience: Option<Duration>) {
@@ -224,14 +224,14 @@ impl Thread {
     }
 }
 
-impl Room for Fibers {
-    fn has_visitors(&self) -> bool {
-        self.listeners.have_visitors()
+impl EngineHandle for Fibers {
+    fn has_pending(&self) -> bool {
+        self.listeners.have_pending()
     }
 
     fn wake(&self) {
         self.listeners.shut();
-        self.hub.wake_all();
+        self.loops.wake_all();
     }
 
     fn join(&self, patience: Duration) -> usize {

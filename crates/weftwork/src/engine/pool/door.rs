@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{At, Place, Shared};
 use crate::conn::Conn;
-use crate::engine::doors::{ACCEPTS_A_TURN, Accepted, accept};
-use crate::engine::shared_poller::Told;
+use crate::engine::acceptor::{ACCEPT_BUDGET, Accepted, accept};
+use crate::engine::shared_poller::PollEvent;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 
@@ -63,18 +63,18 @@ impl Shared {
                 patience = Duration::ZERO;
             }
             match self.bell.wait(patience) {
-                Told::Member(conn) => {
+                PollEvent::Conn(conn) => {
                     place.has_looked = false;
                     return Some(place.leave_with(conn));
                 }
-                Told::Other(door) if !place.told_of.contains(&door) => place.told_of.push(door),
-                Told::Other(_) | Told::Vain => {}
-                Told::Nothing if mem::take(&mut place.owes_door) || !place.told_of.is_empty() => {}
-                Told::Nothing if place.is_surplus => {
+                PollEvent::Listener(door) if !place.told_of.contains(&door) => place.told_of.push(door),
+                PollEvent::Listener(_) | PollEvent::Spurious => {}
+                PollEvent::Timeout if mem::take(&mut place.owes_door) || !place.told_of.is_empty() => {}
+                PollEvent::Timeout if place.is_surplus => {
                     place.sit_down()?;
                     until = self.cx.clock.now().after(PATIENCE);
                 }
-                Told::Nothing => {
+                PollEvent::Timeout => {
                     let now = self.cx.clock.now();
                     if now >= until {
                         place.retire()?;
@@ -114,18 +114,18 @@ impl Shared {
             let listener = &doors[door];
             loop {
                 // Members and the queue have their turn, too.
-                if in_vain == ACCEPTS_A_TURN {
+                if in_vain == ACCEPT_BUDGET {
                     return Look::Shut(now);
                 }
                 in_vain += 1;
                 match accept(listener, now, &self.cx) {
-                    Accepted::Excess(conn) => self.park(conn),
+                    Accepted::OverLimit(conn) => self.park(conn),
                     Accepted::Conn(conn) => return Look::Conn(conn),
-                    Accepted::Nobody => break,
-                    Accepted::Gone => {}
-                    Accepted::NotBefore(then) => return self.shut(then),
-                    Accepted::Full(then) => {
-                        self.hub.ask_for_room(0);
+                    Accepted::WouldBlock => break,
+                    Accepted::PeerGone => {}
+                    Accepted::Backoff(then) => return self.shut(then),
+                    Accepted::AtLimit(then) => {
+                        self.loops.request_close_idle(0);
                         return self.shut(then);
                     }
                 }

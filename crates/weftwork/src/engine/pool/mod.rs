@@ -14,7 +14,7 @@
 //! one thread is woken and not all of them, in [`bell`]; where a connection waits for its next request, in [`stay`].
 //!
 //! Where connections come faster than threads are made, the maker takes them in itself and makes one for each, and
-//! hands its task on before it has used up its share of a busy core ([`STARTS_MAX`]). There is still one maker,
+//! hands its task on before it has used up its share of a busy core ([`SPAWNS_PER_TURN`]). There is still one maker,
 //! and one thread at the door when it is done.
 //!
 //! A surplus thread ends after a second in which it was not needed, not at once: a pool under load has now
@@ -38,14 +38,14 @@ use mio::Poll;
 use self::bell::Bell;
 use self::door::Look;
 use self::roster::{Limits, Roster};
-use super::doors::Listening;
+use super::acceptor::Listeners;
+use super::conn_thread::Hand;
+use super::event_loop::EventLoop;
 use super::gate::Gate;
-use super::hub::Hub;
-use super::solo::Hand;
-use super::standby::REFUSED_FOR;
-use super::threads::{STARTS_MAX, Threads, tell_of_refusal};
-use super::turn::Loop;
-use super::{Room, contained};
+use super::loops::LoopGroup;
+use super::thread_pool::REFUSED_FOR;
+use super::threads::{SPAWNS_PER_TURN, Threads, log_spawn_error};
+use super::{EngineHandle, log_caught_panic};
 use crate::conn::Conn;
 use crate::message::Handler;
 use crate::transport::budget::contain_log;
@@ -61,12 +61,12 @@ struct Shared {
     handler: Arc<dyn Handler>,
     roster: Roster,
     bell: Bell,
-    doors: Listening,
+    doors: Listeners,
     /// When the doors may be tried again: descriptors are used up, or there are too many connections.
     shut_until: AtomicU64,
     /// Parked connections that have a request.
     queue: Mutex<VecDeque<Box<Conn>>>,
-    hub: Hub,
+    loops: LoopGroup,
     threads: Threads,
     gate: Gate,
 }
@@ -76,7 +76,7 @@ pub(super) fn start(
     cx: Arc<Context>,
     handler: Arc<dyn Handler>,
     listeners: Vec<Listener>,
-) -> io::Result<Arc<dyn Room>> {
+) -> io::Result<Arc<dyn EngineHandle>> {
     let (shared, porter) = Shared::new(standby, cx, handler, listeners)?;
     if let Err(error) = shared.open(porter) {
         shared.cx.enter(Stage::Closing);
@@ -93,9 +93,9 @@ impl Shared {
         cx: Arc<Context>,
         handler: Arc<dyn Handler>,
         listeners: Vec<Listener>,
-    ) -> io::Result<(Arc<Shared>, Loop)> {
+    ) -> io::Result<(Arc<Shared>, EventLoop)> {
         let polls = [Poll::new()?];
-        let hub = Hub::new(&polls)?;
+        let loops = LoopGroup::new(&polls)?;
         let bell = Bell::new(cx.cut())?;
         for (door, listener) in listeners.iter().enumerate() {
             bell.hang_at(door, listener)?;
@@ -107,21 +107,21 @@ impl Shared {
                 threads_max: cx.settings.threads_max,
             }),
             bell,
-            doors: Listening::new(&Arc::new(listeners)),
+            doors: Listeners::new(&Arc::new(listeners)),
             shut_until: AtomicU64::new(0),
             queue: Mutex::default(),
-            hub,
+            loops,
             threads: Threads::default(),
             gate: Gate::new(),
             handler,
             cx,
         });
         let [poll] = polls;
-        let porter = Loop::new(0, poll, &shared.hub, Arc::default(), shared.cx.clock.now())?;
+        let porter = EventLoop::new(0, poll, &shared.loops, Arc::default(), shared.cx.clock.now())?;
         Ok((shared, porter))
     }
 
-    fn open(self: &Arc<Shared>, porter: Loop) -> io::Result<()> {
+    fn open(self: &Arc<Shared>, porter: EventLoop) -> io::Result<()> {
         self.start_staff("weft-porter", move |shared| shared.keep_parked(porter))?;
         self.start_maker(false)?;
         (0..self.roster.open()).map(|_| self.start_thread()).try_for_each(|started| started)
@@ -150,7 +150,7 @@ impl Shared {
                 Ok(Maker::HasHandedOn) => return self.work(),
                 Ok(Maker::Stays) => {}
                 // A log that panics: whoever is missing is asked for again.
-                Err(_) => contained(),
+                Err(_) => log_caught_panic(),
             }
             asked = self.roster.wait_until_asked();
         }
@@ -165,7 +165,7 @@ impl Shared {
                 let queue = self.lock_queue();
                 self.roster.one_more(queue.len())
             };
-            if *made >= STARTS_MAX && self.start_maker(owes).is_ok() {
+            if *made >= SPAWNS_PER_TURN && self.start_maker(owes).is_ok() {
                 if !owes {
                     self.gate.open();
                 }
@@ -180,7 +180,7 @@ impl Shared {
                 }
                 if let Some(threads) = self.roster.note_refusal() {
                     // A log that panics makes it try no sooner.
-                    contain_log(|| tell_of_refusal(&error, threads));
+                    contain_log(|| log_spawn_error(&error, threads));
                 }
                 self.roster.pause(REFUSED_FOR);
             }
@@ -203,7 +203,7 @@ impl Shared {
             Look::Nobody | Look::Shut(_) => {}
         }));
         if taken.is_err() {
-            contained();
+            log_caught_panic();
         }
     }
 
@@ -279,15 +279,15 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Room for Shared {
-    fn has_visitors(&self) -> bool {
-        self.doors.have_visitors()
+impl EngineHandle for Shared {
+    fn has_pending(&self) -> bool {
+        self.doors.have_pending()
     }
 
     fn wake(&self) {
         self.doors.shut();
         self.bell.take_down();
-        self.hub.wake_all();
+        self.loops.wake_all();
         if self.cx.stage() == Stage::Closing {
             self.roster.close();
             self.lock_queue().clear();
@@ -302,7 +302,7 @@ impl Room for Shared {
         self.roster.count().threads
     }
 
-    fn wrong(&self) -> Vec<(&'static str, usize)> {
+    fn leaks(&self) -> Vec<(&'static str, usize)> {
         let count = self.roster.count();
         vec![
             ("threads at the door", count.at_door),

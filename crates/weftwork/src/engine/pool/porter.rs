@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::conn::Conn;
-use crate::engine::contained;
-use crate::engine::errand::Errand;
-use crate::engine::gauge::Gauge;
-use crate::engine::hub::Letter;
-use crate::engine::turn::Loop;
+use crate::engine::active_conn::ActiveConn;
+use crate::engine::cpu_pressure::CpuPressure;
+use crate::engine::event_loop::EventLoop;
+use crate::engine::log_caught_panic;
+use crate::engine::loops::LoopMessage;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counters;
@@ -36,45 +36,45 @@ pub(super) struct Looks {
 
 impl Shared {
     /// The life of the porter.
-    pub(super) fn keep_parked(self: &Arc<Shared>, mut lp: Loop) {
+    pub(super) fn keep_parked(self: &Arc<Shared>, mut lp: EventLoop) {
         // A panic is a bug of ours. It costs the connection that it came upon.
         while catch_unwind(AssertUnwindSafe(|| self.keep(&mut lp))).is_err() {
-            contained();
+            log_caught_panic();
         }
     }
 
-    fn keep(self: &Arc<Shared>, lp: &mut Loop) {
+    fn keep(self: &Arc<Shared>, lp: &mut EventLoop) {
         let now = self.cx.clock.now();
         // Calls that end often help one who waits, and not a hundred: only full cores keep threads from being called. With
         // 400 clients of a call of 1 ms and two cores, half of the requests/s otherwise, and cores at rest.
-        let mut gauge = Gauge::new(u64::MAX);
+        let mut gauge = CpuPressure::new(u64::MAX);
         let mut looks = Looks { members: now, quiet: now, taken: 0 };
         loop {
-            while let Some(errand) = lp.next_here(&self.hub, &self.cx) {
-                self.pass_on(errand, lp);
+            while let Some(active) = lp.poll_ready(&self.loops, &self.cx) {
+                self.pass_on(active, lp);
             }
             let patience = self.see_to_members(&mut gauge, &mut looks);
             if lp.is_over(&self.cx) {
                 // With the loop they are dropped. Whoever joins from now on sees that the server is at its end.
                 return self.send_members_away(Duration::ZERO);
             }
-            lp.wait(&self.hub, &self.cx, patience);
+            lp.wait(&self.loops, &self.cx, patience);
         }
     }
 
-    fn pass_on(self: &Arc<Shared>, errand: Errand, lp: &mut Loop) {
+    fn pass_on(self: &Arc<Shared>, active: ActiveConn, lp: &mut EventLoop) {
         // A response that others have brought was promised to them, and its handler has run: it may wait in any queue.
-        if !errand.conn.awaits_response() && self.is_full() {
-            lp.refuse(errand, Conn::refuse_overload, &self.cx);
+        if !active.conn.awaits_response() && self.is_full() {
+            lp.refuse(active, Conn::refuse_overload, &self.cx);
         } else {
-            let mut conn = lp.detach(errand);
+            let mut conn = lp.remove(active);
             conn.queued_since = self.roster.is_pressed().then(|| self.cx.clock.now());
             self.enqueue(conn);
         }
     }
 
     /// Has threads come for members that ask, and takes those over that do not. When to look again.
-    pub(super) fn see_to_members(&self, gauge: &mut Gauge, looks: &mut Looks) -> Option<Duration> {
+    pub(super) fn see_to_members(&self, gauge: &mut CpuPressure, looks: &mut Looks) -> Option<Duration> {
         let members = &self.bell.members;
         if members.members() == 0 {
             self.roster.set_cores_full(false);
@@ -121,7 +121,7 @@ impl Shared {
 
     /// Brings a connection to the porter.
     pub(super) fn park(&self, conn: Box<Conn>) {
-        self.hub.post(0, Letter::Home(conn));
+        self.loops.send(0, LoopMessage::Adopt(conn));
     }
 
     /// A request is whole: the next thread takes it, unless it was its turn to look at the door.

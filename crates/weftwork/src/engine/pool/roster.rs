@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::standby::REFUSED_FOR;
 use crate::engine::sync::{Condvar, Guard, Mutex, lock};
+use crate::engine::thread_pool::REFUSED_FOR;
 
 /// The pool's counters. One lock for all of them, held for a few additions: they only mean something together.
 pub(in crate::engine) struct Roster {
@@ -104,7 +104,7 @@ impl Roster {
         may_come
     }
 
-    /// What the [`Gauge`](crate::engine::gauge::Gauge) has found. As soon as they are not, somebody comes to an empty door.
+    /// What the [`CpuPressure`](crate::engine::cpu_pressure::CpuPressure) has found. As soon as they are not, somebody comes to an empty door.
     pub(in crate::engine) fn set_cores_full(&self, are_cores_full: bool) {
         let mut count = lock(&self.count);
         if std::mem::replace(&mut count.are_cores_full, are_cores_full) && !are_cores_full {

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::conn::Conn;
-use crate::engine::hub::Letter;
-use crate::engine::patience::OnAnyThread;
-use crate::engine::shared_poller::Joined;
-use crate::engine::solo::{Fate, Hand, Solo};
+use crate::engine::conn_thread::{ConnThread, Fate, Hand};
+use crate::engine::loops::LoopMessage;
+use crate::engine::shared_poller::AddResult;
+use crate::engine::thread_wait::OwnedThreadWait;
 use crate::transport::Tick;
 use crate::transport::context::Stage;
 
@@ -47,7 +47,7 @@ impl Shared {
                 }
                 Fate::TakeOver => {
                     members.leave(&mut conn);
-                    conn.take_over(&self.cx, Arc::new(OnAnyThread(self.cx.clone())), || {
+                    conn.take_over(&self.cx, Arc::new(OwnedThreadWait(self.cx.clone())), || {
                         self.roster.is_pressed()
                     });
                     return true;
@@ -66,7 +66,7 @@ impl Shared {
         let absent = self.bell.members.absent(&conn);
         // A panic closes it before its place is free for another.
         let mut conn = conn;
-        let mut solo = Solo::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
+        let mut solo = ConnThread::new(&self.cx, &*self.handler, hand, &patience, &self.gate);
         solo.members = may_rest.then_some(&self.bell.members);
         let fate = solo.serve(&mut conn);
         let now = solo.now();
@@ -78,12 +78,12 @@ impl Shared {
     fn rest(&self, mut conn: Box<Conn>, now: Tick, hand: &mut Hand) -> Rested {
         conn.rest(&mut hand.pool);
         let is_first = match self.bell.members.join(&mut conn) {
-            Joined::Member { is_first } => is_first,
-            Joined::Refused | Joined::Nowhere => return Rested::Refused(conn),
+            AddResult::Added { is_first } => is_first,
+            AddResult::Full | AddResult::Unsupported => return Rested::Refused(conn),
         };
         let back = self.bell.members.put(conn, now);
         if is_first {
-            self.hub.post(0, Letter::LookAround);
+            self.loops.send(0, LoopMessage::Nop);
         }
         if let Some(back) = back {
             return Rested::Back(back);

@@ -4,8 +4,8 @@
 mod members;
 
 use super::*;
-use crate::engine::burst::{Burst, PATIENCE, Site, eventually};
-use crate::engine::client::{ask_on, connect, is_next_answer};
+use crate::engine::testing::burst::{Burst, PATIENCE, Site, eventually};
+use crate::engine::testing::client::{ask_on, connect, is_next_answer};
 use crate::settings::Settings;
 use crate::transport::address::Address;
 
@@ -38,7 +38,7 @@ fn stop(shared: &Shared) {
 /// no maker is there any more.
 #[test]
 fn one_asking_is_enough_for_all_who_wait() {
-    let size = STARTS_MAX - 1;
+    let size = SPAWNS_PER_TURN - 1;
     let (burst, site) = Burst::at_the_door(size);
     let shared = pool(site);
     assert_eq!(shared.make_enough(&mut 0), Maker::Stays);
@@ -51,12 +51,12 @@ fn one_asking_is_enough_for_all_who_wait() {
 /// A maker that has made a few goes to the door itself, and the next one goes on.
 #[test]
 fn the_task_of_the_maker_goes_from_thread_to_thread() {
-    let size = 5 * STARTS_MAX;
+    let size = 5 * SPAWNS_PER_TURN;
     let (burst, site) = Burst::at_the_door(size);
     let shared = pool(site);
     let mut made = 0;
     assert_eq!(shared.make_enough(&mut made), Maker::HasHandedOn);
-    assert_eq!(made, STARTS_MAX);
+    assert_eq!(made, SPAWNS_PER_TURN);
     let first = {
         let shared = shared.clone();
         std::thread::spawn(move || shared.work())
@@ -227,7 +227,7 @@ fn listeners_have_their_turns() {
     let [(_first, site), (_second, other)] = [3, 1].map(Burst::at_the_door);
     let listeners = vec![site.listener, other.listener];
     let (shared, _porter) = Shared::new(1, site.cx, site.handler, listeners).unwrap();
-    let is_at = |door: usize| crate::engine::doors::have_visitors(&shared.doors.get()[door..=door]);
+    let is_at = |door: usize| crate::engine::acceptor::have_pending(&shared.doors.get()[door..=door]);
     eventually("somebody is at each", || is_at(0) && is_at(1));
     for _ in 0..2 {
         assert!(matches!(shared.look_at_doors(shared.cx.clock.now()), Look::Conn(_)));

@@ -4,9 +4,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use super::*;
-use crate::engine::burst::{Burst, Site, eventually};
-use crate::engine::client;
-use crate::engine::doors::{Accepted, accept};
+use crate::engine::acceptor::{Accepted, accept};
+use crate::engine::testing::burst::{Burst, Site, eventually};
+use crate::engine::testing::client;
 use crate::transport::address::Address;
 
 struct House {
@@ -37,7 +37,7 @@ impl House {
 
     /// The same in its place.
     fn put(&self, mut conn: Box<Conn>, now: Tick) {
-        assert!(matches!(self.poller.join(&mut conn), Joined::Member { .. }));
+        assert!(matches!(self.poller.join(&mut conn), AddResult::Added { .. }));
         assert!(self.poller.put(conn, now).is_none(), "something was noted that was for another");
     }
 
@@ -60,14 +60,14 @@ fn an_event_for_who_has_gone_is_nothing_to_the_next_one() {
     house.put(gone, house.now());
     let mut token = 0;
     house.poller.send_away(Duration::ZERO, house.now(), |gone| token = gone.token);
-    assert!(matches!(house.poller.join(&mut next), Joined::Member { is_first: true }));
+    assert!(matches!(house.poller.join(&mut next), AddResult::Added { is_first: true }));
     let next_token = next.token;
     assert!(token != next_token && index(token) == index(next_token), "it has the same place");
-    assert!(matches!(house.poller.told(token as u64, ENDS), Told::Vain));
+    assert!(matches!(house.poller.told(token as u64, ENDS), PollEvent::Spurious));
     house.put(next, house.now());
-    assert!(matches!(house.poller.told(token as u64, ENDS), Told::Vain));
+    assert!(matches!(house.poller.told(token as u64, ENDS), PollEvent::Spurious));
     assert!(house.poller.has_anybody(), "it is where it was");
-    assert!(matches!(house.poller.told(next_token as u64, EventFlags::IN), Told::Member(_)));
+    assert!(matches!(house.poller.told(next_token as u64, EventFlags::IN), PollEvent::Conn(_)));
     assert!(!house.poller.has_anybody());
 }
 
@@ -77,8 +77,8 @@ fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
     let house = House::open();
     let [(_client, gone), (_other, next)] = [house.connect(), house.connect()];
     house.put(gone, house.now());
-    let Told::Member(gone) = house.poller.told(0, EventFlags::IN) else { panic!("it was there") };
-    assert!(matches!(house.poller.told(0, ENDS), Told::Vain));
+    let PollEvent::Conn(gone) = house.poller.told(0, EventFlags::IN) else { panic!("it was there") };
+    assert!(matches!(house.poller.told(0, ENDS), PollEvent::Spurious));
     house.poller.close(gone);
     house.put(next, house.now());
 }
@@ -88,7 +88,7 @@ fn what_who_has_gone_has_missed_is_nothing_to_the_next_one() {
 fn who_has_left_frees_no_place_again() {
     let house = House::open();
     let [(_client, mut gone), (_other, next)] = [house.connect(), house.connect()];
-    assert!(matches!(house.poller.join(&mut gone), Joined::Member { .. }));
+    assert!(matches!(house.poller.join(&mut gone), AddResult::Added { .. }));
     let absent = house.poller.absent(&gone);
     house.poller.leave(&mut gone);
     house.put(next, house.now());
@@ -116,10 +116,10 @@ fn who_finds_no_place_is_refused() {
     let house = House::open();
     let (_client, mut conn) = house.connect();
     let all = std::mem::take(&mut *lock(&house.poller.free));
-    assert_eq!(house.poller.join(&mut conn), Joined::Refused);
+    assert_eq!(house.poller.join(&mut conn), AddResult::Full);
     *lock(&house.poller.free) = all;
-    assert_eq!(house.poller.join(&mut conn), Joined::Member { is_first: true });
-    assert_eq!(house.poller.join(&mut conn), Joined::Member { is_first: false });
+    assert_eq!(house.poller.join(&mut conn), AddResult::Added { is_first: true });
+    assert_eq!(house.poller.join(&mut conn), AddResult::Added { is_first: false });
     house.poller.close(conn);
     assert_eq!((house.poller.members(), lock(&house.poller.free).len()), (0, PLACES));
 }
@@ -129,15 +129,15 @@ fn who_finds_no_place_is_refused() {
 fn a_ring_is_heard_once_and_something_watched_once() {
     let house = House::open();
     let none = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
-    assert!(matches!(house.poller.wait(none), Told::Nothing));
+    assert!(matches!(house.poller.wait(none), PollEvent::Timeout));
     house.poller.ring();
-    assert!(matches!(house.poller.wait(none), Told::Vain));
-    assert!(matches!(house.poller.wait(none), Told::Nothing));
+    assert!(matches!(house.poller.wait(none), PollEvent::Spurious));
+    assert!(matches!(house.poller.wait(none), PollEvent::Timeout));
     let poller = Arc::new(SharedPoller::open().unwrap());
     poller.watch(7, &house.site.listener).unwrap();
     let _client = client::connect(house.address);
-    eventually("it is told", || matches!(poller.wait(none), Told::Other(7)));
-    assert!(matches!(poller.wait(none), Told::Nothing), "nobody has said that he is done");
+    eventually("it is told", || matches!(poller.wait(none), PollEvent::Listener(7)));
+    assert!(matches!(poller.wait(none), PollEvent::Timeout), "nobody has said that he is done");
     poller.watch_again(7, &house.site.listener).unwrap();
-    assert!(matches!(poller.wait(none), Told::Other(7)));
+    assert!(matches!(poller.wait(none), PollEvent::Listener(7)));
 }

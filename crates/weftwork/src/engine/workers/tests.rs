@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use super::*;
-use crate::engine::burst::{self, Burst};
-use crate::engine::client::{
+use crate::engine::testing::burst::{self, Burst};
+use crate::engine::testing::client::{
     ask_on, connect, is_answered_on, is_next_answer, panics_when_sent, while_asking_without_end,
 };
 use crate::message::{Feed, FeedLimits, Request, Response};
@@ -15,7 +15,7 @@ use crate::transport::address::Address;
 /// Who has accepted a few gives the door away and serves a connection. Those at the door are not counted.
 #[test]
 fn the_door_goes_from_thread_to_thread() {
-    let size = 3 * STARTS_MAX;
+    let size = 3 * SPAWNS_PER_TURN;
     let (burst, site) = Burst::at_the_door(size);
     let room = Workers::new(1, site.cx, site.handler, vec![site.listener]).unwrap();
     let (leaves, has_left) = mpsc::channel();
@@ -24,7 +24,7 @@ fn the_door_goes_from_thread_to_thread() {
         std::thread::spawn(move || {
             let job = room.keep_door(0);
             leaves.send(matches!(job, Some(Job::Serve { worker: 0, .. }))).unwrap();
-            job.into_iter().for_each(|job| room.work(&Berth::new(), job));
+            job.into_iter().for_each(|job| room.work(&Parker::new(), job));
         })
     };
     assert_eq!(has_left.recv_timeout(burst::PATIENCE), Ok(true));

@@ -1,7 +1,7 @@
 //! What becomes of requests where the system gives a thread for the loop and no other?
 
 use super::*;
-use crate::engine::client::while_asking_without_end;
+use crate::engine::testing::client::while_asking_without_end;
 
 /// Nobody would take it from the queue.
 #[test]
@@ -12,7 +12,7 @@ fn where_the_system_gives_a_thread_for_the_loop_alone_its_leader_makes_the_calls
             is_answered(house.ask("/"));
         }
         // Its loop may have waited there for it.
-        eventually("nobody is in the queue", || house.shared.standby.muster().queued == 0);
+        eventually("nobody is in the queue", || house.shared.standby.stats().queued == 0);
         house.close();
     }
 }
@@ -40,7 +40,7 @@ fn a_connection_that_is_taken_over_ends_there() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&answer));
-    assert_eq!((house.shared.standby.muster().queued, house.counts().shed), (0, 1));
+    assert_eq!((house.shared.standby.stats().queued, house.counts().shed), (0, 1));
     house.close();
 }
 

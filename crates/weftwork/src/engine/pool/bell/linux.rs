@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::Timespec;
 
-use crate::engine::shared_poller::{SharedPoller, Told};
+use crate::engine::shared_poller::{PollEvent, SharedPoller};
 
 pub(in crate::engine::pool) struct Bell {
     pub(in crate::engine::pool) members: SharedPoller,
@@ -34,7 +34,7 @@ impl Bell {
     }
 
     /// Waits; for the listener at which somebody waits, or for a member.
-    pub(in crate::engine::pool) fn wait(&self, patience: Duration) -> Told {
+    pub(in crate::engine::pool) fn wait(&self, patience: Duration) -> PollEvent {
         self.members.wait(Timespec::try_from(patience).ok().as_ref())
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::engine::shared_poller::{SharedPoller, Told};
+use crate::engine::shared_poller::{PollEvent, SharedPoller};
 use crate::transport::system;
 
 /// Threads keep the listeners open while they wait: so long, at most, after the server has closed them.
@@ -59,7 +59,7 @@ impl Bell {
     }
 
     /// Waits; for the listener at which somebody waits and of which no other thread was told.
-    pub(in crate::engine::pool) fn wait(&self, patience: Duration) -> Told {
+    pub(in crate::engine::pool) fn wait(&self, patience: Duration) -> PollEvent {
         let doors = self.doors.read().unwrap_or_else(PoisonError::into_inner).clone();
         let untold = |(_, door): &(usize, &Door)| !door.told.load(Ordering::SeqCst);
         let watched: Vec<_> = doors.iter().enumerate().filter(untold).collect();
@@ -70,17 +70,17 @@ impl Bell {
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
         if poll(&mut fds, Timespec::try_from(patience.min(LOOK_UP)).ok().as_ref()).is_err() {
-            return Told::Vain;
+            return PollEvent::Spurious;
         }
         if !fds[1].revents().is_empty() {
             // Taken by one thread; the others find nothing, and wait on.
             let _ = rustix::io::read(&self.heard, &mut [0; 1]);
-            return Told::Vain;
+            return PollEvent::Spurious;
         }
         let ready = watched.iter().zip(&fds[2..]).filter(|(_, fd)| !fd.revents().is_empty());
         let mut ready = ready.map(|((index, door), _)| (*index, door));
         let told = ready.find(|(_, door)| !door.told.swap(true, Ordering::SeqCst));
-        told.map_or(Told::Nothing, |(index, _)| Told::Other(index))
+        told.map_or(PollEvent::Timeout, |(index, _)| PollEvent::Listener(index))
     }
 
     /// The thread that was told of a listener has accepted there: the next may be told.

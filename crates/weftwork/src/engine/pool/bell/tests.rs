@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use super::*;
-use crate::engine::burst::PATIENCE;
+use crate::engine::testing::burst::PATIENCE;
 
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -35,7 +35,7 @@ impl Site {
 fn wait_long(bell: &Bell) -> Option<usize> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        if let Told::Other(door) = bell.wait(PATIENCE) {
+        if let PollEvent::Listener(door) = bell.wait(PATIENCE) {
             return Some(door);
         }
     }
@@ -45,7 +45,7 @@ fn wait_long(bell: &Bell) -> Option<usize> {
 #[track_caller]
 fn nothing_is_heard(bell: &Bell) {
     let begun = Instant::now();
-    assert!(matches!(bell.wait(MOMENT), Told::Nothing));
+    assert!(matches!(bell.wait(MOMENT), PollEvent::Timeout));
     let took = begun.elapsed();
     // The kernel counts in ticks.
     assert!(took > MOMENT / 2, "{took:?}");
@@ -103,11 +103,11 @@ fn a_ring_wakes_who_waits_and_the_stop_wakes_everybody() {
     let begun = Instant::now();
     for _ in 0..TIMES {
         site.bell.ring();
-        assert!(!matches!(site.bell.wait(MOMENT), Told::Other(_)));
+        assert!(!matches!(site.bell.wait(MOMENT), PollEvent::Listener(_)));
     }
     drop(site.end);
     for _ in 0..TIMES {
-        assert!(!matches!(site.bell.wait(MOMENT), Told::Other(_)));
+        assert!(!matches!(site.bell.wait(MOMENT), PollEvent::Listener(_)));
     }
     assert!(begun.elapsed() < TIMES * MOMENT / 2, "{:?}", begun.elapsed());
 }

@@ -5,10 +5,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::RwLock;
 
 use super::*;
-use crate::engine::client::{ask_on, connect, in_some_round, is_answered_on, is_next_answer};
-use crate::engine::gauge::Gauge;
+use crate::engine::cpu_pressure::CpuPressure;
 use crate::engine::pool::door::TAKEN_IN_MAX;
 use crate::engine::pool::porter::{Looks, QUIET_LOOK};
+use crate::engine::testing::client::{ask_on, connect, in_some_round, is_answered_on, is_next_answer};
 use crate::message::Request;
 use crate::transport::Tick;
 
@@ -28,13 +28,13 @@ impl House {
     }
 
     /// Nobody works there.
-    fn empty(threads_max: usize) -> (Arc<Shared>, SocketAddr, Arc<RwLock<()>>, Loop) {
+    fn empty(threads_max: usize) -> (Arc<Shared>, SocketAddr, Arc<RwLock<()>>, EventLoop) {
         House::empty_with(|settings| settings.threads_max(threads_max))
     }
 
     fn empty_with(
         change: impl FnOnce(Settings) -> Settings,
-    ) -> (Arc<Shared>, SocketAddr, Arc<RwLock<()>>, Loop) {
+    ) -> (Arc<Shared>, SocketAddr, Arc<RwLock<()>>, EventLoop) {
         let (_, site) = Burst::at_the_door(0);
         let Address::Tcp(address) = site.listener.address().clone() else { panic!("not a TCP address") };
         let gate = Arc::<RwLock<()>>::default();
@@ -209,7 +209,7 @@ fn wait_outside(shared: &Shared, address: SocketAddr, count: usize) -> Vec<TcpSt
         client
     });
     let clients = clients.collect();
-    eventually("they are outside", || shared.has_visitors());
+    eventually("they are outside", || shared.has_pending());
     clients
 }
 
@@ -223,7 +223,7 @@ fn a_look_at_the_doors_ends_also_where_everybody_is_refused() {
     let look = || shared.look_at_doors(shared.cx.clock.now());
     let Look::Conn(_served) = look() else { panic!("nobody was let in") };
     assert!(matches!(look(), Look::Shut(_)));
-    assert!(shared.has_visitors());
+    assert!(shared.has_pending());
     assert!(matches!(look(), Look::Nobody));
     drop(clients);
 }
@@ -302,7 +302,7 @@ fn where_all_members_are_in_long_calls_the_cores_are_not_full() {
     ask_on(&mut member, "/member");
     let _out = shared.next_at_door(&mut place).unwrap();
     shared.roster.set_cores_full(true);
-    let mut gauge = Gauge::new(u64::MAX);
+    let mut gauge = CpuPressure::new(u64::MAX);
     let (now, taken) = (shared.cx.clock.now(), shared.roster.count().taken);
     let mut looks = Looks { members: Tick(u64::MAX), quiet: now, taken };
     assert_eq!(shared.see_to_members(&mut gauge, &mut looks), Some(QUIET_LOOK));
@@ -348,7 +348,7 @@ fn who_was_taken_in_by_the_maker_may_have_ended_its_side() {
     shared.roster.open();
     shared.roster.leave_door();
     assert!(shared.roster.wait_until_asked());
-    eventually("it is there", || shared.doors.have_visitors());
+    eventually("it is there", || shared.doors.have_pending());
     assert_eq!(shared.make_enough(&mut 0), Maker::Stays);
     is_next_answer(&mut client, "/1");
     stop(&shared);

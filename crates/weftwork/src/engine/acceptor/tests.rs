@@ -1,0 +1,223 @@
+//! What is left of a door that was closed, or that had no descriptors for a while?
+
+use std::net::TcpStream;
+
+use mio::{Events, Poll};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+use crate::settings::Settings;
+use crate::transport::address::Address;
+
+/// A listener, and how to come to it.
+fn door() -> (Arc<Vec<Listener>>, impl Fn() -> TcpStream) {
+    let any = ([127, 0, 0, 1], 0).into();
+    let listener = Listener::bind(&Address::Tcp(any), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let Address::Tcp(address) = *listener.address() else { unreachable!("it is bound to a port") };
+    (Arc::new(vec![listener]), move || TcpStream::connect(address).unwrap())
+}
+
+fn context() -> Context {
+    Context::new(Settings::default().connections_max(10).accepted_max(10)).unwrap()
+}
+
+/// Somebody stands at the door.
+fn wait_for_one(listeners: &[Listener]) {
+    poll(&mut [PollFd::new(&listeners[0], PollFlags::IN)], None).unwrap();
+}
+
+fn is_told(poll: &mut Poll) -> bool {
+    let mut events = Events::with_capacity(8);
+    poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+    !events.is_empty()
+}
+
+/// A socket that was given is not shut, and others may listen at it: who comes now is theirs, and the news of it too.
+#[test]
+fn a_door_that_is_closed_takes_nobody_in_and_is_told_of_nobody() {
+    let (listeners, come) = door();
+    let (cx, now) = (context(), Tick(0));
+    let mut poll = Poll::new().unwrap();
+    let mut doors = Acceptor::new(listeners.clone());
+    doors.register(poll.registry()).unwrap();
+    let _first = come();
+    wait_for_one(&listeners);
+    assert!(is_told(&mut poll));
+    doors.note_ready(0);
+    assert_eq!(doors.retry(now), Some(now));
+    assert!(doors.accept(now, &cx).is_some());
+
+    doors.close(poll.registry());
+    assert!(!doors.attend(poll.registry(), false, now));
+    assert_eq!(doors.retry(now), None, "or its loop would never rest");
+    let _second = come();
+    wait_for_one(&listeners);
+    assert!(!is_told(&mut poll));
+    doors.note_ready(0);
+    assert!(doors.accept(now, &cx).is_none());
+    assert_eq!(Arc::strong_count(&listeners), 1, "it is closed when nobody else holds it");
+}
+
+/// Who is let in last leaves nobody behind: the loop rests until somebody comes, and only then asks others to go.
+#[test]
+fn a_full_server_rests_while_nobody_waits() {
+    let (listeners, come) = door();
+    let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
+    let mut doors = Acceptor::new(listeners.clone());
+    let _first = come();
+    wait_for_one(&listeners);
+    doors.note_ready(0);
+    let first = doors.accept(now, &cx).unwrap();
+    assert!(doors.accept(now, &cx).is_none());
+    assert_eq!((doors.retry(now), doors.close_idle_wanted()), (None, false));
+
+    let _second = come();
+    wait_for_one(&listeners);
+    doors.note_ready(0);
+    assert!(doors.accept(now, &cx).is_none());
+    assert_eq!((doors.retry(now), doors.close_idle_wanted()), (Some(now.after(FULL_BACK_OFF)), true));
+    assert!(!doors.close_idle_wanted());
+
+    drop(first);
+    doors.next_turn(now.after(FULL_BACK_OFF));
+    assert!(doors.accept(now, &cx).is_some());
+}
+
+/// The last place may be for somebody who looks as well, so it is no reason to ask anybody to go.
+#[test]
+fn a_place_that_another_may_take_is_none_yet_and_the_server_is_not_full() {
+    let (listeners, come) = door();
+    let (cx, now) = (Context::new(Settings::default().connections_max(1).accepted_max(1)).unwrap(), Tick(0));
+    let (other, _) = AcceptGuard::come(&cx.counters);
+    assert!(matches!(accept(&listeners[0], now, &cx), Accepted::WouldBlock));
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(matches!(accept(&listeners[0], now, &cx), Accepted::Backoff(_)));
+    drop(other);
+    let Accepted::Conn(_conn) = accept(&listeners[0], now, &cx) else { panic!("there is a place") };
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(matches!(accept(&listeners[0], now, &cx), Accepted::AtLimit(_)));
+}
+
+/// The next shortage is another one, with a time of its own.
+#[test]
+fn who_comes_in_ends_a_shortage() {
+    let (listeners, come) = door();
+    let cx = context();
+    assert_eq!(cx.spare.note_shortage(Tick(10)), None);
+    assert_eq!(cx.spare.note_shortage(Tick(20)), Some(Tick(10)));
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(matches!(accept(&listeners[0], Tick(30), &cx), Accepted::Conn(_)));
+    assert_eq!(cx.spare.note_shortage(Tick(40)), None);
+}
+
+/// Somebody always waits at the first of them: who waits at the second is next all the same.
+fn have_their_turns(take_two: impl FnOnce(&Listeners, &Context) -> [Option<Box<Conn>>; 2]) {
+    let [(first, come), (second, come_to_second)] = [door(), door()];
+    let listeners: Vec<_> = [first, second].map(|one| Arc::into_inner(one).unwrap().remove(0)).into();
+    let listeners = Arc::new(listeners);
+    let _clients = [come(), come(), come(), come_to_second()];
+    listeners.iter().for_each(|one| wait_for_one(std::slice::from_ref(one)));
+    let taken = take_two(&Listeners::new(&listeners), &context());
+    assert!(taken.iter().all(Option::is_some));
+    assert!(have_pending(&listeners[..1]));
+    assert!(!have_pending(&listeners[1..]));
+}
+
+#[test]
+fn listeners_have_their_turns() {
+    have_their_turns(|listening, cx| {
+        let mut doors = listening.doors();
+        doors.note_all_ready();
+        [(); 2].map(|()| doors.accept(Tick(0), cx))
+    });
+}
+
+/// Whoever comes to them, and for however few.
+#[test]
+fn listeners_have_their_turns_with_those_who_take_one_in() {
+    have_their_turns(|listening, cx| [(); 2].map(|()| listening.accept(Tick(0), cx)));
+    have_their_turns(|listening, cx| {
+        [(); 2].map(|()| {
+            let mut doors = listening.doors();
+            doors.note_all_ready();
+            doors.accept(Tick(0), cx)
+        })
+    });
+}
+
+/// As long as others look there. Who came meanwhile is told of as soon as it is attended again.
+#[test]
+fn a_door_that_is_left_tells_of_nobody_until_it_is_attended_again() {
+    let (listeners, come) = door();
+    let (cx, now) = (context(), Tick(0));
+    let mut poll = Poll::new().unwrap();
+    let mut doors = Acceptor::new(listeners.clone());
+    doors.register(poll.registry()).unwrap();
+    assert!(!doors.attend(poll.registry(), true, now));
+    for _ in 0..2 {
+        assert!(doors.attend(poll.registry(), false, now));
+        assert!(!doors.attend(poll.registry(), false, now));
+        let _client = come();
+        wait_for_one(&listeners);
+        assert!(!is_told(&mut poll));
+        assert!(doors.accept(now, &cx).is_none());
+        assert!(doors.attend(poll.registry(), true, now));
+        assert!(is_told(&mut poll));
+        assert_eq!(doors.retry(now), None, "or its loop would never rest");
+        doors.note_ready(0);
+        assert!(doors.accept(now, &cx).is_some());
+        assert!(doors.accept(now, &cx).is_none());
+    }
+}
+
+/// Whoever looks there otherwise may be held up.
+#[test]
+fn a_door_that_is_left_is_looked_at_from_time_to_time() {
+    let (listeners, come) = door();
+    let (cx, poll, mut now) = (context(), Poll::new().unwrap(), Tick(0));
+    let mut doors = Acceptor::new(listeners.clone());
+    doors.attend(poll.registry(), false, now);
+    for _ in 0..3 {
+        let _client = come();
+        wait_for_one(&listeners);
+        let then = now.after(BACK_OFF);
+        assert_eq!(doors.retry(now), Some(then));
+        doors.next_turn(now);
+        assert!(doors.accept(now, &cx).is_none());
+        now = then;
+        doors.next_turn(now);
+        assert!(doors.accept(now, &cx).is_some());
+        assert!(doors.accept(now, &cx).is_none());
+    }
+}
+
+/// The system has room for so many only.
+#[test]
+fn a_door_that_cannot_be_attended_is_tried_again_and_not_at_each_turn() {
+    let (listeners, come) = door();
+    let (cx, now) = (context(), Tick(0));
+    let mut poll = Poll::new().unwrap();
+    let mut doors = Acceptor::new(listeners.clone());
+    doors.attend(poll.registry(), false, now);
+    // What is there twice is refused, too.
+    register(poll.registry(), &listeners[0], LISTENER_0 + 1).unwrap();
+    assert!(doors.attend(poll.registry(), true, now));
+    assert!(!doors.attend(poll.registry(), true, now), "it has just been refused");
+    let then = now.after(BACK_OFF);
+    assert_eq!(doors.retry(now), Some(then));
+    let _client = come();
+    wait_for_one(&listeners);
+    doors.next_turn(then);
+    assert!(doors.accept(then, &cx).is_some());
+    assert!(doors.accept(then, &cx).is_none());
+    // The refused one has made room.
+    assert!(doors.attend(poll.registry(), true, then));
+    assert_eq!(doors.retry(then), None);
+    let _client = come();
+    wait_for_one(&listeners);
+    assert!(is_told(&mut poll));
+}

@@ -1,0 +1,65 @@
+//! What is a connection that is out of its loop, and what becomes of its guard there?
+
+use mio::Token;
+
+use super::loops::{LoopGroup, LoopMessage};
+use crate::conn::Conn;
+
+/// A connection whose request waits for the handler, or that is to be taken over.
+#[derive(Debug)]
+pub(super) struct ActiveConn {
+    pub(super) conn: Box<Conn>,
+}
+
+impl ActiveConn {
+    /// The loop is somebody else's by now: the connection leaves it, and is served without.
+    pub(super) fn leave_loop(mut self, loops: &LoopGroup) -> Box<Conn> {
+        let token = self.token();
+        loops.deregister(&mut self.conn, token);
+        self.conn
+    }
+
+    pub(super) fn token(&self) -> Token {
+        Token(self.conn.token)
+    }
+
+    /// Does what runs code of users. If that panics outside of a handler, the connection is panicked, and its guard in its
+    /// loop is free for others.
+    #[inline]
+    pub(super) fn guarded<R>(&mut self, loops: &LoopGroup, act: impl FnOnce(&mut Conn) -> R) -> R {
+        self.call_guarded(act, |conn| {
+            loops.send(conn.home as usize, LoopMessage::Released(Token(conn.token)))
+        })
+    }
+
+    /// The same within its loop, which frees the places of those that are panicked.
+    #[inline(always)]
+    pub(super) fn guarded_in_loop<R>(
+        &mut self,
+        panicked: &mut Vec<Token>,
+        act: impl FnOnce(&mut Conn) -> R,
+    ) -> R {
+        self.call_guarded(act, |conn| panicked.push(Token(conn.token)))
+    }
+
+    #[inline(always)]
+    fn call_guarded<R>(&mut self, act: impl FnOnce(&mut Conn) -> R, leave: impl FnMut(&Conn)) -> R {
+        let guard = PanicGuard { conn: &mut self.conn, leave };
+        let result = act(guard.conn);
+        std::mem::forget(guard);
+        result
+    }
+}
+
+/// Dropped only by a panic.
+struct PanicGuard<'a, L: FnMut(&Conn)> {
+    conn: &'a mut Conn,
+    leave: L,
+}
+
+impl<L: FnMut(&Conn)> Drop for PanicGuard<'_, L> {
+    #[cold]
+    fn drop(&mut self) {
+        (self.leave)(self.conn);
+    }
+}

@@ -1,0 +1,51 @@
+//! How a loop reads from its connections and sends to them.
+//!
+//! The two that stand in its own cycle are inlined there, system call and all; `transport/stream.rs` has the reason. The
+//! others are for what a turn does besides, and keep the first two from being written out once more.
+
+use super::EventLoop;
+use crate::conn::{Conn, Flushed};
+use crate::engine::active_conn::ActiveConn;
+use crate::transport::context::Context;
+use crate::transport::stream::is_would_block;
+
+impl EventLoop {
+    /// How much was read.
+    #[inline(always)]
+    pub(super) fn read(&mut self, conn: &mut Conn) -> usize {
+        match conn.fill(self.now, &mut self.pool) {
+            Ok(count @ 1..) => return count,
+            Err(error) if is_would_block(&error) => {}
+            // Whatever ended the connection, nothing more comes from it.
+            Ok(0) | Err(_) => conn.end_of_input(),
+        }
+        0
+    }
+
+    #[inline(never)]
+    pub(super) fn read_more(&mut self, conn: &mut Conn) {
+        self.read(conn);
+    }
+
+    /// Sends, and goes on with the connection.
+    #[inline(always)]
+    pub(super) fn send(&mut self, mut active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
+        let now = self.now;
+        match active.guarded_in_loop(&mut self.panicked, |conn| conn.flush(now)) {
+            Ok(Flushed::All) => return self.advance(active, cx),
+            // A client that takes nothing is the one that may be cut off for that.
+            Ok(Flushed::Blocked) if !active.conn.watch_cut(&self.bell, active.conn.token) => {
+                self.post_next(active, cx)
+            }
+            Ok(Flushed::Blocked) => self.wait_for_io(active, cx),
+            Ok(Flushed::Enough) => self.post_next(active, cx),
+            Err(_) => self.close(active),
+        }
+        None
+    }
+
+    #[inline(never)]
+    pub(super) fn send_now(&mut self, active: ActiveConn, cx: &Context) -> Option<ActiveConn> {
+        self.send(active, cx)
+    }
+}

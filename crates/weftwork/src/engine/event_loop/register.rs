@@ -1,0 +1,107 @@
+//! How a connection waits for its peer, its feed or its time without anybody, and how its place gets free.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+
+use super::{EventLoop, Ready};
+use crate::conn::{Conn, Registered};
+use crate::engine::active_conn::ActiveConn;
+use crate::engine::conn_table::index;
+use crate::transport::context::Context;
+
+impl EventLoop {
+    /// The connection waits: for the poller, and for its deadline.
+    pub(super) fn wait_for_io(&mut self, mut active: ActiveConn, cx: &Context) {
+        let token = active.token();
+        active.conn.rest(&mut self.pool);
+        // What is there of one that has come back is not known before the next look at the poller.
+        let was_watched = active.conn.registered != Registered::Not;
+        if let Err(error) = self.register(&mut active.conn, token) {
+            self.close(active);
+            return cx.warn_of_want(format_args!(
+                "a connection was dropped, the poller would not watch it: {error}"
+            ));
+        }
+        let due = active.conn.deadline(cx);
+        if was_watched && due <= self.polled {
+            // Its slot came up while it was out for bytes, and would again: they must not put off its end.
+            self.expire(&mut active, cx);
+            self.posted_next.push(Ready { token, ended: false });
+        }
+        let mut conn = active.conn;
+        if let Some(due) = conn.take_alarm() {
+            self.timers.set(due, token, &self.table);
+        } else if conn.awaits_response() && conn.note_due_by(self.moment) {
+            // Its alarm has rung while it was out, and rings no more.
+            self.posted_next.push(Ready { token, ended: false });
+        }
+        if !conn.awaits_response() || conn.awaits_room() {
+            self.wheel.arm(&mut self.table, index(token), due);
+        }
+        self.table.put(token, conn);
+    }
+
+    /// Not for room before it is wanted: a socket has room from its start on, and to be told so cost every fresh connection a
+    /// wait and a read in vain.
+    fn register(&self, conn: &mut Conn, token: Token) -> io::Result<()> {
+        let wanted = if conn.awaits_room() { Registered::ForRoom } else { Registered::ForBytes };
+        if conn.registered >= wanted {
+            return Ok(());
+        }
+        let interest = match wanted {
+            Registered::ForRoom => Interest::READABLE | Interest::WRITABLE,
+            _ => Interest::READABLE,
+        };
+        let fd = conn.as_fd().as_raw_fd();
+        if conn.registered == Registered::Not {
+            self.poll.registry().register(&mut SourceFd(&fd), token, interest)?;
+        } else {
+            self.poll.registry().reregister(&mut SourceFd(&fd), token, interest)?;
+        }
+        conn.registered = wanted;
+        Ok(())
+    }
+
+    /// The connection waits for its feed, or for its peer to go.
+    pub(super) fn wait_for_feed(&mut self, active: ActiveConn, cx: &Context) {
+        if active.conn.watch_feed(&self.bell, active.conn.token) {
+            self.wait_for_io(active, cx);
+        } else {
+            self.post_next(active, cx);
+        }
+    }
+
+    /// The connection could go on, but it is the turn of others.
+    pub(super) fn post_next(&mut self, active: ActiveConn, cx: &Context) {
+        self.posted_next.push(Ready { token: active.token(), ended: false });
+        self.wait_for_io(active, cx);
+    }
+
+    /// The connection's time is up.
+    pub(super) fn expire(&mut self, active: &mut ActiveConn, cx: &Context) {
+        let now = self.now;
+        active.guarded_in_loop(&mut self.panicked, |conn| conn.expire(now, cx));
+    }
+
+    pub(super) fn close(&mut self, mut active: ActiveConn) {
+        self.free_slot(active.token());
+        active.conn.reclaim(&mut self.pool);
+    }
+
+    #[inline]
+    pub(super) fn free_panicked(&mut self) {
+        while let Some(token) = self.panicked.pop() {
+            self.free_slot(token);
+        }
+    }
+
+    pub(super) fn free_slot(&mut self, token: Token) {
+        if self.table.owns(token) {
+            self.wheel.disarm(&mut self.table, index(token));
+            self.table.free(token);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Does a loop get to its other work whatever others bring it?
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Poll, Token};
+
+use super::*;
+use crate::conn::Call;
+use crate::engine::testing::burst::eventually;
+use crate::engine::testing::client::{in_some_round, panics_when_sent};
+use crate::engine::thread_wait::ThreadWait;
+use crate::message::{Handler, Request, Response};
+use crate::settings::Settings;
+use crate::transport::address::Address;
+
+fn hub_of_one() -> (LoopGroup, Poll) {
+    let polls = [Poll::new().unwrap()];
+    let loops = LoopGroup::new(&polls).unwrap();
+    let [poll] = polls;
+    (loops, poll)
+}
+
+#[test]
+fn letters_without_end_leave_the_poller_its_turn() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (loops, poll) = hub_of_one();
+    let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
+    let bring = || loops.send(0, LoopMessage::Wake(Token(7)));
+    (0..3 * MESSAGE_BUDGET).for_each(|_| bring());
+    let begun = Instant::now();
+    for left in [2, 1, 0] {
+        assert!(lp.poll_ready(&loops, &cx).is_none());
+        assert_eq!(lp.messages.len() as u32, left * MESSAGE_BUDGET);
+        bring();
+        lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30), "it slept with messages in its hand");
+    assert!(lp.poll_ready(&loops, &cx).is_none());
+    assert!(lp.messages.is_empty());
+}
+
+/// A connection that is brought to a loop that has ended ends with it.
+#[test]
+fn what_comes_after_the_end_is_dropped() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let (loops, poll) = hub_of_one();
+    let lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
+    let bring = || {
+        let (ours, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+        loops.send(0, LoopMessage::Adopt(conn));
+    };
+    let open = || cx.counts().connections;
+    bring();
+    assert_eq!(open(), 1);
+    drop(lp);
+    assert_eq!(open(), 0);
+    bring();
+    assert_eq!(open(), 0);
+}
+
+/// A socket has room from its start on: that is no news.
+#[test]
+fn a_connection_with_nothing_to_say_is_no_event() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (loops, poll) = hub_of_one();
+    let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+    loops.send(0, LoopMessage::Adopt(conn));
+    assert!(lp.poll_ready(&loops, &cx).is_none());
+    lp.wait(&loops, &cx, Some(Duration::ZERO));
+    assert!(lp.batch.is_empty(), "{:?}", lp.batch);
+    theirs.write_all(b"G").unwrap();
+    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    assert_eq!(lp.batch.len(), 1);
+}
+
+/// Who is told of a visitor may be held up by a handler while a place gets free: another loop looks at the door as well.
+#[test]
+fn a_loop_that_is_asked_for_room_looks_at_the_door_itself() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let listeners = Arc::new(vec![listener]);
+    let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
+    let group = LoopGroup::new(&polls).unwrap();
+    let now = cx.clock.now();
+    let mut loops = Vec::new();
+    for (index, poll) in polls.into_iter().enumerate() {
+        loops.push(EventLoop::new(index, poll, &group, listeners.clone(), now).unwrap());
+    }
+    let is_asked = || [0, 1].map(|index| group.handle(index).close_idle_wanted());
+    for _ in 0..2 {
+        loops[0].request_close_idle(&group);
+        assert_eq!(is_asked(), [false, true]);
+        assert_eq!(loops[1].doors.retry(now), None);
+        // It does not sleep on it.
+        loops[1].wait(&group, &cx, None);
+        assert_eq!(is_asked(), [false, false]);
+        assert!(loops[1].doors.retry(now).is_some());
+        assert!(loops[1].poll_ready(&group, &cx).is_none(), "nobody is there");
+        assert_eq!(loops[1].doors.retry(now), None);
+    }
+}
+
+/// A message from loop to loop costs more than a request, and a connection of one request would be gone with it.
+#[test]
+fn whoever_stays_goes_to_the_loop_with_the_fewest() {
+    for (request, at_home) in [("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 6), ("GET / HTTP/1.0\r\n\r\n", 8)] {
+        let cx = Context::new(Settings::default()).unwrap();
+        let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
+        let loops = LoopGroup::new(&polls).unwrap();
+        let mut clients = Vec::new();
+        let mut calls = polls.into_iter().enumerate().map(|(index, poll)| {
+            let mut lp = EventLoop::new(index, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
+            for _ in 0..if index == 0 { 8 } else { 0 } {
+                let (ours, mut theirs) = UnixStream::pair().unwrap();
+                theirs.write_all(request.as_bytes()).unwrap();
+                let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+                loops.send(0, LoopMessage::Adopt(conn));
+                clients.push(theirs);
+            }
+            std::iter::from_fn(|| lp.poll_ready(&loops, &cx)).collect::<Vec<_>>()
+        });
+        let calls = [calls.next().unwrap(), calls.next().unwrap()];
+        assert_eq!(calls.each_ref().map(Vec::len), [at_home, 8 - at_home], "{request}");
+        assert!(calls[1].iter().all(|active| active.conn.home == 1));
+    }
+}
+
+/// Streams that end with their connection are not one loop's alone.
+#[test]
+fn not_all_of_a_crowd_stays_where_it_came_in() {
+    let cx = Context::new(Settings::default().connections_max(1000).accepted_max(1000)).unwrap();
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(128).unwrap();
+    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+    let polls = [Poll::new().unwrap(), Poll::new().unwrap()];
+    let loops = LoopGroup::new(&polls).unwrap();
+    let [poll, _other] = polls;
+    let mut lp = EventLoop::new(0, poll, &loops, Arc::new(vec![listener]), cx.clock.now()).unwrap();
+    let clients: Vec<_> = (0..CROWD + 6).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let mut moved = Vec::new();
+    while lp.table.len() + moved.len() < clients.len() {
+        lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+        assert!(lp.poll_ready(&loops, &cx).is_none(), "nobody has asked");
+        let mut messages = Vec::new();
+        loops.handle(1).inbox.take_all(&mut messages);
+        moved.extend(messages);
+    }
+    assert_eq!((lp.table.len(), moved.len()), (CROWD + 3, 3));
+}
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A loop with one connection, whose response is due in an hour.
+fn with_delayed(cx: &Context, loops: &LoopGroup, poll: Poll) -> (EventLoop, UnixStream) {
+    let handler = |_: &mut Request<'_>| Response::text("at last").with_delay(HOUR);
+    let (lp, theirs, panicked) = with_answered(cx, loops, poll, &handler);
+    assert!(!panicked);
+    (lp, theirs)
+}
+
+/// A loop with one connection, whose request was answered, and whether it has panicked over that.
+fn with_answered(
+    cx: &Context,
+    loops: &LoopGroup,
+    poll: Poll,
+    handler: &dyn Handler,
+) -> (EventLoop, UnixStream, bool) {
+    let mut lp = EventLoop::new(0, poll, loops, Arc::default(), cx.clock.now()).unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), cx);
+    loops.send(0, LoopMessage::Adopt(conn));
+    let mut active = lp.poll_ready(loops, cx).unwrap();
+    let (wait, post) = (ThreadWait::new(cx), cx.watchdog.post());
+    let dates = &mut crate::transport::DateCache::new(lp.now());
+    active.conn.run(Call { cx, now: lp.now(), handler, wait: &wait, dates, post: &post });
+    let settled = catch_unwind(AssertUnwindSafe(|| lp.resume(active, cx).is_none()));
+    assert!(!matches!(settled, Ok(false)), "it wants another call");
+    (lp, theirs, settled.is_err())
+}
+
+#[test]
+fn a_panic_leaves_no_place_taken() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (loops, poll) = hub_of_one();
+    let (mut lp, _theirs, panicked) =
+        with_answered(&cx, &loops, poll, &|_: &mut Request<'_>| panics_when_sent());
+    assert!(panicked && lp.table.len() == 1 && cx.counts().connections == 0);
+    lp.wait(&loops, &cx, Some(Duration::ZERO));
+    assert_eq!(lp.table.len(), 0);
+}
+
+/// Its alarm rings within the millisecond that it is due in, and just then its client says something: it is out for that.
+#[test]
+fn an_alarm_is_heard_by_whom_its_client_has_called_out() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (loops, poll) = hub_of_one();
+    let (mut lp, mut theirs) = with_delayed(&cx, &loops, poll);
+    theirs.write_all(b"G").unwrap();
+    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    lp.moment = lp.timers.first().unwrap();
+    lp.now = cx.clock.at(lp.moment);
+    let called = lp.poll_ready(&loops, &cx).or_else(|| {
+        lp.wait(&loops, &cx, Some(Duration::ZERO));
+        lp.poll_ready(&loops, &cx)
+    });
+    assert!(called.is_some(), "nobody will look at it any more");
+}
+
+/// What a loop has done since its last look at the clock is no part of its wait.
+#[test]
+fn an_alarm_rings_in_time_behind_a_long_turn() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (loops, poll) = hub_of_one();
+    let (mut lp, _theirs) = with_delayed(&cx, &loops, poll);
+    let due = Instant::now() + Duration::from_millis(1);
+    lp.timers.set(due, Token(usize::MAX), &lp.table);
+    lp.moment = due.checked_sub(Duration::from_secs(5)).unwrap();
+    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    assert!(due.elapsed() < Duration::from_secs(3), "{:?} late", due.elapsed());
+}
+
+/// It has waited for somebody to lead it for longer than its client had time; what that has sent came in time.
+#[test]
+fn nobody_is_late_by_what_a_loop_has_not_looked_at() {
+    is_heard(|lp, loops, cx, conn, asks| {
+        loops.send(0, LoopMessage::Adopt(conn));
+        assert!(lp.poll_ready(loops, cx).is_none());
+        asks();
+        lp.refresh(cx);
+    });
+}
+
+/// It has been elsewhere, and what it has read there was all that there was then.
+#[test]
+fn nobody_is_late_by_what_came_while_it_came_home() {
+    is_heard(|lp, loops, cx, mut conn, asks| {
+        assert!(conn.fill(cx.clock.now(), &mut Pool::alone()).is_err(), "nothing is there");
+        asks();
+        loops.send(0, LoopMessage::Adopt(conn));
+        lp.wait(loops, cx, Some(Duration::from_secs(60)));
+    });
+}
+
+/// Whose client has 50 ms for a head, and asks 400 before it is looked at again: it has not ended, and is heard at the next look at
+/// the poller.
+#[track_caller]
+fn is_heard(until_then: impl FnOnce(&mut EventLoop, &LoopGroup, &Context, Box<Conn>, &mut dyn FnMut())) {
+    let cx = Context::new(Settings::default().head_timeout(Duration::from_millis(50))).unwrap();
+    let (loops, poll) = hub_of_one();
+    let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let conn = Conn::new(crate::transport::Stream::new(ours.into()), None, cx.clock.now(), &cx);
+    until_then(&mut lp, &loops, &cx, conn, &mut || {
+        theirs.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+    });
+    assert!(lp.poll_ready(&loops, &cx).is_none() && cx.counts().connections == 1, "it has ended");
+    lp.wait(&loops, &cx, Some(Duration::from_secs(60)));
+    assert!(lp.poll_ready(&loops, &cx).is_some(), "it asks");
+}
+
+/// A loop at whose doors nobody else is, and how to come there.
+fn with_door<'a>(
+    cx: &'a Context,
+    loops: &'a LoopGroup,
+    poll: Poll,
+) -> (impl FnMut(Duration) -> usize + 'a, impl FnMut()) {
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+    let listeners = Arc::new(vec![listener]);
+    let mut lp = EventLoop::new(0, poll, loops, listeners.clone(), cx.clock.now()).unwrap();
+    // How many connections it has after so long a wait.
+    let turn = move |patience| {
+        lp.wait(loops, cx, Some(patience));
+        assert!(lp.poll_ready(loops, cx).is_none(), "nobody has asked");
+        lp.table.len()
+    };
+    let mut clients = Vec::new();
+    let come = move || {
+        assert!(!crate::engine::acceptor::is_pending(&listeners[0]), "one at a time");
+        clients.push(std::net::TcpStream::connect(address).unwrap());
+        eventually("somebody waits", || crate::engine::acceptor::is_pending(&listeners[0]));
+    };
+    (turn, come)
+}
+
+/// Threads that come back from calls look there, and have the loop look where they cannot do with it.
+#[test]
+fn a_loop_leaves_the_doors_to_others_and_comes_back_when_it_is_told() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    // Where it is held up it looks there by itself, and there is nothing to see.
+    in_some_round("it leaves them", || {
+        let (loops, poll) = hub_of_one();
+        let (mut turn, mut come) = with_door(&cx, &loops, poll);
+        loops.set_accepting(false);
+        assert_eq!(turn(Duration::ZERO), 0);
+        come();
+        if turn(Duration::ZERO) != 0 {
+            return false;
+        }
+        loops.send(0, LoopMessage::Accept);
+        assert_eq!(turn(Duration::ZERO), 1);
+        come();
+        if turn(Duration::ZERO) != 1 {
+            return false;
+        }
+        loops.set_accepting(true);
+        assert_eq!(turn(Duration::ZERO), 2);
+        come();
+        assert_eq!(turn(Duration::ZERO), 3);
+        true
+    });
+}
+
+/// Also where nobody tells it.
+#[test]
+fn a_loop_that_has_left_the_doors_looks_there_from_time_to_time() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let (loops, poll) = hub_of_one();
+    let (mut turn, mut come) = with_door(&cx, &loops, poll);
+    loops.set_accepting(false);
+    let begun = Instant::now();
+    for there in 0..3 {
+        come();
+        // It may be about to leave.
+        let mut turns = (0..3).map(|_| turn(PATIENCE));
+        assert!(turns.any(|connections| connections > there));
+    }
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+/// Others may have taken the room for it in the kernel.
+#[test]
+fn a_loop_that_cannot_come_back_to_the_doors_looks_there_however_busy_it_is() {
+    let cx = Context::new(Settings::default().connections_max(9)).unwrap();
+    let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+    listener.listen(8).unwrap();
+    let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+    let (loops, poll) = hub_of_one();
+    let registry = poll.registry().try_clone().unwrap();
+    let fd = listener.as_raw_fd();
+    let mut lp = EventLoop::new(0, poll, &loops, Arc::new(vec![listener]), cx.clock.now()).unwrap();
+    loops.set_accepting(false);
+    lp.wait(&loops, &cx, Some(Duration::ZERO));
+    let _client = std::net::TcpStream::connect(address).unwrap();
+    loops.set_accepting(true);
+    eventually("it has taken the client in", || {
+        // What is there twice is refused.
+        let _ = registry.register(&mut SourceFd(&fd), Token(NESTED_POLLER), Interest::WRITABLE);
+        lp.wait(&loops, &cx, Some(Duration::from_millis(1)));
+        assert!(lp.poll_ready(&loops, &cx).is_none(), "nobody has asked");
+        lp.table.len() == 1
+    });
+}
+
+/// Where it waits by then.
+#[test]
+fn a_loop_that_sleeps_is_woken_to_come_back_to_the_doors() {
+    let cx = Context::new(Settings::default()).unwrap();
+    let (loops, poll) = hub_of_one();
+    let mut lp = EventLoop::new(0, poll, &loops, Arc::default(), cx.clock.now()).unwrap();
+    loops.set_accepting(false);
+    let took = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let begun = Instant::now();
+            lp.wait(&loops, &cx, Some(PATIENCE));
+            begun.elapsed()
+        });
+        eventually("it sleeps", || !loops.watch.is_busy(0));
+        loops.set_accepting(true);
+        waits.join().unwrap()
+    });
+    assert!(took < PATIENCE);
+}
+
+/// Its handler may block: then it is the one with the fewest for as long as that lasts.
+#[test]
+fn a_loop_that_does_not_get_on_is_given_so_many_and_no_more() {
+    let loops = LoopGroup::new(&[Poll::new().unwrap(), Poll::new().unwrap()]).unwrap();
+    loops.note_load(1, 0);
+    let given = || (0..100).filter(|_| loops.less_loaded(0, 1000, 1) == Some(1)).count();
+    let most = given();
+    assert!((1..100).contains(&most), "{most}");
+    assert_eq!(given(), 0);
+    loops.note_load(1, most);
+    assert_eq!(given(), most, "it gets on");
+}
+
+/// Whoever has fewest of the others is given what the stuck one is not.
+#[test]
+fn a_loop_that_does_not_get_on_keeps_nothing_from_the_others() {
+    let loops = LoopGroup::new(&[(); 3].map(|()| Poll::new().unwrap())).unwrap();
+    loops.note_load(2, 500);
+    let first = (0..100).find(|_| loops.less_loaded(0, 1000, 1) != Some(1));
+    assert!(first.is_some());
+    assert_eq!(loops.less_loaded(0, 1000, 1), Some(2));
+}

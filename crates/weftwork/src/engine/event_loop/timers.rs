@@ -1,0 +1,98 @@
+//! When is a loop to look at connections whose responses are due at a time? More exactly than the wheel of the peers' deadlines
+//! tells.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Instant;
+
+use mio::Token;
+
+use super::ConnTable;
+use crate::engine::conn_table::index;
+
+/// TimerHeap of those that have had their responses are swept out when there are this many more than connections.
+const STALE_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct TimerHeap {
+    heap: BinaryHeap<Reverse<(Instant, usize)>>,
+}
+
+impl TimerHeap {
+    /// `table` has the other connections. There are never more than two timers for each, or who asks again and again, and is
+    /// answered sooner, would have the heap grow.
+    pub(super) fn set(&mut self, due: Instant, token: Token, table: &ConnTable) {
+        if self.heap.len() >= 2 * table.len() + STALE_MAX {
+            self.heap.retain(|Reverse((due, other))| {
+                // One that is out just now will not ask for its alarm again; but for this one, whose others are stale.
+                let conn = table.peek(index(Token(*other))).map(|(_, conn)| conn);
+                let is_kept = table.owns(Token(*other)) && conn.is_none_or(|conn| conn.has_alarm(*due));
+                is_kept && *other != token.0
+            });
+        }
+        self.heap.push(Reverse((due, token.0)));
+    }
+
+    pub(super) fn first(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// One that is due.
+    pub(super) fn next_by(&mut self, moment: Instant) -> Option<(Instant, Token)> {
+        if self.first()? > moment {
+            return None;
+        }
+        self.heap.pop().map(|Reverse((due, token))| (due, Token(token)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Does it ring in order, and does it stay as small as it says?
+
+    use std::time::Duration;
+
+    use super::*;
+
+    fn later(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn in_order_and_not_before() {
+        let (mut timers, mut table, start) = (TimerHeap::default(), ConnTable::default(), Instant::now());
+        let [one, two] = [0; 2].map(|_| table.reserve());
+        timers.set(start + later(9), one, &table);
+        timers.set(start + later(5), two, &table);
+        assert_eq!((timers.first(), timers.next_by(start + later(4))), (Some(start + later(5)), None));
+        let rung = [(); 3].map(|()| timers.next_by(start + later(9)));
+        assert_eq!(rung, [Some((start + later(5), two)), Some((start + later(9), one)), None]);
+    }
+
+    #[test]
+    fn who_has_gone_is_swept_out_and_who_is_out_is_not() {
+        let (mut timers, mut table, start) = (TimerHeap::default(), ConnTable::default(), Instant::now());
+        let out = table.reserve();
+        timers.set(start, out, &table);
+        for due in 1..1000 {
+            let gone = table.reserve();
+            timers.set(start + later(due), gone, &table);
+            table.free(gone);
+            assert!(timers.heap.len() <= 2 * 2 + STALE_MAX);
+        }
+        assert_eq!(timers.next_by(start), Some((start, out)));
+    }
+
+    /// It is out while its alarm is set, and of its own only that one counts.
+    #[test]
+    fn who_asks_again_and_again_has_one() {
+        let (mut timers, mut table, start) = (TimerHeap::default(), ConnTable::default(), Instant::now());
+        let token = table.reserve();
+        for due in 1..1000 {
+            timers.set(start + later(due), token, &table);
+            assert!(timers.heap.len() <= 2 + STALE_MAX, "{}", timers.heap.len());
+        }
+        let rung: Vec<_> = std::iter::from_fn(|| timers.next_by(start + later(1000))).collect();
+        assert_eq!(rung.last(), Some(&(start + later(999), token)));
+    }
+}

@@ -1,0 +1,207 @@
+//! Where a thread's loop lies for its fibers: a fiber that has answered a request goes on with the next one by
+//! itself. Nobody has to be switched to while handlers are quick.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weftwork_fiber::Runtime;
+
+use super::Fibers;
+use super::wait::{FiberWait, OwnedFiberWait};
+use crate::conn::{Call, Conn};
+use crate::engine::active_conn::ActiveConn;
+use crate::engine::event_loop::EventLoop;
+use crate::transport::context::{Context, Stage};
+use crate::transport::{DateCache, Post};
+
+/// A fiber that has answered so many requests lets those run whose wait is over.
+const CALLS_A_FIBER: u32 = 64;
+
+/// What the fibers of one thread share.
+pub(super) struct FiberExecutor {
+    room: Arc<Fibers>,
+    /// None while somebody works with it. No handler ever runs meanwhile; if the loop's own work suspends a fiber
+    /// all the same (a logger that does), the others wait for the loop to come back.
+    lp: Cell<Option<Box<EventLoop>>>,
+    /// Each request takes a copy: its fiber may be suspended with it.
+    dates: RefCell<DateCache>,
+    /// Free ones: a fiber that runs or is suspended has its own.
+    posts: RefCell<Vec<Arc<Post>>>,
+    /// Requests that another fiber is to run.
+    waiting: RefCell<VecDeque<ActiveConn>>,
+    /// Connections whose handlers have run while the loop was away.
+    done: RefCell<VecDeque<ActiveConn>>,
+    /// Requests for which there was no memory for a stack.
+    refused: RefCell<Vec<ActiveConn>>,
+}
+
+impl FiberExecutor {
+    pub(super) fn new(room: Arc<Fibers>, lp: Box<EventLoop>) -> FiberExecutor {
+        FiberExecutor {
+            room,
+            dates: RefCell::new(DateCache::new(lp.now())),
+            lp: Cell::new(Some(lp)),
+            posts: RefCell::default(),
+            waiting: RefCell::default(),
+            done: RefCell::default(),
+            refused: RefCell::default(),
+        }
+    }
+
+    pub(super) fn has_loop(&self) -> bool {
+        self.with_loop(|_| ()).is_some()
+    }
+
+    /// Does something with the loop; none if it is away.
+    pub(super) fn with_loop<T>(&self, act: impl FnOnce(&mut EventLoop) -> T) -> Option<T> {
+        let mut taken = Taken { lp: Some(self.lp.take()?), executor: self };
+        taken.lp.as_deref_mut().map(act)
+    }
+
+    /// Runs a request on a fiber until it has to wait or has no more to do, and others that can go on with it.
+    pub(super) fn run(executor: &Rc<FiberExecutor>, active: ActiveConn, runtime: &Runtime) {
+        let mut job = Job { active: Some(active), executor: executor.clone() };
+        // Nobody joins it: what it leaves on the executor is the sign.
+        drop(runtime.spawn(move || job.run()));
+        runtime.run_ready();
+    }
+
+    /// Runs what takes a connection over on a fiber, which is gone with it.
+    pub(super) fn let_go(&self, conn: Box<Conn>, runtime: &Runtime) {
+        let mut visit = Visit { conn: Some(conn), cx: self.room.cx.clone() };
+        drop(runtime.spawn(move || visit.run()));
+        runtime.run_ready();
+    }
+
+    /// Nothing waits for the thread.
+    pub(super) fn is_empty(&self) -> bool {
+        self.done.borrow().is_empty() && self.refused.borrow().is_empty() && self.waiting.borrow().is_empty()
+    }
+
+    /// The request that has waited for longest for a fiber.
+    pub(super) fn next_waiting(&self) -> Option<ActiveConn> {
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// The connection whose handler has been done for longest.
+    pub(super) fn next_done(&self) -> Option<ActiveConn> {
+        self.done.borrow_mut().pop_front()
+    }
+
+    /// A connection whose request could not be given a fiber.
+    pub(super) fn next_refused(&self) -> Option<ActiveConn> {
+        self.refused.borrow_mut().pop()
+    }
+
+    fn serve(&self, active: &mut ActiveConn) {
+        let mut dates = self.dates.borrow().clone();
+        let (cx, handler) = (&*self.room.cx, &*self.room.handler);
+        let wait = FiberWait { cx };
+        let post = self.posts.borrow_mut().pop().unwrap_or_else(|| cx.watchdog.post());
+        let call = Call { cx, now: cx.clock.now(), handler, wait: &wait, dates: &mut dates, post: &post };
+        active.guarded(&self.room.loops, |conn| conn.run(call));
+        self.posts.borrow_mut().push(post);
+        self.dates.replace(dates);
+    }
+
+    /// Goes on with a connection whose handler has run, and with whatever else can go on; gives the next request.
+    fn go_on(&self, active: ActiveConn) -> Option<ActiveConn> {
+        let Some(lp) = self.lp.take() else {
+            self.done.borrow_mut().push_back(active);
+            return None;
+        };
+        let mut taken = Taken { lp: Some(lp), executor: self };
+        let (loops, cx) = (&self.room.loops, &self.room.cx);
+        taken.lp.as_deref_mut().and_then(|lp| lp.resume(active, cx).or_else(|| lp.poll_ready(loops, cx)))
+    }
+}
+
+/// The loop, on its way back to the executor: also when who works with it panics.
+struct Taken<'a> {
+    lp: Option<Box<EventLoop>>,
+    executor: &'a FiberExecutor,
+}
+
+impl Drop for Taken<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.executor.lp.set(self.lp.take());
+    }
+}
+
+/// A request for a fiber.
+struct Job {
+    active: Option<ActiveConn>,
+    executor: Rc<FiberExecutor>,
+}
+
+impl Job {
+    /// A fiber that is cancelled unwinds from here, and its connection ends with it.
+    fn run(&mut self) {
+        let mut calls = 0;
+        while let Some(mut active) = self.active.take() {
+            self.executor.serve(&mut active);
+            calls += 1;
+            match self.executor.go_on(active) {
+                Some(next) if calls < CALLS_A_FIBER && !next.conn.is_taken_over() => self.active = Some(next),
+                Some(next) => self.executor.waiting.borrow_mut().push_back(next),
+                None => {}
+            }
+        }
+    }
+}
+
+/// What takes a connection over, for a fiber.
+struct Visit {
+    conn: Option<Box<Conn>>,
+    cx: Arc<Context>,
+}
+
+impl Visit {
+    fn run(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            conn.take_over(&self.cx, Arc::new(OwnedFiberWait(self.cx.clone())), || false);
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(mut conn) = self.conn.take().filter(|_| self.cx.stage() != Stage::Closing) {
+            conn.refuse_for_stack(&self.cx);
+        }
+    }
+}
+
+impl Drop for Job {
+    /// There was no memory for a stack: the request is still here.
+    fn drop(&mut self) {
+        if let Some(active) = self.active.take() {
+            self.executor.refused.borrow_mut().push(active);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::settings::Settings;
+    use crate::transport::stream::Stream;
+
+    /// As where there is no memory for its stack; not where the server has stopped.
+    #[test]
+    fn a_visit_that_does_not_begin_is_counted() {
+        let cx = Arc::new(Context::new(Settings::default()).unwrap());
+        for (shed, stage) in [(1, Stage::Running), (1, Stage::Closing)] {
+            cx.enter(stage);
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            let conn = Conn::new(Stream::new(ours.into()), None, cx.clock.now(), &cx);
+            drop(Visit { conn: Some(conn), cx: cx.clone() });
+            assert_eq!(cx.counts().shed, shed);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How what runs on a fiber waits: the fiber is suspended, and its thread goes on.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weftwork_fiber::{Interest, Signal, in_fiber, is_interruption, wait_for};
+
+use super::Fibers;
+use crate::conn::{Readiness, Wait};
+use crate::engine::blocking::{BlockingHook, Work};
+use crate::engine::thread_wait::{self, ThreadWait};
+use crate::engine::threads::WHAT_LIMITS_THREADS;
+use crate::transport::Tick;
+use crate::transport::context::{Context, Stage};
+
+/// Waits for a client by suspending the fiber.
+pub(super) struct FiberWait<'a> {
+    pub(super) cx: &'a Context,
+}
+
+impl Wait for FiberWait<'_> {
+    fn now(&self) -> Tick {
+        self.cx.clock.now()
+    }
+
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        if self.cx.stage() == Stage::Closing {
+            return thread_wait::wait_in(self.cx, fd, ready, until, stage);
+        }
+        // A deadline that no clock can reach is no deadline.
+        let until = Instant::now().checked_add(self.cx.clock.now().until(until));
+        let interest = match ready {
+            Readiness::Read => Interest::Readable,
+            Readiness::Write => Interest::Writable,
+            Readiness::Either => Interest::Both,
+        };
+        // A fiber that unwinds cannot be suspended, and is told so: no other is to wait for its client.
+        if stage != Stage::Running {
+            return wait_for(fd, interest, until);
+        }
+        let waited = DRAINING.with(|draining| draining.wait_for(fd, interest, until));
+        waited.map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => io::ErrorKind::ConnectionAborted.into(),
+            _ => error,
+        })
+    }
+
+    fn let_others(&self) {
+        let calls = CALLS.get() + 1;
+        CALLS.set(calls % CALL_BUDGET);
+        if calls == CALL_BUDGET {
+            // One that only yields is resumed many times before the loop has its turn.
+            weftwork_fiber::sleep(Duration::ZERO);
+        }
+    }
+
+    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
+        is_interruption(panic)
+    }
+
+    fn is_overload(&self, panic: &(dyn Any + Send)) -> bool {
+        is_overload(panic)
+    }
+}
+
+/// Waits by suspending the fiber of its server that it is called on, or by blocking: a connection that was taken over may be
+/// used anywhere, also on fibers that hear nothing of that server's stop.
+pub(super) struct OwnedFiberWait(pub(super) Arc<Context>);
+
+impl OwnedFiberWait {
+    fn here<T>(&self, wait: impl FnOnce(&dyn Wait) -> T) -> T {
+        match in_fiber() && OWNER.get() == Arc::as_ptr(&self.0) {
+            true => wait(&FiberWait { cx: &self.0 }),
+            false => wait(&ThreadWait::new(&self.0)),
+        }
+    }
+}
+
+impl Wait for OwnedFiberWait {
+    fn now(&self) -> Tick {
+        self.0.clock.now()
+    }
+
+    fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()> {
+        self.here(|wait| wait.ready_in(fd, ready, until, stage))
+    }
+
+    fn let_others(&self) {
+        self.here(|wait| wait.let_others());
+    }
+
+    fn is_cancelled(&self, panic: &(dyn Any + Send)) -> bool {
+        is_interruption(panic)
+    }
+
+    fn is_overload(&self, panic: &(dyn Any + Send)) -> bool {
+        is_overload(panic)
+    }
+}
+
+/// So many calls move bytes for the fibers of a thread before one of them lets the loop have its turn. Each moves up to
+/// 256 KiB of a body, or as much as a handler has room for.
+const CALL_BUDGET: u32 = 8;
+
+thread_local! {
+    /// The server whose fibers those of this thread are.
+    static OWNER: Cell<*const Context> = const { Cell::new(std::ptr::null()) };
+    /// Calls since the last such turn.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+    /// Ends the waits of this thread's fibers that have to know that the server drains.
+    static DRAINING: Signal = const { Signal::new() };
+}
+
+/// The fibers of this thread are this server's from now on.
+pub(super) fn own_thread(cx: &Arc<Context>) {
+    OWNER.set(Arc::as_ptr(cx));
+}
+
+/// The server drains: fibers of this thread that wait for a client of another protocol look up.
+pub(super) fn tell_of_drain() {
+    DRAINING.with(Signal::give);
+}
+
+/// Work that waits suspends the fiber, and runs on a thread of the server's pool.
+pub(super) struct FiberBlocking(pub(super) Arc<Fibers>);
+
+impl FiberBlocking {
+    #[cold]
+    fn log_spawn_error(&self) {
+        let threads = self.0.blocking.threads();
+        if self.0.refusals.take(self.0.cx.clock.now()).is_some() {
+            log::error!(
+                "the system refuses another thread for weftwork::blocking; {threads} are there, and where there is none, the \
+                 call stops a loop and all its connections. {WHAT_LIMITS_THREADS}"
+            );
+        }
+    }
+}
+
+/// Unwinds a call for whose work there is no thread, now or soon.
+struct Overload;
+
+fn is_overload(panic: &(dyn Any + Send)) -> bool {
+    panic.is::<Overload>()
+}
+
+impl BlockingHook for FiberBlocking {
+    fn blocking(&self, work: Work) {
+        let pool = &self.0.blocking;
+        let refused = pool.threads_refused();
+        let done = pool.blocking(work);
+        if pool.threads_refused() != refused {
+            self.log_spawn_error();
+        }
+        if done.is_err() {
+            // Whoever called this expects a value, and there is none. No panic hook is told: it is no mistake.
+            resume_unwind(Box::new(Overload));
+        }
+    }
+
+    fn sleep(&self, duration: Duration) {
+        weftwork_fiber::sleep(duration);
+    }
+}

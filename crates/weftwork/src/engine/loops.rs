@@ -1,0 +1,297 @@
+//! What the loops of one server know of each other, and how other threads reach them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use mio::unix::SourceFd;
+use mio::{Poll, Registry, Token, Waker};
+
+use super::conn_table::WAKER;
+use super::inbox::Inbox;
+use crate::conn::{Conn, Registered};
+use crate::message::Wakes;
+
+/// What is brought to a loop.
+#[derive(Debug)]
+pub(super) enum LoopMessage {
+    /// The connection that was out for a call stays out: its place is free.
+    Released(Token),
+    /// A connection to take care of.
+    Adopt(Box<Conn>),
+    /// Somebody has brought the connection something to send.
+    Wake(Token),
+    /// Somebody waits at the doors, where no loop does.
+    Accept,
+    /// Whoever leads the loop has something to look after from now on.
+    Nop,
+}
+
+/// Where one loop can be reached, whoever leads it.
+pub(super) struct LoopHandle {
+    pub(super) inbox: Inbox<LoopMessage>,
+    waker: Waker,
+    registry: Registry,
+    load: AtomicUsize,
+    /// Connections that other loops have adopting it since it last said how many it has.
+    adopting: AtomicUsize,
+    close_idle_wanted: AtomicBool,
+}
+
+/// A loop that does not get on looks like the emptiest one: its handler may block. It is adopting so many, and no more before it
+/// has said again how many it has.
+const ADOPTING_MAX: usize = 16;
+
+/// The loops of a server.
+pub(super) struct LoopGroup {
+    handles: Arc<[CachePadded<LoopHandle>]>,
+    pub(super) watch: LoopActivity,
+    /// No loop waits at the doors: others look there.
+    doors_are_left: AtomicBool,
+}
+
+/// The inbox of one loop, as the loop has it. Once that is gone, what is brought is dropped: a connection that lay there
+/// would be open for as long as anybody looks at the server.
+pub(super) struct InboxReceiver {
+    handles: Arc<[CachePadded<LoopHandle>]>,
+    index: usize,
+}
+
+impl InboxReceiver {
+    pub(super) fn take_all(&self, into: &mut Vec<LoopMessage>) {
+        self.handles[self.index].inbox.take_all(into);
+    }
+}
+
+impl Drop for InboxReceiver {
+    fn drop(&mut self) {
+        let handle = &self.handles[self.index];
+        handle.inbox.close();
+        // No loop sends it a new connection any more.
+        handle.load.store(usize::MAX / 2, Ordering::Relaxed);
+    }
+}
+
+/// How the connections of one loop are reached by those who bring them something to send.
+struct LoopWaker {
+    handles: Arc<[CachePadded<LoopHandle>]>,
+    index: usize,
+}
+
+impl Wakes for LoopWaker {
+    fn wake(&self, key: usize) {
+        let handle = &self.handles[self.index];
+        if handle.inbox.push(LoopMessage::Wake(Token(key))) {
+            handle.wake();
+        }
+    }
+}
+
+impl LoopGroup {
+    pub(super) fn new(polls: &[Poll]) -> io::Result<LoopGroup> {
+        let handles = polls.iter().map(|poll| {
+            Ok(CachePadded::new(LoopHandle {
+                inbox: Inbox::new(),
+                waker: Waker::new(poll.registry(), Token(WAKER))?,
+                registry: poll.registry().try_clone()?,
+                load: AtomicUsize::new(0),
+                adopting: AtomicUsize::new(0),
+                close_idle_wanted: AtomicBool::new(false),
+            }))
+        });
+        Ok(LoopGroup {
+            handles: handles.collect::<io::Result<_>>()?,
+            watch: LoopActivity::new(polls.len()),
+            doors_are_left: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn handle(&self, index: usize) -> &LoopHandle {
+        &self.handles[index]
+    }
+
+    /// A loop's own end of its inbox, for [`EventLoop::new`](super::event_loop::EventLoop::new).
+    pub(super) fn receiver(&self, index: usize) -> InboxReceiver {
+        InboxReceiver { handles: self.handles.clone(), index }
+    }
+
+    /// The bell of a loop, for [`EventLoop::new`](super::event_loop::EventLoop::new).
+    pub(super) fn waker(&self, index: usize) -> Arc<dyn Wakes> {
+        Arc::new(LoopWaker { handles: self.handles.clone(), index })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    pub(super) fn send(&self, index: usize, message: LoopMessage) {
+        let handle = self.handle(index);
+        if handle.inbox.push(message) {
+            handle.wake();
+        }
+    }
+
+    /// Somebody waits outside, and all places are taken: a loop looks for who might go, and whether there is room.
+    pub(super) fn request_close_idle(&self, index: usize) {
+        let handle = self.handle(index);
+        handle.close_idle_wanted.store(true, Ordering::SeqCst);
+        if handle.inbox.wake() {
+            handle.wake();
+        }
+    }
+
+    /// Whether loops wait at the doors. Where they are not to, each of them leaves when it wakes next; when they are to again, all
+    /// are woken for it.
+    pub(super) fn set_accepting(&self, attend: bool) {
+        let were_left = self.doors_are_left.swap(!attend, Ordering::SeqCst);
+        if attend && were_left {
+            self.wake_all();
+        }
+    }
+
+    pub(super) fn is_accepting(&self) -> bool {
+        !self.doors_are_left.load(Ordering::SeqCst)
+    }
+
+    /// Every loop looks around: something has changed for all of them.
+    pub(super) fn wake_all(&self) {
+        for handle in self.handles.iter() {
+            if handle.inbox.wake() {
+                handle.wake();
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn load(&self, index: usize) -> usize {
+        self.handles[index].load.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_load(&self, index: usize, connections: usize) {
+        let handle = &self.handles[index];
+        handle.load.store(connections, Ordering::Relaxed);
+        handle.adopting.store(0, Ordering::Relaxed);
+    }
+
+    /// The loop with the fewest connections, where this one has more than `most` beyond that: which loop an accept wakes is the
+    /// kernel's whim. One more is counted there.
+    pub(super) fn less_loaded(&self, index: usize, mine: usize, most: usize) -> Option<usize> {
+        if self.len() == 1 || mine <= most {
+            return None;
+        }
+        self.note_load(index, mine);
+        let may_be_given = |handle: &LoopHandle| handle.adopting.load(Ordering::Relaxed) < ADOPTING_MAX;
+        let others = self.handles.iter().enumerate().filter(|(_, handle)| may_be_given(handle));
+        let loads = others.map(|(index, handle)| (index, handle.load.load(Ordering::Relaxed)));
+        let (least, load) = loads.min_by_key(|(_, load)| *load)?;
+        if mine <= load + most {
+            return None;
+        }
+        let handle = &self.handles[least];
+        handle.load.fetch_add(1, Ordering::Relaxed);
+        handle.adopting.fetch_add(1, Ordering::Relaxed);
+        Some(least)
+    }
+
+    /// Takes a connection off its loop's poller, from outside the loop, and tells the loop.
+    pub(super) fn deregister(&self, conn: &mut Conn, token: Token) {
+        let home = conn.home as usize;
+        if std::mem::take(&mut conn.registered) != Registered::Not {
+            // Cannot fail for a socket that is registered and open; if it did, events would find no slot.
+            let _ = self.handles[home].registry.deregister(&mut SourceFd(&conn.as_fd().as_raw_fd()));
+        }
+        self.send(home, LoopMessage::Released(token));
+    }
+}
+
+impl LoopHandle {
+    /// Whether room was asked for since the last time.
+    pub(super) fn take_close_idle(&self) -> bool {
+        self.close_idle_wanted() && self.close_idle_wanted.swap(false, Ordering::SeqCst)
+    }
+
+    /// To be asked by a loop that is known to sleep: whoever asks for room does so first, and wakes it then.
+    pub(super) fn close_idle_wanted(&self) -> bool {
+        self.close_idle_wanted.load(Ordering::SeqCst)
+    }
+
+    fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            log::error!("a loop could not be woken: {error}");
+        }
+    }
+}
+
+/// Which loops are at work, for the watcher: it sleeps when none is.
+pub(super) struct LoopActivity {
+    busy: Vec<CachePadded<AtomicBool>>,
+    asleep: AtomicBool,
+    watcher: OnceLock<Thread>,
+}
+
+impl LoopActivity {
+    fn new(loops: usize) -> LoopActivity {
+        LoopActivity {
+            busy: (0..loops).map(|_| CachePadded::new(AtomicBool::new(true))).collect(),
+            asleep: AtomicBool::new(false),
+            watcher: OnceLock::new(),
+        }
+    }
+
+    /// The calling thread is the watcher.
+    pub(super) fn attach(&self) {
+        let _ = self.watcher.set(std::thread::current());
+    }
+
+    pub(super) fn set_idle(&self, index: usize) {
+        self.busy[index].store(false, Ordering::Release);
+    }
+
+    /// The store must be seen before the load: a watcher that goes to sleep looks the other way round.
+    pub(super) fn set_busy(&self, index: usize) {
+        self.busy[index].store(true, Ordering::SeqCst);
+        self.wake_if_asleep();
+    }
+
+    /// There is something to watch, which was stored before (SeqCst).
+    pub(super) fn wake_if_asleep(&self) {
+        if self.asleep.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    pub(super) fn is_busy(&self, index: usize) -> bool {
+        self.busy[index].load(Ordering::SeqCst)
+    }
+
+    pub(super) fn wake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+        if let Some(watcher) = self.watcher.get() {
+            watcher.unpark();
+        }
+    }
+
+    /// The watcher sleeps until a loop is busy, or it `is_wanted` for something else. False: `patience` has passed.
+    pub(super) fn sleep_until_busy(&self, patience: Option<Duration>, is_wanted: impl Fn() -> bool) -> bool {
+        let until = patience.map(|patience| Instant::now() + patience);
+        self.asleep.store(true, Ordering::SeqCst);
+        let any_busy = || (0..self.busy.len()).any(|index| self.is_busy(index));
+        let mut woken = true;
+        while woken && self.asleep.load(Ordering::SeqCst) && !any_busy() && !is_wanted() {
+            match until {
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    std::thread::park_timeout(left);
+                    woken = !left.is_zero();
+                }
+                None => std::thread::park(),
+            }
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+        woken
+    }
+}

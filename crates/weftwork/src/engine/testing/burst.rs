@@ -1,0 +1,82 @@
+//! For tests of the engines: a burst of clients that waits at a listener, and is held in the handler until all of it is there.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::{Duration, Instant};
+
+use crate::message::{Handler, Request, Response};
+use crate::settings::Settings;
+use crate::transport::address::Address;
+use crate::transport::context::Context;
+use crate::transport::listener::Listener;
+
+/// Far longer than anything here takes.
+pub(in crate::engine) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(in crate::engine) struct Burst {
+    clients: Vec<TcpStream>,
+    has_entered: mpsc::Receiver<()>,
+    all: Arc<Barrier>,
+}
+
+/// What an engine is made of.
+pub(in crate::engine) struct Site {
+    pub(in crate::engine) cx: Arc<Context>,
+    pub(in crate::engine) handler: Arc<dyn Handler>,
+    pub(in crate::engine) listener: Listener,
+}
+
+impl Burst {
+    /// So many connections, each with a request, which nobody has accepted yet.
+    pub(in crate::engine) fn at_the_door(size: usize) -> (Burst, Site) {
+        let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into()), false, &[]).unwrap();
+        listener.listen(128).unwrap();
+        let Address::Tcp(address) = listener.address().clone() else { panic!("not a TCP address") };
+        let clients = (0..size).map(|_| {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            client
+        });
+        let clients = clients.collect();
+        let all = Arc::new(Barrier::new(size + 1));
+        let (enters, has_entered) = mpsc::channel();
+        let held = all.clone();
+        let handler = move |_: &mut Request<'_>| {
+            let _ = enters.send(());
+            held.wait();
+            Response::text("together")
+        };
+        let settings = Settings::default().connections_max(1000).accepted_max(1000);
+        let cx = Arc::new(Context::new(settings).unwrap());
+        (Burst { clients, has_entered, all }, Site { cx, handler: Arc::new(handler), listener })
+    }
+
+    /// Each of them has a thread of its own at this moment.
+    pub(in crate::engine) fn wait_until_all_are_in(&self) {
+        for at in 0..self.clients.len() {
+            self.has_entered.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("only {at} got a thread"));
+        }
+    }
+
+    /// After [`Burst::wait_until_all_are_in`]. Whoever keeps the clients keeps their connections open.
+    pub(in crate::engine) fn goes_on_and_is_answered(mut self) -> Vec<TcpStream> {
+        self.all.wait();
+        for client in &mut self.clients {
+            let mut answer = [0; 15];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        }
+        self.clients
+    }
+}
+
+#[track_caller]
+pub(in crate::engine) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,79 @@
+//! For tests of the engines: clients that keep their connection.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Instant;
+
+use super::burst::PATIENCE;
+use crate::message::Response;
+
+pub(in crate::engine) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// In one piece: half a head is waited for elsewhere.
+pub(in crate::engine) fn ask_on(stream: &mut TcpStream, path: &str) {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+}
+
+/// Asks, and reads the answer, on a connection that is kept.
+#[track_caller]
+pub(in crate::engine) fn is_answered_on(stream: &mut TcpStream, path: &str) {
+    ask_on(stream, path);
+    is_next_answer(stream, path);
+}
+
+/// The body of the next answer is this, and nothing comes behind it.
+#[track_caller]
+pub(in crate::engine) fn is_next_answer(stream: &mut TcpStream, body: &str) {
+    let mut answer = Vec::new();
+    while !answer.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
+        let mut part = [0; 512];
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{:?}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&part[..count]);
+    }
+}
+
+/// In the user's code, but outside of any handler.
+pub(in crate::engine) fn panics_when_sent() -> Response {
+    struct Large;
+    impl AsRef<[u8]> for Large {
+        fn as_ref(&self) -> &[u8] {
+            &[b'x'; 64 << 10]
+        }
+    }
+    impl Drop for Large {
+        fn drop(&mut self) {
+            panic!("as asked");
+        }
+    }
+    Response::bytes(bytes::Bytes::from_owner(Large))
+}
+
+/// On this connection somebody asks without end, and reads the answers, while `act` runs.
+#[track_caller]
+pub(in crate::engine) fn while_asking_without_end(stream: &TcpStream, act: impl FnOnce()) {
+    let (mut asks, mut reads) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
+    let lot = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(500);
+    std::thread::scope(|scope| {
+        scope.spawn(move || while asks.write_all(&lot).is_ok() {});
+        scope.spawn(move || while reads.read(&mut [0; 64 << 10]).is_ok_and(|count| count > 0) {});
+        let done = catch_unwind(AssertUnwindSafe(act));
+        // The server may have ended it.
+        let _ = stream.shutdown(Shutdown::Both);
+        done.unwrap_or_else(|panic| resume_unwind(panic));
+    });
+}
+
+/// `holds` is true in one of many rounds at least: the machine may be busy for longer than a member stays, and for many rounds.
+#[track_caller]
+pub(in crate::engine) fn in_some_round(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+    }
+}
