@@ -4,10 +4,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use crate::call::{Call, Reply, Slot};
-use crate::large::{apart, on_large_stack_or_here};
+use crate::call::{Call, CallResult, Reply};
+use crate::large_stack::{call_outlined, on_large_stack_if_possible};
 use crate::pool::{Pool, PoolFull};
-use crate::scheduler::{self, Place};
+use crate::scheduler::{self, Location};
 
 /// The default of [`set_blocking_threads_max`]: as many blocking calls at once as a busy server's database pool and
 /// file reads need, and few enough that their stacks do not matter.
@@ -55,17 +55,17 @@ impl BlockingPool {
     ///
     /// As `f` does, and where the pool is gone before `f` has begun.
     pub fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, PoolFull> {
-        let (core, fiber) = match scheduler::place() {
-            Place::Fiber(core, fiber) => (core, fiber),
+        let (core, fiber) = match scheduler::location() {
+            Location::Fiber(core, fiber) => (core, fiber),
             // What blocks may need more stack than a fiber has.
-            Place::Unwinding => return Ok(on_large_stack_or_here(f)),
-            Place::Thread => return Ok(apart(f)),
+            Location::Unwinding => return Ok(on_large_stack_if_possible(f)),
+            Location::Thread => return Ok(call_outlined(f)),
         };
         // Later `f` would be with a thread already, and nobody there for what it gives.
         core.unwind_if_interrupted(fiber);
-        let slot = Slot::new();
+        let slot = CallResult::new();
         let reply = Reply::new(&slot, core.remote(), fiber);
-        let queued = self.0.submit(Box::new(move || reply.give(catch_unwind(AssertUnwindSafe(f)))))?;
+        let queued = self.0.submit(Box::new(move || reply.send(catch_unwind(AssertUnwindSafe(f)))))?;
         let call = Call::new(slot, queued);
         loop {
             core.suspend(fiber);

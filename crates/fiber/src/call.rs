@@ -8,23 +8,23 @@ use std::thread;
 use crate::pool::Queued;
 use crate::remote::Remote;
 use crate::slab::Key;
-use crate::task::contained;
+use crate::task::catch_panic;
 
 enum State<T> {
     Awaited,
     Ended(thread::Result<T>),
     /// Who was to make it dropped it.
-    Lost,
+    Dropped,
     /// Its fiber took what it gave, or waits no longer.
-    Left,
+    Abandoned,
 }
 
 /// What the fiber and who makes the call have in common.
-pub(crate) struct Slot<T>(Mutex<State<T>>);
+pub(crate) struct CallResult<T>(Mutex<State<T>>);
 
-impl<T> Slot<T> {
-    pub(crate) fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot(Mutex::new(State::Awaited)))
+impl<T> CallResult<T> {
+    pub(crate) fn new() -> Arc<CallResult<T>> {
+        Arc::new(CallResult(Mutex::new(State::Awaited)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -34,24 +34,24 @@ impl<T> Slot<T> {
 
 /// A call's end, which who makes it owes the fiber: the fiber is told even if this is dropped.
 pub(crate) struct Reply<T> {
-    slot: Arc<Slot<T>>,
+    slot: Arc<CallResult<T>>,
     remote: Remote,
     fiber: Key,
 }
 
 /// The fiber's part of a call: dropped before the call has begun, it takes the call back.
 pub(crate) struct Call<'a, T> {
-    slot: Arc<Slot<T>>,
+    slot: Arc<CallResult<T>>,
     /// Dropped when nobody waits any more: who drops the job then has nobody to wake.
     _queued: Queued<'a>,
 }
 
 impl<T> Reply<T> {
-    pub(crate) fn new(slot: &Arc<Slot<T>>, remote: Remote, fiber: Key) -> Reply<T> {
+    pub(crate) fn new(slot: &Arc<CallResult<T>>, remote: Remote, fiber: Key) -> Reply<T> {
         Reply { slot: Arc::clone(slot), remote, fiber }
     }
 
-    pub(crate) fn give(self, result: thread::Result<T>) {
+    pub(crate) fn send(self, result: thread::Result<T>) {
         self.end(State::Ended(result));
     }
 
@@ -67,12 +67,12 @@ impl<T> Reply<T> {
 
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
-        self.end(State::Lost);
+        self.end(State::Dropped);
     }
 }
 
 impl<'a, T> Call<'a, T> {
-    pub(crate) fn new(slot: Arc<Slot<T>>, queued: Queued<'a>) -> Call<'a, T> {
+    pub(crate) fn new(slot: Arc<CallResult<T>>, queued: Queued<'a>) -> Call<'a, T> {
         Call { slot, _queued: queued }
     }
 
@@ -86,21 +86,21 @@ impl<'a, T> Call<'a, T> {
         if matches!(*state, State::Awaited) {
             return None;
         }
-        let end = mem::replace(&mut *state, State::Left);
+        let end = mem::replace(&mut *state, State::Abandoned);
         drop(state);
         match end {
             State::Ended(Ok(value)) => Some(value),
             State::Ended(Err(payload)) => resume_unwind(payload),
-            State::Lost => panic!("a blocking call was dropped before it was made"),
-            State::Awaited | State::Left => None,
+            State::Dropped => panic!("a blocking call was dropped before it was made"),
+            State::Awaited | State::Abandoned => None,
         }
     }
 }
 
 impl<T> Drop for Call<'_, T> {
     fn drop(&mut self) {
-        let end = mem::replace(&mut *self.slot.lock(), State::Left);
+        let end = mem::replace(&mut *self.slot.lock(), State::Abandoned);
         // The fiber may unwind, which a value that panics must not meet.
-        contained(|| drop(end));
+        catch_panic(|| drop(end));
     }
 }

@@ -7,9 +7,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 
-use crate::scheduler::{self, Core, Place};
+use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
-use crate::sync::gate::Gate;
+use crate::sync::wait_list::WaitList;
 use crate::task::{Body, CancelUnwind};
 
 /// Why a fiber has no value to give.
@@ -62,7 +62,7 @@ fn panic_text(payload: &(dyn Any + Send)) -> &str {
 /// What a fiber and its handle share.
 struct Outcome<T> {
     result: Cell<Option<Result<T, JoinError>>>,
-    ended: Gate,
+    ended: WaitList,
 }
 
 /// A fiber's side of the outcome: whatever becomes of the fiber, an outcome is set.
@@ -135,7 +135,7 @@ impl<T> JoinHandle<T> {
     /// [`Runtime::block_on`](crate::Runtime::block_on).
     pub fn join(self) -> Result<T, JoinError> {
         // The gate has no permits: it answers when it is closed.
-        let _ = self.outcome.ended.enter("JoinHandle::join");
+        let _ = self.outcome.ended.acquire("JoinHandle::join");
         self.take_result()
     }
 
@@ -164,7 +164,7 @@ impl<T> JoinHandle<T> {
 }
 
 pub(crate) fn spawn_on<T: 'static>(core: &Rc<Core>, f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
-    let outcome = Rc::new(Outcome { result: Cell::new(None), ended: Gate::new(0) });
+    let outcome = Rc::new(Outcome { result: Cell::new(None), ended: WaitList::new(0) });
     let promise = Promise(Rc::clone(&outcome));
     // A closing runtime gives the body back; dropping it sets `Cancelled`.
     let fiber = core.spawn(Box::new(Job { f, promise })).ok();
@@ -198,10 +198,10 @@ pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
 /// Lets the other fibers that can run go first. Outside a fiber it yields the thread; in a fiber that unwinds it
 /// does nothing.
 pub fn yield_now() {
-    match scheduler::place() {
-        Place::Fiber(core, fiber) => core.yield_now(fiber),
-        Place::Unwinding => {}
-        Place::Thread => std::thread::yield_now(),
+    match scheduler::location() {
+        Location::Fiber(core, fiber) => core.yield_now(fiber),
+        Location::Unwinding => {}
+        Location::Thread => std::thread::yield_now(),
     }
 }
 

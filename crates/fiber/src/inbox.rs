@@ -27,13 +27,13 @@ impl<M> Inbox<M> {
     }
 
     /// None: the runtime is gone, and the message is dropped.
-    pub(crate) fn put(&self, message: M) -> Option<bool> {
+    pub(crate) fn push(&self, message: M) -> Option<bool> {
         self.lock().as_mut()?.push(message);
-        Some(self.knock())
+        Some(self.notify())
     }
 
     /// The runtime is to look, though there may be nothing.
-    pub(crate) fn knock(&self) -> bool {
+    pub(crate) fn notify(&self) -> bool {
         // Whoever turns the flag up wakes. Whoever finds it up relies on the runtime's `swap` in `take`, which is still to
         // come and sees what was pushed before.
         !self.notified.swap(true, Ordering::AcqRel)
@@ -103,7 +103,7 @@ mod models {
             let senders = [1, 2].map(|message| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    if shared.0.put(message) == Some(true) {
+                    if shared.0.push(message) == Some(true) {
                         shared.1.wake();
                     }
                 })
@@ -123,13 +123,17 @@ mod models {
     fn loom_inbox_forgets_no_knock() {
         loom::model(|| {
             let inbox = Arc::new(Inbox::new());
-            assert_eq!(inbox.put(()), Some(true));
-            let knocks = {
+            assert_eq!(inbox.push(()), Some(true));
+            let notifies = {
                 let inbox = inbox.clone();
-                thread::spawn(move || inbox.knock())
+                thread::spawn(move || inbox.notify())
             };
             assert_eq!(inbox.take().len(), 1);
-            assert_eq!(knocks.join().unwrap(), inbox.is_notified(), "a wake-up, or nothing left to look at");
+            assert_eq!(
+                notifies.join().unwrap(),
+                inbox.is_notified(),
+                "a wake-up, or nothing left to look at"
+            );
         });
     }
 
@@ -141,7 +145,7 @@ mod models {
             let message = std::sync::Arc::new(());
             let sends = {
                 let (inbox, message) = (inbox.clone(), message.clone());
-                thread::spawn(move || inbox.put(message).is_some())
+                thread::spawn(move || inbox.push(message).is_some())
             };
             let seen = inbox.close().len();
             assert_eq!(sends.join().unwrap(), seen == 1);

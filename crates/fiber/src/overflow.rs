@@ -139,12 +139,12 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler of SIGSEGV and SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
     match RUNNING.get() {
-        Some(stack) if (stack.low..stack.high).contains(&address) => say_and_abort(stack),
+        Some(stack) if (stack.low..stack.high).contains(&address) => report_and_abort(stack),
         _ => chain(signal, info, context),
     }
 }
 
-fn say_and_abort(stack: Guarded) -> ! {
+fn report_and_abort(stack: Guarded) -> ! {
     let (who, remedy) = match stack.owner {
         Owner::Fiber => {
             (b"the fiber needs".as_slice(), b"raise stack_bytes (fiber_stack_bytes of weftwork)".as_slice())

@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::large::on_large_stack_or_here;
+use crate::large_stack::on_large_stack_if_possible;
 use crate::scheduler;
-use crate::task::contained;
+use crate::task::catch_panic;
 
 /// An unused thread stays so long for the next call.
 const IDLE: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl Drop for Queued<'_> {
     fn drop(&mut self) {
         let job = self.pool.lock().jobs.remove(&self.number);
         // Whoever waited may unwind, which what the job holds must not meet with a panic.
-        contained(|| drop(job));
+        catch_panic(|| drop(job));
     }
 }
 
@@ -117,7 +117,7 @@ impl Pool {
         };
         self.wake.notify_all();
         // What panics as it is dropped keeps no other from being dropped.
-        jobs.into_values().for_each(|job| contained(|| drop(job)));
+        jobs.into_values().for_each(|job| catch_panic(|| drop(job)));
     }
 
     /// Has a thread run `job`, one that is there or a new one; the caller where there is none and none can be started.
@@ -161,7 +161,7 @@ impl Pool {
         let jobs = std::mem::take(&mut state.jobs);
         drop(state);
         // What blocks may need more stack than a fiber has. The caller's being cancelled is nothing to it.
-        on_large_stack_or_here(|| scheduler::outside_fibers(|| jobs.into_values().for_each(contained)));
+        on_large_stack_if_possible(|| scheduler::outside_fibers(|| jobs.into_values().for_each(catch_panic)));
     }
 
     fn work(&self) {
@@ -177,7 +177,7 @@ impl Pool {
             if let Some((_, job)) = state.jobs.pop_first() {
                 drop(state);
                 // What panics is a value that nobody took, as it was dropped.
-                contained(job);
+                catch_panic(job);
                 state = self.lock();
                 continue;
             }
@@ -220,9 +220,9 @@ mod tests {
     #[test]
     fn a_queued_job_that_panics_when_it_is_dropped_keeps_no_other_from_being_dropped() {
         let pool = Pool::new(1, 3);
-        let gate = Arc::new(Mutex::new(()));
-        let held = gate.lock().unwrap();
-        let theirs = Arc::clone(&gate);
+        let wait_list = Arc::new(Mutex::new(()));
+        let held = wait_list.lock().unwrap();
+        let theirs = Arc::clone(&wait_list);
         let (ends, ended) = mpsc::channel::<()>();
         let _busy = pool.submit(Box::new(move || drop(theirs.lock()))).unwrap();
         let _waits = [1, 2].map(|_| {

@@ -68,7 +68,7 @@ impl Remote {
         if !self.0.inbox.is_open() {
             return Err(RuntimeGone);
         }
-        if self.0.inbox.knock() {
+        if self.0.inbox.notify() {
             self.wake_poller();
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Remote {
     }
 
     fn send(&self, message: Message) -> Result<(), RuntimeGone> {
-        if self.0.inbox.put(message).ok_or(RuntimeGone)? {
+        if self.0.inbox.push(message).ok_or(RuntimeGone)? {
             self.wake_poller();
         }
         Ok(())

@@ -117,7 +117,7 @@ impl Runtime {
     /// them, without a look at the sockets and so without a system call. True: something ran.
     ///
     /// For a program whose own poller watches the runtime's descriptor (see [`AsRawFd`]): it calls `turn` when
-    /// that is readable, this after anything else that it did, and waits for [`patience`](Runtime::patience).
+    /// that is readable, this after anything else that it did, and waits for [`park_timeout`](Runtime::park_timeout).
     ///
     /// # Panics
     ///
@@ -129,7 +129,7 @@ impl Runtime {
 
     /// How long the thread may wait elsewhere before a fiber wants to run: zero if one does now, `None` if only
     /// a descriptor or another thread can make one.
-    pub fn patience(&self) -> Option<Duration> {
+    pub fn park_timeout(&self) -> Option<Duration> {
         if self.0.has_runnable() { Some(Duration::ZERO) } else { self.0.until_next_timer(None) }
     }
 

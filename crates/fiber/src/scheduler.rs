@@ -18,8 +18,8 @@ use crate::poller::{Interest, Poller, Ready};
 use crate::remote::{Message, Remote};
 use crate::slab::{Key, Slab};
 use crate::stack::StackPool;
-use crate::task::{Body, Detached, Scope, Stage, Task, contained};
-use crate::timers::{Alarm, TimerKey, Timers};
+use crate::task::{Body, Detached, Scope, Stage, Task, catch_panic};
+use crate::timers::{TimerEntry, TimerKey, Timers};
 use crate::wait::{Signal, block_thread};
 
 /// So many fibers run before the sockets are looked at again; a look costs about as much as ten switches.
@@ -43,7 +43,7 @@ impl Drop for Sentinel {
 }
 
 /// Where the caller stands, which decides how it can wait.
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// In a fiber: it suspends.
     Fiber(Rc<Core>, Key),
     /// In a fiber that unwinds: std counts panics by thread, so another fiber must not run now.
@@ -72,12 +72,12 @@ pub(crate) fn current() -> Option<Rc<Core>> {
     CURRENT.try_with(|core| core.borrow().upgrade()).ok().flatten()
 }
 
-pub(crate) fn place() -> Place {
-    let Some(core) = current() else { return Place::Thread };
+pub(crate) fn location() -> Location {
+    let Some(core) = current() else { return Location::Thread };
     match core.current.get() {
-        None => Place::Thread,
-        Some(_) if std::thread::panicking() => Place::Unwinding,
-        Some(fiber) => Place::Fiber(core, fiber),
+        None => Location::Thread,
+        Some(_) if std::thread::panicking() => Location::Unwinding,
+        Some(fiber) => Location::Fiber(core, fiber),
     }
 }
 
@@ -218,7 +218,7 @@ impl Core {
     }
 
     pub(crate) fn sleep_until(&self, fiber: Key, at: Instant) {
-        let timer = self.timers.borrow_mut().insert(at, Alarm { fiber, scope: None });
+        let timer = self.timers.borrow_mut().insert(at, TimerEntry { fiber, scope: None });
         let _waiting = TimerGuard { core: self, timer: Some(timer) };
         loop {
             self.suspend(fiber);
@@ -245,7 +245,7 @@ impl Core {
     ) -> io::Result<()> {
         self.poller.borrow_mut().add_waiter(source, interest, fiber)?;
         let _waiter = WaiterGuard { core: self, source, interest, fiber };
-        let timer = deadline.map(|at| self.timers.borrow_mut().insert(at, Alarm { fiber, scope: None }));
+        let timer = deadline.map(|at| self.timers.borrow_mut().insert(at, TimerEntry { fiber, scope: None }));
         let _timer = TimerGuard { core: self, timer };
         loop {
             self.suspend(fiber);
@@ -260,7 +260,7 @@ impl Core {
             }
             let is_over = timer.is_some_and(|timer| !self.timers.borrow().is_pending(timer));
             self.unwind_if_interrupted_by(fiber, deadline.filter(|_| is_over));
-            if signal.is_some_and(Signal::is_given) {
+            if signal.is_some_and(Signal::is_set) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             if is_over {
@@ -273,7 +273,7 @@ impl Core {
     pub(crate) fn open_scope(&self, fiber: Key, at: Instant) -> u64 {
         let id = self.scope_id.get() + 1;
         self.scope_id.set(id);
-        let timer = self.timers.borrow_mut().insert(at, Alarm { fiber, scope: Some(id) });
+        let timer = self.timers.borrow_mut().insert(at, TimerEntry { fiber, scope: Some(id) });
         if let Some(task) = self.tasks.borrow_mut().get_mut(fiber) {
             task.scopes.push(Scope { id, at, timer, elapsed: false });
         }
@@ -343,13 +343,13 @@ impl Core {
         }
         let now = Instant::now();
         loop {
-            let Some(alarm) = self.timers.borrow_mut().pop(now) else { return };
-            if let Some(id) = alarm.scope
-                && let Some(task) = self.tasks.borrow_mut().get_mut(alarm.fiber)
+            let Some(entry) = self.timers.borrow_mut().pop(now) else { return };
+            if let Some(id) = entry.scope
+                && let Some(task) = self.tasks.borrow_mut().get_mut(entry.fiber)
             {
                 task.scopes.iter_mut().filter(|scope| scope.id == id).for_each(|scope| scope.elapsed = true);
             }
-            self.wake(alarm.fiber);
+            self.wake(entry.fiber);
         }
     }
 
@@ -400,7 +400,7 @@ impl Core {
             Err(error) => {
                 self.tasks.borrow_mut().remove(fiber);
                 // What it took along is dropped there.
-                contained(|| body.refuse(error));
+                catch_panic(|| body.refuse(error));
                 None
             }
         }
@@ -415,10 +415,10 @@ impl Core {
             return;
         }
         // What panics as it is dropped keeps no other fiber from being unwound.
-        self.remote.close().into_iter().for_each(|message| contained(|| drop(message)));
+        self.remote.close().into_iter().for_each(|message| catch_panic(|| drop(message)));
         while self.fibers() > 0 {
             let fibers = self.tasks.borrow().keys();
-            fibers.into_iter().for_each(|fiber| contained(|| self.cancel(fiber)));
+            fibers.into_iter().for_each(|fiber| catch_panic(|| self.cancel(fiber)));
             // All that are cancelled, or it would be said to all of them again.
             while self.run_ready() {}
         }

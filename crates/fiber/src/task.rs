@@ -16,7 +16,7 @@ pub(crate) trait Body {
 }
 
 /// A panic that comes out of `act` is that of a destructor which nobody waits for; its own payload could panic again.
-pub(crate) fn contained(act: impl FnOnce()) {
+pub(crate) fn catch_panic(act: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(act)) {
         std::mem::forget(payload);
     }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::scheduler::{self, Core, Place};
+use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 use crate::task::ElapsedUnwind;
 
@@ -25,12 +25,12 @@ impl std::error::Error for Elapsed {}
 ///
 /// The poller counts in milliseconds and rounds up.
 pub fn sleep(duration: Duration) {
-    let Place::Fiber(core, fiber) = scheduler::place() else { return std::thread::sleep(duration) };
-    core.sleep_until(fiber, far(duration));
+    let Location::Fiber(core, fiber) = scheduler::location() else { return std::thread::sleep(duration) };
+    core.sleep_until(fiber, deadline_after(duration));
 }
 
 /// A century stands for durations that the clock cannot count.
-fn far(duration: Duration) -> Instant {
+fn deadline_after(duration: Duration) -> Instant {
     let now = Instant::now();
     let century = Duration::from_secs(100 * 365 * 24 * 3_600);
     now.checked_add(duration).unwrap_or_else(|| now + century)
@@ -62,14 +62,14 @@ fn far(duration: Duration) -> Instant {
 /// As `f` does; and outside a fiber, where nothing could interrupt `f`. In a fiber that unwinds nothing can either,
 /// and `f` just runs.
 pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> Result<T, Elapsed> {
-    let (core, fiber) = match scheduler::place() {
-        Place::Fiber(core, fiber) => (core, fiber),
-        Place::Unwinding => return Ok(f()),
-        Place::Thread => {
+    let (core, fiber) = match scheduler::location() {
+        Location::Fiber(core, fiber) => (core, fiber),
+        Location::Unwinding => return Ok(f()),
+        Location::Thread => {
             panic!("weftwork_fiber::timeout outside a fiber: nothing could interrupt the closure")
         }
     };
-    let scope = Scope { id: core.open_scope(fiber, far(duration)), core, fiber };
+    let scope = Scope { id: core.open_scope(fiber, deadline_after(duration)), core, fiber };
     let result = catch_unwind(AssertUnwindSafe(f));
     let id = scope.id;
     drop(scope);

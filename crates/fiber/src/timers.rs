@@ -10,7 +10,7 @@ pub(crate) type TimerKey = (Instant, u64);
 
 /// What a timer does when its time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Alarm {
+pub(crate) struct TimerEntry {
     pub(crate) fiber: Key,
     /// The `timeout` that has elapsed; none for a plain wake-up.
     pub(crate) scope: Option<u64>,
@@ -20,15 +20,15 @@ pub(crate) struct Alarm {
 /// taken back unfired: a heap would keep thirty seconds' worth of dead entries.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    pending: BTreeMap<TimerKey, Alarm>,
+    pending: BTreeMap<TimerKey, TimerEntry>,
     next_id: u64,
 }
 
 impl Timers {
-    pub(crate) fn insert(&mut self, at: Instant, alarm: Alarm) -> TimerKey {
+    pub(crate) fn insert(&mut self, at: Instant, entry: TimerEntry) -> TimerKey {
         self.next_id += 1;
         let key = (at, self.next_id);
-        self.pending.insert(key, alarm);
+        self.pending.insert(key, entry);
         key
     }
 
@@ -46,7 +46,7 @@ impl Timers {
     }
 
     /// The earliest alarm whose time has come.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<Alarm> {
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<TimerEntry> {
         let first = self.pending.first_entry()?;
         if first.key().0 > now { None } else { Some(first.remove()) }
     }
@@ -65,8 +65,8 @@ mod tests {
         let mut timers = Timers::default();
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
-        let mut alarm = || Alarm { fiber: fibers.insert(()), scope: None };
-        let (late, early, same) = (alarm(), alarm(), alarm());
+        let mut entry = || TimerEntry { fiber: fibers.insert(()), scope: None };
+        let (late, early, same) = (entry(), entry(), entry());
         timers.insert(after(20), late);
         timers.insert(after(10), early);
         timers.insert(after(10), same);
@@ -85,7 +85,7 @@ mod tests {
         let mut fibers = Slab::new();
         let mut timers = Timers::default();
         let now = Instant::now();
-        let key = timers.insert(now, Alarm { fiber: fibers.insert(()), scope: None });
+        let key = timers.insert(now, TimerEntry { fiber: fibers.insert(()), scope: None });
         assert!(timers.is_pending(key) && timers.remove(key) && !timers.is_pending(key));
         assert_eq!((timers.remove(key), timers.pop(now)), (false, None));
     }

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::poller::Interest;
-use crate::scheduler::{self, Core, Place};
+use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 
 /// Waits until reading `fd` would not block: bytes, a connection, the end of the stream, or an error.
@@ -63,7 +63,7 @@ pub fn wait_for(fd: BorrowedFd<'_>, interest: Interest, deadline: Option<Instant
 ///     let theirs = signal.clone();
 ///     let waiting = spawn(move || theirs.wait_for(socket.as_fd(), Interest::Readable, None));
 ///     yield_now();
-///     signal.give();
+///     signal.set();
 ///     waiting.join()
 /// })?;
 /// assert_eq!(error.unwrap().unwrap_err().kind(), ErrorKind::Interrupted);
@@ -71,26 +71,26 @@ pub fn wait_for(fd: BorrowedFd<'_>, interest: Interest, deadline: Option<Instant
 /// ```
 #[derive(Default)]
 pub struct Signal {
-    given: Cell<bool>,
+    flag: Cell<bool>,
     waiting: RefCell<BTreeSet<Key>>,
 }
 
 /// Borrows nothing: what it is written to may suspend the fiber.
 impl fmt::Debug for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signal").field("given", &self.given).finish_non_exhaustive()
+        f.debug_struct("Signal").field("set", &self.flag).finish_non_exhaustive()
     }
 }
 
 impl Signal {
     /// A signal that was not given.
     pub const fn new() -> Signal {
-        Signal { given: Cell::new(false), waiting: RefCell::new(BTreeSet::new()) }
+        Signal { flag: Cell::new(false), waiting: RefCell::new(BTreeSet::new()) }
     }
 
     /// Ends every wait that was begun with this signal on this thread, and each that is begun from now on.
-    pub fn give(&self) {
-        self.given.set(true);
+    pub fn set(&self) {
+        self.flag.set(true);
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         if let Some(core) = scheduler::current() {
             waiting.into_iter().for_each(|fiber| core.wake(fiber));
@@ -109,31 +109,31 @@ impl Signal {
         interest: Interest,
         deadline: Option<Instant>,
     ) -> io::Result<()> {
-        if self.given.get() {
+        if self.flag.get() {
             return Err(io::ErrorKind::Interrupted.into());
         }
         wait(fd, interest, deadline, Some(self))
     }
 
-    pub(crate) fn is_given(&self) -> bool {
-        self.given.get()
+    pub(crate) fn is_set(&self) -> bool {
+        self.flag.get()
     }
 }
 
 /// A fiber is among those that a signal wakes, for as long as this lives.
-struct Listening<'a> {
+struct SignalWaiter<'a> {
     signal: &'a Signal,
     fiber: Key,
 }
 
-impl<'a> Listening<'a> {
-    fn new(signal: &'a Signal, fiber: Key) -> Listening<'a> {
+impl<'a> SignalWaiter<'a> {
+    fn new(signal: &'a Signal, fiber: Key) -> SignalWaiter<'a> {
         signal.waiting.borrow_mut().insert(fiber);
-        Listening { signal, fiber }
+        SignalWaiter { signal, fiber }
     }
 }
 
-impl Drop for Listening<'_> {
+impl Drop for SignalWaiter<'_> {
     fn drop(&mut self) {
         self.signal.waiting.borrow_mut().remove(&self.fiber);
     }
@@ -145,11 +145,13 @@ fn wait(
     deadline: Option<Instant>,
     signal: Option<&Signal>,
 ) -> io::Result<()> {
-    let (core, fiber) = match scheduler::place() {
-        Place::Fiber(core, fiber) => (core, fiber),
-        Place::Unwinding if retry_on_intr(|| is_ready(fd, interest, Some(Duration::ZERO)))? => return Ok(()),
-        Place::Unwinding => return Err(cannot_wait()),
-        Place::Thread => return block_thread(fd, interest, deadline),
+    let (core, fiber) = match scheduler::location() {
+        Location::Fiber(core, fiber) => (core, fiber),
+        Location::Unwinding if retry_on_intr(|| is_ready(fd, interest, Some(Duration::ZERO)))? => {
+            return Ok(());
+        }
+        Location::Unwinding => return Err(cannot_wait()),
+        Location::Thread => return block_thread(fd, interest, deadline),
     };
     let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
     // Registering tells of readiness that is there already; a registration that lasts may have told it before.
@@ -164,7 +166,7 @@ fn wait(
         }
         source => source?,
     };
-    let _listening = signal.map(|signal| Listening::new(signal, fiber));
+    let _signal_waiter = signal.map(|signal| SignalWaiter::new(signal, fiber));
     core.wait_source(fiber, fd, source.key, interest, deadline, signal)
 }
 

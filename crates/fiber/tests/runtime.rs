@@ -509,9 +509,9 @@ fn a_poller_that_watches_the_runtimes_misses_nothing() {
             (theirs, runtime.spawn(move || wait_readable(ours.as_fd(), None)))
         })
         .unzip();
-    assert_eq!(runtime.patience(), Some(Duration::ZERO));
+    assert_eq!(runtime.park_timeout(), Some(Duration::ZERO));
     while runtime.run_ready() {}
-    assert_eq!((runtime.patience(), runtime.fibers()), (None, PAIRS));
+    assert_eq!((runtime.park_timeout(), runtime.fibers()), (None, PAIRS));
 
     theirs.iter().for_each(|mut theirs| theirs.write_all(b"a").unwrap());
     while runtime.fibers() > 0 {
@@ -528,12 +528,12 @@ fn the_patience_of_a_runtime_ends_with_its_next_timer() {
     let fiber = runtime.spawn(|| sleep(Duration::from_millis(5)));
     assert!(runtime.run_ready());
     while !fiber.is_finished() {
-        let patience = runtime.patience().unwrap();
-        assert!(patience <= Duration::from_millis(5));
-        std::thread::sleep(patience);
+        let park_timeout = runtime.park_timeout().unwrap();
+        assert!(park_timeout <= Duration::from_millis(5));
+        std::thread::sleep(park_timeout);
         runtime.run_ready();
     }
-    assert_eq!(runtime.patience(), None);
+    assert_eq!(runtime.park_timeout(), None);
 }
 
 /// Another fiber held the thread for longer than the time given.

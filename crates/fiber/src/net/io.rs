@@ -11,7 +11,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::ioctl_fionbio;
 
 use crate::poller::Direction;
-use crate::scheduler::{self, Core, Place};
+use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 use crate::wait::{block_thread, cannot_wait};
 
@@ -66,7 +66,7 @@ impl<S: AsFd> Io<S> {
     }
 
     /// Another handle to the same socket, of which `socket` is a duplicate.
-    pub(super) fn beside(&self, socket: S) -> Self {
+    pub(super) fn duplicate(&self, socket: S) -> Self {
         Io {
             registration: RefCell::new(None),
             read_timeout: self.read_timeout.clone(),
@@ -82,14 +82,14 @@ impl<S: AsFd> Io<S> {
     }
 
     /// Takes over a socket of std, in whatever mode it is.
-    pub(super) fn taken_over(socket: S) -> io::Result<Self> {
+    pub(super) fn from_std_socket(socket: S) -> io::Result<Self> {
         let was_nonblocking = fcntl_getfl(&socket)?.contains(OFlags::NONBLOCK);
         ioctl_fionbio(&socket, true)?;
         Ok(Io { was_nonblocking, ..Io::new(socket) })
     }
 
     /// The socket, in the mode that it came in, if this is the only handle to it: all share that.
-    pub(super) fn let_go(self) -> io::Result<S> {
+    pub(super) fn restore_mode(self) -> io::Result<S> {
         if Rc::strong_count(&self.handles) == 1 && !self.was_nonblocking {
             ioctl_fionbio(&self.socket, false)?;
         }
@@ -128,7 +128,7 @@ impl<S: AsFd> Io<S> {
         mut attempt: impl FnMut(&S) -> io::Result<T>,
         wait: impl Fn(Option<Instant>) -> io::Result<()>,
     ) -> io::Result<T> {
-        if let Place::Fiber(core, fiber) = scheduler::place() {
+        if let Location::Fiber(core, fiber) = scheduler::location() {
             core.count_call(fiber);
         }
         let mut deadline = None;
@@ -148,13 +148,13 @@ impl<S: AsFd> Io<S> {
 
     /// Waits after "would block".
     pub(super) fn wait(&self, direction: Direction, deadline: Option<Instant>) -> io::Result<()> {
-        match scheduler::place() {
-            Place::Fiber(core, fiber) => {
+        match scheduler::location() {
+            Location::Fiber(core, fiber) => {
                 let source = self.register(&core, direction)?;
                 core.wait_source(fiber, self.socket.as_fd(), source, direction.interest(), deadline, None)
             }
-            Place::Unwinding => Err(cannot_wait()),
-            Place::Thread => block_thread(self.socket.as_fd(), direction.interest(), deadline),
+            Location::Unwinding => Err(cannot_wait()),
+            Location::Thread => block_thread(self.socket.as_fd(), direction.interest(), deadline),
         }
     }
 
@@ -340,7 +340,7 @@ macro_rules! socket_basics {
             /// The kernel refuses the mode.
             pub fn from_std(socket: $std) -> io::Result<Self> {
                 use rustix::net::sockopt::{Timeout, socket_timeout};
-                let ours = $socket(Io::taken_over(socket)?);
+                let ours = $socket(Io::from_std_socket(socket)?);
                 ours.0.timeout(Direction::Read).set(socket_timeout(&ours, Timeout::Recv)?);
                 ours.0.timeout(Direction::Write).set(socket_timeout(&ours, Timeout::Send)?);
                 Ok(ours)
@@ -361,7 +361,7 @@ macro_rules! socket_basics {
             ///
             /// The kernel refuses the mode.
             pub fn into_std(self) -> io::Result<$std> {
-                self.0.let_go()
+                self.0.restore_mode()
             }
 
             /// Another handle to the same socket. The time limits are each handle's own.
@@ -370,7 +370,7 @@ macro_rules! socket_basics {
             ///
             /// No descriptor is left.
             pub fn try_clone(&self) -> io::Result<Self> {
-                Ok($socket(self.0.beside(self.0.socket().try_clone()?)))
+                Ok($socket(self.0.duplicate(self.0.socket().try_clone()?)))
             }
 
             /// This end's address: for a listener, where it listens.

@@ -42,8 +42,8 @@ impl UdpSocket {
     /// As the name look-up, or what the kernel says.
     pub fn send_to(&self, bytes: &[u8], addresses: impl Resolve) -> io::Result<usize> {
         let first = addresses.resolve()?.into_iter().next();
-        let nobody = || io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address");
-        let address = first.ok_or_else(nobody)?;
+        let no_address = || io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address");
+        let address = first.ok_or_else(no_address)?;
         self.0.retry(Direction::Write, |socket| socket.send_to(bytes, address))
     }
 

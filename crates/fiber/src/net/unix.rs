@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::io::{BACKLOG, Io, datagram_io, listener_io, socket_basics, stream_io};
 use crate::poller::Direction;
-use crate::scheduler::{self, Place};
+use crate::scheduler::{self, Location};
 use crate::time::sleep;
 use crate::wait::cannot_wait;
 
@@ -36,7 +36,7 @@ datagram_io!(UnixDatagram);
 const FULL_BACKLOG_PAUSE: Duration = Duration::from_millis(1);
 
 fn pause() -> io::Result<()> {
-    if let Place::Unwinding = scheduler::place() {
+    if let Location::Unwinding = scheduler::location() {
         return Err(cannot_wait());
     }
     sleep(FULL_BACKLOG_PAUSE);

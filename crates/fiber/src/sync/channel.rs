@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 
-use super::gate::Gate;
+use super::wait_list::WaitList;
 
 /// The receiver is gone, or the fiber unwinds and cannot wait; the value comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub enum TryRecvError {
 /// One gate counts free places, the other values: that is all the waiting there is.
 struct Shared<T> {
     values: RefCell<VecDeque<T>>,
-    places: Gate,
-    filled: Gate,
+    free_slots: WaitList,
+    filled: WaitList,
     senders: Cell<usize>,
 }
 
@@ -63,8 +63,8 @@ pub struct Receiver<T>(Rc<Shared<T>>);
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Rc::new(Shared {
         values: RefCell::default(),
-        places: Gate::new(capacity.max(1)),
-        filled: Gate::new(0),
+        free_slots: WaitList::new(capacity.max(1)),
+        filled: WaitList::new(0),
         senders: Cell::new(1),
     });
     (Sender(Rc::clone(&shared)), Receiver(shared))
@@ -82,7 +82,7 @@ impl<T> Sender<T> {
     /// If it has to wait outside a fiber.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         // A closed gate may still have permits.
-        if self.is_closed() || self.0.places.enter("Sender::send").is_err() {
+        if self.is_closed() || self.0.free_slots.acquire("Sender::send").is_err() {
             return Err(SendError(value));
         }
         if self.is_closed() {
@@ -101,7 +101,7 @@ impl<T> Sender<T> {
         if self.is_closed() {
             return Err(TrySendError::Closed(value));
         }
-        if !self.0.places.try_enter() {
+        if !self.0.free_slots.try_acquire() {
             return Err(TrySendError::Full(value));
         }
         self.put(value);
@@ -110,12 +110,12 @@ impl<T> Sender<T> {
 
     fn put(&self, value: T) {
         self.0.values.borrow_mut().push_back(value);
-        self.0.filled.leave();
+        self.0.filled.release();
     }
 
     /// Whether the receiver is gone.
     pub fn is_closed(&self) -> bool {
-        self.0.places.is_closed()
+        self.0.free_slots.is_closed()
     }
 }
 
@@ -130,7 +130,7 @@ impl<T> Receiver<T> {
     ///
     /// If it has to wait outside a fiber.
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.0.filled.enter("Receiver::recv").map_err(|_| RecvError)?;
+        self.0.filled.acquire("Receiver::recv").map_err(|_| RecvError)?;
         self.take().ok_or(RecvError)
     }
 
@@ -140,7 +140,7 @@ impl<T> Receiver<T> {
     ///
     /// Not now, or never.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        if self.0.filled.try_enter()
+        if self.0.filled.try_acquire()
             && let Some(value) = self.take()
         {
             return Ok(value);
@@ -150,7 +150,7 @@ impl<T> Receiver<T> {
 
     fn take(&self) -> Option<T> {
         let value = self.0.values.borrow_mut().pop_front();
-        self.0.places.leave();
+        self.0.free_slots.release();
         value
     }
 
@@ -199,7 +199,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.0.places.close();
+        self.0.free_slots.close();
         // What nobody will read goes now and not with the last sender. The borrow ends before destructors run.
         let unread = self.0.values.take();
         drop(unread);
@@ -208,7 +208,7 @@ impl<T> Drop for Receiver<T> {
 
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("places", &self.0.places.permits()).finish_non_exhaustive()
+        f.debug_struct("Sender").field("free_slots", &self.0.free_slots.permits()).finish_non_exhaustive()
     }
 }
 

@@ -11,10 +11,10 @@
 //! these pay for atomics.
 
 mod channel;
-pub(crate) mod gate;
 mod mutex;
 mod oneshot;
 mod semaphore;
+pub(crate) mod wait_list;
 
 pub use channel::{IntoIter, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError, channel};
 pub use mutex::{Mutex, MutexGuard};

@@ -30,7 +30,7 @@ use super::{Permit, Semaphore};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Mutex<T> {
-    turn: Semaphore,
+    semaphore: Semaphore,
     value: RefCell<T>,
 }
 
@@ -38,13 +38,13 @@ pub struct Mutex<T> {
 pub struct MutexGuard<'a, T> {
     // Dropped in this order: the value is free before the next fiber is let in.
     value: RefMut<'a, T>,
-    _turn: Permit<'a>,
+    _permit: Permit<'a>,
 }
 
 impl<T> Mutex<T> {
     /// An unlocked mutex.
     pub const fn new(value: T) -> Self {
-        Mutex { turn: Semaphore::new(1), value: RefCell::new(value) }
+        Mutex { semaphore: Semaphore::new(1), value: RefCell::new(value) }
     }
 
     /// Locks; suspends until it can.
@@ -54,16 +54,16 @@ impl<T> Mutex<T> {
     /// If it has to wait outside a fiber, or in one that unwinds: in a destructor that aborts the process, as any panic there
     /// does. Use [`try_lock`](Self::try_lock) in destructors.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.guard(self.turn.acquire_by("Mutex::lock"))
+        self.guard(self.semaphore.acquire_by("Mutex::lock"))
     }
 
     /// Locks if nobody else has.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.turn.try_acquire().map(|turn| self.guard(turn))
+        self.semaphore.try_acquire().map(|permit| self.guard(permit))
     }
 
-    fn guard<'a>(&'a self, turn: Permit<'a>) -> MutexGuard<'a, T> {
-        MutexGuard { value: self.value.borrow_mut(), _turn: turn }
+    fn guard<'a>(&'a self, permit: Permit<'a>) -> MutexGuard<'a, T> {
+        MutexGuard { value: self.value.borrow_mut(), _permit: permit }
     }
 
     /// The value, without locking: nobody else can hold it.

@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use super::RecvError;
 use super::channel::{SendError, TryRecvError};
-use super::gate::Gate;
+use super::wait_list::WaitList;
 
 struct Slot<T> {
     value: Cell<Option<T>>,
-    filled: Gate,
+    filled: WaitList,
 }
 
 /// The sending half of [`oneshot`].
@@ -33,7 +33,7 @@ pub struct OneshotReceiver<T>(Rc<Slot<T>>);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn oneshot<T>() -> (OneshotSender<T>, OneshotReceiver<T>) {
-    let slot = Rc::new(Slot { value: Cell::new(None), filled: Gate::new(0) });
+    let slot = Rc::new(Slot { value: Cell::new(None), filled: WaitList::new(0) });
     (OneshotSender(Rc::clone(&slot)), OneshotReceiver(slot))
 }
 
@@ -75,7 +75,7 @@ impl<T> OneshotReceiver<T> {
     /// If it has to wait outside a fiber.
     pub fn recv(self) -> Result<T, RecvError> {
         // The gate has no permits: it answers when the sender has closed it.
-        let _ = self.0.filled.enter("OneshotReceiver::recv");
+        let _ = self.0.filled.acquire("OneshotReceiver::recv");
         self.0.value.take().ok_or(RecvError)
     }
 

@@ -1,6 +1,6 @@
 //! How do fibers share a bounded number of things?
 
-use super::gate::{Gate, Shut};
+use super::wait_list::{NoPermit, WaitList};
 
 /// A number of permits; a fiber that finds none waits its turn, first come, first served.
 ///
@@ -14,17 +14,17 @@ use super::gate::{Gate, Shut};
 /// assert_eq!(seats.available(), 1);
 /// ```
 #[derive(Debug)]
-pub struct Semaphore(Gate);
+pub struct Semaphore(WaitList);
 
 /// A permit of a [`Semaphore`], given back when dropped.
 #[derive(Debug)]
 #[must_use = "a permit that is not held is given back at once"]
-pub struct Permit<'a>(&'a Gate);
+pub struct Permit<'a>(&'a WaitList);
 
 impl Semaphore {
     /// A semaphore with this many permits.
     pub const fn new(permits: usize) -> Self {
-        Semaphore(Gate::new(permits))
+        Semaphore(WaitList::new(permits))
     }
 
     /// Takes a permit; suspends until there is one.
@@ -39,15 +39,15 @@ impl Semaphore {
 
     /// For the call of that name.
     pub(super) fn acquire_by(&self, what: &str) -> Permit<'_> {
-        match self.0.enter(what) {
+        match self.0.acquire(what) {
             Ok(()) => Permit(&self.0),
-            Err(Shut) => panic!("{what} has to wait in a fiber that unwinds: use the try_ form there"),
+            Err(NoPermit) => panic!("{what} has to wait in a fiber that unwinds: use the try_ form there"),
         }
     }
 
     /// Takes a permit if there is one.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        self.0.try_enter().then(|| Permit(&self.0))
+        self.0.try_acquire().then(|| Permit(&self.0))
     }
 
     /// Permits that nobody holds.
@@ -58,6 +58,6 @@ impl Semaphore {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.release();
     }
 }

@@ -142,11 +142,11 @@ impl Thread {
     fn run(&self) {
         let room = &*self.room;
         while self.work().is_some() {
-            let patience = self.runtime.patience();
+            let timeout = self.runtime.park_timeout();
             let over = self.lead(|lp| {
                 let over = lp.is_over(&room.cx);
                 if !over {
-                    lp.wait(&room.loops, &room.cx, patience);
+                    lp.wait(&room.loops, &room.cx, timeout);
                 }
                 over
             });

@@ -123,7 +123,7 @@ pub(super) fn own_thread(cx: &Arc<Context>) {
 
 /// The server drains: fibers of this thread that wait for a client of another protocol look up.
 pub(super) fn tell_of_drain() {
-    DRAINING.with(Signal::give);
+    DRAINING.with(Signal::set);
 }
 
 /// Work that waits suspends the fiber, and runs on a thread of the server's pool.

@@ -13,7 +13,7 @@ const LARGE_STACK_BYTES: usize = 2 << 20;
 
 thread_local! {
     /// The large stack of the last call, for the next.
-    static KEPT: Cell<Option<GuardedStack>> = const { Cell::new(None) };
+    static CACHED: Cell<Option<GuardedStack>> = const { Cell::new(None) };
 }
 
 /// Runs `work` on a stack of 2 MiB, and comes back to that of the fiber; outside a fiber it just runs it. For what
@@ -35,47 +35,47 @@ thread_local! {
 /// When `work` panics; and in a fiber, before `work` has begun, when the kernel has no memory for the stack.
 pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
-        return apart(work);
+        return call_outlined(work);
     }
-    match Large::take() {
-        Ok(large) => large.run(work),
+    match LargeStack::take() {
+        Ok(stack) => stack.run(work),
         Err(error) => panic!("there was no memory for a large stack: {error}"),
     }
 }
 
 /// Calls `work` with a frame of its own: inlined, its locals would lie in the frame of a caller that is to run it elsewhere.
 #[inline(never)]
-pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn call_outlined<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
 /// As [`on_large_stack`]; on the stack that the caller stands on where the kernel has no memory for another.
-pub(crate) fn on_large_stack_or_here<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn on_large_stack_if_possible<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
-        return apart(work);
+        return call_outlined(work);
     }
-    match Large::take() {
-        Ok(large) => large.run(work),
-        Err(_) => apart(work),
+    match LargeStack::take() {
+        Ok(stack) => stack.run(work),
+        Err(_) => call_outlined(work),
     }
 }
 
 /// A stack while it is in use: that of one call, which may wait, and so may a coroutine of the user's own around it.
-struct Large {
+struct LargeStack {
     stack: Option<GuardedStack>,
     /// What the call came from.
     around: Option<Guarded>,
 }
 
-impl Large {
-    fn take() -> io::Result<Large> {
-        let stack = match KEPT.try_with(Cell::take).ok().flatten() {
-            Some(kept) => kept,
+impl LargeStack {
+    fn take() -> io::Result<LargeStack> {
+        let stack = match CACHED.try_with(Cell::take).ok().flatten() {
+            Some(cached) => cached,
             None => StackPool::new(LARGE_STACK_BYTES, 0).take()?,
         };
         let around = overflow::guarded();
         overflow::set_guarded(Some(Guarded::new(&stack, Owner::Call)));
-        Ok(Large { stack: Some(stack), around })
+        Ok(LargeStack { stack: Some(stack), around })
     }
 
     fn run<R>(mut self, work: impl FnOnce() -> R) -> R {
@@ -86,10 +86,10 @@ impl Large {
     }
 }
 
-impl Drop for Large {
+impl Drop for LargeStack {
     fn drop(&mut self) {
         overflow::set_guarded(self.around);
         // A thread that ends keeps none.
-        let _ = KEPT.try_with(|kept| kept.set(self.stack.take()));
+        let _ = CACHED.try_with(|cached| cached.set(self.stack.take()));
     }
 }

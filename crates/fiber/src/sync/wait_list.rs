@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::scheduler::{self, Core, Place};
+use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 
 /// A counter of permits with a queue. Permits go straight to the fiber that has waited longest, so nobody barges in
 /// and nobody starves; a permit handed to a fiber that is cancelled before it runs goes to the next.
-pub(crate) struct Gate {
+pub(crate) struct WaitList {
     permits: Cell<usize>,
     closed: Cell<bool>,
     waiters: RefCell<VecDeque<Key>>,
@@ -17,18 +17,22 @@ pub(crate) struct Gate {
 
 /// There will be no permit: the gate is closed, or the caller is a fiber that unwinds and cannot wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Shut;
+pub(crate) struct NoPermit;
 
 /// Borrows nothing: what it is written to may suspend the fiber.
-impl fmt::Debug for Gate {
+impl fmt::Debug for WaitList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("permits", &self.permits).finish_non_exhaustive()
+        f.debug_struct("WaitList").field("permits", &self.permits).finish_non_exhaustive()
     }
 }
 
-impl Gate {
+impl WaitList {
     pub(crate) const fn new(permits: usize) -> Self {
-        Gate { permits: Cell::new(permits), closed: Cell::new(false), waiters: RefCell::new(VecDeque::new()) }
+        WaitList {
+            permits: Cell::new(permits),
+            closed: Cell::new(false),
+            waiters: RefCell::new(VecDeque::new()),
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -40,7 +44,7 @@ impl Gate {
     }
 
     /// Takes a permit if there is one.
-    pub(crate) fn try_enter(&self) -> bool {
+    pub(crate) fn try_acquire(&self) -> bool {
         let permits = self.permits.get();
         self.permits.set(permits.saturating_sub(1));
         permits > 0
@@ -51,22 +55,22 @@ impl Gate {
     /// # Panics
     ///
     /// If it would have to wait outside a fiber; `what` is the call that the message names.
-    pub(crate) fn enter(&self, what: &str) -> Result<(), Shut> {
-        if self.try_enter() {
+    pub(crate) fn acquire(&self, what: &str) -> Result<(), NoPermit> {
+        if self.try_acquire() {
             return Ok(());
         }
         if self.closed.get() {
-            return Err(Shut);
+            return Err(NoPermit);
         }
-        let (core, fiber) = match scheduler::place() {
-            Place::Fiber(core, fiber) => (core, fiber),
-            Place::Unwinding => return Err(Shut),
-            Place::Thread => {
+        let (core, fiber) = match scheduler::location() {
+            Location::Fiber(core, fiber) => (core, fiber),
+            Location::Unwinding => return Err(NoPermit),
+            Location::Thread => {
                 panic!("{what} has to wait, which only a fiber can: spawn one, or use the try_ form")
             }
         };
         self.waiters.borrow_mut().push_back(fiber);
-        let waiter = Waiter { gate: self, core: &core, fiber };
+        let waiter = Waiter { wait_list: self, core: &core, fiber };
         loop {
             core.suspend(fiber);
             if core.take_grant(fiber) {
@@ -75,14 +79,14 @@ impl Gate {
             }
             if self.closed.get() {
                 // What was on its way to another, who was cancelled, has come back.
-                return if self.try_enter() { Ok(()) } else { Err(Shut) };
+                return if self.try_acquire() { Ok(()) } else { Err(NoPermit) };
             }
             core.unwind_if_interrupted(fiber);
         }
     }
 
     /// Gives a permit back, or a new one out.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn release(&self) {
         while let Some(waiter) = self.pop() {
             if scheduler::current().is_some_and(|core| core.grant(waiter)) {
                 return;
@@ -108,7 +112,7 @@ impl Gate {
 
 /// Takes a fiber off the list when its wait is cut short.
 struct Waiter<'a> {
-    gate: &'a Gate,
+    wait_list: &'a WaitList,
     core: &'a Core,
     fiber: Key,
 }
@@ -116,9 +120,9 @@ struct Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if self.core.take_grant(self.fiber) {
-            self.gate.leave();
+            self.wait_list.release();
         } else {
-            let mut waiters = self.gate.waiters.borrow_mut();
+            let mut waiters = self.wait_list.waiters.borrow_mut();
             // Where all are cancelled it is the first or the last, so that all of them take no time that grows with its square.
             if waiters.back() == Some(&self.fiber) {
                 waiters.pop_back();
