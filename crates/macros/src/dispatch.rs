@@ -71,34 +71,40 @@ impl Writer {
             return TokenStream::new();
         }
         // Each level has names of its own: what was captured above must not be hidden.
-        let (segment, behind) = (format_ident!("{tail}_segment"), format_ident!("{tail}_behind"));
+        let (segment, rest) = (format_ident!("{tail}_segment"), format_ident!("{tail}_rest"));
         let mut literals: BTreeMap<String, Vec<Target<'_>>> = BTreeMap::new();
         let mut captures = Vec::new();
         for target in targets {
             match &target.segments[0] {
-                Segment::Literal(text) => literals.entry(text.clone()).or_default().push(target.behind()),
-                _ => captures.push(target.behind()),
+                Segment::Literal(text) => literals.entry(text.clone()).or_default().push(target.rest()),
+                _ => captures.push(target.rest()),
             }
         }
-        let at = Place { tail, segment: &segment, behind: &behind };
-        let arms = literals.into_iter().map(|(text, targets)| (text, self.beyond(&targets, &at, captured)));
+        let at = SplitSegment { tail, segment: &segment, rest: &rest };
+        let arms =
+            literals.into_iter().map(|(text, targets)| (text, self.after_segment(&targets, &at, captured)));
         let literals = switch(&segment, arms.collect());
         let with_segment: Vec<Ident> = captured.iter().chain([&segment]).cloned().collect();
-        let mut open = self.beyond(&captures, &at, &with_segment);
+        let mut open = self.after_segment(&captures, &at, &with_segment);
         if !captures.is_empty() {
             // A capture has something in it, as with a `Router`.
             open = quote! { if !#segment.is_empty() { #open } };
         }
         quote! {
-            let (#segment, #behind) = __weft::cut(#tail);
+            let (#segment, #rest) = __weft::split_segment(#tail);
             #literals
             #open
         }
     }
 
     /// Targets that have taken the segment at `at`.
-    fn beyond(&self, targets: &[Target<'_>], at: &Place<'_>, captured: &[Ident]) -> TokenStream {
-        let Place { tail, segment, behind } = at;
+    fn after_segment(
+        &self,
+        targets: &[Target<'_>],
+        at: &SplitSegment<'_>,
+        captured: &[Ident],
+    ) -> TokenStream {
+        let SplitSegment { tail, segment, rest } = at;
         let (ended, going): (Vec<Target<'_>>, Vec<Target<'_>>) =
             targets.iter().cloned().partition(|target| target.segments.is_empty());
         let (nests, ended): (Vec<Target<'_>>, Vec<Target<'_>>) =
@@ -106,16 +112,16 @@ impl Writer {
         let mut code = TokenStream::new();
         if !ended.is_empty() {
             let leaf = self.leaf(&ended, captured, None);
-            code.extend(quote! { if #behind.is_none() { #leaf } });
+            code.extend(quote! { if #rest.is_none() { #leaf } });
         }
         if !going.is_empty() {
             let next = format_ident!("{tail}_next");
             let node = self.node(&going, &next, captured);
-            code.extend(quote! { if let ::core::option::Option::Some(#next) = #behind { #node } });
+            code.extend(quote! { if let ::core::option::Option::Some(#next) = #rest { #node } });
         }
         // What is nested owns its prefix: only more literal ways, above, come before it.
         if let Some(nest) = nests.first() {
-            let found = self.found(nest, captured, Some(quote!(__weft::beneath(#tail, #segment))));
+            let found = self.found(nest, captured, Some(quote!(__weft::nested_path(#tail, #segment))));
             code.extend(quote! { return #found; });
         }
         code
@@ -154,14 +160,14 @@ impl Writer {
 }
 
 /// A segment that was cut from `tail`, and what is behind it.
-struct Place<'t> {
+struct SplitSegment<'t> {
     tail: &'t Ident,
     segment: &'t Ident,
-    behind: &'t Ident,
+    rest: &'t Ident,
 }
 
 impl<'p> Target<'p> {
-    fn behind(&self) -> Target<'p> {
+    fn rest(&self) -> Target<'p> {
         Target { segments: &self.segments[1..], ..self.clone() }
     }
 
@@ -195,14 +201,14 @@ fn switch(subject: &Ident, arms: Vec<(String, TokenStream)>) -> TokenStream {
 }
 
 fn by_byte(subject: &Ident, length: usize, arms: &[(String, TokenStream)]) -> TokenStream {
-    let told_apart = |at: usize| {
+    let distinct = |at: usize| {
         let mut bytes: Vec<u8> = arms.iter().map(|(text, _)| text.as_bytes()[at]).collect();
         bytes.sort_unstable();
         bytes.dedup();
         bytes.len()
     };
     // The first of the best: texts of one length that are not equal differ somewhere.
-    let at = (0..length).rev().max_by_key(|at| told_apart(*at)).unwrap_or(0);
+    let at = (0..length).rev().max_by_key(|at| distinct(*at)).unwrap_or(0);
     let mut groups: BTreeMap<u8, Vec<(String, TokenStream)>> = BTreeMap::new();
     for (text, code) in arms {
         groups.entry(text.as_bytes()[at]).or_default().push((text.clone(), code.clone()));

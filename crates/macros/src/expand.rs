@@ -6,30 +6,31 @@ use syn::spanned::Spanned;
 use syn::{DeriveInput, Field, Ident, Result};
 
 use crate::dispatch::{self, Target};
-use crate::model::{self, Times, Variant, Way, name_of, times};
+use crate::model::{self, Cardinality, RouteAttr, Variant, cardinality, name_of};
 use crate::overlap;
 use crate::pattern::{Pattern, Segment};
-use crate::rivals;
+use crate::sibling_literals;
 
 /// A way with its number, which is its place among all of the enum.
-struct Numbered<'v> {
+struct NumberedAttr<'v> {
     number: u16,
     variant: &'v Variant<'v>,
-    way: &'v Way,
+    attr: &'v RouteAttr,
 }
 
 pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
     let variants = model::variants(input)?;
     overlap::check(&variants)?;
-    let ways = variants.iter().flat_map(|variant| variant.ways.iter().map(move |way| (variant, way)));
-    let ways: Vec<Numbered<'_>> =
-        (0u16..).zip(ways).map(|(number, (variant, way))| Numbered { number, variant, way }).collect();
+    let attrs = variants.iter().flat_map(|variant| variant.attrs.iter().map(move |attr| (variant, attr)));
+    let attrs: Vec<NumberedAttr<'_>> =
+        (0u16..).zip(attrs).map(|(number, (variant, attr))| NumberedAttr { number, variant, attr }).collect();
     let name = &input.ident;
-    let (search, table) = (search(&ways), table(&ways));
-    let (constructed, told) = (ways.iter().map(constructed), told(&name.to_string(), &ways));
+    let (search, table) = (search(&attrs), table(&attrs));
+    let (constructed, request_properties) =
+        (attrs.iter().map(constructed), request_properties(&name.to_string(), &attrs));
     let written = variants.iter().map(|variant| written(variant, &variants));
     let methods = variants.iter().map(method);
-    let captures_max = captures_max(&ways);
+    let captures_max = captures_max(&attrs);
     Ok(quote! {
         // Some of the code stands where the user wrote, who may be held to more than it can keep.
         #[allow(non_snake_case, unused_qualifications)]
@@ -62,7 +63,7 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
                     }
                 }
 
-                #told
+                #request_properties
 
                 #[allow(unused_variables, clippy::all)]
                 fn write(&self, out: &mut __weft::PathWriter) {
@@ -78,7 +79,7 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// The error, and a trait without substance: what uses the enum shall not be told as a second mistake.
-pub(crate) fn refused(input: &DeriveInput, error: &syn::Error) -> TokenStream {
+pub(crate) fn error_impl(input: &DeriveInput, error: &syn::Error) -> TokenStream {
     let (error, name) = (error.to_compile_error(), &input.ident);
     if !input.generics.params.is_empty() {
         return error;
@@ -91,7 +92,7 @@ pub(crate) fn refused(input: &DeriveInput, error: &syn::Error) -> TokenStream {
             fn parse(_: ::weftwork::Verbs, _: &[u8], _: &str) -> ::core::result::Result<Self, ::weftwork::Miss> {
                 ::core::unreachable!()
             }
-            fn habit(_: ::weftwork::Verbs, _: &[u8]) -> ::weftwork::Blocking {
+            fn blocking_of(_: ::weftwork::Verbs, _: &[u8]) -> ::weftwork::Blocking {
                 ::core::unreachable!()
             }
             fn reads_ahead(_: ::weftwork::Verbs, _: &[u8]) -> ::core::option::Option<bool> {
@@ -111,31 +112,32 @@ pub(crate) fn refused(input: &DeriveInput, error: &syn::Error) -> TokenStream {
     }
 }
 
-fn search(ways: &[Numbered<'_>]) -> TokenStream {
-    let targets: Vec<Target<'_>> = ways
+fn search(attrs: &[NumberedAttr<'_>]) -> TokenStream {
+    let targets: Vec<Target<'_>> = attrs
         .iter()
-        .map(|Numbered { number, variant, way }| Target {
-            segments: &way.pattern.segments,
-            verb: way.verb,
+        .map(|NumberedAttr { number, variant, attr }| Target {
+            segments: &attr.pattern.segments,
+            verb: attr.verb,
             nest: variant.nested.is_some(),
             number: *number,
         })
         .collect();
-    dispatch::search(&targets, captures_max(ways))
+    dispatch::search(&targets, captures_max(attrs))
 }
 
 /// A nest has one part more: the path that is left.
-fn captures_max(ways: &[Numbered<'_>]) -> usize {
-    ways.iter()
-        .map(|way| way.way.pattern.captures().count() + usize::from(way.variant.nested.is_some()))
+fn captures_max(attrs: &[NumberedAttr<'_>]) -> usize {
+    attrs
+        .iter()
+        .map(|attr| attr.attr.pattern.captures().count() + usize::from(attr.variant.nested.is_some()))
         .max()
         .unwrap_or(0)
 }
 
-fn table<'v>(ways: &'v [Numbered<'_>]) -> impl Iterator<Item = TokenStream> + 'v {
-    ways.iter().map(|Numbered { variant, way, .. }| {
-        let (name, pattern) = (variant.item.ident.to_string(), way.pattern.text.value());
-        let verb = format_ident!("{}", way.verb);
+fn table<'v>(attrs: &'v [NumberedAttr<'_>]) -> impl Iterator<Item = TokenStream> + 'v {
+    attrs.iter().map(|NumberedAttr { variant, attr, .. }| {
+        let (name, pattern) = (variant.item.ident.to_string(), attr.pattern.text.value());
+        let verb = format_ident!("{}", attr.verb);
         let (methods, nested) = match variant.nested {
             Some(field) => {
                 let inner = &field.ty;
@@ -151,16 +153,16 @@ fn table<'v>(ways: &'v [Numbered<'_>]) -> impl Iterator<Item = TokenStream> + 'v
 }
 
 /// The arm that makes the value of a way.
-fn constructed(numbered: &Numbered<'_>) -> TokenStream {
-    let Numbered { number, variant, way } = numbered;
+fn constructed(attr: &NumberedAttr<'_>) -> TokenStream {
+    let NumberedAttr { number, variant, attr } = attr;
     let ident = &variant.item.ident;
     let fields = variant.fields().map(|field| {
         let value = if variant.is_nested(field) {
-            let (inner, at) = (&field.ty, way.pattern.captures().count());
-            let (verb, parts, query) = (ours("verb"), ours("parts"), ours("query"));
+            let (inner, at) = (&field.ty, attr.pattern.captures().count());
+            let (verb, parts, query) = (call_site("verb"), call_site("parts"), call_site("query"));
             quote_spanned!(inner.span()=> <#inner as __weft::Routes>::parse(#verb, #parts[#at], #query)?)
         } else {
-            field_value(field, &way.pattern)
+            field_value(field, &attr.pattern)
         };
         match &field.ident {
             Some(name) => quote!(#name: #value),
@@ -173,17 +175,17 @@ fn constructed(numbered: &Numbered<'_>) -> TokenStream {
 /// Its code stands at the field's type: that is where the error belongs if the type cannot be in a path.
 fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
     let (name, span) = (name_of(field), field.ty.span());
-    let (parts, query) = (ours("parts"), ours("query"));
+    let (parts, query) = (call_site("parts"), call_site("query"));
     if let Some(at) = pattern.captures().position(|known| known == name) {
         return quote_spanned!(span=> __weft::capture(#name, #parts[#at])?);
     }
     let parameter = pattern.parameters.iter().find(|parameter| parameter.field == name);
-    match (parameter, times(field).0) {
-        (Some(parameter), times) => {
-            let read = match times {
-                Times::Once => "required",
-                Times::Maybe => "optional",
-                Times::Many => "repeated",
+    match (parameter, cardinality(field).0) {
+        (Some(parameter), cardinality) => {
+            let read = match cardinality {
+                Cardinality::Once => "required",
+                Cardinality::Optional => "optional",
+                Cardinality::Repeated => "repeated",
             };
             let (read, key) = (Ident::new(read, span), &parameter.name);
             quote_spanned!(span=> __weft::#read(#query, #key)?)
@@ -194,17 +196,18 @@ fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
 }
 
 /// What is told of a request before its route is made.
-fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
-    let (seed, habits, buffering) = (seed(name), ways.iter().map(habit), ways.iter().map(buffering));
-    let nested = ways.iter().map(nested_pattern);
+fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
+    let (seed, blocking, buffering) =
+        (seed(name), attrs.iter().map(blocking_arm), attrs.iter().map(buffering));
+    let nested = attrs.iter().map(nested_pattern);
     quote! {
         #[allow(unused_variables, clippy::all)]
-        fn habit(verb: __weft::Verbs, path: &[u8]) -> __weft::Blocking {
+        fn blocking_of(verb: __weft::Verbs, path: &[u8]) -> __weft::Blocking {
             const SEED: u64 = #seed;
             match search(verb, path) {
-                #(#habits)*
+                #(#blocking)*
                 ::core::result::Result::Ok((number, _)) => {
-                    __weft::Blocking::Learn { route: __weft::spread(SEED, number as u64) }
+                    __weft::Blocking::Learn { route: __weft::route_id(SEED, number as u64) }
                 }
                 // Refused without a handler.
                 ::core::result::Result::Err(_) => __weft::Blocking::Never,
@@ -237,41 +240,41 @@ fn told(name: &str, ways: &[Numbered<'_>]) -> TokenStream {
 }
 
 /// What the routes in a nest are asked, by a function of verb and path. None: it is no nest.
-fn asked_inside(Numbered { variant, way, .. }: &Numbered<'_>, function: &str) -> Option<TokenStream> {
+fn ask_nested(NumberedAttr { variant, attr, .. }: &NumberedAttr<'_>, function: &str) -> Option<TokenStream> {
     let inner = &variant.nested?.ty;
-    let (at, function) = (way.pattern.captures().count(), Ident::new(function, inner.span()));
-    let (verb, parts) = (ours("verb"), ours("parts"));
+    let (at, function) = (attr.pattern.captures().count(), Ident::new(function, inner.span()));
+    let (verb, parts) = (call_site("verb"), call_site("parts"));
     Some(quote_spanned!(inner.span()=> <#inner as __weft::Routes>::#function(#verb, #parts[#at])))
 }
 
 /// The arm that tells whether a way is known to wait; the others are learned.
-fn habit(numbered: &Numbered<'_>) -> TokenStream {
-    let Numbered { number, variant, .. } = numbered;
+fn blocking_arm(attr: &NumberedAttr<'_>) -> TokenStream {
+    let NumberedAttr { number, variant, .. } = attr;
     if variant.blocks {
         return quote! { ::core::result::Result::Ok((#number, _)) => __weft::Blocking::Always, };
     }
-    let Some(inner) = asked_inside(numbered, "habit") else { return TokenStream::new() };
+    let Some(inner) = ask_nested(attr, "blocking_of") else { return TokenStream::new() };
     quote! {
         ::core::result::Result::Ok((#number, parts)) => {
-            __weft::within(__weft::spread(SEED, #number as u64), #inner)
+            __weft::nested_blocking(__weft::route_id(SEED, #number as u64), #inner)
         }
     }
 }
 
 /// The arm that tells whether the handler of a way waits for the body; most do.
-fn buffering(numbered: &Numbered<'_>) -> TokenStream {
-    let Numbered { number, variant, .. } = numbered;
+fn buffering(attr: &NumberedAttr<'_>) -> TokenStream {
+    let NumberedAttr { number, variant, .. } = attr;
     if variant.unbuffered {
         return quote!(::core::result::Result::Ok((#number, _)) => ::core::option::Option::Some(false),);
     }
-    let Some(inner) = asked_inside(numbered, "reads_ahead") else { return TokenStream::new() };
+    let Some(inner) = ask_nested(attr, "reads_ahead") else { return TokenStream::new() };
     quote!(::core::result::Result::Ok((#number, parts)) => #inner,)
 }
 
 /// The arm that tells the pattern of a way into a nest, with that of the route in there.
-fn nested_pattern(numbered: &Numbered<'_>) -> TokenStream {
-    let number = numbered.number;
-    let Some(inner) = asked_inside(numbered, "pattern") else { return TokenStream::new() };
+fn nested_pattern(attr: &NumberedAttr<'_>) -> TokenStream {
+    let number = attr.number;
+    let Some(inner) = ask_nested(attr, "pattern") else { return TokenStream::new() };
     quote! {
         ::core::result::Result::Ok((#number, parts)) => {
             __weft::nested_pattern(&__weft::path_pattern(<Self as __weft::Routes>::ROUTES, #number), #inner)
@@ -281,7 +284,7 @@ fn nested_pattern(numbered: &Numbered<'_>) -> TokenStream {
 
 /// The arm that writes a variant's path, by its first way.
 fn written(variant: &Variant<'_>, all: &[Variant<'_>]) -> TokenStream {
-    let (ident, out) = (&variant.item.ident, ours("out"));
+    let (ident, out) = (&variant.item.ident, call_site("out"));
     let names = variant.fields().map(|field| {
         let local = local_of(field);
         match &field.ident {
@@ -289,14 +292,14 @@ fn written(variant: &Variant<'_>, all: &[Variant<'_>]) -> TokenStream {
             None => quote!(0: #local),
         }
     });
-    let pattern = &variant.ways[0].pattern;
+    let pattern = &variant.attrs[0].pattern;
     let path = path_code(pattern, variant, all);
     let parameters = pattern.parameters.iter().filter_map(|parameter| {
         let field = variant.field(&parameter.field)?;
         let (local, key, span) = (local_of(field), &parameter.name, field.ty.span());
-        let values = match times(field).0 {
-            Times::Once => quote_spanned!(span=> [#local]),
-            Times::Maybe | Times::Many => quote_spanned!(span=> #local),
+        let values = match cardinality(field).0 {
+            Cardinality::Once => quote_spanned!(span=> [#local]),
+            Cardinality::Optional | Cardinality::Repeated => quote_spanned!(span=> #local),
         };
         Some(quote_spanned!(span=> #out.parameter(#key, #values);))
     });
@@ -326,12 +329,12 @@ fn path_code(pattern: &Pattern, variant: &Variant<'_>, all: &[Variant<'_>]) -> T
             Segment::Rest(_) => "rest",
         };
         let Some(field) = segment.field().and_then(|name| variant.field(name)) else { continue };
-        let (call, out) = (Ident::new(call, field.ty.span()), ours("out"));
+        let (call, out) = (Ident::new(call, field.ty.span()), call_site("out"));
         let local = local_of(field);
-        let rivals = rivals::of(&pattern.segments, at, all);
+        let sibling_literals = sibling_literals::of(&pattern.segments, at, all);
         code.extend(quote!(out.literal(#literal);));
         code.extend(
-            quote_spanned!(field.ty.span()=> __weft::PathWriter::#call(#out, #local, &[#(#rivals),*]);),
+            quote_spanned!(field.ty.span()=> __weft::PathWriter::#call(#out, #local, &[#(#sibling_literals),*]);),
         );
         literal.clear();
     }
@@ -352,8 +355,8 @@ fn method(variant: &Variant<'_>) -> TokenStream {
         let method = quote_spanned!(field.ty.span()=> __weft::Routes::method(#local));
         return quote! { Self::#ident { #pattern } => #method, };
     }
-    let verb: Ident = format_ident!("{}", variant.ways[0].verb);
-    match variant.ways[0].verb {
+    let verb: Ident = format_ident!("{}", variant.attrs[0].verb);
+    match variant.attrs[0].verb {
         "ANY" => quote! { Self::#ident { .. } => __weft::Method::GET, },
         _ => quote! { Self::#ident { .. } => __weft::Method::#verb, },
     }
@@ -361,7 +364,7 @@ fn method(variant: &Variant<'_>) -> TokenStream {
 
 /// A variable of the code around. Code that stands at a field's type, so that its errors do, names it by this: a macro
 /// may have been given the type, and then the bare name would be one of the macro's caller.
-fn ours(name: &str) -> Ident {
+fn call_site(name: &str) -> Ident {
     Ident::new(name, Span::call_site())
 }
 

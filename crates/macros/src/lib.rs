@@ -5,7 +5,7 @@ mod expand;
 mod model;
 mod overlap;
 mod pattern;
-mod rivals;
+mod sibling_literals;
 
 use proc_macro::TokenStream;
 
@@ -16,5 +16,5 @@ use proc_macro::TokenStream;
 )]
 pub fn routes(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
-    expand::routes(&input).unwrap_or_else(|error| expand::refused(&input, &error)).into()
+    expand::routes(&input).unwrap_or_else(|error| expand::error_impl(&input, &error)).into()
 }

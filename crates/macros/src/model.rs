@@ -22,7 +22,7 @@ const VERBS: [(&str, &str); 9] = [
 
 pub(crate) struct Variant<'i> {
     pub(crate) item: &'i syn::Variant,
-    pub(crate) ways: Vec<Way>,
+    pub(crate) attrs: Vec<RouteAttr>,
     pub(crate) blocks: bool,
     pub(crate) unbuffered: bool,
     /// The field that holds nested routes.
@@ -30,7 +30,7 @@ pub(crate) struct Variant<'i> {
 }
 
 /// One attribute: a way in.
-pub(crate) struct Way {
+pub(crate) struct RouteAttr {
     /// A constant of `Verbs`; `ANY` for a nest.
     pub(crate) verb: &'static str,
     pub(crate) pattern: Pattern,
@@ -38,10 +38,10 @@ pub(crate) struct Way {
 
 /// How a field stands in a query.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Times {
+pub(crate) enum Cardinality {
     Once,
-    Maybe,
-    Many,
+    Optional,
+    Repeated,
 }
 
 pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
@@ -96,13 +96,16 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
     if let Some(error) = misplaced(item.fields.iter().flat_map(|field| &field.attrs), "a field") {
         return Err(error);
     }
-    let mut ways = Vec::new();
+    let mut attrs = Vec::new();
     let mut nests = Vec::new();
     let (mut blocks, mut unbuffered) = (false, false);
     for attribute in &item.attrs {
         let Some(name) = attribute.path().get_ident().map(ToString::to_string) else { continue };
         if name == "nest" {
-            nests.push(Way { verb: "ANY", pattern: Pattern::parse_prefix(&text(attribute, "/admin")?)? });
+            nests.push(RouteAttr {
+                verb: "ANY",
+                pattern: Pattern::parse_prefix(&text(attribute, "/admin")?)?,
+            });
         } else if name == "blocks" {
             attribute.meta.require_path_only()?;
             blocks = true;
@@ -113,20 +116,20 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
             let why = "CONNECT has no path: answer it in the fallback";
             return Err(Error::new(attribute.path().span(), why));
         } else if let Some((_, verb)) = VERBS.iter().find(|(known, _)| *known == name) {
-            ways.push(Way { verb, pattern: Pattern::parse(&text(attribute, "/users/{id}")?)? });
+            attrs.push(RouteAttr { verb, pattern: Pattern::parse(&text(attribute, "/users/{id}")?)? });
         }
     }
-    if let (Some(nest), Some(_)) = (nests.first(), ways.first()) {
+    if let (Some(nest), Some(_)) = (nests.first(), attrs.first()) {
         let why = "a variant is one route or nested ones, not both: give the route a variant of its own";
         return Err(Error::new(nest.pattern.text.span(), why));
     }
     let is_nest = !nests.is_empty();
-    ways.extend(nests);
-    if ways.is_empty() {
+    attrs.extend(nests);
+    if attrs.is_empty() {
         let why = format!("`{}` has no route: write `#[get(\"/...\")]` above it", item.ident);
         return Err(Error::new(item.ident.span(), why));
     }
-    let mut variant = Variant { item, ways, blocks, unbuffered, nested: None };
+    let mut variant = Variant { item, attrs, blocks, unbuffered, nested: None };
     variant.join_fields(is_nest)?;
     Ok(variant)
 }
@@ -144,7 +147,7 @@ impl<'i> Variant<'i> {
         if let Fields::Unnamed(fields) = &self.item.fields {
             return self.join_unnamed(fields, is_nest);
         }
-        let first = &self.ways[0].pattern;
+        let first = &self.attrs[0].pattern;
         if is_nest {
             let left: Vec<&Field> =
                 self.fields().filter(|field| !first.captures().any(|name| name == name_of(field))).collect();
@@ -157,8 +160,8 @@ impl<'i> Variant<'i> {
             };
             self.nested = Some(nested);
         }
-        for (at, way) in self.ways.iter().enumerate() {
-            self.check_way(&way.pattern, at == 0)?;
+        for (at, attr) in self.attrs.iter().enumerate() {
+            self.check_attr(&attr.pattern, at == 0)?;
         }
         Ok(())
     }
@@ -167,7 +170,7 @@ impl<'i> Variant<'i> {
         let ident = &self.item.ident;
         if !is_nest {
             let names: Vec<String> =
-                self.ways[0].pattern.fields().map(|name| format!("{name}: ...")).collect();
+                self.attrs[0].pattern.fields().map(|name| format!("{name}: ...")).collect();
             let fields_now =
                 if names.is_empty() { "no fields".into() } else { format!("`{{ {} }}`", names.join(", ")) };
             let why = format!(
@@ -179,19 +182,19 @@ impl<'i> Variant<'i> {
             let why = format!("a nest holds one enum of routes: write `{ident}(Admin)`");
             return Err(Error::new(fields.span(), why));
         }
-        for way in &self.ways {
-            if let Some(name) = way.pattern.captures().next() {
+        for attr in &self.attrs {
+            if let Some(name) = attr.pattern.captures().next() {
                 let why = format!(
                     "`{{{name}}}` has no field: name the fields, as in `{ident} {{ {name}: u64, page: Page }}`"
                 );
-                return Err(Error::new(way.pattern.text.span(), why));
+                return Err(Error::new(attr.pattern.text.span(), why));
             }
         }
         self.nested = fields.unnamed.first();
         Ok(())
     }
 
-    fn check_way(&self, pattern: &Pattern, first: bool) -> Result<()> {
+    fn check_attr(&self, pattern: &Pattern, first: bool) -> Result<()> {
         let ident = &self.item.ident;
         for name in pattern.fields() {
             let Some(field) = self.field(name) else {
@@ -200,7 +203,8 @@ impl<'i> Variant<'i> {
                 );
                 return Err(Error::new(pattern.text.span(), why));
             };
-            if pattern.captures().any(|capture| capture == name) && times(field).0 != Times::Once {
+            if pattern.captures().any(|capture| capture == name) && cardinality(field).0 != Cardinality::Once
+            {
                 let why = format!(
                     "`{name}` is a part of the path, which is always there, once: `Option` and `Vec` are for the query"
                 );
@@ -209,7 +213,7 @@ impl<'i> Variant<'i> {
         }
         for field in self.fields().filter(|field| !self.is_nested(field)) {
             let name = name_of(field);
-            let optional = times(field).0 != Times::Once;
+            let optional = cardinality(field).0 != Cardinality::Once;
             if !pattern.fields().any(|known| known == name) && (first || !optional) {
                 let text = pattern.text.value();
                 let why = format!(
@@ -241,22 +245,26 @@ pub(crate) fn name_of(field: &Field) -> String {
 }
 
 /// How often the field stands in a query, and the type of one value.
-pub(crate) fn times(field: &Field) -> (Times, &Type) {
-    let Type::Path(path) = bare(&field.ty) else { return (Times::Once, &field.ty) };
-    let Some(last) = path.path.segments.last() else { return (Times::Once, &field.ty) };
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return (Times::Once, &field.ty) };
-    let Some(GenericArgument::Type(inner)) = arguments.args.first() else { return (Times::Once, &field.ty) };
+pub(crate) fn cardinality(field: &Field) -> (Cardinality, &Type) {
+    let Type::Path(path) = ungrouped(&field.ty) else { return (Cardinality::Once, &field.ty) };
+    let Some(last) = path.path.segments.last() else { return (Cardinality::Once, &field.ty) };
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return (Cardinality::Once, &field.ty);
+    };
+    let Some(GenericArgument::Type(inner)) = arguments.args.first() else {
+        return (Cardinality::Once, &field.ty);
+    };
     match last.ident.to_string().as_str() {
-        "Option" => (Times::Maybe, inner),
-        "Vec" => (Times::Many, inner),
-        _ => (Times::Once, &field.ty),
+        "Option" => (Cardinality::Optional, inner),
+        "Vec" => (Cardinality::Repeated, inner),
+        _ => (Cardinality::Once, &field.ty),
     }
 }
 
 /// Without the group, which no one sees, that a type comes in where a macro was given it.
-fn bare(ty: &Type) -> &Type {
+fn ungrouped(ty: &Type) -> &Type {
     match ty {
-        Type::Group(group) => bare(&group.elem),
+        Type::Group(group) => ungrouped(&group.elem),
         ty => ty,
     }
 }

@@ -2,19 +2,19 @@
 
 use syn::{Error, Result};
 
-use crate::model::{Variant, Way};
+use crate::model::{RouteAttr, Variant};
 use crate::pattern::Segment;
 
 struct Entry<'v> {
     variant: &'v Variant<'v>,
-    way: &'v Way,
+    attr: &'v RouteAttr,
 }
 
 /// Each way against all before it.
 pub(crate) fn check(variants: &[Variant<'_>]) -> Result<()> {
     let entries: Vec<Entry<'_>> = variants
         .iter()
-        .flat_map(|variant| variant.ways.iter().map(move |way| Entry { variant, way }))
+        .flat_map(|variant| variant.attrs.iter().map(move |attr| Entry { variant, attr }))
         .collect();
     let mut errors: Option<Error> = None;
     for (at, later) in entries.iter().enumerate() {
@@ -28,11 +28,11 @@ pub(crate) fn check(variants: &[Variant<'_>]) -> Result<()> {
 }
 
 fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
-    let (one, two) = (&earlier.way.pattern.segments, &later.way.pattern.segments);
-    let (name, text) = (&earlier.variant.item.ident, earlier.way.pattern.text.value());
+    let (one, two) = (&earlier.attr.pattern.segments, &later.attr.pattern.segments);
+    let (name, text) = (&earlier.variant.item.ident, earlier.attr.pattern.text.value());
     let nests = (earlier.variant.nested.is_some(), later.variant.nested.is_some());
     let why = match nests {
-        (false, false) if earlier.way.verb == later.way.verb && alike(one, two) => {
+        (false, false) if earlier.attr.verb == later.attr.verb && same_paths(one, two) => {
             if std::ptr::eq(earlier.variant, later.variant) {
                 format!("this route is here twice, as \"{text}\": remove one")
             } else {
@@ -42,10 +42,10 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
                 )
             }
         }
-        (true, _) if is_beneath(two, one) => format!(
+        (true, _) if is_under(two, one) => format!(
             "this route overlaps the nest \"{text}\" of `{name}`, which takes every path beneath it: move the route in there"
         ),
-        (_, true) if is_beneath(one, two) => {
+        (_, true) if is_under(one, two) => {
             let what = if nests.0 { "nest" } else { "route" };
             format!(
                 "this nest overlaps the {what} \"{text}\" of `{name}`, and would take every path beneath its prefix: move that {what} in here"
@@ -53,17 +53,17 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
         }
         _ => return None,
     };
-    Some(Error::new(later.way.pattern.text.span(), why))
+    Some(Error::new(later.attr.pattern.text.span(), why))
 }
 
 /// Both take exactly the same paths.
-fn alike(one: &[Segment], two: &[Segment]) -> bool {
+fn same_paths(one: &[Segment], two: &[Segment]) -> bool {
     one.len() == two.len() && one.iter().zip(two).all(|(one, two)| same(one, two))
 }
 
 /// Every path of `segments` is one beneath `prefix`. A capture takes no empty segment and leaves a rest at its place
 /// the paths that begin with one: nobody means a route for these alone.
-fn is_beneath(segments: &[Segment], prefix: &[Segment]) -> bool {
+fn is_under(segments: &[Segment], prefix: &[Segment]) -> bool {
     let takes = |(segment, prefix): (&Segment, &Segment)| {
         same(segment, prefix) || matches!((segment, prefix), (Segment::Rest(_), Segment::Capture(_)))
     };

@@ -41,7 +41,7 @@ fn main() {
     let mut sums = [0.0; 3];
     for path in PATHS {
         let found = [
-            best(|| Hundred::habit(Verbs::GET, black_box(path.as_bytes()))),
+            best(|| Hundred::blocking_of(Verbs::GET, black_box(path.as_bytes()))),
             best(|| tree.at(black_box(path))),
             best(|| Hundred::parse(Verbs::GET, black_box(path.as_bytes()), "")),
         ];

@@ -10,7 +10,7 @@ use http::{HeaderValue, header};
 
 pub use cookie::{Cookie, CookieJar, Key, PrivateJar, SameSite};
 
-use super::crumbs::{is_name, sent};
+use super::cookie_header::{is_name, parse_cookies};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
@@ -80,7 +80,7 @@ impl Request<'_> {
     /// ```
     pub fn cookies(&self) -> CookieJar {
         let mut jar = CookieJar::new();
-        for (name, value) in sent(self) {
+        for (name, value) in parse_cookies(self) {
             jar.add_original(Cookie::new(name.to_owned(), value.into_owned()));
         }
         jar

@@ -1,23 +1,23 @@
 //! How files are served: those of a directory, one alone, or those that the program carries in itself.
 
 mod beneath;
-mod description;
+mod byteranges;
+mod content_cache;
 mod embedded;
-mod kept;
+mod error;
 mod listing;
-mod miss;
-mod parts;
-mod place;
-mod recent;
+mod metadata;
+mod open_file_cache;
+mod precompressed;
 mod representation;
+mod root;
 mod target;
 mod types;
-mod variants;
 
 #[cfg(test)]
-mod chosen;
+mod mount_tests;
 #[cfg(test)]
-mod mounted;
+mod send_tests;
 #[cfg(test)]
 mod tests;
 
@@ -33,10 +33,10 @@ use crate::error::{Error, Result};
 use crate::message::{Handler, Request, Response};
 use beneath::Links;
 use embedded::Embedded;
-use miss::{Miss, is_read, only_read, with_slash};
-use place::{Content, Found, Place};
-use recent::Recent;
+use error::{FileError, is_get_or_head, method_not_allowed, redirect_to_slash};
+use open_file_cache::OpenFileCache;
 use representation::Representation;
+use root::{Content, Found, Root};
 use target::{Target, joined};
 use types::Type;
 
@@ -96,8 +96,8 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 /// [symbolic link](Files::symlinks) leads elsewhere now, is still sent for that second, and a compressed sibling that is
 /// new is missed.
 pub struct Files {
-    place: Place,
-    recent: Recent,
+    root: Root,
+    open_files: OpenFileCache,
     prefix: String,
     index: Option<Vec<u8>>,
     listing: bool,
@@ -122,8 +122,8 @@ pub struct Files {
 /// `dir` is missing, is not a directory, or may not be read.
 pub fn files(dir: impl AsRef<Path>) -> Result<Files> {
     let dir = dir.as_ref();
-    let place = Place::directory(dir);
-    Ok(Files::at(place.map_err(|error| cannot_serve("files from", dir, error))?))
+    let root = Root::directory(dir);
+    Ok(Files::at(root.map_err(|error| cannot_serve("files from", dir, error))?))
 }
 
 /// Serves one file, whatever path is asked for: a download, an icon, the one page of an application. It is opened
@@ -138,8 +138,8 @@ pub fn files(dir: impl AsRef<Path>) -> Result<Files> {
 /// `path` is missing, is not a regular file, or may not be read.
 pub fn file(path: impl AsRef<Path>) -> Result<Files> {
     let path = path.as_ref();
-    let place = Place::single(path);
-    Ok(Files::at(place.map_err(|error| cannot_serve("the file", path, error))?))
+    let root = Root::single(path);
+    Ok(Files::at(root.map_err(|error| cannot_serve("the file", path, error))?))
 }
 
 /// Serves files that are part of the program: names relative to the root, and what is in them. They are found
@@ -153,7 +153,7 @@ pub fn file(path: impl AsRef<Path>) -> Result<Files> {
 /// let site = weftwork::embedded(SITE);
 /// ```
 pub fn embedded(assets: &'static [(&'static str, &'static [u8])]) -> Files {
-    Files::at(Place::Embedded(Embedded::new(assets)))
+    Files::at(Root::Embedded(Embedded::new(assets)))
 }
 
 fn cannot_serve(what: &str, path: &Path, error: Errno) -> Error {
@@ -161,10 +161,10 @@ fn cannot_serve(what: &str, path: &Path, error: Errno) -> Error {
 }
 
 impl Files {
-    fn at(place: Place) -> Files {
+    fn at(root: Root) -> Files {
         Files {
-            place,
-            recent: Recent::new(),
+            root,
+            open_files: OpenFileCache::new(),
             prefix: String::new(),
             index: Some(b"index.html".to_vec()),
             listing: false,
@@ -207,7 +207,7 @@ impl Files {
     /// target do not. Default: no.
     #[must_use]
     pub fn symlinks(mut self, on: bool) -> Files {
-        if let Place::Directory { links, .. } = &mut self.place {
+        if let Root::Directory { links, .. } = &mut self.root {
             *links = if on { Links::Follow } else { Links::Refuse };
         }
         self
@@ -314,74 +314,74 @@ impl Files {
     }
 
     fn send_of_type(&self, req: &Request<'_>, name: &str, kind: &Type) -> Response {
-        if !is_read(req) {
-            return only_read();
+        if !is_get_or_head(req) {
+            return method_not_allowed();
         }
-        self.named(req, name, kind).unwrap_or_else(|miss| miss.answer(req))
+        self.named(req, name, kind).unwrap_or_else(|error| error.respond(req))
     }
 
-    fn named(&self, req: &Request<'_>, name: &str, kind: &Type) -> std::result::Result<Response, Miss> {
+    fn named(&self, req: &Request<'_>, name: &str, kind: &Type) -> std::result::Result<Response, FileError> {
         // What is beside one file is there for its compressed siblings alone.
-        if matches!(&self.place, Place::Single { name: own, .. } if own != name.as_bytes()) {
-            return Err(Miss::NotFound);
+        if matches!(&self.root, Root::Single { name: own, .. } if own != name.as_bytes()) {
+            return Err(FileError::NotFound);
         }
         match self.find(&Target::named(name, self.hidden)?.path)? {
             Found::Content(content) => Ok(self.represent_as(req, content, name.as_bytes(), kind)),
-            Found::Directory(_) | Found::Other => Err(Miss::NotFound),
+            Found::Directory(_) | Found::Other => Err(FileError::NotFound),
         }
     }
 
     /// The answer to the request's own path.
-    fn at_path(&self, req: &Request<'_>) -> std::result::Result<Response, Miss> {
-        if let Place::Single { name, .. } = &self.place {
+    fn at_path(&self, req: &Request<'_>) -> std::result::Result<Response, FileError> {
+        if let Root::Single { name, .. } = &self.root {
             return match self.find(name)? {
                 Found::Content(content) => Ok(self.represent(req, content, name)),
-                Found::Directory(_) | Found::Other => Err(Miss::NotFound),
+                Found::Directory(_) | Found::Other => Err(FileError::NotFound),
             };
         }
-        let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or(Miss::NotFound)?;
+        let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or(FileError::NotFound)?;
         // The place of a mount is seen as `/`, whether or not a slash was sent.
         if rest.is_empty() || req.is_at_mount() {
-            return Ok(with_slash(req));
+            return Ok(redirect_to_slash(req));
         }
         let target = Target::parse(rest, self.hidden)?;
         let response = self.at_target(req, &target)?;
         // Only where there is something: of what is not there, another handler may have links that are spelt so.
-        if target.is_misspelt { Err(Miss::Misspelt) } else { Ok(response) }
+        if target.is_non_canonical { Err(FileError::NonCanonical) } else { Ok(response) }
     }
 
-    fn at_target(&self, req: &Request<'_>, target: &Target<'_>) -> std::result::Result<Response, Miss> {
+    fn at_target(&self, req: &Request<'_>, target: &Target<'_>) -> std::result::Result<Response, FileError> {
         if target.slash {
             return self.directory(req, &target.path);
         }
         match self.find(&target.path)? {
             Found::Content(content) => Ok(self.represent(req, content, &target.path)),
-            Found::Directory(_) => Ok(with_slash(req)),
-            Found::Other => Err(Miss::NotFound),
+            Found::Directory(_) => Ok(redirect_to_slash(req)),
+            Found::Other => Err(FileError::NotFound),
         }
     }
 
     /// Its index is tried first: most requests for a directory are for that.
-    fn directory(&self, req: &Request<'_>, path: &[u8]) -> std::result::Result<Response, Miss> {
+    fn directory(&self, req: &Request<'_>, path: &[u8]) -> std::result::Result<Response, FileError> {
         if let Some(index) = &self.index {
             let name = joined(path, index);
-            match self.find(&name).map_err(Miss::from) {
+            match self.find(&name).map_err(FileError::from) {
                 Ok(Found::Content(content)) => return Ok(self.represent(req, content, &name)),
-                Ok(Found::Directory(_) | Found::Other) | Err(Miss::NotFound) => {}
-                Err(miss) => return Err(miss),
+                Ok(Found::Directory(_) | Found::Other) | Err(FileError::NotFound) => {}
+                Err(error) => return Err(error),
             }
         }
-        match self.place.find(path)? {
+        match self.root.find(path)? {
             Found::Directory(Some(directory)) if self.listing => {
-                let page = listing::page(&directory, path, self.hidden, |name| self.place.find(name).ok())?;
+                let page = listing::page(&directory, path, self.hidden, |name| self.root.find(name).ok())?;
                 Ok(Response::html(page).with_header(NOSNIFF.0, NOSNIFF.1))
             }
-            _ => Err(Miss::NotFound),
+            _ => Err(FileError::NotFound),
         }
     }
 
     /// The page that stands in for what is not there, if this request is one that it can stand in for.
-    fn stand_in(&self, req: &Request<'_>) -> Option<Response> {
+    fn single_page_response(&self, req: &Request<'_>) -> Option<Response> {
         let page = self.single_page.as_ref()?;
         let depends = self.depends_on_accept(req);
         if depends && !names_media_type(&req.header_values("accept").collect::<Vec<_>>(), "text/html") {
@@ -404,12 +404,12 @@ impl Files {
     }
 
     fn missing(&self, req: &Request<'_>) -> Response {
-        let response = Response { declined: true, ..Miss::NotFound.answer(req) };
+        let response = Response { declined: true, ..FileError::NotFound.respond(req) };
         if self.depends_on_accept(req) { vary_by_accept(response) } else { response }
     }
 
     fn find(&self, name: &[u8]) -> rustix::io::Result<Found> {
-        self.recent.find(&self.place, name)
+        self.open_files.find(&self.root, name)
     }
 
     fn represent(&self, req: &Request<'_>, content: Content, path: &[u8]) -> Response {
@@ -423,7 +423,7 @@ impl Files {
         let Type { value: content_type, is_compressible } = kind;
         let varies = self.precompressed && *is_compressible;
         let (content, coding) = if varies {
-            variants::choose(&self.place, &self.recent, req, path, content)
+            precompressed::choose(&self.root, &self.open_files, req, path, content)
         } else {
             (content, None)
         };
@@ -437,10 +437,10 @@ impl Handler for Files {
         let response = match self.at_path(req) {
             Ok(response) => response,
             // Another handler may have it: a router goes on to that, or to its fallback.
-            Err(Miss::NotFound) => self.stand_in(req).unwrap_or_else(|| self.missing(req)),
-            Err(miss) => miss.answer(req),
+            Err(FileError::NotFound) => self.single_page_response(req).unwrap_or_else(|| self.missing(req)),
+            Err(error) => error.respond(req),
         };
-        if is_read(req) || response.is_declined() { response } else { only_read() }
+        if is_get_or_head(req) || response.is_declined() { response } else { method_not_allowed() }
     }
 }
 
@@ -452,6 +452,6 @@ fn vary_by_accept(mut response: Response) -> Response {
 
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Files").field("place", &self.root).finish_non_exhaustive()
     }
 }

@@ -1,18 +1,18 @@
 //! Floor 3: what is built from [`Handler`](crate::Handler) alone, and knows nothing of engines.
 
+#[cfg(any(feature = "cookies", feature = "json"))]
+mod cookie_header;
 #[cfg(feature = "cookies")]
 pub mod cookies;
-#[cfg(any(feature = "cookies", feature = "json"))]
-mod crumbs;
 pub(crate) mod extract;
 mod files;
 pub mod middleware;
 #[cfg(feature = "multipart")]
 pub mod multipart;
+mod path_form;
 mod proxy;
 pub(crate) mod router;
 pub(crate) mod routes;
-mod spelling;
 mod sse;
 #[cfg(feature = "websocket")]
 mod websocket;

@@ -6,8 +6,8 @@
 //!                       101: tunnel.rs, bytes both ways
 //! ```
 
-mod answer;
-mod forward;
+mod request;
+mod response;
 #[cfg(test)]
 mod tests;
 mod tunnel;
@@ -20,9 +20,9 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use weftwork_wire::{Limits, ResponseFault};
 
-use self::answer::Turn;
-use self::forward::Upload;
-use self::upstream::{Link, Upstream};
+use self::request::Upload;
+use self::response::ProxyExchange;
+use self::upstream::{Upstream, UpstreamConn};
 use super::router::encoded;
 use crate::error::{Error, OneLine, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response, plain_field_name};
@@ -90,11 +90,11 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 pub struct Proxy {
     upstream: Upstream,
     options: Options,
-    said: Vec<(HeaderName, Box<Said>)>,
+    set_headers: Vec<(HeaderName, Box<HeaderSource>)>,
 }
 
 /// What a header says to the server, of a request.
-type Said = dyn Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync;
+type HeaderSource = dyn Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync;
 
 #[derive(Clone, Debug)]
 struct Options {
@@ -123,7 +123,7 @@ impl Proxy {
             idle_timeout: Duration::from_secs(60),
             limits: Limits::default(),
         };
-        Ok(Proxy { upstream, options, said: Vec::new() })
+        Ok(Proxy { upstream, options, set_headers: Vec::new() })
     }
 
     /// Leaves `prefix` out of the path that is passed on; requests without it get 404. Default: none.
@@ -167,11 +167,11 @@ impl Proxy {
         name: HeaderName,
         value: impl Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync + 'static,
     ) -> Result<Proxy> {
-        if !forward::may_be_set(&plain_field_name(name.as_str().as_bytes())) {
+        if !request::may_be_set(&plain_field_name(name.as_str().as_bytes())) {
             return Err(Error::usage(format!("{name} is not to be set: a Proxy says that itself")));
         }
-        self.said.retain(|(said, _)| *said != name);
-        self.said.push((name, Box::new(value)));
+        self.set_headers.retain(|(known, _)| *known != name);
+        self.set_headers.push((name, Box::new(value)));
         Ok(self)
     }
 
@@ -211,43 +211,50 @@ impl Proxy {
     /// How many connections to the server are kept when nobody needs them. Default 32.
     #[must_use]
     pub fn idle_connections_max(mut self, connections: usize) -> Proxy {
-        self.upstream.kept_max = connections;
+        self.upstream.idle_max = connections;
         self
     }
 
-    fn pass(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
-        let forwards = forward::forwards_left(req)?;
+    fn forward(&self, req: &mut Request<'_>) -> Result<Response, Failure> {
+        let forwards = request::forwards_left(req)?;
         if forwards == Some(0) {
-            return Ok(last_stop(req));
+            return Ok(final_recipient(req));
         }
-        let head = forward::head(req, forwards, self)?;
-        let (link, is_kept) = self.upstream.link(time_left(req))?;
-        let may_repeat = is_kept && may_repeat(req);
-        let mut turn = self.turn(req, &head, link);
-        let received = match turn.ask(req) {
+        let head = request::head(req, forwards, self)?;
+        let (conn, is_reused) = self.upstream.acquire(time_left(req))?;
+        let may_repeat = is_reused && may_repeat(req);
+        let mut exchange = self.exchange(req, &head, conn);
+        let received = match exchange.send_request(req) {
             // It may have closed the kept connection before it saw the request, or may have died of it: RFC 9110 section
             // 9.2.2 lets it have the request once more. Another kept connection could be as dead.
-            Err(Failure::Ended) if may_repeat && turn.link.is_untouched => {
-                turn = self.turn(req, &head, self.upstream.fresh_link(time_left(req))?);
-                turn.ask(req)
+            Err(Failure::Closed) if may_repeat && exchange.conn.has_received_nothing => {
+                exchange = self.exchange(req, &head, self.upstream.connect_new(time_left(req))?);
+                exchange.send_request(req)
             }
             received => received,
         };
-        turn.pass_back(req, received?)
+        exchange.relay_response(req, received?)
     }
 
-    fn turn(&self, req: &Request<'_>, head: &[u8], mut link: Link) -> Turn {
-        link.put(head);
+    fn exchange(&self, req: &Request<'_>, head: &[u8], mut conn: UpstreamConn) -> ProxyExchange {
+        conn.queue(head);
         let (server, options) = (self.upstream.authority().clone(), self.options.clone());
         let wait = CONTINUE_WAIT.min(time_left(req));
-        let continue_by = forward::expects_continue(req).then(|| upstream::from_now(wait));
-        Turn { link, server, options, continue_by, upload: Upload::of(req), keep: self.upstream.keeper() }
+        let continue_by = request::expects_continue(req).then(|| upstream::from_now(wait));
+        ProxyExchange {
+            conn,
+            server,
+            options,
+            continue_by,
+            upload: Upload::of(req),
+            idle_pool: self.upstream.idle_pool(),
+        }
     }
 }
 
 /// The answer to a request that must not go further (RFC 9110 section 7.6.2). It is for us then; of what this proxy can do
 /// itself there is nothing to tell, and TRACE it does not do.
-fn last_stop(req: &Request<'_>) -> Response {
+fn final_recipient(req: &Request<'_>) -> Response {
     let is_known = *req.method() == Method::OPTIONS;
     Response::new(if is_known { StatusCode::NO_CONTENT } else { StatusCode::NOT_IMPLEMENTED })
 }
@@ -266,7 +273,7 @@ fn may_repeat(req: &Request<'_>) -> bool {
 
 impl Handler for Proxy {
     fn call(&self, req: &mut Request<'_>) -> Response {
-        self.pass(req).unwrap_or_else(|failure| {
+        self.forward(req).unwrap_or_else(|failure| {
             if let Some(why) = failure.for_log() {
                 warn(self.upstream.authority(), why);
             }
@@ -291,21 +298,21 @@ enum Failure {
     Client(Error),
     Unreachable(io::Error),
     /// The server ended the connection before its answer was there.
-    Ended,
+    Closed,
     /// For longer than this option allows.
-    Late(&'static str),
+    Timeout(&'static str),
     Socket(io::Error),
     Malformed(ResponseFault),
     /// It switched to a protocol that nobody asked for.
-    Switched,
+    UnexpectedUpgrade,
 }
 
 impl Failure {
     /// From an error of the connection to the server, whose wait this option bounds.
     fn of(error: io::Error, bound: &'static str) -> Failure {
         match error.kind() {
-            io::ErrorKind::TimedOut => Failure::Late(bound),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Ended,
+            io::ErrorKind::TimedOut => Failure::Timeout(bound),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Failure::Closed,
             _ => Failure::Socket(error),
         }
     }
@@ -314,11 +321,11 @@ impl Failure {
         match self {
             Failure::Request(..) | Failure::Client(_) => None,
             Failure::Unreachable(error) => Some(format!("it cannot be reached: {error}")),
-            Failure::Ended => Some("it ended the connection before its answer was there".to_owned()),
-            Failure::Late(bound) => Some(format!("it was late ({bound})")),
+            Failure::Closed => Some("it ended the connection before its answer was there".to_owned()),
+            Failure::Timeout(bound) => Some(format!("it was late ({bound})")),
             Failure::Socket(error) => Some(error.to_string()),
             Failure::Malformed(fault) => Some(fault.to_string()),
-            Failure::Switched => Some("it switched to a protocol that nobody asked for".to_owned()),
+            Failure::UnexpectedUpgrade => Some("it switched to a protocol that nobody asked for".to_owned()),
         }
     }
 }
@@ -332,7 +339,7 @@ impl IntoResponse for Failure {
         let (status, detail) = match self {
             Failure::Client(error) => return error.into_response(),
             Failure::Request(status, why) => (status, why),
-            Failure::Late(_) => {
+            Failure::Timeout(_) => {
                 (StatusCode::GATEWAY_TIMEOUT, "the server behind this one did not answer in time")
             }
             Failure::Unreachable(error) if is_timed_out(&error) => {
@@ -341,7 +348,7 @@ impl IntoResponse for Failure {
             Failure::Unreachable(_) => {
                 (StatusCode::BAD_GATEWAY, "the server behind this one could not be reached")
             }
-            Failure::Ended | Failure::Socket(_) | Failure::Malformed(_) | Failure::Switched => {
+            Failure::Closed | Failure::Socket(_) | Failure::Malformed(_) | Failure::UnexpectedUpgrade => {
                 (StatusCode::BAD_GATEWAY, NO_ANSWER)
             }
         };
@@ -360,7 +367,7 @@ impl fmt::Debug for Proxy {
         f.debug_struct("Proxy")
             .field("to", &self.upstream.authority())
             .field("options", &self.options)
-            .field("said", &self.said.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("headers", &self.set_headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .finish()
     }
 }

@@ -54,7 +54,8 @@ pub fn sse(
 ) -> Response {
     let last_event_id = last_event_id(req);
     as_event_stream(Response::stream(move |out| {
-        let mut events = EventWriter { out, last_event_id, silence: Duration::ZERO, knows_of_stop: false };
+        let mut events =
+            EventWriter { out, last_event_id, since_last_send: Duration::ZERO, stop_reported: false };
         // The head at once: until it comes, a page's EventSource is not open.
         events.out.flush()?;
         write(&mut events)
@@ -79,9 +80,9 @@ pub struct EventWriter<'w, 'c> {
     out: &'w mut BodyWriter<'c>,
     last_event_id: Option<String>,
     /// Waited since something was sent.
-    silence: Duration,
+    since_last_send: Duration,
     /// [`EventWriter::wait`] has said so.
-    knows_of_stop: bool,
+    stop_reported: bool,
 }
 
 impl EventWriter<'_, '_> {
@@ -107,7 +108,7 @@ impl EventWriter<'_, '_> {
     }
 
     fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.silence = Duration::ZERO;
+        self.since_last_send = Duration::ZERO;
         self.out.write_all(bytes)?;
         self.out.flush()
     }
@@ -123,13 +124,13 @@ impl EventWriter<'_, '_> {
         let mut left = duration;
         // Short waits add up: a writer that looks for news every second may have none for long.
         loop {
-            let until_beat = heartbeat.saturating_sub(self.silence);
+            let until_beat = heartbeat.saturating_sub(self.since_last_send);
             let part = left.min(until_beat);
             let runs = self.out.pause(part)?;
             // The first false has come before its time.
-            let is_cut_short = !runs && !std::mem::replace(&mut self.knows_of_stop, true);
+            let is_cut_short = !runs && !std::mem::replace(&mut self.stop_reported, true);
             if left <= until_beat || is_cut_short {
-                self.silence += part;
+                self.since_last_send += part;
                 return Ok(runs);
             }
             self.heartbeat()?;

@@ -171,13 +171,13 @@ impl WebSockets {
         req: &Request<'_>,
         serve: impl FnOnce(WebSocket) -> io::Result<()> + Send + 'static,
     ) -> Response {
-        let hands = match handshake::shake(req, self) {
-            Ok(hands) => hands,
+        let agreed = match handshake::accept(req, self) {
+            Ok(agreed) => agreed,
             Err(refused) => return *refused,
         };
         let (message_bytes_max, waiting_bytes_max) = (self.message_bytes_max, self.waiting.bytes_max);
-        let protocol = hands.protocol;
-        hands.seal(Response::upgrade(handshake::WEBSOCKET, move |line| {
+        let protocol = agreed.protocol;
+        agreed.complete(Response::upgrade(handshake::WEBSOCKET, move |line| {
             let socket = WebSocket::new(line, protocol, message_bytes_max, waiting_bytes_max);
             let outgoing = Arc::clone(socket.outgoing());
             let served = catch_unwind(AssertUnwindSafe(|| serve(socket)));

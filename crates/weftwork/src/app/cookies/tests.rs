@@ -1,7 +1,7 @@
 //! Are cookies read as browsers mean them, and can nobody slip one in or out?
 
 use super::*;
-use crate::app::crumbs::COOKIES_MAX;
+use crate::app::cookie_header::COOKIES_MAX;
 use crate::message::testing::Canned;
 
 fn sent(lines: &[&str]) -> CookieJar {

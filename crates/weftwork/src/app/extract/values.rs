@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::Extract;
 use super::pairs::{Fault, Pairs, form_pairs};
-use crate::app::crumbs::sent;
+use crate::app::cookie_header::parse_cookies;
 use crate::error::Result;
 use crate::message::Request;
 
@@ -110,7 +110,7 @@ impl<T: DeserializeOwned> Extract for Header<T> {
 
 impl<T: DeserializeOwned> Extract for Cookie<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
-        let pairs = sent(req).into_iter().map(|(name, value)| Ok((Cow::from(name), value)));
+        let pairs = parse_cookies(req).into_iter().map(|(name, value)| Ok((Cow::from(name), value)));
         Ok(Cookie(Pairs::of("cookie", pairs).repeated().read(StatusCode::BAD_REQUEST)?))
     }
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::place::{Content, Found, Source};
+use super::root::{Content, ContentSource, Found};
 
 /// What is in the program, by name.
 pub(super) struct Embedded(BTreeMap<&'static [u8], Asset>);
@@ -27,7 +27,7 @@ impl Embedded {
 
     pub(super) fn find(&self, name: &[u8]) -> Option<Found> {
         if let Some(Asset { bytes, hash }) = self.0.get(name) {
-            let source = Source::Bytes(Bytes::from_static(bytes));
+            let source = ContentSource::Bytes(Bytes::from_static(bytes));
             return Some(Found::Content(Content {
                 source,
                 length: bytes.len() as u64,

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::{Errno, Result};
 
-use super::place::Found;
+use super::root::Found;
 use super::target::{is_servable, joined};
 use crate::message::escaped;
 

@@ -5,10 +5,10 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::fields::{ByteRange, Conditions, Precondition, Ranges, Validators};
 
 use super::NOSNIFF;
-use super::description::Description;
-use super::miss::problem;
-use super::parts;
-use super::place::{Content, Source};
+use super::byteranges;
+use super::error::problem;
+use super::metadata::FileMetadata;
+use super::root::{Content, ContentSource};
 use crate::message::{Part, Payload, Request, Response};
 
 /// Constants: values that are made for each answer have their bytes checked each time.
@@ -29,8 +29,8 @@ pub(super) struct Representation<'a> {
 
 impl Representation<'_> {
     pub(super) fn respond(self, req: &Request<'_>) -> Response {
-        let description = self.content.description(self.coding);
-        let state = description.validators(&self.content);
+        let metadata = self.content.metadata(self.coding);
+        let state = metadata.validators(&self.content);
         let conditions = Conditions::of(req.fields());
         let mut response = match conditions.precondition(true, &state) {
             Precondition::Failed => {
@@ -48,7 +48,7 @@ impl Representation<'_> {
                 Ranges::Unsatisfiable => return self.unsatisfiable(),
             },
         };
-        self.describe(&mut response, description);
+        self.describe(&mut response, metadata);
         response
     }
 
@@ -58,10 +58,10 @@ impl Representation<'_> {
     }
 
     /// RFC 9110 section 15.4.5: a 304 has them too.
-    fn describe(&self, response: &mut Response, description: Description) {
+    fn describe(&self, response: &mut Response, metadata: FileMetadata) {
         let fields = &mut response.fields;
-        fields.extend(description.tag.map(|tag| (header::ETAG, tag)));
-        fields.extend(description.modified.map(|date| (header::LAST_MODIFIED, date)));
+        fields.extend(metadata.tag.map(|tag| (header::ETAG, tag)));
+        fields.extend(metadata.modified.map(|date| (header::LAST_MODIFIED, date)));
         if self.varies {
             fields.push(VARY);
         }
@@ -92,14 +92,14 @@ impl Representation<'_> {
             return response;
         }
         let (content_type, body) =
-            parts::multipart(ranges, length, self.content_type, |range| self.part(range));
+            byteranges::multipart(ranges, length, self.content_type, |range| self.part(range));
         self.with(StatusCode::PARTIAL_CONTENT, content_type, Payload::Parts(body))
     }
 
     fn part(&self, range: ByteRange) -> Part {
         match &self.content.source {
-            Source::Bytes(bytes) => Part::Bytes(slice(bytes, range.first, range.count())),
-            Source::File(opened) => {
+            ContentSource::Bytes(bytes) => Part::Bytes(slice(bytes, range.first, range.count())),
+            ContentSource::File(opened) => {
                 Part::File { file: opened.file.clone(), offset: range.first, count: range.count() }
             }
         }
@@ -107,12 +107,12 @@ impl Representation<'_> {
 
     fn payload(&self, offset: u64, count: u64, is_sent: bool) -> Payload {
         match &self.content.source {
-            Source::Bytes(bytes) => Payload::Bytes(slice(bytes, offset, count)),
-            Source::File(opened) => Payload::File {
+            ContentSource::Bytes(bytes) => Payload::Bytes(slice(bytes, offset, count)),
+            ContentSource::File(opened) => Payload::File {
                 file: opened.file.clone(),
                 offset,
                 count,
-                read: if is_sent { opened.kept(&self.content, offset, count) } else { None },
+                read: if is_sent { opened.cached(&self.content, offset, count) } else { None },
             },
         }
     }

@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 use rustix::io::Errno;
 
 use super::beneath::{self, Links};
+use super::error::FileError;
 use super::listing::{encoded, size};
-use super::miss::Miss;
-use super::target::{Refused, Target};
+use super::target::{PathError, Target};
 use super::{Files, file, files};
 use crate::message::Payload;
 use crate::message::testing::{Canned, get};
@@ -500,16 +500,16 @@ fn a_date_joins_no_parts_of_different_codings() {
 #[test]
 fn where_no_descriptor_is_left_a_client_may_come_again() {
     for error in [Errno::MFILE, Errno::NFILE] {
-        let answer = get("/a", &move |req: &mut Request<'_>| Miss::from(error).answer(req));
+        let answer = get("/a", &move |req: &mut Request<'_>| FileError::from(error).respond(req));
         assert_eq!((answer.status().as_u16(), answer.header("retry-after")), (503, Some("1")));
     }
 }
 
 #[test]
 fn targets() {
-    let check = |path: &str, want: Result<(&[u8], bool), Refused>| {
+    let check = |path: &str, want: Result<(&[u8], bool), PathError>| {
         let got = Target::parse(path.as_bytes(), false);
-        let want = want.map(|(path, slash)| Target { path: path.into(), slash, is_misspelt: false });
+        let want = want.map(|(path, slash)| Target { path: path.into(), slash, is_non_canonical: false });
         assert_eq!(got, want, "{path:?}");
     };
     check("/", Ok((b"", true)));
@@ -517,18 +517,18 @@ fn targets() {
     check("/a/", Ok((b"a", true)));
     check("/a/b%20c", Ok((b"a/b c", false)));
     check("/A%ff", Ok((b"A\xff", false)));
-    let is_misspelt = |path: &[u8]| Target::parse(path, false).unwrap().is_misspelt;
-    assert!(is_misspelt(b"/%41%ff") && is_misspelt(b"/a/%2Dx/") && !is_misspelt(b"/%ff%2B"));
+    let is_non_canonical = |path: &[u8]| Target::parse(path, false).unwrap().is_non_canonical;
+    assert!(is_non_canonical(b"/%41%ff") && is_non_canonical(b"/a/%2Dx/") && !is_non_canonical(b"/%ff%2B"));
     check("/a+b", Ok((b"a+b", false)));
     check("/a%252e", Ok((b"a%2e", false)));
     for path in [
         "", "*", "a", "//", "///", "/a//", "//a", "/a%2fb", "/a\\b", "/a%5Cb", "/%00", "/..", "/.a",
         "/a/.b/c",
     ] {
-        check(path, Err(Refused::Unreachable));
+        check(path, Err(PathError::Unreachable));
     }
     for path in ["/%", "/%4", "/%g0", "/%0g", "/a/%/b", "/%\u{e9}1"] {
-        check(path, Err(Refused::Malformed));
+        check(path, Err(PathError::Malformed));
     }
     check("/.well-known/acme", Ok((b".well-known/acme", false)));
     let hidden =

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue, header};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-use super::forward::{forwards_left, head};
+use super::request::{forwards_left, head};
 use super::{Failure, Proxy};
 use crate::engine::{BlockingHook, Work, enter};
 use crate::message::Request;
@@ -142,8 +142,8 @@ fn fields_for_one_connection_stay_and_ours_are_said() {
                     X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\
                     Via: 1.1 before\r\nVia: 1.1 weftwork\r\n";
     assert!(head.starts_with(expected), "{head}");
-    let kept = sees(&proxy.keep_host(), request).unwrap();
-    assert!(kept.contains("\r\nHost: a.example\r\n"), "{kept}");
+    let with_host = sees(&proxy.keep_host(), request).unwrap();
+    assert!(with_host.contains("\r\nHost: a.example\r\n"), "{with_host}");
 }
 
 /// RFC 3875 section 4.1.18: servers that make variables of fields see no difference.
@@ -284,15 +284,15 @@ fn what_request_ids_have_settled_is_passed_on() {
     let kept = kept.header("tracestate", "a=1").header("tracestate", "b=2").send();
     let trace = kept.header("traceresponse").unwrap();
     assert!(trace.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && trace != PARENT, "{trace}");
-    let settled =
+    let expected =
         ["x-request-id: 7".to_owned(), format!("traceparent: {trace}"), "tracestate: a=1,b=2".to_owned()];
-    assert_eq!(of_trace(kept.text()), settled);
+    assert_eq!(of_trace(kept.text()), expected);
     let made = client.get("/").header("traceparent", "none").header("tracestate", "a=1");
     let made = made.header("x-request-id", "a b").header("x_request_id", "6").send();
     let id = made.header("x-request-id").unwrap();
     let trace = made.header("traceresponse").unwrap();
-    let settled = [format!("x-request-id: {id}"), format!("traceparent: {trace}")];
-    assert_eq!(of_trace(made.text()), settled);
+    let expected = [format!("x-request-id: {id}"), format!("traceparent: {trace}")];
+    assert_eq!(of_trace(made.text()), expected);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
     let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_secs(3));
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address, at];
     let begun = Instant::now();
-    assert!(proxy.upstream.link(Duration::MAX).is_ok());
+    assert!(proxy.upstream.acquire(Duration::MAX).is_ok());
     // Half of it is for the first.
     assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
     assert_eq!(*proxy.upstream.addresses.lock().unwrap(), [at, hole.address], "the next one begins with it");
@@ -376,13 +376,13 @@ fn a_server_that_has_moved_is_found_again() {
     let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(500));
     // Its old address is silent: all the time is used up, and the next request finds it.
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address];
-    let failed = proxy.upstream.link(Duration::MAX).err();
+    let failed = proxy.upstream.acquire(Duration::MAX).err();
     assert!(matches!(failed, Some(Failure::Unreachable(error)) if error.kind() == io::ErrorKind::TimedOut));
-    assert!(proxy.upstream.link(Duration::MAX).is_ok());
+    assert!(proxy.upstream.acquire(Duration::MAX).is_ok());
     // It refuses: there is time to look at once.
     let proxy = Proxy::to(&format!("http://{at}")).unwrap();
     *proxy.upstream.addresses.lock().unwrap() = vec![deaf.address()];
-    assert!(proxy.upstream.link(Duration::MAX).is_ok());
+    assert!(proxy.upstream.acquire(Duration::MAX).is_ok());
 }
 
 struct Counting(Cell<usize>);
@@ -402,14 +402,14 @@ fn a_name_is_looked_up_where_it_may_wait_and_not_for_each_request() {
     static LOOKED_UP: AtomicUsize = AtomicUsize::new(0);
     let deaf = Deaf::new();
     let mut proxy = Proxy::to(&format!("http://{}", deaf.address())).unwrap();
-    proxy.upstream.look_up = |_| {
+    proxy.upstream.resolve = |_| {
         LOOKED_UP.fetch_add(1, Ordering::Relaxed);
         Err(io::ErrorKind::NotFound.into())
     };
     let ground = Rc::new(Counting(Cell::new(0)));
     let _entered = enter(ground.clone());
     for _ in 0..3 {
-        assert!(proxy.upstream.link(Duration::MAX).is_err());
+        assert!(proxy.upstream.acquire(Duration::MAX).is_err());
     }
     assert_eq!((LOOKED_UP.load(Ordering::Relaxed), ground.0.get()), (1, 1));
 }

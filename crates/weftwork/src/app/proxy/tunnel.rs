@@ -8,43 +8,49 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::upstream::{Link, from_now, wait_readable, wait_writable};
+use super::upstream::{UpstreamConn, from_now, wait_readable, wait_writable};
 use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 use crate::transport::stream::is_timed_out;
 
 const COPIED_BYTES: usize = 16 << 10;
 /// While one direction cannot go on, this often somebody looks whether the server is cutting all. Then it gives everybody
 /// a second.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What both directions share.
 struct Tunnel {
     /// The server's end.
-    far: TcpStream,
+    upstream: TcpStream,
     /// For how long the server may take nothing.
-    patience: Duration,
+    write_timeout: Duration,
     /// For how long nothing may go through, in either direction.
-    silence_max: Option<Duration>,
-    begun: Instant,
-    /// When something last went through, in milliseconds from `begun`.
-    moved: AtomicU64,
+    idle_timeout: Option<Duration>,
+    started: Instant,
+    /// When something last went through, in milliseconds from `started`.
+    last_transfer_ms: AtomicU64,
 }
 
 /// Runs until both directions have ended, or one has failed.
-pub(super) fn run(line: Upgraded, link: Link, patience: Duration) -> io::Result<()> {
-    let (far, rest) = link.into_parts();
-    let (mut near, mut back) = line.split();
-    let (begun, moved) = (Instant::now(), AtomicU64::new(0));
-    let tunnel = Arc::new(Tunnel { far, patience, silence_max: near.timeout(), begun, moved });
-    back.write_all(&rest)?;
+pub(super) fn run(upgraded: Upgraded, conn: UpstreamConn, write_timeout: Duration) -> io::Result<()> {
+    let (upstream, rest) = conn.into_parts();
+    let (mut client, mut client_writer) = upgraded.split();
+    let (started, last_transfer_ms) = (Instant::now(), AtomicU64::new(0));
+    let tunnel = Arc::new(Tunnel {
+        upstream,
+        write_timeout,
+        idle_timeout: client.timeout(),
+        started,
+        last_transfer_ms,
+    });
+    client_writer.write_all(&rest)?;
     let returning = tunnel.clone();
     // Where there is no thread for it, all is dropped, which ends both connections.
-    let other = Other::start(move || returning.return_all(back))?;
-    let sent = tunnel.send_all(&mut near);
+    let other = OtherDirection::start(move || returning.run_to_client(client_writer))?;
+    let sent = tunnel.copy_to_upstream(&mut client);
     // The end of one direction is passed on; a failure, and the end of the server, ends both.
     tunnel.end(if sent.is_ok() { Shutdown::Write } else { Shutdown::Both });
     other.join(|| {
-        if near.is_closing() {
+        if client.is_closing() {
             tunnel.end(Shutdown::Both);
         }
     });
@@ -53,21 +59,21 @@ pub(super) fn run(line: Upgraded, link: Link, patience: Duration) -> io::Result<
 
 impl Tunnel {
     /// From the client to the server.
-    fn send_all(&self, near: &mut UpgradedReader) -> io::Result<()> {
-        let (mut bytes, mut is_told) = (vec![0; COPIED_BYTES], false);
+    fn copy_to_upstream(&self, client: &mut UpgradedReader) -> io::Result<()> {
+        let (mut bytes, mut stop_seen) = (vec![0; COPIED_BYTES], false);
         loop {
-            near.set_timeout(self.silence_left());
-            match near.read(&mut bytes) {
+            client.set_timeout(self.idle_left());
+            match client.read(&mut bytes) {
                 Ok(0) => return Ok(()),
                 Ok(count) => {
-                    self.note_moved();
-                    self.send(&bytes[..count], near)?;
+                    self.note_transfer();
+                    self.send(&bytes[..count], client)?;
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
                     // Those at the ends may have something to say before the server stops.
-                    io::ErrorKind::ConnectionAborted if !std::mem::replace(&mut is_told, true) => {}
-                    io::ErrorKind::TimedOut if !self.is_silent() => {}
+                    io::ErrorKind::ConnectionAborted if !std::mem::replace(&mut stop_seen, true) => {}
+                    io::ErrorKind::TimedOut if !self.is_idle() => {}
                     _ => return Err(error),
                 },
             }
@@ -75,21 +81,21 @@ impl Tunnel {
     }
 
     /// Has the server take all of it, unless it takes nothing for too long, or our own server is cutting all.
-    fn send(&self, mut bytes: &[u8], near: &UpgradedReader) -> io::Result<()> {
-        let mut until = from_now(self.patience);
+    fn send(&self, mut bytes: &[u8], client: &UpgradedReader) -> io::Result<()> {
+        let mut until = from_now(self.write_timeout);
         while !bytes.is_empty() {
-            match (&self.far).write(bytes) {
+            match (&self.upstream).write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     bytes = &bytes[count..];
-                    until = from_now(self.patience);
+                    until = from_now(self.write_timeout);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if near.is_closing() {
+                    if client.is_closing() {
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
-                    match wait_writable(&self.far, until.min(from_now(LOOK))) {
+                    match wait_writable(&self.upstream, until.min(from_now(CHECK_INTERVAL))) {
                         Err(error) if is_timed_out(&error) && Instant::now() < until => {}
                         waited => waited?,
                     }
@@ -101,25 +107,25 @@ impl Tunnel {
     }
 
     /// From the server to the client.
-    fn return_all(&self, mut near: UpgradedWriter) {
-        match self.copy_to(&mut near) {
-            Ok(()) => near.shutdown(),
+    fn run_to_client(&self, mut client: UpgradedWriter) {
+        match self.copy_to_client(&mut client) {
+            Ok(()) => client.shutdown(),
             Err(_) => {
-                near.cut();
+                client.cut();
                 // The other direction may be waiting for the server to take more.
                 self.end(Shutdown::Both);
             }
         }
     }
 
-    fn copy_to(&self, near: &mut UpgradedWriter) -> io::Result<()> {
+    fn copy_to_client(&self, client: &mut UpgradedWriter) -> io::Result<()> {
         let mut bytes = vec![0; COPIED_BYTES];
         loop {
-            match Far(self).read(&mut bytes) {
+            match UpstreamReader(self).read(&mut bytes) {
                 Ok(0) => return Ok(()),
                 Ok(count) => {
-                    self.note_moved();
-                    near.write_all(&bytes[..count])?;
+                    self.note_transfer();
+                    client.write_all(&bytes[..count])?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -129,36 +135,37 @@ impl Tunnel {
 
     fn end(&self, how: Shutdown) {
         // The server may be gone already, which is as good.
-        let _ = self.far.shutdown(how);
+        let _ = self.upstream.shutdown(how);
     }
 
-    fn note_moved(&self) {
-        self.moved.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    fn note_transfer(&self) {
+        self.last_transfer_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
     /// How much longer nothing may go through.
-    fn silence_left(&self) -> Option<Duration> {
-        let moved = self.begun + Duration::from_millis(self.moved.load(Ordering::Relaxed));
-        self.silence_max.map(|silence_max| silence_max.saturating_sub(moved.elapsed()))
+    fn idle_left(&self) -> Option<Duration> {
+        let last_transfer_ms =
+            self.started + Duration::from_millis(self.last_transfer_ms.load(Ordering::Relaxed));
+        self.idle_timeout.map(|idle_timeout| idle_timeout.saturating_sub(last_transfer_ms.elapsed()))
     }
 
-    fn is_silent(&self) -> bool {
-        self.silence_left() == Some(Duration::ZERO)
+    fn is_idle(&self) -> bool {
+        self.idle_left() == Some(Duration::ZERO)
     }
 }
 
 /// The server's end, as a fiber or a thread waits for it.
-struct Far<'a>(&'a Tunnel);
+struct UpstreamReader<'a>(&'a Tunnel);
 
-impl Read for Far<'_> {
+impl Read for UpstreamReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let Far(tunnel) = self;
+        let UpstreamReader(tunnel) = self;
         loop {
-            match (&tunnel.far).read(into) {
+            match (&tunnel.upstream).read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let left = tunnel.silence_left().unwrap_or(Duration::MAX);
-                    match wait_readable(&tunnel.far, from_now(left)) {
-                        Err(error) if is_timed_out(&error) && !tunnel.is_silent() => {}
+                    let left = tunnel.idle_left().unwrap_or(Duration::MAX);
+                    match wait_readable(&tunnel.upstream, from_now(left)) {
+                        Err(error) if is_timed_out(&error) && !tunnel.is_idle() => {}
                         waited => waited?,
                     }
                 }
@@ -169,38 +176,38 @@ impl Read for Far<'_> {
 }
 
 /// The direction that does not run where the tunnel was begun.
-enum Other {
+enum OtherDirection {
     #[cfg(feature = "fibers")]
     Fiber(weftwork_fiber::JoinHandle<()>),
     /// A thread, and what is disconnected when it is done.
     Thread(JoinHandle<()>, Receiver<()>),
 }
 
-impl Other {
-    fn start(work: impl FnOnce() + Send + 'static) -> io::Result<Other> {
+impl OtherDirection {
+    fn start(work: impl FnOnce() + Send + 'static) -> io::Result<OtherDirection> {
         #[cfg(feature = "fibers")]
         if weftwork_fiber::in_fiber() {
-            return Ok(Other::Fiber(weftwork_fiber::spawn(work)));
+            return Ok(OtherDirection::Fiber(weftwork_fiber::spawn(work)));
         }
-        let (held, over) = channel();
+        let (alive, over) = channel();
         let work = move || {
-            let _held = held;
+            let _alive = alive;
             work();
         };
         let thread = std::thread::Builder::new().name("weft-tunnel".into()).spawn(work);
         let thread =
             thread.inspect_err(|error| log::error!("a tunnel ends: no thread can be started: {error}"))?;
-        Ok(Other::Thread(thread, over))
+        Ok(OtherDirection::Thread(thread, over))
     }
 
-    /// Waits until it is done, and calls `look` now and then. It does not panic; if it did, it has said so.
-    fn join(self, look: impl Fn()) {
+    /// Waits until it is done, and calls `check` now and then. It does not panic; if it did, it has said so.
+    fn join(self, check: impl Fn()) {
         match self {
             #[cfg(feature = "fibers")]
-            Other::Fiber(fiber) => drop(fiber.join()),
-            Other::Thread(thread, over) => {
-                while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                    look();
+            OtherDirection::Fiber(fiber) => drop(fiber.join()),
+            OtherDirection::Thread(thread, over) => {
+                while over.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    check();
                 }
                 drop(thread.join());
             }

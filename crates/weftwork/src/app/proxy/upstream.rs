@@ -18,12 +18,12 @@ use crate::transport::stream::is_timed_out;
 use crate::transport::system;
 
 /// A kept connection is not used after this: many servers close theirs after five seconds.
-const KEPT: Duration = Duration::from_secs(4);
+const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
 /// A name is not looked up again before this: where nothing answers, a resolver often does not either.
-const LOOK_UPS_APART: Duration = Duration::from_secs(5);
+const LOOKUP_INTERVAL_MIN: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 16 << 10;
 /// Longer times count as this one: no clock overflows by it, nor do the milliseconds of a poll.
-const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
+const TIMEOUT_MAX: Duration = Duration::from_secs(20 * 24 * 3600);
 
 /// The server, and the connections to it that nobody uses now.
 pub(super) struct Upstream {
@@ -32,19 +32,19 @@ pub(super) struct Upstream {
     pub(super) named: String,
     base: String,
     pub(super) addresses: Mutex<Vec<SocketAddr>>,
-    pub(super) look_up: LookUp,
+    pub(super) resolve: Resolver,
     /// When it was last asked, but for the first time.
-    looked_up: Mutex<Option<Instant>>,
+    resolved_at: Mutex<Option<Instant>>,
     pub(super) connect_timeout: Duration,
-    pub(super) kept_max: usize,
-    kept: Kept,
+    pub(super) idle_max: usize,
+    idle: IdleConns,
 }
 
 /// How the addresses of a name are found: the system's resolver, but in tests.
-type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
+type Resolver = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// Last in, first out: those that are not needed grow old.
-type Kept = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
+type IdleConns = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
 
 impl Upstream {
     pub(super) fn new(url: &str) -> Result<Upstream> {
@@ -64,18 +64,18 @@ impl Upstream {
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let named = if has_port { host.to_owned() } else { format!("{host}:80") };
-        let addresses = look_up(&named)
+        let addresses = resolve(&named)
             .map_err(|error| Error::usage(format!("the server {named} is not known: {error}")))?;
         Ok(Upstream {
             authority: host.into(),
             named,
             base: base.trim_end_matches('/').to_owned(),
             addresses: Mutex::new(addresses),
-            look_up,
-            looked_up: Mutex::default(),
+            resolve,
+            resolved_at: Mutex::default(),
             connect_timeout: Duration::from_secs(5),
-            kept_max: 32,
-            kept: Kept::default(),
+            idle_max: 32,
+            idle: IdleConns::default(),
         })
     }
 
@@ -88,29 +88,29 @@ impl Upstream {
         &self.base
     }
 
-    /// A connection, and whether it was used before. A fresh one has to be there within `patience`, too.
-    pub(super) fn link(&self, patience: Duration) -> Result<(Link, bool), Failure> {
-        while let Some(stream) = self.take_kept() {
+    /// A connection, and whether it was used before. A fresh one has to be there within `timeout`, too.
+    pub(super) fn acquire(&self, timeout: Duration) -> Result<(UpstreamConn, bool), Failure> {
+        while let Some(stream) = self.take_idle() {
             // What comes without being asked for, the end included, makes it useless.
             if is_silent(&stream) {
-                return Ok((Link::new(stream), true));
+                return Ok((UpstreamConn::new(stream), true));
             }
         }
-        Ok((self.fresh_link(patience)?, false))
+        Ok((self.connect_new(timeout)?, false))
     }
 
-    fn take_kept(&self) -> Option<TcpStream> {
+    fn take_idle(&self) -> Option<TcpStream> {
         let (taken, _old) = {
-            let mut kept = lock(&self.kept);
-            let old = take_old(&mut kept);
-            (kept.pop(), old)
+            let mut idle = lock(&self.idle);
+            let old = remove_expired(&mut idle);
+            (idle.pop(), old)
         };
         taken.map(|(stream, _)| stream)
     }
 
-    pub(super) fn fresh_link(&self, patience: Duration) -> Result<Link, Failure> {
-        let until = from_now(self.connect_timeout.min(patience));
-        Ok(Link::new(self.connect(until).map_err(Failure::Unreachable)?))
+    pub(super) fn connect_new(&self, timeout: Duration) -> Result<UpstreamConn, Failure> {
+        let until = from_now(self.connect_timeout.min(timeout));
+        Ok(UpstreamConn::new(self.connect(until).map_err(Failure::Unreachable)?))
     }
 
     fn connect(&self, until: Instant) -> io::Result<TcpStream> {
@@ -120,7 +120,7 @@ impl Upstream {
             connected => return connected,
         };
         // It may have moved: that nothing answers at its old address is the usual sign.
-        let Some(found) = self.look_up_again() else { return Err(failed) };
+        let Some(found) = self.resolve_again() else { return Err(failed) };
         let new: Vec<SocketAddr> = found.iter().filter(|found| !known.contains(found)).copied().collect();
         if new.is_empty() {
             return Err(failed);
@@ -131,16 +131,16 @@ impl Upstream {
     }
 
     /// None: it was asked only just now, or is not known.
-    fn look_up_again(&self) -> Option<Vec<SocketAddr>> {
-        let mut looked_up = self.looked_up.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked_up.is_some_and(|at| at.elapsed() < LOOK_UPS_APART) {
+    fn resolve_again(&self) -> Option<Vec<SocketAddr>> {
+        let mut resolved_at = self.resolved_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if resolved_at.is_some_and(|at| at.elapsed() < LOOKUP_INTERVAL_MIN) {
             return None;
         }
-        *looked_up = Some(Instant::now());
-        drop(looked_up);
-        let (look_up, named) = (self.look_up, self.named.clone());
+        *resolved_at = Some(Instant::now());
+        drop(resolved_at);
+        let (resolve, named) = (self.resolve, self.named.clone());
         // It takes as long as the resolver likes, and more stack than a fiber has.
-        crate::blocking(move || look_up(&named)).ok()
+        crate::blocking(move || resolve(&named)).ok()
     }
 
     /// Tries one address after the other, each for its part of the time that is left.
@@ -169,8 +169,8 @@ impl Upstream {
     }
 
     /// Where connections are put that can be used again.
-    pub(super) fn keeper(&self) -> Keeper {
-        Keeper { kept: self.kept.clone(), kept_max: self.kept_max }
+    pub(super) fn idle_pool(&self) -> IdlePool {
+        IdlePool { idle: self.idle.clone(), idle_max: self.idle_max }
     }
 
     fn lock_addresses(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
@@ -178,42 +178,42 @@ impl Upstream {
     }
 }
 
-pub(super) struct Keeper {
-    kept: Kept,
-    kept_max: usize,
+pub(super) struct IdlePool {
+    idle: IdleConns,
+    idle_max: usize,
 }
 
-impl Keeper {
+impl IdlePool {
     /// Keeps a connection whose last response was read to its end.
-    pub(super) fn keep(self, link: Link) {
+    pub(super) fn put_back(self, conn: UpstreamConn) {
         let _old = {
-            let mut kept = lock(&self.kept);
-            let old = take_old(&mut kept);
-            if link.at == link.input.len() && link.is_sent() && kept.len() < self.kept_max {
-                kept.push((link.stream, Instant::now()));
+            let mut idle = lock(&self.idle);
+            let old = remove_expired(&mut idle);
+            if conn.at == conn.input.len() && conn.is_sent() && idle.len() < self.idle_max {
+                idle.push((conn.stream, Instant::now()));
             }
             old
         };
     }
 }
 
-fn lock(kept: &Kept) -> MutexGuard<'_, Vec<(TcpStream, Instant)>> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(idle: &IdleConns) -> MutexGuard<'_, Vec<(TcpStream, Instant)>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Those that are not to be used any more: below fresh ones nobody would come upon them, and their server may have
 /// closed them long ago. To be dropped when the lock is given back: closing takes its time.
-fn take_old(kept: &mut Vec<(TcpStream, Instant)>) -> Vec<(TcpStream, Instant)> {
-    let old = kept.partition_point(|(_, since)| since.elapsed() >= KEPT);
-    kept.drain(..old).collect()
+fn remove_expired(idle: &mut Vec<(TcpStream, Instant)>) -> Vec<(TcpStream, Instant)> {
+    let old = idle.partition_point(|(_, since)| since.elapsed() >= IDLE_AGE_MAX);
+    idle.drain(..old).collect()
 }
 
 /// The end of a time that a user of the proxy chooses.
 pub(super) fn from_now(time: Duration) -> Instant {
-    Instant::now() + time.min(LONGEST)
+    Instant::now() + time.min(TIMEOUT_MAX)
 }
 
-fn look_up(named: &str) -> io::Result<Vec<SocketAddr>> {
+fn resolve(named: &str) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = named.to_socket_addrs()?.collect();
     if addresses.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(addresses) }
 }
@@ -239,28 +239,38 @@ fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
 }
 
 /// One connection in use.
-pub(super) struct Link {
+pub(super) struct UpstreamConn {
     stream: TcpStream,
     /// Came, and not yet used from `at` on.
     pub(super) input: Vec<u8>,
     pub(super) at: usize,
     /// So much of that was looked at, and is a part of something.
-    pub(super) looked: usize,
+    pub(super) examined: usize,
     pub(super) reader: ResponseReader,
     /// Nothing has come since it was taken.
-    pub(super) is_untouched: bool,
+    pub(super) has_received_nothing: bool,
     /// To be sent, from `sent` on.
     output: Vec<u8>,
     sent: usize,
     /// Bytes that it has taken by now.
-    pub(super) taken: u64,
+    pub(super) bytes_sent: u64,
 }
 
-impl Link {
-    fn new(stream: TcpStream) -> Link {
+impl UpstreamConn {
+    fn new(stream: TcpStream) -> UpstreamConn {
         let (input, output) = (Vec::new(), Vec::new());
         let reader = ResponseReader::new();
-        Link { stream, input, at: 0, looked: 0, reader, is_untouched: true, output, sent: 0, taken: 0 }
+        UpstreamConn {
+            stream,
+            input,
+            at: 0,
+            examined: 0,
+            reader,
+            has_received_nothing: true,
+            output,
+            sent: 0,
+            bytes_sent: 0,
+        }
     }
 
     /// What has come and is not used.
@@ -269,7 +279,7 @@ impl Link {
     }
 
     /// Adds to what is to be sent.
-    pub(super) fn put(&mut self, bytes: &[u8]) {
+    pub(super) fn queue(&mut self, bytes: &[u8]) {
         if self.is_sent() {
             self.output.clear();
             self.sent = 0;
@@ -283,29 +293,29 @@ impl Link {
 
     /// Sends what is to be sent. False: the server takes no more, and has said something. It may take nothing for so long, and
     /// has taken all by `end`.
-    pub(super) fn push(&mut self, patience: Duration, end: Instant) -> io::Result<bool> {
-        let mut until = from_now(patience).min(end);
+    pub(super) fn send_output(&mut self, timeout: Duration, end: Instant) -> io::Result<bool> {
+        let mut until = from_now(timeout).min(end);
         while !self.is_sent() {
             match self.stream.write(&self.output[self.sent..]) {
                 Ok(count) => {
                     self.sent += count;
-                    self.taken += count as u64;
-                    until = from_now(patience).min(end);
+                    self.bytes_sent += count as u64;
+                    until = from_now(timeout).min(end);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     // A server that has answered and closed is not an error yet.
-                    return if self.has_more()? { Ok(false) } else { Err(error) };
+                    return if self.has_input()? { Ok(false) } else { Err(error) };
                 }
-                Err(_) if self.has_more()? => return Ok(false),
-                Err(_) => self.wait_a_moment(until)?,
+                Err(_) if self.has_input()? => return Ok(false),
+                Err(_) => self.wait_writable_briefly(until)?,
             }
         }
         Ok(true)
     }
 
     /// For room, but not for long: the server may rather want to say something.
-    fn wait_a_moment(&self, until: Instant) -> io::Result<()> {
+    fn wait_writable_briefly(&self, until: Instant) -> io::Result<()> {
         const MOMENT: Duration = Duration::from_millis(20);
         let soon = Instant::now() + MOMENT;
         match wait_writable(&self.stream, soon.min(until)) {
@@ -315,8 +325,8 @@ impl Link {
     }
 
     /// Something is there to read, or was read before and not looked at. No wait.
-    pub(super) fn has_more(&self) -> io::Result<bool> {
-        if self.looked < self.unused().len() {
+    pub(super) fn has_input(&self) -> io::Result<bool> {
+        if self.examined < self.unused().len() {
             return Ok(true);
         }
         match net::recv(&self.stream, &mut [0], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -327,8 +337,8 @@ impl Link {
     }
 
     /// Waits until then for something to read. False: there is nothing.
-    pub(super) fn hears(&self, until: Instant) -> io::Result<bool> {
-        if self.has_more()? {
+    pub(super) fn wait_for_input(&self, until: Instant) -> io::Result<bool> {
+        if self.has_input()? {
             return Ok(true);
         }
         match wait_readable(&self.stream, until) {
@@ -357,7 +367,7 @@ impl Link {
             }
         };
         self.input.truncate(held + *read.as_ref().unwrap_or(&0));
-        self.is_untouched &= self.input.len() == held;
+        self.has_received_nothing &= self.input.len() == held;
         read
     }
 

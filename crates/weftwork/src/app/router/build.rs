@@ -5,7 +5,7 @@ use std::ops::Range;
 use http::Method;
 
 use super::error::{PatternFault, RouteError};
-use super::pattern::{Pattern, is_beneath, join};
+use super::pattern::{Pattern, is_under, join};
 use super::{Entry, Router};
 use crate::message::Need;
 
@@ -14,19 +14,19 @@ type Tree = matchit::Router<usize>;
 
 /// The routes that answer one method.
 #[derive(Default)]
-struct Searched {
+struct MethodTree {
     tree: Tree,
     /// All of them, the more literal first, where one has a capture with a suffix; else none. matchit does not come back from
     /// such a one: of `/{repo}.git/info` and `/{repo}/{page}` it finds none for `/a.git/log`, or one that is less literal.
-    behind_suffixes: Vec<usize>,
+    suffix_routes: Vec<usize>,
 }
 
 /// What is searched. Routes are known by their number in the router.
-pub(super) struct Built {
+pub(super) struct RouteTable {
     /// Each with all routes that answer its method, those for any included.
-    trees: Vec<(Method, Searched)>,
+    trees: Vec<(Method, MethodTree)>,
     /// Routes for any method.
-    any: Searched,
+    any: MethodTree,
     /// None for the path of a route that is wrong.
     pub(super) patterns: Vec<Option<Pattern>>,
     /// The more literal first; among equal ones those for fewer methods.
@@ -44,11 +44,11 @@ pub(super) struct Found {
     pub(super) captures: Vec<Range<usize>>,
 }
 
-impl Built {
-    pub(super) fn new(router: &Router) -> Built {
-        let mut built = Built {
+impl RouteTable {
+    pub(super) fn new(router: &Router) -> RouteTable {
+        let mut table = RouteTable {
             trees: Vec::new(),
-            any: Searched::default(),
+            any: MethodTree::default(),
             patterns: Vec::new(),
             order: (0..router.routes.len()).collect(),
             mounts: Vec::new(),
@@ -56,30 +56,31 @@ impl Built {
             needs: Vec::new(),
         };
         for route in &router.routes {
-            let pattern = Pattern::parse(&route.path).map_err(|why| built.wrong(&route.path, why)).ok();
-            built.patterns.push(pattern);
+            let pattern =
+                Pattern::parse(&route.path).map_err(|why| table.add_pattern_error(&route.path, why)).ok();
+            table.patterns.push(pattern);
             if route.method == Some(Method::CONNECT) {
-                built.errors.push(RouteError::Connect { path: route.path.clone() });
+                table.errors.push(RouteError::Connect { path: route.path.clone() });
             }
         }
-        built.order.sort_by_cached_key(|route| {
+        table.order.sort_by_cached_key(|route| {
             (
-                built.patterns[*route].as_ref().map(|pattern| pattern.rank.clone()),
-                breadth(router.routes[*route].method.as_ref()),
+                table.patterns[*route].as_ref().map(|pattern| pattern.rank.clone()),
+                method_rank(router.routes[*route].method.as_ref()),
             )
         });
-        built.grow(&router.routes);
-        built.place_mounts(router);
-        built.check_handlers(router);
-        built.gather_needs(router);
-        built
+        table.build_trees(&router.routes);
+        table.add_mounts(router);
+        table.check_handlers(router);
+        table.collect_required_states(router);
+        table
     }
 
-    fn wrong(&mut self, path: &str, why: PatternFault) {
+    fn add_pattern_error(&mut self, path: &str, why: PatternFault) {
         self.errors.push(RouteError::Pattern { path: path.to_owned(), why });
     }
 
-    fn grow(&mut self, routes: &[Entry]) {
+    fn build_trees(&mut self, routes: &[Entry]) {
         let mut methods: Vec<Method> = Vec::new();
         for method in routes.iter().filter_map(|route| route.method.clone()) {
             if method == Method::GET && !methods.contains(&Method::HEAD) {
@@ -97,17 +98,17 @@ impl Built {
     }
 
     /// What is for this method alone comes first, so that it keeps its place where a route for any has the same.
-    fn tree(&mut self, routes: &[Entry], method: Option<&Method>) -> Searched {
+    fn tree(&mut self, routes: &[Entry], method: Option<&Method>) -> MethodTree {
         let groups: &[Option<&Method>] = match method {
             None => &[None],
             Some(&Method::HEAD) => &[method, Some(&Method::GET), None],
             Some(_) => &[method, None],
         };
-        let (mut tree, mut grown) = (Tree::new(), Vec::new());
+        let (mut tree, mut inserted) = (Tree::new(), Vec::new());
         for group in groups {
             for (number, _) in routes.iter().enumerate().filter(|(_, route)| route.method.as_ref() == *group)
             {
-                if let Err(error) = self.insert(number, routes, &mut tree, &mut grown)
+                if let Err(error) = self.insert(number, routes, &mut tree, &mut inserted)
                     && !self.errors.contains(&error)
                 {
                     self.errors.push(error);
@@ -115,9 +116,9 @@ impl Built {
             }
         }
         let has_suffix = |route: &usize| self.patterns[*route].as_ref().is_some_and(Pattern::has_suffix);
-        let is_needed = grown.iter().any(has_suffix);
-        let in_order = self.order.iter().copied().filter(|route| is_needed && grown.contains(route));
-        Searched { tree, behind_suffixes: in_order.collect() }
+        let is_needed = inserted.iter().any(has_suffix);
+        let in_order = self.order.iter().copied().filter(|route| is_needed && inserted.contains(route));
+        MethodTree { tree, suffix_routes: in_order.collect() }
     }
 
     fn insert(
@@ -125,15 +126,15 @@ impl Built {
         number: usize,
         routes: &[Entry],
         tree: &mut Tree,
-        grown: &mut Vec<usize>,
+        inserted: &mut Vec<usize>,
     ) -> Result<(), RouteError> {
         let (route, Some(pattern)) = (&routes[number], &self.patterns[number]) else { return Ok(()) };
         let is_like = |known: &Pattern| known.is_like(pattern);
-        let earlier = grown.iter().find(|known| self.patterns[**known].as_ref().is_some_and(is_like));
+        let earlier = inserted.iter().find(|known| self.patterns[**known].as_ref().is_some_and(is_like));
         match earlier.map(|known| &routes[*known]) {
             Some(known) if known.method == route.method => return Err(conflict(route, known.path.clone())),
             Some(_) => return Ok(()),
-            None => grown.push(number),
+            None => inserted.push(number),
         }
         tree.insert(pattern.text.clone(), number).map_err(|error| match error {
             matchit::InsertError::Conflict { with } => conflict(route, with),
@@ -141,12 +142,12 @@ impl Built {
         })
     }
 
-    fn place_mounts(&mut self, router: &Router) {
+    fn add_mounts(&mut self, router: &Router) {
         for (number, mount) in router.mounts.iter().enumerate() {
             match Pattern::parse(&mount.prefix) {
-                Err(why) => self.wrong(&mount.prefix, why),
+                Err(why) => self.add_pattern_error(&mount.prefix, why),
                 Ok(pattern) if !pattern.names.is_empty() => {
-                    self.wrong(&mount.prefix, PatternFault::CaptureInMount);
+                    self.add_pattern_error(&mount.prefix, PatternFault::CaptureInMount);
                 }
                 Ok(pattern) => self.mounts.push((pattern.text.trim_end_matches('/').to_owned(), number)),
             }
@@ -164,13 +165,13 @@ impl Built {
         let routes = router.routes.iter().map(|route| (&*route.path, &route.handler));
         for (path, handler) in routes.chain(router.fallback.iter().map(|handler| ("", handler))) {
             if let Err(error) = handler.check() {
-                let (path, why) = (place(path, ""), error.to_string());
+                let (path, why) = (location(path, ""), error.to_string());
                 self.errors.push(RouteError::Inner { path, why });
             }
         }
     }
 
-    fn gather_needs(&mut self, router: &Router) {
+    fn collect_required_states(&mut self, router: &Router) {
         let routes = router.routes.iter().map(|route| (&*route.path, &route.handler, &route.states[..]));
         let mounts = router.mounts.iter().map(|mount| (&*mount.prefix, &mount.handler, &mount.states[..]));
         let fallback = router.fallback.iter().map(|handler| ("", handler, &[][..]));
@@ -179,7 +180,7 @@ impl Built {
                 if states.iter().chain(&router.states).any(|state| need.is_met_by(state)) {
                     continue;
                 }
-                need.path = place(path, &need.path);
+                need.path = location(path, &need.path);
                 let (path, state) = (need.path.clone(), need.state);
                 self.errors.push(RouteError::MissingState { path, state });
                 self.needs.push(need);
@@ -190,12 +191,12 @@ impl Built {
     /// The most literal route that takes `path`.
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
         let known = self.trees.iter().find(|(known, _)| known == method);
-        let Searched { tree, behind_suffixes } = known.map_or(&self.any, |(_, searched)| searched);
+        let MethodTree { tree, suffix_routes } = known.map_or(&self.any, |(_, tree)| tree);
         let found = tree.at(path).ok();
         let rank = |route: usize| self.patterns[route].as_ref().map(|pattern| &pattern.rank);
         let is_tried_before =
             |route: &usize| found.as_ref().is_none_or(|found| rank(*route) < rank(*found.value));
-        let mut before = behind_suffixes.iter().copied().take_while(is_tried_before);
+        let mut before = suffix_routes.iter().copied().take_while(is_tried_before);
         let captured = before.find_map(|route| {
             let captures = self.patterns[route].as_ref()?.captures(path)?;
             Some(Found { route, captures })
@@ -203,18 +204,18 @@ impl Built {
         captured.or_else(|| {
             let found = found.as_ref()?;
             // matchit gives parts of `path`: how far behind its start they are is where they are.
-            let place = |value: &str| {
+            let range_of = |value: &str| {
                 let start = value.as_ptr().addr() - path.as_ptr().addr();
                 start..start + value.len()
             };
-            let captures = found.params.iter().map(|(_, value)| place(value)).collect();
+            let captures = found.params.iter().map(|(_, value)| range_of(value)).collect();
             Some(Found { route: *found.value, captures })
         })
     }
 
     /// The mounts that take `path`, in the order in which they are asked.
     pub(super) fn mounts(&self, path: &str) -> impl Iterator<Item = (&str, usize)> {
-        let beneath = self.mounts.iter().filter(move |(prefix, _)| is_beneath(path, prefix));
+        let beneath = self.mounts.iter().filter(move |(prefix, _)| is_under(path, prefix));
         beneath.map(|(prefix, number)| (prefix.as_str(), *number))
     }
 }
@@ -225,7 +226,7 @@ fn conflict(route: &Entry, with: String) -> RouteError {
 }
 
 /// How many methods it is for: HEAD's own goes before GET, which answers HEAD too, and those before any.
-fn breadth(method: Option<&Method>) -> u8 {
+fn method_rank(method: Option<&Method>) -> u8 {
     match method {
         Some(&Method::HEAD) => 0,
         Some(_) => 1,
@@ -234,7 +235,7 @@ fn breadth(method: Option<&Method>) -> u8 {
 }
 
 /// Where a handler is: `path`, and what is `inner` to that. A fallback has none of its own.
-fn place(path: &str, inner: &str) -> String {
+fn location(path: &str, inner: &str) -> String {
     const FALLBACK: &str = "the fallback";
     match (path, inner) {
         ("", "") => FALLBACK.to_owned(),

@@ -1,8 +1,8 @@
 //! Routes that are put together while the program runs.
 
 mod allowed;
-mod answer;
 mod build;
+mod dispatch;
 mod error;
 mod pattern;
 #[cfg(test)]
@@ -13,13 +13,13 @@ use std::sync::{Arc, OnceLock};
 
 use http::Method;
 
-pub(crate) use answer::whole_pattern;
+pub(crate) use dispatch::whole_pattern;
 pub use error::{PatternFault, RouteError};
 pub(super) use pattern::encoded;
 
 use super::extract::IntoHandler;
 use crate::message::{Handler, Shared};
-use build::Built;
+use build::RouteTable;
 
 /// Paths and their handlers, for closures and for what is only known when the program runs. Where the routes are
 /// known beforehand, [`Routes`](crate::Routes) checks them, and the links to them, when the program is compiled.
@@ -74,7 +74,7 @@ pub struct Router {
     mounts: Vec<Mount>,
     fallback: Option<Arc<dyn Handler>>,
     states: Vec<Shared>,
-    built: OnceLock<Built>,
+    table: OnceLock<RouteTable>,
 }
 
 /// A route.
@@ -239,18 +239,18 @@ impl Router {
     }
 
     fn changed(mut self) -> Router {
-        self.built = OnceLock::new();
+        self.table = OnceLock::new();
         self
     }
 
     /// What is wrong with the routes; nothing, one would hope. A state that is missing is told here as well, and may
     /// still be given by a router in which this one is mounted.
     pub fn errors(&self) -> &[RouteError] {
-        &self.built().errors
+        &self.table().errors
     }
 
-    fn built(&self) -> &Built {
-        self.built.get_or_init(|| Built::new(self))
+    fn table(&self) -> &RouteTable {
+        self.table.get_or_init(|| RouteTable::new(self))
     }
 }
 

@@ -106,7 +106,7 @@ impl Pattern {
     /// The places of the captures, if it takes `path`; by the rules of matchit, one pattern at a time.
     pub(super) fn captures(&self, path: &str) -> Option<Vec<Range<usize>>> {
         let mut at = 1;
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         let mut left = Some(path.strip_prefix('/')?);
         for segment in &self.segments {
             let tail = left?;
@@ -119,19 +119,19 @@ impl Pattern {
                 Segment::Capture(before, behind) => {
                     let value = part.strip_prefix(before.as_str())?.strip_suffix(behind.as_str())?;
                     let start = at + before.len();
-                    places.push(start..start + value.len());
+                    ranges.push(start..start + value.len());
                     (!value.is_empty()).then_some(())?;
                 }
                 Segment::Rest => {
-                    places.push(at..at + tail.len());
-                    return (!tail.is_empty()).then_some(places);
+                    ranges.push(at..at + tail.len());
+                    return (!tail.is_empty()).then_some(ranges);
                 }
                 Segment::Literal(_) => return None,
             }
             at += part.len() + 1;
             left = rest;
         }
-        left.is_none().then_some(places)
+        left.is_none().then_some(ranges)
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn join(prefix: &str, path: &str) -> String {
 }
 
 /// Whether `path` is `prefix` or beneath it; `prefix` does not end in a slash. `*`, the whole server, is beneath its root.
-pub(super) fn is_beneath(path: &str, prefix: &str) -> bool {
+pub(super) fn is_under(path: &str, prefix: &str) -> bool {
     if path == "*" {
         return prefix.is_empty();
     }

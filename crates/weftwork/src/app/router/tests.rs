@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::{HeaderValue, StatusCode, header};
 use proptest::prelude::*;
 
-use super::pattern::{Pattern, is_beneath, join};
+use super::pattern::{Pattern, is_under, join};
 use super::*;
 use crate::message::{Asked, Blocking, Request, Response, blocks, unbuffered};
 use crate::{HandlerExt, Next, State, TestClient};
@@ -277,7 +277,7 @@ fn what_middleware_makes_of_a_decline_is_heard() {
         response
     };
     let other: Page = |response| response.with_header(header::VIA, HeaderValue::from_static("a"));
-    let ask = |page: Page| {
+    let answer = |page: Page| {
         let around = move |req: &mut Request<'_>, next: Next<'_>| page(next.run(req));
         let site = Router::new().mount("/api", Router::new().with(around)).fallback(|| "the fallback");
         let answer = TestClient::new(site).get("/api/x").send();
@@ -287,11 +287,11 @@ fn what_middleware_makes_of_a_decline_is_heard() {
     let told = |status, kind: &str, text: &str| (status, kind.to_owned(), text.to_owned());
     let (problem, json) = ("application/problem+json", "application/json");
     let nothing = r#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#;
-    assert_eq!(ask(body), told(404, problem, "a page"));
-    assert_eq!(ask(status), told(410, problem, r#"{"title":"Gone","status":410}"#));
-    assert_eq!(ask(content_type), told(404, json, nothing));
-    assert_eq!(ask(header), told(404, json, nothing));
-    assert_eq!(ask(other), told(200, "text/plain; charset=utf-8", "the fallback"));
+    assert_eq!(answer(body), told(404, problem, "a page"));
+    assert_eq!(answer(status), told(410, problem, r#"{"title":"Gone","status":410}"#));
+    assert_eq!(answer(content_type), told(404, json, nothing));
+    assert_eq!(answer(header), told(404, json, nothing));
+    assert_eq!(answer(other), told(200, "text/plain; charset=utf-8", "the fallback"));
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn prefixes_are_joined_at_slashes() {
     assert_eq!(join("/a/", "/b"), "/a/b");
     assert_eq!(join("/", "/b"), "/b");
     assert_eq!(join("", "/"), "/");
-    assert!(is_beneath("/a", "/a") && is_beneath("/a/b", "/a") && !is_beneath("/ab", "/a"));
+    assert!(is_under("/a", "/a") && is_under("/a/b", "/a") && !is_under("/ab", "/a"));
 }
 
 proptest! {
@@ -334,7 +334,7 @@ proptest! {
         let mut tree = matchit::Router::new();
         tree.insert(text.clone(), ()).unwrap();
         let theirs = tree.at(&path).ok().map(|found| found.params.iter().map(|(_, value)| value).collect::<Vec<_>>());
-        let ours = pattern.captures(&path).map(|places| places.into_iter().map(|place| &path[place]).collect());
+        let ours = pattern.captures(&path).map(|ranges| ranges.into_iter().map(|range| &path[range]).collect());
         prop_assert_eq!(ours, theirs, "{} {}", text, path);
     }
 }

@@ -71,7 +71,7 @@ where
 
     /// Each route is learned by itself.
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        match (T::habit(Verbs::of(asked.method()), asked.path_bytes()), &self.fallback) {
+        match (T::blocking_of(Verbs::of(asked.method()), asked.path_bytes()), &self.fallback) {
             (Blocking::Never, Some(fallback)) => fallback.blocking(asked),
             (known, _) => known,
         }

@@ -17,7 +17,7 @@ pub use verbs::Verbs;
 #[doc(hidden)]
 pub mod derived {
     pub use super::list::{nested_pattern, path_pattern};
-    pub use super::path::{PathWriter, beneath, capture, cut};
+    pub use super::path::{PathWriter, capture, nested_path, split_segment};
     pub use super::query::{optional, repeated, required};
     pub use super::{Miss, Route, Routes, Verbs};
     pub use crate::message::Blocking;
@@ -30,15 +30,15 @@ pub mod derived {
 
     /// A number that names the route `index` of an enum whose own number is `seed`: well spread, as
     /// [`Blocking::Learn`] wants it.
-    pub const fn spread(seed: u64, index: u64) -> u64 {
+    pub const fn route_id(seed: u64, index: u64) -> u64 {
         let mixed = (seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ mixed >> 29
     }
 
     /// What is known of a route inside of a nest: its own number, and the nest's.
-    pub fn within(seed: u64, inner: Blocking) -> Blocking {
+    pub fn nested_blocking(seed: u64, inner: Blocking) -> Blocking {
         match inner {
-            Blocking::Learn { route } => Blocking::Learn { route: spread(seed, route) },
+            Blocking::Learn { route } => Blocking::Learn { route: route_id(seed, route) },
             known => known,
         }
     }
@@ -155,7 +155,7 @@ pub trait Routes: Sized + 'static {
     fn parse(verb: Verbs, path: &[u8], query: &str) -> Result<Self, Miss>;
 
     #[doc(hidden)]
-    fn habit(verb: Verbs, path: &[u8]) -> Blocking;
+    fn blocking_of(verb: Verbs, path: &[u8]) -> Blocking;
 
     #[doc(hidden)]
     fn reads_ahead(verb: Verbs, path: &[u8]) -> Option<bool>;

@@ -32,7 +32,7 @@ impl<T: FromStr<Err: Display> + Display + 'static> Captured for T {}
 
 /// The first segment, and what is behind its slash.
 #[inline]
-pub fn cut(tail: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub fn split_segment(tail: &[u8]) -> (&[u8], Option<&[u8]>) {
     match tail.iter().position(|&byte| byte == b'/') {
         Some(at) => (&tail[..at], Some(&tail[at + 1..])),
         None => (tail, None),
@@ -41,7 +41,7 @@ pub fn cut(tail: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 /// What the routes nested behind `segment`, the first one of `tail`, see as their path.
 #[inline]
-pub fn beneath<'p>(tail: &'p [u8], segment: &[u8]) -> &'p [u8] {
+pub fn nested_path<'p>(tail: &'p [u8], segment: &[u8]) -> &'p [u8] {
     match &tail[segment.len()..] {
         b"" => b"/",
         rest => rest,
@@ -103,28 +103,28 @@ impl PathWriter {
         self.path.push_str(text);
     }
 
-    /// One segment. `rivals` are literal segments of other routes at this place: a value that equals one is
+    /// One segment. `sibling_literals` are literal segments of other routes at this place: a value that equals one is
     /// written so that it is not taken for it.
-    pub fn capture(&mut self, value: &impl Captured, rivals: &[&str]) {
+    pub fn capture(&mut self, value: &impl Captured, sibling_literals: &[&str]) {
         let start = self.path.len();
         encode(&mut self.path, value, &PLAIN_IN_SEGMENT);
-        self.guard(start..self.path.len(), rivals);
+        self.escape_ambiguous(start..self.path.len(), sibling_literals);
     }
 
     /// The rest of a path: its slashes stay.
-    pub fn rest(&mut self, value: &impl Captured, rivals: &[&str]) {
+    pub fn rest(&mut self, value: &impl Captured, sibling_literals: &[&str]) {
         let mut text = String::new();
         encode(&mut text, value, &PLAIN_IN_REST);
         // A leading one would make `//host` of a rest that follows the first slash.
-        if let Some(behind) = text.strip_prefix('/') {
-            text = format!("%2F{behind}");
+        if let Some(rest) = text.strip_prefix('/') {
+            text = format!("%2F{rest}");
         }
         let mut between = "";
         for segment in text.split('/') {
             self.path.push_str(between);
             let start = self.path.len();
             self.path.push_str(segment);
-            self.guard(start..self.path.len(), rivals);
+            self.escape_ambiguous(start..self.path.len(), sibling_literals);
             between = "/";
         }
     }
@@ -161,14 +161,14 @@ impl PathWriter {
 
     /// Dots alone would name another place (RFC 3986 section 5.2.4), a rival another route. To browsers `%2E` is a dot,
     /// too, and nothing else stands for one.
-    fn guard(&mut self, segment: Range<usize>, rivals: &[&str]) {
+    fn escape_ambiguous(&mut self, segment: Range<usize>, sibling_literals: &[&str]) {
         match &self.path[segment.clone()] {
             dots @ ("." | "..") => {
                 let escaped = "%2E".repeat(dots.len());
                 self.path.replace_range(segment, &escaped);
             }
-            text if !text.is_empty() && rivals.contains(&text) => {
-                let escaped = disguised(text);
+            text if !text.is_empty() && sibling_literals.contains(&text) => {
+                let escaped = reencoded(text);
                 self.path.replace_range(segment, &escaped);
             }
             _ => {}
@@ -177,17 +177,17 @@ impl PathWriter {
 }
 
 /// The same segment to whoever decodes it, and another one byte by byte, if there is another way to write it.
-fn disguised(segment: &str) -> String {
+fn reencoded(segment: &str) -> String {
     let mut at = 0;
     while let Some(byte) = segment.as_bytes().get(at) {
         if *byte != b'%' {
             return format!("{}%{byte:02X}{}", &segment[..at], &segment[at + 1..]);
         }
         // cannot fail: `encode` has written the escapes, of three bytes each
-        let (before, escape, behind) = (&segment[..at], &segment[at..at + 3], &segment[at + 3..]);
+        let (before, escape, rest) = (&segment[..at], &segment[at..at + 3], &segment[at + 3..]);
         let lower = escape.to_ascii_lowercase();
         if lower != escape {
-            return format!("{before}{lower}{behind}");
+            return format!("{before}{lower}{rest}");
         }
         // An escape of digits alone is written in one way only.
         at += 3;

@@ -58,7 +58,7 @@ impl Event {
         Event { retry: Some(after), ..self }
     }
 
-    pub(super) fn known_id(&self) -> Option<&str> {
+    pub(super) fn event_id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 

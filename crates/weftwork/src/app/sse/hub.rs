@@ -118,7 +118,7 @@ impl<T> EventHub<T> {
         let mut shared = self.lock();
         let missed = last.iter().flat_map(|id| shared.since(id));
         let feed = feed.with_backlog(missed.chain(first));
-        let gone = shared.take_in(Client { sender, value });
+        let gone = shared.add(Client { sender, value });
         drop(shared);
         drop(gone);
         as_event_stream(Response::feed(feed))
@@ -128,9 +128,9 @@ impl<T> EventHub<T> {
     pub fn send(&self, event: &Event) -> usize {
         let bytes = event.to_bytes();
         let mut shared = self.lock();
-        shared.keep(event.known_id(), &bytes);
+        shared.record(event.event_id(), &bytes);
         // Those who have gone, or are cut off for being too slow, are forgotten.
-        let gone = shared.take_out(|client| client.sender.send(bytes.clone()).is_err());
+        let gone = shared.remove_if(|client| client.sender.send(bytes.clone()).is_err());
         let clients = shared.clients.len();
         drop(shared);
         drop(gone);
@@ -161,7 +161,7 @@ impl<T> EventHub<T> {
     /// How many clients there are now.
     pub fn clients(&self) -> usize {
         let mut shared = self.lock();
-        let gone = shared.take_out(|client| client.sender.is_closed());
+        let gone = shared.remove_if(|client| client.sender.is_closed());
         let clients = shared.clients.len();
         drop(shared);
         drop(gone);
@@ -174,22 +174,22 @@ impl<T> EventHub<T> {
 }
 
 impl<T> Shared<T> {
-    /// Returns those who have gone, as [`take_out`](Shared::take_out) does.
-    fn take_in(&mut self, client: Client<T>) -> Clients<T> {
+    /// Returns those who have gone, as [`remove_if`](Shared::remove_if) does.
+    fn add(&mut self, client: Client<T>) -> Clients<T> {
         // A hub that sends seldom must not collect those who have gone.
         let is_full = self.clients.len() == self.clients.capacity();
-        let gone = if is_full { self.take_out(|client| client.sender.is_closed()) } else { Vec::new() };
+        let gone = if is_full { self.remove_if(|client| client.sender.is_closed()) } else { Vec::new() };
         Arc::make_mut(&mut self.clients).push(Arc::new(client));
         gone
     }
 
     /// To be dropped without the lock: a value may ask the hub in turn.
     #[must_use]
-    fn take_out(&mut self, is_gone: impl Fn(&Client<T>) -> bool) -> Clients<T> {
+    fn remove_if(&mut self, is_gone: impl Fn(&Client<T>) -> bool) -> Clients<T> {
         Arc::make_mut(&mut self.clients).extract_if(.., |client| is_gone(client)).collect()
     }
 
-    fn keep(&mut self, id: Option<&str>, bytes: &Bytes) {
+    fn record(&mut self, id: Option<&str>, bytes: &Bytes) {
         if self.history_max == 0 {
             return;
         }

@@ -27,7 +27,7 @@ const REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
 
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Got {
+pub(super) enum FrameEvent {
     Message(Message),
     Ping(Bytes),
     Pong,
@@ -36,17 +36,17 @@ pub(super) enum Got {
 
 /// Why nothing did.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum FrameError {
     /// The connection said so; with `WouldBlock` and `TimedOut` it may go on.
     Io(io::Error),
     /// The peer ended without a word.
-    Ended,
+    Eof,
     /// The peer broke the protocol: the code that tells it so, and how.
-    Fault(u16, String),
+    Protocol(u16, String),
 }
 
 /// A socket that has got a message keeps no more than this of the memory that it took, or what is read at once.
-const KEPT_BYTES: usize = 1 << 10;
+const RETAINED_BYTES_MAX: usize = 1 << 10;
 
 /// Room is made for no more than this at once, as it is zeroed for each read, however little comes.
 const READ_BYTES_MAX: usize = 16 << 10;
@@ -62,12 +62,12 @@ pub(super) struct Incoming {
     /// How much is read at once, and held while the connection is idle.
     read_bytes: usize,
     /// What has come; up to `at` it is done with.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     at: usize,
     /// The largest frame that the context was given.
     largest: usize,
     /// The peer has closed, or broken the protocol: what follows is nothing.
-    over: bool,
+    is_over: bool,
 }
 
 impl Incoming {
@@ -82,114 +82,114 @@ impl Incoming {
             config,
             frame_bytes_max,
             read_bytes,
-            held: Vec::new(),
+            buffer: Vec::new(),
             at: 0,
             largest: 0,
-            over: false,
+            is_over: false,
         }
     }
 
-    pub(super) fn next(&mut self, source: &mut dyn Read) -> Result<Got, Failed> {
-        while !self.over {
+    pub(super) fn next(&mut self, source: &mut dyn Read) -> Result<FrameEvent, FrameError> {
+        while !self.is_over {
             match self.missing() {
                 Ok(bytes) => {
-                    if let Some(got) = self.take(bytes)? {
-                        return Ok(got);
+                    if let Some(event) = self.take(bytes)? {
+                        return Ok(event);
                     }
                 }
                 Err(bytes) => self.fill(bytes, source)?,
             }
         }
-        Err(Failed::Ended)
+        Err(FrameError::Eof)
     }
 
     /// How many bytes can be judged, a whole frame or one that is refused for its head; or else how many are missing.
     fn missing(&self) -> Result<usize, usize> {
-        let held = &self.held[self.at..];
-        let mut cursor = Cursor::new(held);
+        let buffer = &self.buffer[self.at..];
+        let mut cursor = Cursor::new(buffer);
         match FrameHeader::parse(&mut cursor) {
             Ok(None) => Err(1),
             Ok(Some((_, length))) if length <= self.frame_bytes_max as u64 => {
                 let whole = cursor.position() as usize + length as usize;
-                if whole <= held.len() { Ok(whole) } else { Err(whole - held.len()) }
+                if whole <= buffer.len() { Ok(whole) } else { Err(whole - buffer.len()) }
             }
-            Ok(Some(_)) | Err(_) => Ok(held.len()),
+            Ok(Some(_)) | Err(_) => Ok(buffer.len()),
         }
     }
 
-    fn take(&mut self, bytes: usize) -> Result<Option<Got>, Failed> {
-        let read = self.context.read(&mut OneWay(&self.held[self.at..][..bytes]));
+    fn take(&mut self, bytes: usize) -> Result<Option<FrameEvent>, FrameError> {
+        let read = self.context.read(&mut ReadOnly(&self.buffer[self.at..][..bytes]));
         self.at += bytes;
         self.largest = self.largest.max(bytes);
-        let got = match read {
-            Ok(Whole::Text(text)) => Got::Message(Message::Text(text.as_str().to_owned())),
-            Ok(Whole::Binary(bytes)) => Got::Message(Message::Binary(bytes)),
-            Ok(Whole::Ping(bytes)) => Got::Ping(bytes),
+        let event = match read {
+            Ok(Whole::Text(text)) => FrameEvent::Message(Message::Text(text.as_str().to_owned())),
+            Ok(Whole::Binary(bytes)) => FrameEvent::Message(Message::Binary(bytes)),
+            Ok(Whole::Ping(bytes)) => FrameEvent::Ping(bytes),
             // A raw frame never comes from reading.
-            Ok(Whole::Pong(_) | Whole::Frame(_)) => Got::Pong,
+            Ok(Whole::Pong(_) | Whole::Frame(_)) => FrameEvent::Pong,
             Ok(Whole::Close(said)) => {
-                self.over = true;
-                Got::Close(said.map(|said| (said.code.into(), said.reason.as_str().to_owned())))
+                self.is_over = true;
+                FrameEvent::Close(said.map(|said| (said.code.into(), said.reason.as_str().to_owned())))
             }
             // A part of a message, and not the last one.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => {
-                self.over = true;
+                self.is_over = true;
                 return Err(failed(error));
             }
         };
         // Between two messages it knows nothing that would be lost.
-        if matches!(got, Got::Message(_)) && self.largest > self.kept() {
+        if matches!(event, FrameEvent::Message(_)) && self.largest > self.retained_max() {
             self.context = WebSocketContext::new(Role::Server, Some(self.config));
             self.largest = 0;
         }
-        Ok(Some(got))
+        Ok(Some(event))
     }
 
     /// Reads once. Room is made by what has come, and not by what its head declares.
-    fn fill(&mut self, missing: usize, source: &mut dyn Read) -> Result<(), Failed> {
+    fn fill(&mut self, missing: usize, source: &mut dyn Read) -> Result<(), FrameError> {
         if self.at > 0 {
-            self.held.drain(..self.at);
+            self.buffer.drain(..self.at);
             self.at = 0;
-            self.held.shrink_to(self.kept());
+            self.buffer.shrink_to(self.retained_max());
         }
-        let start = self.held.len();
+        let start = self.buffer.len();
         let room = missing.min(start).min(READ_BYTES_MAX).max(self.read_bytes);
-        self.held.resize(start + room, 0);
-        let read = source.read(&mut self.held[start..]);
-        self.held.truncate(start + *read.as_ref().unwrap_or(&0));
+        self.buffer.resize(start + room, 0);
+        let read = source.read(&mut self.buffer[start..]);
+        self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
         match read {
-            Ok(0) => Err(Failed::Ended),
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(Failed::Io(error)),
+            Ok(0) => Err(FrameError::Eof),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(FrameError::Io(error)),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    fn kept(&self) -> usize {
-        self.read_bytes.max(KEPT_BYTES)
+    fn retained_max(&self) -> usize {
+        self.read_bytes.max(RETAINED_BYTES_MAX)
     }
 
     /// As much memory as this may hold.
     #[cfg(test)]
     pub(super) fn footprint(&self) -> usize {
-        self.held.capacity() + self.largest
+        self.buffer.capacity() + self.largest
     }
 }
 
-fn failed(error: Error) -> Failed {
+fn failed(error: Error) -> FrameError {
     match error {
-        Error::Io(error) => Failed::Io(error),
-        Error::Utf8(why) => Failed::Fault(CLOSE_TEXT, why),
-        Error::Capacity(error) => Failed::Fault(CLOSE_TOO_LARGE, error.to_string()),
-        Error::ConnectionClosed | Error::AlreadyClosed => Failed::Ended,
-        error => Failed::Fault(CLOSE_PROTOCOL, error.to_string()),
+        Error::Io(error) => FrameError::Io(error),
+        Error::Utf8(why) => FrameError::Protocol(CLOSE_TEXT, why),
+        Error::Capacity(error) => FrameError::Protocol(CLOSE_TOO_LARGE, error.to_string()),
+        Error::ConnectionClosed | Error::AlreadyClosed => FrameError::Eof,
+        error => FrameError::Protocol(CLOSE_PROTOCOL, error.to_string()),
     }
 }
 
 /// Gives what is there and forgets what is written.
-struct OneWay<'b>(&'b [u8]);
+struct ReadOnly<'b>(&'b [u8]);
 
-impl Read for OneWay<'_> {
+impl Read for ReadOnly<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.0.is_empty() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -198,7 +198,7 @@ impl Read for OneWay<'_> {
     }
 }
 
-impl Write for OneWay<'_> {
+impl Write for ReadOnly<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         Ok(data.len())
     }

@@ -12,14 +12,14 @@ pub(super) const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const VERSION: HeaderValue = HeaderValue::from_static("13");
 
 /// What a handshake came to.
-pub(super) struct Hands {
+pub(super) struct Handshake {
     accept: HeaderValue,
     pub(super) protocol: Option<&'static str>,
 }
 
-impl Hands {
+impl Handshake {
     /// Puts the answer to the client's key on the response.
-    pub(super) fn seal(self, response: Response) -> Response {
+    pub(super) fn complete(self, response: Response) -> Response {
         let response = response.with_header(header::SEC_WEBSOCKET_ACCEPT, self.accept);
         match self.protocol.map(HeaderValue::try_from) {
             Some(Ok(protocol)) => response.with_header(header::SEC_WEBSOCKET_PROTOCOL, protocol),
@@ -28,7 +28,7 @@ impl Hands {
     }
 }
 
-pub(super) fn shake(req: &Request<'_>, options: &WebSockets) -> Result<Hands, Box<Response>> {
+pub(super) fn accept(req: &Request<'_>, options: &WebSockets) -> Result<Handshake, Box<Response>> {
     let asks = *req.method() == Method::GET
         && req.version() == Version::HTTP_11
         && req.has_token(header::UPGRADE, "websocket")
@@ -46,7 +46,7 @@ pub(super) fn shake(req: &Request<'_>, options: &WebSockets) -> Result<Hands, Bo
     let Some(key) = key else {
         return Err(refusal(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key has to be 16 bytes in Base64"));
     };
-    if !is_let_in(req, &options.origins) {
+    if !is_origin_allowed(req, &options.origins) {
         return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not open this WebSocket"));
     }
     let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
@@ -55,10 +55,10 @@ pub(super) fn shake(req: &Request<'_>, options: &WebSockets) -> Result<Hands, Bo
     let offered = |protocol: &&&str| {
         req.elements(header::SEC_WEBSOCKET_PROTOCOL).any(|offer| offer == protocol.as_bytes())
     };
-    Ok(Hands { accept, protocol: options.protocols.iter().find(offered).copied() })
+    Ok(Handshake { accept, protocol: options.protocols.iter().find(offered).copied() })
 }
 
-fn is_let_in(req: &Request<'_>, origins: &Origins) -> bool {
+fn is_origin_allowed(req: &Request<'_>, origins: &Origins) -> bool {
     let Origins::Same(others) = origins else { return true };
     let given = match req.only(header::ORIGIN) {
         Only::Absent => return true,

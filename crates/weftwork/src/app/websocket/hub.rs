@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::frames::{self, Failed, Got, Incoming};
+use super::frames::{self, FrameError, FrameEvent, Incoming};
 use super::{Message, WebSockets, handshake};
 use crate::error::{OneLine, panic_message};
 use crate::message::{Feed, FeedSender, Receive, ReceiverPanic, Request, Response};
@@ -95,13 +95,13 @@ pub struct WebSocketHub<T = ()> {
 }
 
 /// What is told of everything that happens.
-type On<T> = Box<dyn Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync>;
+type Callback<T> = Box<dyn Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync>;
 
 type Sockets<T> = HashMap<SocketId, (FeedSender, Arc<HubSocket<T>>)>;
 
 struct Shared<T> {
     options: WebSockets,
-    on: On<T>,
+    on: Callback<T>,
     sockets: Mutex<Sockets<T>>,
     next: AtomicU64,
 }
@@ -176,26 +176,26 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         first_messages: impl IntoIterator<Item = Message>,
     ) -> Response {
         let shared = &self.shared;
-        let hands = match handshake::shake(req, &shared.options) {
-            Ok(hands) => hands,
+        let agreed = match handshake::accept(req, &shared.options) {
+            Ok(agreed) => agreed,
             Err(refused) => return *refused,
         };
         let (sender, feed) = Feed::new(shared.options.waiting);
         let first = first_messages.into_iter().map(|message| frames::message(&message).into());
         let feed = feed.with_backlog(first);
         let id = SocketId(shared.next.fetch_add(1, Ordering::Relaxed));
-        let socket = Arc::new(HubSocket { id, protocol: hands.protocol, value });
+        let socket = Arc::new(HubSocket { id, protocol: agreed.protocol, value });
         self.lock().insert(id, (sender.clone(), socket.clone()));
-        let member = Member {
+        let receiver = HubReceiver {
             incoming: Incoming::new(shared.options.message_bytes_max, READ_BYTES),
             hub: self.clone(),
             socket: socket.clone(),
             sender,
-            asked: false,
+            ping_sent: false,
         };
         // A panic is the handler's, whose thread this is.
         (shared.on)(self, &socket, SocketEvent::Joined);
-        hands.seal(Response::upgrade_asked(handshake::WEBSOCKET, feed, member))
+        agreed.complete(Response::upgrade_asked(handshake::WEBSOCKET, feed, receiver))
     }
 
     /// Sends a message to everybody, and returns to how many.
@@ -239,9 +239,9 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
     }
 
     /// Says what has happened. Its loop must not go down with the function that is told: the error is what a panic has said.
-    fn tell(&self, socket: &HubSocket<T>, event: SocketEvent) -> Result<(), String> {
-        let told = catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event)));
-        told.map_err(|panic| panic_message(&*panic).to_owned())
+    fn notify(&self, socket: &HubSocket<T>, event: SocketEvent) -> Result<(), String> {
+        let notified = catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event)));
+        notified.map_err(|panic| panic_message(&*panic).to_owned())
     }
 }
 
@@ -252,26 +252,27 @@ impl<T> WebSocketHub<T> {
 }
 
 /// One socket, as its loop sees it.
-struct Member<T: Send + Sync + 'static> {
+struct HubReceiver<T: Send + Sync + 'static> {
     incoming: Incoming,
     hub: WebSocketHub<T>,
     socket: Arc<HubSocket<T>>,
     sender: FeedSender,
     /// A ping was sent, and nothing has come since.
-    asked: bool,
+    ping_sent: bool,
 }
 
-impl<T: Send + Sync + 'static> Member<T> {
-    fn answer(&mut self, got: Got) -> io::Result<()> {
-        match got {
-            Got::Message(message) => {
-                let told = self.hub.tell(&self.socket, SocketEvent::Message(message));
-                told.map_err(|said| io::Error::other(ReceiverPanic { said, farewell: self.farewell() }))?;
+impl<T: Send + Sync + 'static> HubReceiver<T> {
+    fn answer(&mut self, event: FrameEvent) -> io::Result<()> {
+        match event {
+            FrameEvent::Message(message) => {
+                let notified = self.hub.notify(&self.socket, SocketEvent::Message(message));
+                notified
+                    .map_err(|said| io::Error::other(ReceiverPanic { said, farewell: self.final_frame() }))?;
             }
-            Got::Pong => {}
-            Got::Ping(bytes) => self.bring(frames::pong(bytes)),
-            Got::Close(said) => {
-                self.bring_last(frames::close_reply(said.as_ref()));
+            FrameEvent::Pong => {}
+            FrameEvent::Ping(bytes) => self.queue(frames::pong(bytes)),
+            FrameEvent::Close(said) => {
+                self.queue_last(frames::close_reply(said.as_ref()));
                 self.sender.close();
             }
         }
@@ -279,16 +280,16 @@ impl<T: Send + Sync + 'static> Member<T> {
     }
 
     /// A feed that takes no more is over, which its loop sees by itself. Behind a close it takes none (RFC 6455 section 5.5.1).
-    fn bring(&self, frame: Vec<u8>) {
+    fn queue(&self, frame: Vec<u8>) {
         let _ = self.sender.send(frame);
     }
 
-    fn bring_last(&self, frame: Vec<u8>) {
+    fn queue_last(&self, frame: Vec<u8>) {
         let _ = self.sender.send_last(frame);
     }
 
     /// To be sent where its function has panicked.
-    fn farewell(&self) -> Bytes {
+    fn final_frame(&self) -> Bytes {
         match self.sender.is_closed() {
             true => Bytes::new(),
             false => frames::close(frames::CLOSE_ERROR, "something went wrong on the server").into(),
@@ -296,19 +297,19 @@ impl<T: Send + Sync + 'static> Member<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Receive for Member<T> {
+impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
     fn receive(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len();
-        self.asked = false;
+        self.ping_sent = false;
         loop {
-            match self.incoming.next(&mut Part(&mut bytes)) {
-                Ok(got) => self.answer(got)?,
-                Err(Failed::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
-                Err(Failed::Ended) => return Ok(count),
-                Err(Failed::Io(error)) => return Err(error),
-                Err(Failed::Fault(code, why)) => {
+            match self.incoming.next(&mut AvailableBytes(&mut bytes)) {
+                Ok(event) => self.answer(event)?,
+                Err(FrameError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
+                Err(FrameError::Eof) => return Ok(count),
+                Err(FrameError::Io(error)) => return Err(error),
+                Err(FrameError::Protocol(code, why)) => {
                     log::debug!("the WebSocket {} is closed: {}", self.socket.id, OneLine(&why));
-                    self.bring_last(frames::close(code, &why));
+                    self.queue_last(frames::close(code, &why));
                     self.sender.close();
                     return Ok(count);
                 }
@@ -317,34 +318,34 @@ impl<T: Send + Sync + 'static> Receive for Member<T> {
     }
 
     fn idle(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.asked, true) {
+        if std::mem::replace(&mut self.ping_sent, true) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to a ping"));
         }
-        self.bring(frames::ping());
+        self.queue(frames::ping());
         Ok(())
     }
 
     fn stopping(&mut self) -> bool {
         // Nothing may follow a close: from here on the hub does not know it.
         self.hub.lock().remove(&self.socket.id);
-        self.bring_last(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
+        self.queue_last(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
         true
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Member<T> {
+impl<T: Send + Sync + 'static> Drop for HubReceiver<T> {
     fn drop(&mut self) {
         self.hub.lock().remove(&self.socket.id);
-        if let Err(said) = self.hub.tell(&self.socket, SocketEvent::Left) {
+        if let Err(said) = self.hub.notify(&self.socket, SocketEvent::Left) {
             log::error!("the function of a WebSocket hub panicked: {}", OneLine(said));
         }
     }
 }
 
 /// What has come so far: there may be more, but not now.
-struct Part<'p, 'b>(&'p mut &'b [u8]);
+struct AvailableBytes<'p, 'b>(&'p mut &'b [u8]);
 
-impl io::Read for Part<'_, '_> {
+impl io::Read for AvailableBytes<'_, '_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.0.is_empty() {
             return Err(io::ErrorKind::WouldBlock.into());

@@ -25,10 +25,10 @@ pub(super) struct Outgoing {
 struct State {
     /// None: somebody is writing, or nobody will.
     writer: Option<UpgradedWriter>,
-    brought: Vec<u8>,
+    queued: Vec<u8>,
     stage: Stage,
     /// Whoever writes is the reader, which began with a frame of its own.
-    is_answering: bool,
+    reader_is_writing: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Outgoing {
     pub(super) fn new(writer: UpgradedWriter, bytes_max: usize) -> Outgoing {
         let line = Arc::downgrade(&writer.line());
         let state =
-            State { writer: Some(writer), brought: Vec::new(), stage: Stage::Open, is_answering: false };
+            State { writer: Some(writer), queued: Vec::new(), stage: Stage::Open, reader_is_writing: false };
         Outgoing { bytes_max, line, state: Mutex::new(state) }
     }
 
@@ -55,14 +55,14 @@ impl Outgoing {
         let mut state = self.lock();
         // Else the only one who sends would be cut off for not waiting, and cannot know that it should: a write of the reader
         // fails after `write_timeout`, so the wait ends. A fiber that unwinds would block the thread that the reader needs.
-        let is_patient = !std::thread::panicking();
-        while is_patient && state.is_answering && state.stage == Stage::Open && !self.has_room(&state, &frame)
+        let may_wait = !std::thread::panicking();
+        while may_wait && state.reader_is_writing && state.stage == Stage::Open && !self.fits(&state, &frame)
         {
             drop(state);
             pause();
             state = self.lock();
         }
-        self.bring(state, frame)
+        self.queue(state, frame)
     }
 
     /// The same for what the reader answers, which nobody misses: none may follow a close, and a writer that failed has said
@@ -72,8 +72,8 @@ impl Outgoing {
         if state.stage != Stage::Open {
             return Ok(());
         }
-        state.is_answering |= state.writer.is_some();
-        self.bring(state, frame)
+        state.reader_is_writing |= state.writer.is_some();
+        self.queue(state, frame)
     }
 
     /// Sends the frame that closes, unless one was sent before.
@@ -84,7 +84,7 @@ impl Outgoing {
         }
         // Whatever waits, a close has room.
         state.stage = Stage::Closed;
-        state.brought.extend_from_slice(&frame);
+        state.queued.extend_from_slice(&frame);
         self.write(state)
     }
 
@@ -118,7 +118,7 @@ impl Outgoing {
     }
 
     /// The client has had its time to end its side: nothing more is read of it either.
-    pub(super) fn give_up(&self) {
+    pub(super) fn abort(&self) {
         let mut state = self.lock();
         state.stage = Stage::Broken;
         // Else nobody could end it while this is kept.
@@ -130,42 +130,42 @@ impl Outgoing {
         }
     }
 
-    fn bring<'s>(&'s self, mut state: MutexGuard<'s, State>, frame: Vec<u8>) -> io::Result<()> {
+    fn queue<'s>(&'s self, mut state: MutexGuard<'s, State>, frame: Vec<u8>) -> io::Result<()> {
         if state.stage != Stage::Open {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the WebSocket is closed"));
         }
-        if !self.has_room(&state, &frame) {
+        if !self.fits(&state, &frame) {
             // No close goes before: what stands in its way is just what the client does not take.
             state.stage = Stage::Broken;
-            state.brought = Vec::new();
+            state.queued = Vec::new();
             drop(state);
             self.cut();
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the client reads too slowly"));
         }
-        if state.brought.is_empty() {
-            state.brought = frame;
+        if state.queued.is_empty() {
+            state.queued = frame;
         } else {
-            state.brought.extend_from_slice(&frame);
+            state.queued.extend_from_slice(&frame);
         }
         self.write(state)
     }
 
-    fn has_room(&self, state: &State, frame: &[u8]) -> bool {
-        state.brought.is_empty() || state.brought.len() + frame.len() <= self.bytes_max
+    fn fits(&self, state: &State, frame: &[u8]) -> bool {
+        state.queued.is_empty() || state.queued.len() + frame.len() <= self.bytes_max
     }
 
     fn write<'s>(&'s self, mut state: MutexGuard<'s, State>) -> io::Result<()> {
         let Some(mut writer) = state.writer.take() else { return Ok(()) };
-        let broken = Broken(self);
+        let broken = MarkBroken(self);
         let mut written = Ok(());
-        while written.is_ok() && !state.brought.is_empty() {
-            let frames = std::mem::take(&mut state.brought);
+        while written.is_ok() && !state.queued.is_empty() {
+            let frames = std::mem::take(&mut state.queued);
             drop(state);
             written = writer.write_all(&frames);
             state = self.lock();
         }
         std::mem::forget(broken);
-        state.is_answering = false;
+        state.reader_is_writing = false;
         if written.is_err() {
             state.stage = Stage::Broken;
         }
@@ -201,9 +201,9 @@ fn pause() {
 
 /// Dropped only where a writer unwinds: a fiber that is cancelled while its client takes nothing. Half a frame may be
 /// sent, and nobody can go on behind it.
-struct Broken<'o>(&'o Outgoing);
+struct MarkBroken<'o>(&'o Outgoing);
 
-impl Drop for Broken<'_> {
+impl Drop for MarkBroken<'_> {
     fn drop(&mut self) {
         self.0.lock().stage = Stage::Broken;
         self.0.cut();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Message;
-use super::frames::{self, Failed, Got, Incoming};
+use super::frames::{self, FrameError, FrameEvent, Incoming};
 use super::outgoing::Outgoing;
 use crate::message::{Upgraded, UpgradedReader};
 use crate::transport::stream::is_timed_out;
@@ -32,12 +32,12 @@ pub struct WebSocketReader {
     outgoing: Arc<Outgoing>,
     protocol: Option<&'static str>,
     /// A ping was sent, and nothing has come since.
-    asked: bool,
+    ping_sent: bool,
     /// The client was told that the server stops.
-    told: bool,
+    stop_sent: bool,
     /// We have closed, and the client may answer until then.
-    until: Option<Instant>,
-    over: bool,
+    close_deadline: Option<Instant>,
+    is_over: bool,
 }
 
 /// The writing half of a [`WebSocket`]. Clones write to the same socket; messages are never mixed.
@@ -62,10 +62,10 @@ impl WebSocket {
             incoming,
             outgoing: outgoing.clone(),
             protocol,
-            asked: false,
-            told: false,
-            until: None,
-            over: false,
+            ping_sent: false,
+            stop_sent: false,
+            close_deadline: None,
+            is_over: false,
         };
         WebSocket { reader, writer: WebSocketWriter { outgoing } }
     }
@@ -127,85 +127,87 @@ impl WebSocketReader {
     /// - What this sends by itself (a pong, a ping, a close) could not be sent: the client takes nothing for longer than
     ///   `write_timeout` (`TimedOut`), too much waits for it (`QuotaExceeded`), or it is gone (`BrokenPipe`).
     pub fn read(&mut self) -> io::Result<Option<Message>> {
-        while !self.over {
-            let heard = &mut Heard {
+        while !self.is_over {
+            let reader = &mut TimedReader {
                 line: &mut self.line,
-                asked: &mut self.asked,
-                until: &mut self.until,
+                ping_sent: &mut self.ping_sent,
+                close_deadline: &mut self.close_deadline,
                 outgoing: &self.outgoing,
             };
-            match self.incoming.next(heard) {
-                Ok(got) => {
-                    if let Some(message) = self.answer(got)? {
+            match self.incoming.next(reader) {
+                Ok(event) => {
+                    if let Some(message) = self.answer(event)? {
                         return Ok(Some(message));
                     }
                 }
-                Err(failed) => self.bear(failed)?,
+                Err(failed) => self.handle_error(failed)?,
             }
         }
         Ok(None)
     }
 
-    fn answer(&mut self, got: Got) -> io::Result<Option<Message>> {
-        match got {
-            Got::Message(message) => return Ok(Some(message)),
-            Got::Pong => {}
-            Got::Ping(bytes) => self.outgoing.send_if_open(frames::pong(bytes))?,
-            Got::Close(said) => {
-                self.over = true;
+    fn answer(&mut self, event: FrameEvent) -> io::Result<Option<Message>> {
+        match event {
+            FrameEvent::Message(message) => return Ok(Some(message)),
+            FrameEvent::Pong => {}
+            FrameEvent::Ping(bytes) => self.outgoing.send_if_open(frames::pong(bytes))?,
+            FrameEvent::Close(said) => {
+                self.is_over = true;
                 self.outgoing.close(frames::close_reply(said.as_ref()))?;
             }
         }
         Ok(None)
     }
 
-    fn bear(&mut self, failed: Failed) -> io::Result<()> {
+    fn handle_error(&mut self, failed: FrameError) -> io::Result<()> {
         let error = match failed {
-            Failed::Io(error) if is_timed_out(&error) && self.until.is_some() => {
-                self.over = true;
-                self.outgoing.give_up();
+            FrameError::Io(error) if is_timed_out(&error) && self.close_deadline.is_some() => {
+                self.is_over = true;
+                self.outgoing.abort();
                 return Ok(());
             }
-            Failed::Io(error) if is_timed_out(&error) && !self.asked => {
-                self.asked = true;
+            FrameError::Io(error) if is_timed_out(&error) && !self.ping_sent => {
+                self.ping_sent = true;
                 return self.outgoing.send_if_open(frames::ping());
             }
             // It is said once. Who does not answer that has gone, or does not care: the stop is not to wait for it.
-            Failed::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && !self.told => {
-                self.told = true;
+            FrameError::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && !self.stop_sent => {
+                self.stop_sent = true;
                 return self.outgoing.close(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
             }
-            Failed::Io(error) => error,
-            Failed::Ended if !self.outgoing.is_open() => {
-                self.over = true;
+            FrameError::Io(error) => error,
+            FrameError::Eof if !self.outgoing.is_open() => {
+                self.is_over = true;
                 return Ok(());
             }
-            Failed::Ended => io::Error::new(io::ErrorKind::UnexpectedEof, "the client left without a close"),
-            Failed::Fault(code, why) => {
+            FrameError::Eof => {
+                io::Error::new(io::ErrorKind::UnexpectedEof, "the client left without a close")
+            }
+            FrameError::Protocol(code, why) => {
                 let _ = self.outgoing.close(frames::close(code, &why));
                 io::Error::new(io::ErrorKind::InvalidData, why)
             }
         };
-        self.over = true;
+        self.is_over = true;
         Err(error)
     }
 }
 
 /// Whatever comes is a sign of life, also a part of a message that is long on its way.
-struct Heard<'r> {
+struct TimedReader<'r> {
     line: &'r mut UpgradedReader,
-    asked: &'r mut bool,
+    ping_sent: &'r mut bool,
     /// What comes later is not heard any more, however much it is.
-    until: &'r mut Option<Instant>,
+    close_deadline: &'r mut Option<Instant>,
     outgoing: &'r Outgoing,
 }
 
-impl Read for Heard<'_> {
+impl Read for TimedReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.until.is_none() && self.outgoing.has_ended() {
-            *self.until = Some(Instant::now() + self.line.linger_timeout());
+        if self.close_deadline.is_none() && self.outgoing.has_ended() {
+            *self.close_deadline = Some(Instant::now() + self.line.linger_timeout());
         }
-        if let Some(until) = *self.until {
+        if let Some(until) = *self.close_deadline {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -213,7 +215,7 @@ impl Read for Heard<'_> {
             self.line.set_timeout(Some(left));
         }
         let read = self.line.read(into);
-        *self.asked &= read.is_err();
+        *self.ping_sent &= read.is_err();
         read
     }
 }
@@ -252,7 +254,7 @@ impl fmt::Debug for WebSocket {
 
 impl fmt::Debug for WebSocketReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebSocketReader").field("over", &self.over).finish_non_exhaustive()
+        f.debug_struct("WebSocketReader").field("over", &self.is_over).finish_non_exhaustive()
     }
 }
 

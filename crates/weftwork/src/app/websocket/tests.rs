@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::frames::{self, Failed, Got, Incoming};
+use super::frames::{self, FrameError, FrameEvent, Incoming};
 use super::{Message, SocketEvent, SocketId, WebSocketHub, WebSockets};
 use crate::{Request, TestClient};
 
@@ -27,7 +27,7 @@ fn answer(options: WebSockets, head: &str) -> String {
 }
 
 #[track_caller]
-fn is_let_in(options: WebSockets, fields: &str) -> String {
+fn is_origin_allowed(options: WebSockets, fields: &str) -> String {
     let answer = answer(options, &format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{fields}"));
     assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
     assert!(answer.contains(ACCEPT), "{answer}");
@@ -45,7 +45,7 @@ fn is_refused(head: &str, status: u16, word: &str) {
 
 #[test]
 fn a_handshake_is_answered() {
-    is_let_in(WebSockets::new(), "");
+    is_origin_allowed(WebSockets::new(), "");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_handshake_has_no_body() {
     for body in ["Content-Length: 3\r\n\r\na", "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"] {
         is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{body}"), 400, "no body");
     }
-    is_let_in(WebSockets::new(), "Content-Length: 0\r\n");
+    is_origin_allowed(WebSockets::new(), "Content-Length: 0\r\n");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn a_key_is_sixteen_bytes_and_there_once() {
 #[test]
 fn pages_of_other_origins_stay_outside() {
     let foreign = "Origin: https://evil.example\r\n";
-    is_let_in(WebSockets::new(), "Origin: https://a.example\r\n");
-    is_let_in(WebSockets::new().allow_any_origin(), foreign);
-    is_let_in(WebSockets::new().allow_origin("https://evil.example").unwrap(), foreign);
+    is_origin_allowed(WebSockets::new(), "Origin: https://a.example\r\n");
+    is_origin_allowed(WebSockets::new().allow_any_origin(), foreign);
+    is_origin_allowed(WebSockets::new().allow_origin("https://evil.example").unwrap(), foreign);
     for origin in [
         foreign,
         "Origin: null\r\n",
@@ -146,11 +146,12 @@ fn what_no_browser_writes_is_no_origin() {
 fn the_server_chooses_the_sub_protocol() {
     let options = || WebSockets::new().protocols(&["best", "good"][..]);
     let chosen = "sec-websocket-protocol: ";
-    assert!(!is_let_in(options(), "").contains(chosen));
-    assert!(!is_let_in(options(), "Sec-WebSocket-Protocol: bad, Best\r\n").contains(chosen));
-    let both = is_let_in(options(), "Sec-WebSocket-Protocol: bad, good\r\nSec-WebSocket-Protocol: best\r\n");
+    assert!(!is_origin_allowed(options(), "").contains(chosen));
+    assert!(!is_origin_allowed(options(), "Sec-WebSocket-Protocol: bad, Best\r\n").contains(chosen));
+    let both =
+        is_origin_allowed(options(), "Sec-WebSocket-Protocol: bad, good\r\nSec-WebSocket-Protocol: best\r\n");
     assert!(both.contains("sec-websocket-protocol: best\r\n"), "{both}");
-    let one = is_let_in(options(), "Sec-WebSocket-Protocol: good\r\n");
+    let one = is_origin_allowed(options(), "Sec-WebSocket-Protocol: good\r\n");
     assert!(one.contains("sec-websocket-protocol: good\r\n"), "{one}");
 }
 
@@ -192,13 +193,13 @@ impl Read for Parts<'_> {
     }
 }
 
-fn read(parts: Vec<&[u8]>) -> (Vec<Got>, Failed) {
+fn read(parts: Vec<&[u8]>) -> (Vec<FrameEvent>, FrameError) {
     let mut incoming = Incoming::new(1000, 16);
     let mut parts = Parts(parts);
     let mut all = Vec::new();
     loop {
         match incoming.next(&mut parts) {
-            Ok(got) => all.push(got),
+            Ok(event) => all.push(event),
             Err(failed) => return (all, failed),
         }
     }
@@ -206,13 +207,13 @@ fn read(parts: Vec<&[u8]>) -> (Vec<Got>, Failed) {
 
 /// The bytes give this, whole, byte by byte, and with half a frame behind.
 #[track_caller]
-fn gives(bytes: &[u8], expected: &[Got]) {
+fn gives(bytes: &[u8], expected: &[FrameEvent]) {
     let tail = [bytes, &[0x81, 0x85, 1]].concat();
     for parts in [vec![bytes], bytes.chunks(1).collect(), vec![&tail[..]]] {
         let (all, failed) = read(parts);
         assert_eq!(all, expected);
         assert!(
-            matches!(&failed, Failed::Io(error) if error.kind() == io::ErrorKind::WouldBlock),
+            matches!(&failed, FrameError::Io(error) if error.kind() == io::ErrorKind::WouldBlock),
             "{failed:?}"
         );
     }
@@ -222,7 +223,7 @@ fn gives(bytes: &[u8], expected: &[Got]) {
 fn fails(bytes: &[u8], expected: u16) {
     for parts in [vec![bytes], bytes.chunks(1).collect()] {
         match read(parts).1 {
-            Failed::Fault(code, _) => assert_eq!(code, expected),
+            FrameError::Protocol(code, _) => assert_eq!(code, expected),
             other => panic!("{other:?}"),
         }
     }
@@ -230,15 +231,15 @@ fn fails(bytes: &[u8], expected: u16) {
 
 #[test]
 fn frames_make_messages() {
-    let text = |text: &str| Got::Message(Message::Text(text.to_owned()));
+    let text = |text: &str| FrameEvent::Message(Message::Text(text.to_owned()));
     gives(&frame(0x81, b"hello"), &[text("hello")]);
     gives(&frame(0x81, b""), &[text("")]);
-    gives(&frame(0x82, &[0; 300]), &[Got::Message(Message::Binary(Bytes::from(vec![0; 300])))]);
-    gives(&frame(0x89, b"x"), &[Got::Ping(Bytes::from("x"))]);
-    gives(&frame(0x8a, b"x"), &[Got::Pong]);
+    gives(&frame(0x82, &[0; 300]), &[FrameEvent::Message(Message::Binary(Bytes::from(vec![0; 300])))]);
+    gives(&frame(0x89, b"x"), &[FrameEvent::Ping(Bytes::from("x"))]);
+    gives(&frame(0x8a, b"x"), &[FrameEvent::Pong]);
     // A ping between the parts of a message, one of which ends within a character.
     let parts = [frame(0x01, b"h\xc3"), frame(0x89, b""), frame(0x80, b"\xa9")].concat();
-    gives(&parts, &[Got::Ping(Bytes::new()), text("h\u{e9}")]);
+    gives(&parts, &[FrameEvent::Ping(Bytes::new()), text("h\u{e9}")]);
 }
 
 #[test]
@@ -254,8 +255,8 @@ fn faults_have_their_codes() {
     fails(&frame(0x09, b"x"), frames::CLOSE_PROTOCOL);
 }
 
-fn hello() -> Got {
-    Got::Message(Message::Text("hello".to_owned()))
+fn hello() -> FrameEvent {
+    FrameEvent::Message(Message::Text("hello".to_owned()))
 }
 
 /// What was large once is not held for life, in one piece or in several.
@@ -266,7 +267,7 @@ fn a_large_message_is_not_paid_for_afterwards() {
         let bytes = [large.concat(), frame(0x81, b"hello")].concat();
         let mut incoming = Incoming::new(1 << 20, 128);
         let mut source = Parts(bytes.chunks(10_000).collect());
-        assert!(matches!(incoming.next(&mut source), Ok(Got::Message(Message::Binary(_)))));
+        assert!(matches!(incoming.next(&mut source), Ok(FrameEvent::Message(Message::Binary(_)))));
         assert_eq!(incoming.next(&mut source).unwrap(), hello());
         assert!(incoming.next(&mut source).is_err());
         assert!(incoming.footprint() <= 2048, "{} bytes are held", incoming.footprint());
@@ -297,7 +298,7 @@ fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
     let mut incoming = Incoming::new(1 << 20, 128);
     let mut source = Widest(Parts(bytes.chunks(1 << 10).collect()), 0);
     assert!(
-        matches!(incoming.next(&mut source), Ok(Got::Message(Message::Binary(got))) if got.len() == 1 << 20)
+        matches!(incoming.next(&mut source), Ok(FrameEvent::Message(Message::Binary(event))) if event.len() == 1 << 20)
     );
     // Less would be a system call more often than large frames need.
     assert_eq!(source.1, 16 << 10);
@@ -307,7 +308,7 @@ fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
 fn nothing_is_read_behind_a_fault_or_a_close() {
     for end in [frame(0x83, b"x"), frame(0x88, b"")] {
         let (all, _) = read(vec![&[frame(0x81, b"hello"), end, frame(0x81, b"hello")].concat()]);
-        assert_eq!(all.iter().filter(|got| **got == hello()).count(), 1, "{all:?}");
+        assert_eq!(all.iter().filter(|event| **event == hello()).count(), 1, "{all:?}");
     }
 }
 
@@ -474,10 +475,10 @@ fn a_close_ends_it() {
         (b"\x03\xed", Some((1002, "Protocol violation".to_owned()))),
     ] {
         let (all, failed) = read(vec![&frame(0x88, payload)]);
-        assert_eq!(all, [Got::Close(said)]);
-        assert!(matches!(failed, Failed::Ended), "{failed:?}");
+        assert_eq!(all, [FrameEvent::Close(said)]);
+        assert!(matches!(failed, FrameError::Eof), "{failed:?}");
     }
-    assert!(matches!(read(vec![b""]).1, Failed::Ended));
+    assert!(matches!(read(vec![b""]).1, FrameError::Eof));
 }
 
 #[test]

@@ -6,17 +6,17 @@ use std::thread;
 use std::time::Duration;
 
 use super::super::Proxy;
-use super::{KEPT, lock};
+use super::{IDLE_AGE_MAX, lock};
 use crate::TestClient;
 
 /// A proxy that keeps `count` connections, and their other ends.
 fn keeping(count: usize) -> (Proxy, TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-    let links: Vec<_> = (0..count).map(|_| proxy.upstream.link(Duration::MAX).ok().unwrap().0).collect();
-    let ends = links.iter().map(|_| listener.accept().unwrap().0).collect();
-    for link in links {
-        proxy.upstream.keeper().keep(link);
+    let conns: Vec<_> = (0..count).map(|_| proxy.upstream.acquire(Duration::MAX).ok().unwrap().0).collect();
+    let ends = conns.iter().map(|_| listener.accept().unwrap().0).collect();
+    for conn in conns {
+        proxy.upstream.idle_pool().put_back(conn);
     }
     (proxy, listener, ends)
 }
@@ -40,15 +40,15 @@ fn end_behind(mut stream: TcpStream, answer: &str, resets: bool) -> usize {
 #[test]
 fn a_request_is_sent_twice_at_most() {
     for (method, resets) in [("GET", false), ("GET", true), ("DELETE", false), ("PUT", true)] {
-        let (proxy, listener, kept) = keeping(5);
-        let kept: Vec<_> =
-            kept.into_iter().map(|end| thread::spawn(move || end_behind(end, "", resets))).collect();
+        let (proxy, listener, idle) = keeping(5);
+        let idle: Vec<_> =
+            idle.into_iter().map(|end| thread::spawn(move || end_behind(end, "", resets))).collect();
         let fresh = thread::spawn(move || end_behind(listener.accept().unwrap().0, "", resets));
         let mut client = TestClient::new(proxy);
         assert_eq!(client.request(method.parse().unwrap(), "/").send().status.as_u16(), 502);
         // The kept ones that were not asked end with it.
         drop(client);
-        let asked: usize = kept.into_iter().map(|end| end.join().unwrap()).sum();
+        let asked: usize = idle.into_iter().map(|end| end.join().unwrap()).sum();
         assert_eq!((asked, fresh.join().unwrap()), (1, 1), "{method}, resets: {resets}");
     }
 }
@@ -57,8 +57,8 @@ fn a_request_is_sent_twice_at_most() {
 #[test]
 fn a_request_of_which_something_was_said_is_not_sent_again() {
     for resets in [false, true] {
-        let (proxy, listener, mut kept) = keeping(1);
-        let end = kept.remove(0);
+        let (proxy, listener, mut idle) = keeping(1);
+        let end = idle.remove(0);
         let behind = thread::spawn(move || end_behind(end, "HTTP/1.1 20", resets));
         // Whoever is asked again says nothing.
         let proxy = proxy.response_timeout(Duration::from_secs(3));
@@ -81,22 +81,22 @@ fn connections_that_are_too_old_are_closed() {
         end.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     };
     let age = |proxy: &Proxy, ages: &[bool]| {
-        let mut kept = lock(&proxy.upstream.kept);
-        assert_eq!(kept.len(), ages.len());
-        for ((_, since), _) in kept.iter_mut().zip(ages).filter(|(_, is_old)| **is_old) {
-            *since = since.checked_sub(KEPT).unwrap();
+        let mut idle = lock(&proxy.upstream.idle);
+        assert_eq!(idle.len(), ages.len());
+        for ((_, since), _) in idle.iter_mut().zip(ages).filter(|(_, is_old)| **is_old) {
+            *since = since.checked_sub(IDLE_AGE_MAX).unwrap();
         }
     };
     // By one that is taken.
     let (proxy, _listener, mut ends) = keeping(3);
     age(&proxy, &[true, true, false]);
-    let (link, is_kept) = proxy.upstream.link(Duration::MAX).ok().unwrap();
-    assert!(is_kept && ends[..2].iter_mut().all(closes) && is_open(&ends[2]));
+    let (conn, is_reused) = proxy.upstream.acquire(Duration::MAX).ok().unwrap();
+    assert!(is_reused && ends[..2].iter_mut().all(closes) && is_open(&ends[2]));
     // By one that is kept, which finds room where they were.
     let (mut proxy, _listener, mut ends) = keeping(2);
-    proxy.upstream.kept_max = 2;
+    proxy.upstream.idle_max = 2;
     age(&proxy, &[true, true]);
-    proxy.upstream.keeper().keep(link);
+    proxy.upstream.idle_pool().put_back(conn);
     assert!(ends.iter_mut().all(closes));
-    assert_eq!(lock(&proxy.upstream.kept).len(), 1);
+    assert_eq!(lock(&proxy.upstream.idle).len(), 1);
 }

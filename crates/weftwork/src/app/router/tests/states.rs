@@ -79,7 +79,7 @@ impl Routes for Nothing {
     fn parse(_: Verbs, _: &[u8], _: &str) -> Result<Nothing, Miss> {
         Err(Miss::NotFound)
     }
-    fn habit(_: Verbs, _: &[u8]) -> Blocking {
+    fn blocking_of(_: Verbs, _: &[u8]) -> Blocking {
         Blocking::Never
     }
     fn reads_ahead(_: Verbs, _: &[u8]) -> Option<bool> {

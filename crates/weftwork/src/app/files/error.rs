@@ -3,35 +3,35 @@
 use http::{HeaderValue, Method, StatusCode, header};
 use rustix::io::Errno;
 
-use super::target::Refused;
-use crate::app::spelling::plainly_spelt;
+use super::target::PathError;
+use crate::app::path_form::canonical;
 use crate::error::Error;
 use crate::message::{IntoResponse, Problem, Request, Response};
 
 /// Why there is no file to send.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Miss {
+pub(super) enum FileError {
     NotFound,
     Malformed,
     /// There is one, at the path that is spelt plainly.
-    Misspelt,
+    NonCanonical,
     Forbidden,
     /// The process, or the system, has all the files open that it may have.
     NoDescriptor(Errno),
     Failed(Errno),
 }
 
-impl From<Refused> for Miss {
-    fn from(refused: Refused) -> Miss {
+impl From<PathError> for FileError {
+    fn from(refused: PathError) -> FileError {
         match refused {
-            Refused::Malformed => Miss::Malformed,
-            Refused::Unreachable => Miss::NotFound,
+            PathError::Malformed => FileError::Malformed,
+            PathError::Unreachable => FileError::NotFound,
         }
     }
 }
 
-impl From<Errno> for Miss {
-    fn from(error: Errno) -> Miss {
+impl From<Errno> for FileError {
+    fn from(error: Errno) -> FileError {
         match error {
             // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there. ILSEQ, INVAL: no name on
             // this file system.
@@ -42,28 +42,28 @@ impl From<Errno> for Miss {
             | Errno::NXIO
             | Errno::NAMETOOLONG
             | Errno::ILSEQ
-            | Errno::INVAL => Miss::NotFound,
-            Errno::ACCESS | Errno::PERM => Miss::Forbidden,
-            error @ (Errno::MFILE | Errno::NFILE) => Miss::NoDescriptor(error),
-            error => Miss::Failed(error),
+            | Errno::INVAL => FileError::NotFound,
+            Errno::ACCESS | Errno::PERM => FileError::Forbidden,
+            error @ (Errno::MFILE | Errno::NFILE) => FileError::NoDescriptor(error),
+            error => FileError::Failed(error),
         }
     }
 }
 
-impl Miss {
-    pub(super) fn answer(self, req: &Request<'_>) -> Response {
+impl FileError {
+    pub(super) fn respond(self, req: &Request<'_>) -> Response {
         match self {
-            Miss::NotFound => problem(StatusCode::NOT_FOUND, "there is no such file"),
-            Miss::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not well encoded"),
-            Miss::Misspelt => moved(req, &plainly_spelt(req.whole_path())),
-            Miss::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
-            Miss::NoDescriptor(error) => {
+            FileError::NotFound => problem(StatusCode::NOT_FOUND, "there is no such file"),
+            FileError::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not well encoded"),
+            FileError::NonCanonical => moved(req, &canonical(req.whole_path())),
+            FileError::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
+            FileError::NoDescriptor(error) => {
                 // Clients that take their time with many files bring that about, at any rate.
                 req.tell(format_args!("{} could not be opened: {error}", req.whole_path()));
                 problem(StatusCode::SERVICE_UNAVAILABLE, "no more files can be sent just now")
                     .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }
-            Miss::Failed(error) => {
+            FileError::Failed(error) => {
                 Error::io(format!("{} could not be opened", req.whole_path()), error.into()).into_response()
             }
         }
@@ -71,7 +71,7 @@ impl Miss {
 }
 
 /// From `/docs` to `/docs/`, so that relative links in the page mean what they say.
-pub(super) fn with_slash(req: &Request<'_>) -> Response {
+pub(super) fn redirect_to_slash(req: &Request<'_>) -> Response {
     moved(req, &format!("{}/", req.whole_path()))
 }
 
@@ -80,17 +80,17 @@ fn moved(req: &Request<'_>, path: &str) -> Response {
     let query = req.query().map(|query| format!("?{query}")).unwrap_or_default();
     match HeaderValue::try_from(format!("{path}{query}")) {
         Ok(location) => Response::new(StatusCode::MOVED_PERMANENTLY).with_header(header::LOCATION, location),
-        Err(_) => Miss::NotFound.answer(req),
+        Err(_) => FileError::NotFound.respond(req),
     }
 }
 
 /// Whether the method is one that files have.
-pub(super) fn is_read(req: &Request<'_>) -> bool {
+pub(super) fn is_get_or_head(req: &Request<'_>) -> bool {
     matches!(*req.method(), Method::GET | Method::HEAD)
 }
 
 /// 405.
-pub(super) fn only_read() -> Response {
+pub(super) fn method_not_allowed() -> Response {
     problem(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD")
         .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
 }

@@ -7,7 +7,7 @@ use percent_encoding::percent_decode;
 
 /// Why another spelling of the path means the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misspelling {
+pub(crate) enum NonCanonical {
     /// `/%61` is `/a`.
     EncodedUnreserved,
     /// `/a/../b` and `/./b` are `/b`, also where the dots are encoded.
@@ -16,30 +16,30 @@ pub(crate) enum Misspelling {
     EmptySegment,
 }
 
-impl Misspelling {
+impl NonCanonical {
     /// The rule that is broken, and how to keep it, for whoever sent the path.
     pub(crate) fn rule(self) -> &'static str {
         match self {
-            Misspelling::EncodedUnreserved => {
+            NonCanonical::EncodedUnreserved => {
                 "letters, digits and -._~ are not encoded in a path here (RFC 3986 section 6.2.2.2): send them as they are"
             }
-            Misspelling::DotSegment => {
+            NonCanonical::DotSegment => {
                 "a path has no segment . or .. here, encoded or not (RFC 3986 section 6.2.2.3): send the path that it leads to"
             }
-            Misspelling::EmptySegment => "a path has no empty segment here: send / for //",
+            NonCanonical::EmptySegment => "a path has no empty segment here: send / for //",
         }
     }
 }
 
 /// What is wrong with how this path is written. It is as it was sent: encoded, and without its query.
-pub(crate) fn misspelling(path: &[u8]) -> Option<Misspelling> {
+pub(crate) fn non_canonical(path: &[u8]) -> Option<NonCanonical> {
     if has_dot_segment(path) {
-        return Some(Misspelling::DotSegment);
+        return Some(NonCanonical::DotSegment);
     }
     if has_empty_segment(path) {
-        return Some(Misspelling::EmptySegment);
+        return Some(NonCanonical::EmptySegment);
     }
-    encodes_unreserved(path).then_some(Misspelling::EncodedUnreserved)
+    encodes_unreserved(path).then_some(NonCanonical::EncodedUnreserved)
 }
 
 /// However it is written: some servers take `%2F` or `\` for `/`, and leave out what is behind a `;`.
@@ -64,7 +64,7 @@ pub(crate) fn encodes_unreserved(path: &[u8]) -> bool {
 }
 
 /// The same path, with letters, digits and `-._~` as they are.
-pub(crate) fn plainly_spelt(path: &str) -> String {
+pub(crate) fn canonical(path: &str) -> String {
     let (mut plain, mut rest) = (String::with_capacity(path.len()), path);
     while let Some(at) = rest.find('%') {
         plain.push_str(&rest[..at]);
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(want: Option<Misspelling>, paths: &[&str]) {
+    fn check(want: Option<NonCanonical>, paths: &[&str]) {
         for path in paths {
-            assert_eq!(misspelling(path.as_bytes()), want, "{path}");
+            assert_eq!(non_canonical(path.as_bytes()), want, "{path}");
         }
     }
 
@@ -108,12 +108,12 @@ mod tests {
     fn what_stands_for_itself_is_not_encoded() {
         let encoded =
             ["/%61dmin", "/%41", "/a/%7A", "/%7a", "/%30", "/a%39", "/a%2Db", "/a%5fb", "/%7Ea", "/a%2eb"];
-        check(Some(Misspelling::EncodedUnreserved), &encoded);
-        check(Some(Misspelling::EncodedUnreserved), &["/%25%61", "/a%2F%62"]);
+        check(Some(NonCanonical::EncodedUnreserved), &encoded);
+        check(Some(NonCanonical::EncodedUnreserved), &["/%25%61", "/a%2F%62"]);
         for byte in 0..=u8::MAX {
             let path = format!("/a%{byte:02X}");
             let stands_for_itself = byte.is_ascii_alphanumeric() || [b'-', b'.', b'_', b'~'].contains(&byte);
-            assert_eq!(misspelling(path.as_bytes()).is_some(), stands_for_itself, "{path}");
+            assert_eq!(non_canonical(path.as_bytes()).is_some(), stands_for_itself, "{path}");
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
             ("/%2541%", "/%2541%"),
             ("/%4", "/%4"),
         ] {
-            assert_eq!(plainly_spelt(path), plain, "{path}");
+            assert_eq!(canonical(path), plain, "{path}");
         }
     }
 
@@ -134,16 +134,16 @@ mod tests {
     fn a_path_leads_nowhere_else() {
         let dots =
             ["/.", "/..", "/./a", "/../a", "/a/.", "/a/..", "/a/./b", "/%2e/a", "/%2E%2e/a", "/a/.%2e"];
-        check(Some(Misspelling::DotSegment), &dots);
+        check(Some(NonCanonical::DotSegment), &dots);
         let to_some =
             ["/..%2fa", "/x%2F..%2Fa", "/x%5C..%5ca", "/x\\..\\a", "/..;/a", "/..%3Bx/a", "/.;x/a", "/.%2fa"];
-        check(Some(Misspelling::DotSegment), &to_some);
-        check(Some(Misspelling::DotSegment), &["//../a"]);
+        check(Some(NonCanonical::DotSegment), &to_some);
+        check(Some(NonCanonical::DotSegment), &["//../a"]);
     }
 
     #[test]
     fn no_segment_is_empty() {
-        check(Some(Misspelling::EmptySegment), &["//", "//a", "/a//", "/a//b", "///", "//%61"]);
-        check(Some(Misspelling::EmptySegment), &["/file:///a", "/web/https://a//b"]);
+        check(Some(NonCanonical::EmptySegment), &["//", "//a", "/a//", "/a//b", "///", "//%61"]);
+        check(Some(NonCanonical::EmptySegment), &["/file:///a", "/web/https://a//b"]);
     }
 }

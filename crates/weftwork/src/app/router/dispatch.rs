@@ -7,12 +7,12 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 
 use super::allowed::Allowed;
-use super::build::{Built, Found};
+use super::build::{Found, RouteTable};
 use super::pattern::join;
 use super::{Entry, Mount, RouteError, Router};
 use crate::app::middleware::preflighted;
 use crate::app::routes::Verbs;
-use crate::app::routes::derived::{spread, within};
+use crate::app::routes::derived::{nested_blocking, route_id};
 use crate::error::{Error, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response, Shared};
 
@@ -21,47 +21,47 @@ const SEED: u64 = 0x8e2f_6a1b_93c4_d705;
 
 impl Handler for Router {
     fn call(&self, req: &mut Request<'_>) -> Response {
-        let built = self.built();
+        let table = self.table();
         if let Err(error) = self.check() {
             return error.into_response();
         }
-        match built.find(req.method(), req.path()) {
+        match table.find(req.method(), req.path()) {
             Some(found) => {
                 let first = found.route;
-                let response = self.ask(found, req);
+                let response = self.call_route(found, req);
                 if !response.is_declined() {
                     return response;
                 }
-                self.go_on(built, Some((first, response)), req)
+                self.call_next(table, Some((first, response)), req)
             }
-            None => self.go_on(built, None, req),
+            None => self.call_next(table, None, req),
         }
     }
 
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
-        let built = self.built();
-        if let Some(found) = built.find(asked.method(), asked.path()) {
+        let table = self.table();
+        if let Some(found) = table.find(asked.method(), asked.path()) {
             return match self.routes[found.route].handler.blocking(asked) {
-                Blocking::Learn { .. } => Blocking::Learn { route: spread(SEED, found.route as u64) },
+                Blocking::Learn { .. } => Blocking::Learn { route: route_id(SEED, found.route as u64) },
                 known => known,
             };
         }
-        match built.mounts(asked.path()).next() {
+        match table.mounts(asked.path()).next() {
             Some((prefix, number)) => {
                 let mount = &self.mounts[number];
                 let asked = if mount.strips { asked.beneath(prefix.len()) } else { *asked };
-                within(spread(!SEED, number as u64), mount.handler.blocking(&asked))
+                nested_blocking(route_id(!SEED, number as u64), mount.handler.blocking(&asked))
             }
             None => self.fallback.as_ref().map_or(Blocking::Never, |handler| handler.blocking(asked)),
         }
     }
 
     fn reads_ahead(&self, asked: &Asked<'_>) -> bool {
-        let built = self.built();
-        if let Some(found) = built.find(asked.method(), asked.path()) {
+        let table = self.table();
+        if let Some(found) = table.find(asked.method(), asked.path()) {
             return self.routes[found.route].handler.reads_ahead(asked);
         }
-        match built.mounts(asked.path()).next() {
+        match table.mounts(asked.path()).next() {
             Some((prefix, number)) => {
                 let mount = &self.mounts[number];
                 let asked = if mount.strips { asked.beneath(prefix.len()) } else { *asked };
@@ -72,11 +72,11 @@ impl Handler for Router {
     }
 
     fn pattern(&self, asked: &Asked<'_>) -> Option<Cow<'_, str>> {
-        let built = self.built();
-        if let Some(found) = built.find(asked.method(), asked.path()) {
+        let table = self.table();
+        if let Some(found) = table.find(asked.method(), asked.path()) {
             return Some(Cow::Borrowed(&self.routes[found.route].path));
         }
-        let mounted = built.mounts(asked.path()).find_map(|(prefix, number)| {
+        let mounted = table.mounts(asked.path()).find_map(|(prefix, number)| {
             let mount = &self.mounts[number];
             if !mount.strips {
                 return mount.handler.pattern(asked);
@@ -96,7 +96,7 @@ impl Handler for Router {
     }
 
     fn needs(&self) -> Vec<Need> {
-        self.built().needs.clone()
+        self.table().needs.clone()
     }
 }
 
@@ -116,16 +116,21 @@ pub(crate) fn whole_pattern(prefix: &str, inner: &str) -> String {
 
 impl Router {
     /// Everything but the first route; what comes here is rare.
-    fn go_on(&self, built: &Built, after: Option<(usize, Response)>, req: &mut Request<'_>) -> Response {
+    fn call_next(
+        &self,
+        table: &RouteTable,
+        after: Option<(usize, Response)>,
+        req: &mut Request<'_>,
+    ) -> Response {
         let has_route = after.is_some();
         let has_fields = |response: &Response| !response.header_lines().is_empty();
         let mut declined = None;
         if let Some((first, response)) = after {
             declined = Some(response).filter(has_fields);
             // The tree found the most literal one first; others that are as literal may stand before it in the order.
-            for &route in built.order.iter().filter(|route| **route != first) {
-                if let Some(captures) = self.takes(built, route, req) {
-                    let response = self.ask(Found { route, captures }, req);
+            for &route in table.order.iter().filter(|route| **route != first) {
+                if let Some(captures) = self.match_route(table, route, req) {
+                    let response = self.call_route(Found { route, captures }, req);
                     if !response.is_declined() {
                         return response;
                     }
@@ -135,24 +140,24 @@ impl Router {
         }
         // Looked for where it is needed: most of what comes here is a file's, behind a mount.
         let allowed = |req: &Request<'_>| {
-            if has_route { Allowed::none() } else { self.allowed(built, req.path()) }
+            if has_route { Allowed::none() } else { self.allowed(table, req.path()) }
         };
         // What a page asks leave for is a route's, whatever a mount around that place would grant.
         if !has_route
             && let Some(method) = preflighted(req)
-            && built.find(&method, req.path()).is_some()
+            && table.find(&method, req.path()).is_some()
         {
             return allowed(req).refuse(req);
         }
         let mounts: Vec<(usize, usize)> =
-            built.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
+            table.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
         for (prefix, number) in mounts {
             let mount = &self.mounts[number];
             // The fallback of what was nested answers in place of 404, not of 405.
             if !mount.strips && !allowed(req).is_none() {
                 continue;
             }
-            let response = self.ask_mount(mount, prefix, req);
+            let response = self.call_mount(mount, prefix, req);
             if !response.is_declined() {
                 let tells =
                     response.status() == StatusCode::METHOD_NOT_ALLOWED || *req.method() == Method::OPTIONS;
@@ -171,7 +176,7 @@ impl Router {
     }
 
     /// Whether `route` takes the request, found by itself instead of in a tree.
-    fn takes(&self, built: &Built, route: usize, req: &Request<'_>) -> Option<Vec<Range<usize>>> {
+    fn match_route(&self, table: &RouteTable, route: usize, req: &Request<'_>) -> Option<Vec<Range<usize>>> {
         let verb = Verbs::of(req.method());
         let mine = match &self.routes[route].method {
             None => true,
@@ -179,36 +184,36 @@ impl Router {
                 method == req.method() || (verb == Verbs::HEAD && Verbs::of(method) == Verbs::GET)
             }
         };
-        built.patterns[route].as_ref().filter(|_| mine)?.captures(req.path())
+        table.patterns[route].as_ref().filter(|_| mine)?.captures(req.path())
     }
 
-    fn allowed(&self, built: &Built, path: &str) -> Allowed {
-        let takes = |number: &usize| {
-            built.patterns[*number].as_ref().is_some_and(|known| known.captures(path).is_some())
+    fn allowed(&self, table: &RouteTable, path: &str) -> Allowed {
+        let is_match = |number: &usize| {
+            table.patterns[*number].as_ref().is_some_and(|known| known.captures(path).is_some())
         };
         let mut allowed = Allowed::none();
-        for number in (0..self.routes.len()).filter(|number| path == "*" || takes(number)) {
+        for number in (0..self.routes.len()).filter(|number| path == "*" || is_match(number)) {
             allowed.add_route(self.routes[number].method.as_ref());
         }
         allowed
     }
 
-    fn ask(&self, found: Found, req: &mut Request<'_>) -> Response {
+    fn call_route(&self, found: Found, req: &mut Request<'_>) -> Response {
         let Entry { handler, states, .. } = &self.routes[found.route];
         if found.captures.is_empty() {
             return self.with_states(states, req, |req| handler.call(req));
         }
-        let names = self.built().patterns[found.route].as_ref().map_or(&[][..], |pattern| &pattern.names);
+        let names = self.table().patterns[found.route].as_ref().map_or(&[][..], |pattern| &pattern.names);
         let routed = req.routed_mut();
         let (before, offset) = (routed.captures.len(), routed.prefix);
-        let placed = found.captures.into_iter().map(|place| place.start + offset..place.end + offset);
+        let placed = found.captures.into_iter().map(|range| range.start + offset..range.end + offset);
         routed.captures.extend(names.iter().map(Arc::clone).zip(placed));
         let response = self.with_states(states, req, |req| handler.call(req));
         req.routed_mut().captures.truncate(before);
         response
     }
 
-    fn ask_mount(&self, mount: &Mount, prefix: usize, req: &mut Request<'_>) -> Response {
+    fn call_mount(&self, mount: &Mount, prefix: usize, req: &mut Request<'_>) -> Response {
         if !mount.strips || prefix == 0 {
             return self.with_states(&mount.states, req, |req| mount.handler.call(req));
         }

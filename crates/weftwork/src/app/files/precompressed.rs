@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use weftwork_wire::fields::quality;
 
-use super::place::{Content, Found, Place, Source};
-use super::recent::Recent;
+use super::open_file_cache::OpenFileCache;
+use super::root::{Content, ContentSource, Found, Root};
 use crate::message::Request;
 
 /// Codings and the extensions of their siblings; where clients want them equally, the smallest first.
@@ -16,8 +16,8 @@ pub(super) type Siblings = [bool; CODINGS.len()];
 
 /// The sibling that this client likes best, or the file itself.
 pub(super) fn choose(
-    place: &Place,
-    recent: &Recent,
+    root: &Root,
+    open_files: &OpenFileCache,
     req: &Request<'_>,
     path: &[u8],
     plain: Content,
@@ -26,7 +26,7 @@ pub(super) fn choose(
     if lines.is_empty() {
         return (plain, None);
     }
-    let siblings = siblings(place, path, &plain);
+    let siblings = siblings(root, path, &plain);
     if !siblings.contains(&true) {
         return (plain, None);
     }
@@ -39,7 +39,7 @@ pub(super) fn choose(
         if quality == 0 || quality < least {
             break;
         }
-        if let Ok(Found::Content(sibling)) = recent.find(place, &[path, extension].concat())
+        if let Ok(Found::Content(sibling)) = open_files.find(root, &[path, extension].concat())
             && sibling.modified >= plain.modified
         {
             return (sibling, Some(coding));
@@ -49,11 +49,11 @@ pub(super) fn choose(
 }
 
 /// Most files have none, and most requests would take one: looked for once while `plain` is open.
-pub(super) fn siblings(place: &Place, path: &[u8], plain: &Content) -> Siblings {
-    let is_there = |extension| matches!(place.find(&[path, extension].concat()), Ok(Found::Content(_)));
+pub(super) fn siblings(root: &Root, path: &[u8], plain: &Content) -> Siblings {
+    let is_there = |extension| matches!(root.find(&[path, extension].concat()), Ok(Found::Content(_)));
     let look = || CODINGS.map(|(_, extension)| is_there(extension));
     match &plain.source {
-        Source::File(opened) => *opened.siblings.get_or_init(look),
-        Source::Bytes(_) => look(),
+        ContentSource::File(opened) => *opened.siblings.get_or_init(look),
+        ContentSource::Bytes(_) => look(),
     }
 }

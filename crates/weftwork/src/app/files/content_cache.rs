@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::place::{Content, Opened};
 use super::representation::slice;
+use super::root::{Content, OpenFile};
 
 /// The longest of them.
 const FILE_BYTES_MAX: u64 = 128 << 10;
@@ -22,39 +22,44 @@ const PART_BYTES_MAX: u64 = 32 << 10;
 
 /// How much of the memory is taken.
 #[derive(Debug, Default)]
-pub(super) struct Memory(AtomicU64);
+pub(super) struct CacheMemory(AtomicU64);
 
 /// What was in a file, and by what it shows that it still is.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct CachedContent {
     state: u64,
     changed: SystemTime,
     bytes: Bytes,
-    memory: Arc<Memory>,
+    memory: Arc<CacheMemory>,
 }
 
-impl Drop for Kept {
+impl Drop for CachedContent {
     fn drop(&mut self) {
         self.memory.0.fetch_sub(self.bytes.len() as u64, Ordering::Relaxed);
     }
 }
 
-impl Opened {
+impl OpenFile {
     /// So many bytes from there, if they are in memory, and still in the file. They are read now if it was asked for before, and
     /// cannot change within the moment that it shows as its last change.
-    pub(super) fn kept(&self, content: &Content, offset: u64, count: u64) -> Option<Bytes> {
+    pub(super) fn cached(&self, content: &Content, offset: u64, count: u64) -> Option<Bytes> {
         let (memory, changed) = (self.memory.get()?, content.changed?);
-        if count > PART_BYTES_MAX || !content.is_settled_since(changed) {
+        if count > PART_BYTES_MAX || !content.is_stable_since(changed) {
             return None;
         }
-        let kept = self.kept.get_or_init(|| self.read(content, changed, memory)).as_ref()?;
-        let is_same = kept.state == content.state
-            && kept.changed == changed
-            && kept.bytes.len() as u64 == content.length;
-        is_same.then(|| slice(&kept.bytes, offset, count))
+        let cached = self.cached.get_or_init(|| self.read(content, changed, memory)).as_ref()?;
+        let is_same = cached.state == content.state
+            && cached.changed == changed
+            && cached.bytes.len() as u64 == content.length;
+        is_same.then(|| slice(&cached.bytes, offset, count))
     }
 
-    fn read(&self, content: &Content, changed: SystemTime, memory: &Arc<Memory>) -> Option<Kept> {
+    fn read(
+        &self,
+        content: &Content,
+        changed: SystemTime,
+        memory: &Arc<CacheMemory>,
+    ) -> Option<CachedContent> {
         let length = content.length;
         if length > FILE_BYTES_MAX {
             return None;
@@ -65,7 +70,7 @@ impl Opened {
             memory.0.fetch_sub(length, Ordering::Relaxed);
             return None;
         };
-        Some(Kept { state: content.state, changed, bytes, memory: memory.clone() })
+        Some(CachedContent { state: content.state, changed, bytes, memory: memory.clone() })
     }
 }
 
@@ -83,37 +88,37 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use super::super::place::{Found, Place, Source};
-    use super::super::recent::Recent;
+    use super::super::open_file_cache::OpenFileCache;
+    use super::super::root::{ContentSource, Found, Root};
     use super::*;
 
     struct Site {
-        root: PathBuf,
-        place: Place,
-        recent: Recent,
+        dir: PathBuf,
+        root: Root,
+        open_files: OpenFileCache,
         /// Long after anything here was written.
         now: SystemTime,
     }
 
     impl Site {
         fn new(name: &str) -> Site {
-            let root = std::env::temp_dir().join(format!("weftwork-kept-{}-{name}", std::process::id()));
-            fs::create_dir_all(&root).unwrap();
+            let dir = std::env::temp_dir().join(format!("weftwork-kept-{}-{name}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
             let now = SystemTime::now() + Duration::from_secs(60);
-            Site { place: Place::directory(&root).unwrap(), root, recent: Recent::new(), now }
+            Site { root: Root::directory(&dir).unwrap(), dir, open_files: OpenFileCache::new(), now }
         }
 
-        fn look_at(&self, name: &str, now: SystemTime) -> (Arc<Opened>, Content) {
-            let found = self.recent.find_at(&self.place, name.as_bytes(), now);
+        fn look_at(&self, name: &str, now: SystemTime) -> (Arc<OpenFile>, Content) {
+            let found = self.open_files.find_at(&self.root, name.as_bytes(), now);
             let Ok(Found::Content(content)) = found else { panic!("{name} is there") };
-            let Source::File(opened) = &content.source else { panic!("{name} is a file") };
+            let ContentSource::File(opened) = &content.source else { panic!("{name} is a file") };
             (opened.clone(), content)
         }
 
         /// The first bytes of it, if they are in memory.
-        fn kept(&self, name: &str, count: u64) -> Option<Bytes> {
+        fn cached(&self, name: &str, count: u64) -> Option<Bytes> {
             let (opened, content) = self.look_at(name, self.now);
-            opened.kept(&content, 0, count)
+            opened.cached(&content, 0, count)
         }
 
         fn changed(&self, name: &str) -> Option<SystemTime> {
@@ -124,43 +129,43 @@ mod tests {
         fn write_later(&self, name: &str, text: &str) {
             let before = self.changed(name);
             while self.changed(name) == before {
-                fs::write(self.root.join(name), text).unwrap();
+                fs::write(self.dir.join(name), text).unwrap();
             }
         }
 
         fn memory(&self) -> u64 {
-            self.recent.memory().0.load(Ordering::Relaxed)
+            self.open_files.memory().0.load(Ordering::Relaxed)
         }
     }
 
     impl Drop for Site {
         fn drop(&mut self) {
-            fs::remove_dir_all(&self.root).unwrap();
+            fs::remove_dir_all(&self.dir).unwrap();
         }
     }
 
     #[test]
     fn what_is_asked_for_again_is_in_memory() {
         let site = Site::new("again");
-        fs::write(site.root.join("page"), "some text").unwrap();
-        assert_eq!(site.kept("page", 9), None, "most are asked for once");
-        assert_eq!(site.kept("page", 9).unwrap(), "some text");
+        fs::write(site.dir.join("page"), "some text").unwrap();
+        assert_eq!(site.cached("page", 9), None, "most are asked for once");
+        assert_eq!(site.cached("page", 9).unwrap(), "some text");
         let (opened, content) = site.look_at("page", site.now);
-        assert_eq!(opened.kept(&content, 5, 4).unwrap(), "text");
+        assert_eq!(opened.cached(&content, 5, 4).unwrap(), "text");
         assert_eq!(site.memory(), 9);
     }
 
     #[test]
     fn long_files_are_not_and_long_parts_are_not_sent_from_there() {
         let site = Site::new("long");
-        fs::write(site.root.join("page"), vec![b'x'; FILE_BYTES_MAX as usize]).unwrap();
-        fs::write(site.root.join("film"), vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
+        fs::write(site.dir.join("page"), vec![b'x'; FILE_BYTES_MAX as usize]).unwrap();
+        fs::write(site.dir.join("film"), vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
         for (name, count, is_kept) in
             [("page", PART_BYTES_MAX, true), ("page", PART_BYTES_MAX + 1, false), ("film", 1, false)]
         {
             site.look_at(name, site.now);
             assert_eq!(
-                site.kept(name, count).map(|bytes| bytes.len() as u64),
+                site.cached(name, count).map(|bytes| bytes.len() as u64),
                 is_kept.then_some(count),
                 "{name}"
             );
@@ -170,14 +175,14 @@ mod tests {
     #[test]
     fn what_may_change_within_the_same_moment_is_read_each_time() {
         let site = Site::new("fresh");
-        fs::write(site.root.join("page"), "text").unwrap();
+        fs::write(site.dir.join("page"), "text").unwrap();
         // Its own time says nothing: tools set it to that of what they have copied.
-        let file = File::options().write(true).open(site.root.join("page")).unwrap();
+        let file = File::options().write(true).open(site.dir.join("page")).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         let moment = site.changed("page").unwrap() + Duration::from_millis(1999);
         for _ in 0..3 {
             let (opened, content) = site.look_at("page", moment);
-            assert_eq!(opened.kept(&content, 0, 4), None);
+            assert_eq!(opened.cached(&content, 0, 4), None);
         }
         assert_eq!(site.memory(), 0);
     }
@@ -185,19 +190,19 @@ mod tests {
     #[test]
     fn what_has_changed_is_not_sent_from_memory() {
         let site = Site::new("changed");
-        fs::write(site.root.join("page"), "before").unwrap();
+        fs::write(site.dir.join("page"), "before").unwrap();
         let modified = site.look_at("page", site.now).1.modified.unwrap();
-        assert_eq!(site.kept("page", 6).unwrap(), "before");
+        assert_eq!(site.cached("page", 6).unwrap(), "before");
         site.write_later("page", "after.");
-        assert_eq!(site.kept("page", 6), None);
+        assert_eq!(site.cached("page", 6), None);
         // Its own time may be set back. That it was is seen.
-        File::options().write(true).open(site.root.join("page")).unwrap().set_modified(modified).unwrap();
+        File::options().write(true).open(site.dir.join("page")).unwrap().set_modified(modified).unwrap();
         assert_eq!(site.look_at("page", site.now).1.modified, Some(modified));
-        assert_eq!(site.kept("page", 6), None);
+        assert_eq!(site.cached("page", 6), None);
         let later = site.now + Duration::from_secs(60);
         site.look_at("page", later);
         let (opened, content) = site.look_at("page", later);
-        assert_eq!(opened.kept(&content, 0, 6).unwrap(), "after.", "it was opened again");
+        assert_eq!(opened.cached(&content, 0, 6).unwrap(), "after.", "it was opened again");
     }
 
     #[test]
@@ -205,11 +210,11 @@ mod tests {
         let site = Site::new("bounded");
         let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
         for name in &names {
-            fs::write(site.root.join(name), vec![b'x'; FILE_BYTES_MAX as usize]).unwrap();
+            fs::write(site.dir.join(name), vec![b'x'; FILE_BYTES_MAX as usize]).unwrap();
             site.look_at(name, site.now);
         }
-        let kept = names.iter().filter(|name| site.kept(name, 1).is_some()).count();
-        assert_eq!((kept as u64 * FILE_BYTES_MAX, site.memory()), (BYTES_MAX, BYTES_MAX));
+        let cached = names.iter().filter(|name| site.cached(name, 1).is_some()).count();
+        assert_eq!((cached as u64 * FILE_BYTES_MAX, site.memory()), (BYTES_MAX, BYTES_MAX));
         site.look_at("0", site.now + Duration::from_secs(60));
         assert_eq!(site.memory(), 0);
     }

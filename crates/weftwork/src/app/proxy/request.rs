@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::upstream::{Link, Upstream, from_now};
-use super::{DEADLINE, Failure, Options, Proxy, Said, time_left};
+use super::upstream::{Upstream, UpstreamConn, from_now};
+use super::{DEADLINE, Failure, HeaderSource, Options, Proxy, time_left};
 use crate::app::middleware::{RequestId, TraceContext};
-use crate::app::spelling::misspelling;
+use crate::app::path_form::non_canonical;
 use crate::error::Error;
 use crate::message::{CONNECTION_FIELDS, Request, plain_field_name};
 
 /// Fields that are ours to say, and what nobody before us has a say in. Trailers are not passed on.
-const OURS: [&str; 9] = [
+const PROXY_FIELDS: [&str; 9] = [
     "host",
     "content-length",
     "trailer",
@@ -34,7 +34,7 @@ const HTTPOXY: &str = "proxy";
 
 /// The head of the request, as the server gets it, with one less of the [`forwards_left`].
 pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> Result<Vec<u8>, Failure> {
-    let Proxy { upstream, options, said } = proxy;
+    let Proxy { upstream, options, set_headers } = proxy;
     if *req.method() == Method::CONNECT {
         return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, "this server is no way to others"));
     }
@@ -48,42 +48,43 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
     };
     let host = req.host().filter(|_| options.keep_host).unwrap_or(upstream.authority());
     line("Host", host.as_bytes());
-    let (is_believed, settled) = (req.is_source_trusted(), settled(req, said));
-    let is_ours =
-        |plain: &str| OURS.contains(&plain) || settled.iter().any(|(name, _)| is_plainly(name, plain));
+    let (is_believed, overrides) = (req.is_source_trusted(), overrides(req, set_headers));
+    let is_ours = |plain: &str| {
+        PROXY_FIELDS.contains(&plain) || overrides.iter().any(|(name, _)| is_plainly(name, plain))
+    };
     let told = req.forwarded_client();
     for (name, value) in req.end_to_end_headers() {
         let plain = plain_field_name(name.as_bytes());
-        if plain == MAX_FORWARDS && (forwards.is_some() || is_respelt(name)) {
+        if plain == MAX_FORWARDS && (forwards.is_some() || is_variant_spelling(name)) {
             continue;
         }
         // Another spelling may be the client's also where its proxy has said its own word.
-        let is_said = is_believed && !is_respelt(name);
+        let is_said = is_believed && !is_variant_spelling(name);
         if plain == HTTPOXY || (plain == REAL_IP && told.is_some()) {
             continue;
         }
-        if !is_ours(&plain) && (is_said || !speaks_of_client(&plain)) {
+        if !is_ours(&plain) && (is_said || !describes_client(&plain)) {
             line(name, value);
         }
     }
     if let Some(more) = forwards {
         line("Max-Forwards", more.saturating_sub(1).to_string().as_bytes());
     }
-    for (name, value) in &settled {
+    for (name, value) in &overrides {
         if let Some(value) = value {
             line(name.as_str(), value.as_bytes());
         }
     }
     // Who has told us may only have passed on what its client said there.
     let real_ip = told.filter(|_| !is_ours(REAL_IP) && req.header_values(REAL_IP).next().is_some());
-    for (name, value) in who_asked(req, real_ip) {
+    for (name, value) in forwarded_fields(req, real_ip) {
         line(name, value.as_bytes());
     }
     for value in req.header_values("via") {
         line("Via", value);
     }
     line("Via", if req.version() == http::Version::HTTP_10 { b"1.0 weftwork" } else { b"1.1 weftwork" });
-    for (name, value) in of_connection(req, options) {
+    for (name, value) in connection_fields(req, options) {
         line(name, value.as_bytes());
     }
     match req.body_left() {
@@ -101,7 +102,7 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
 }
 
 /// And for what.
-fn who_asked(req: &Request<'_>, real_ip: Option<IpAddr>) -> Vec<(&'static str, String)> {
+fn forwarded_fields(req: &Request<'_>, real_ip: Option<IpAddr>) -> Vec<(&'static str, String)> {
     let client = req.client_addr().map(|client| ("X-Forwarded-For", client.to_string()));
     let real_ip = real_ip.map(|client| ("X-Real-IP", client.to_string()));
     let host = req.authority().map(|authority| ("X-Forwarded-Host", authority.into_owned()));
@@ -134,12 +135,15 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
 
 /// Whether a field is no business of the proxy itself, which sees to the framing, to the connection, and to who asked whom.
 pub(super) fn may_be_set(plain: &str) -> bool {
-    plain != MAX_FORWARDS && !OURS.contains(&plain) && !CONNECTION_FIELDS.contains(&plain)
+    plain != MAX_FORWARDS && !PROXY_FIELDS.contains(&plain) && !CONNECTION_FIELDS.contains(&plain)
 }
 
 /// What was found out here: by [`RequestIds`](crate::middleware::RequestIds), where it runs, and for
 /// [`Proxy::set_header`], whose word is the last. None: that there is none.
-fn settled(req: &Request<'_>, said: &[(HeaderName, Box<Said>)]) -> Vec<(HeaderName, Option<HeaderValue>)> {
+fn overrides(
+    req: &Request<'_>,
+    set_headers: &[(HeaderName, Box<HeaderSource>)],
+) -> Vec<(HeaderName, Option<HeaderValue>)> {
     let header = |name, value: String| (HeaderName::from_static(name), HeaderValue::try_from(value).ok());
     let id = req.extension::<RequestId>().map(|id| header("x-request-id", id.to_string()));
     let trace = req.extension::<TraceContext>().map(|trace| {
@@ -147,9 +151,9 @@ fn settled(req: &Request<'_>, said: &[(HeaderName, Box<Said>)]) -> Vec<(HeaderNa
         [header("traceparent", trace.traceparent()), (HeaderName::from_static("tracestate"), state)]
     });
     let found = id.into_iter().chain(trace.into_iter().flatten());
-    let is_said = |name: &HeaderName| said.iter().any(|(said, _)| said == name);
+    let is_said = |name: &HeaderName| set_headers.iter().any(|(said, _)| said == name);
     let found = found.filter(|(name, _)| !is_said(name));
-    found.chain(said.iter().map(|(name, value)| (name.clone(), value(req)))).collect()
+    found.chain(set_headers.iter().map(|(name, value)| (name.clone(), value(req)))).collect()
 }
 
 /// Whether this is the plain form of the name.
@@ -159,18 +163,18 @@ fn is_plainly(name: &HeaderName, plain: &str) -> bool {
 }
 
 /// Whether a name is not in its plain form, but for the case of its letters.
-fn is_respelt(name: &str) -> bool {
+fn is_variant_spelling(name: &str) -> bool {
     !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Further fields by which proxies tell what they know of the client.
-fn speaks_of_client(name: &str) -> bool {
+fn describes_client(name: &str) -> bool {
     name == REAL_IP || name.starts_with("x-forwarded-")
 }
 
 /// What is said anew for this connection: which upgrade is asked for, and that trailers are taken (RFC 9110 section 10.1.4).
-fn of_connection<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'static str, &'o str)> {
-    let protocol = asks_for(req, options);
+fn connection_fields<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'static str, &'o str)> {
+    let protocol = requested_upgrade(req, options);
     let takes_trailers = req.version() == http::Version::HTTP_11 && req.has_token(header::TE, "trailers");
     let named = match (protocol.is_some(), takes_trailers) {
         (false, false) => return Vec::new(),
@@ -185,7 +189,7 @@ fn of_connection<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'static s
 }
 
 /// The protocol that the client asks for, if it does, and may have.
-pub(super) fn asks_for<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'o str> {
+pub(super) fn requested_upgrade<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'o str> {
     let asks = req.version() == http::Version::HTTP_11 && req.has_token(header::CONNECTION, "upgrade");
     let mut asked = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
     asked.next().filter(|_| asks).map(String::as_str)
@@ -210,8 +214,8 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     }
     // To the server behind it may be another path than to the routes in front.
-    if let Some(misspelling) = misspelling(given.as_bytes()) {
-        return Err(Failure::Request(StatusCode::BAD_REQUEST, misspelling.rule()));
+    if let Some(non_canonical) = non_canonical(given.as_bytes()) {
+        return Err(Failure::Request(StatusCode::BAD_REQUEST, non_canonical.rule()));
     }
     let slash = if rest.is_empty() { "/" } else { "" };
     let (mark, query) = req.query().map_or(("", ""), |query| ("?", query));
@@ -235,35 +239,35 @@ impl Upload {
     }
 
     /// Puts a part on its way, or, when it is empty, the end.
-    pub(super) fn put(&mut self, link: &mut Link, part: &[u8]) {
+    pub(super) fn put(&mut self, conn: &mut UpstreamConn, part: &[u8]) {
         self.is_whole |= part.is_empty();
         if !self.in_chunks {
-            return link.put(part);
+            return conn.queue(part);
         }
         let mut chunk = Vec::with_capacity(part.len() + 16);
         // Writing to a vector does not fail.
         let _ = write!(chunk, "{:x}\r\n", part.len());
         chunk.extend_from_slice(part);
         chunk.extend_from_slice(b"\r\n");
-        link.put(&chunk);
+        conn.queue(&chunk);
     }
 }
 
 /// For so long the client is waited for before somebody looks whether the server says something; and then for twice as long,
 /// again and again, up to the other one.
-pub(super) const MOMENT_MIN: Duration = Duration::from_millis(1);
+pub(super) const POLL_MIN: Duration = Duration::from_millis(1);
 /// A client that pauses on purpose, 10,000 times, is no load.
-pub(super) const MOMENT_MAX: Duration = Duration::from_secs(1);
+pub(super) const POLL_MAX: Duration = Duration::from_secs(1);
 
-pub(super) fn next_moment(moment: Duration) -> Duration {
-    (2 * moment).min(MOMENT_MAX)
+pub(super) fn next_poll_time(wait: Duration) -> Duration {
+    (2 * wait).min(POLL_MAX)
 }
 
 /// Sends what is on its way, and the body as it comes, until all is sent or the server has something to say.
 pub(super) fn send(
     req: &mut Request<'_>,
     upload: &mut Upload,
-    link: &mut Link,
+    conn: &mut UpstreamConn,
     options: &Options,
 ) -> Result<(), Failure> {
     let end = from_now(time_left(req));
@@ -272,31 +276,31 @@ pub(super) fn send(
         Failure::of(error, bound)
     };
     let client = |error: io::Error| Failure::Client(Error::from(error));
-    while link.push(options.idle_timeout, end).map_err(stuck)? && !upload.is_whole {
+    while conn.send_output(options.idle_timeout, end).map_err(stuck)? && !upload.is_whole {
         // The client may wait for an answer to what it has sent, or for the end of it all.
-        let mut moment = MOMENT_MIN;
+        let mut wait = POLL_MIN;
         loop {
-            if link.has_more().map_err(stuck)? {
+            if conn.has_input().map_err(stuck)? {
                 return Ok(());
             }
             let left = end.saturating_duration_since(Instant::now());
-            let comes = req.body().comes_within(moment.min(left)).map_err(|error| client(error.into()))?;
+            let comes = req.body().comes_within(wait.min(left)).map_err(|error| client(error.into()))?;
             match (comes, left.is_zero()) {
                 (true, false) => break,
                 // Whoever has used up the time, it was not the client.
-                (true, true) => return Err(Failure::Late(DEADLINE)),
+                (true, true) => return Err(Failure::Timeout(DEADLINE)),
                 (false, true) => {
                     let why = "the request body has not come in time";
                     return Err(Failure::Request(StatusCode::REQUEST_TIMEOUT, why));
                 }
                 (false, false) => {}
             }
-            moment = next_moment(moment);
+            wait = next_poll_time(wait);
         }
         let mut body = req.body();
         let part = body.fill_buf().map_err(client)?;
         let count = part.len();
-        upload.put(link, part);
+        upload.put(conn, part);
         body.consume(count);
         upload.is_whole |= !upload.in_chunks && req.body_left() == Some(0);
     }

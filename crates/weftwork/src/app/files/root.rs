@@ -13,15 +13,15 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result};
 
 use super::beneath::{self, Links};
-use super::description::Description;
+use super::content_cache::{CacheMemory, CachedContent};
 use super::embedded::Embedded;
-use super::kept::{Kept, Memory};
-use super::variants::Siblings;
+use super::metadata::FileMetadata;
+use super::precompressed::Siblings;
 
 /// Where the files are.
 #[derive(Debug)]
-pub(super) enum Place {
-    Directory { root: OwnedFd, links: Links },
+pub(super) enum Root {
+    Directory { dir: OwnedFd, links: Links },
     Single { parent: PathBuf, name: Vec<u8> },
     Embedded(Embedded),
 }
@@ -38,7 +38,7 @@ pub(super) enum Found {
 /// What is in a file, and how to tell whether it has changed.
 #[derive(Debug)]
 pub(super) struct Content {
-    pub(super) source: Source,
+    pub(super) source: ContentSource,
     pub(super) length: u64,
     pub(super) modified: Option<SystemTime>,
     /// Another number when `length` is the same and the bytes are not.
@@ -50,38 +50,38 @@ pub(super) struct Content {
 }
 
 #[derive(Debug)]
-pub(super) enum Source {
-    File(Arc<Opened>),
+pub(super) enum ContentSource {
+    File(Arc<OpenFile>),
     Bytes(Bytes),
 }
 
 /// A file, and what need not be found out again while it is open.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     pub(super) file: Arc<File>,
     /// How many names it had: with one more or less, the one that it was found by may stand for another file. The number's
     /// type differs between systems, and this one holds all of them.
     pub(super) names: u128,
-    pub(super) description: OnceLock<Description>,
+    pub(super) metadata: OnceLock<FileMetadata>,
     pub(super) siblings: OnceLock<Siblings>,
     /// From the second time on that it is asked for.
-    pub(super) memory: OnceLock<Arc<Memory>>,
-    pub(super) kept: OnceLock<Option<Kept>>,
+    pub(super) memory: OnceLock<Arc<CacheMemory>>,
+    pub(super) cached: OnceLock<Option<CachedContent>>,
 }
 
-impl Place {
-    pub(super) fn directory(dir: &Path) -> Result<Place> {
+impl Root {
+    pub(super) fn directory(dir: &Path) -> Result<Root> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(dir, flags, Mode::empty())?;
-        Ok(Place::Directory { root, links: Links::Refuse })
+        let dir = rustix::fs::open(dir, flags, Mode::empty())?;
+        Ok(Root::Directory { dir, links: Links::Refuse })
     }
 
-    pub(super) fn single(path: &Path) -> Result<Place> {
+    pub(super) fn single(path: &Path) -> Result<Root> {
         let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned().into_vec();
-        let place = Place::Single { parent: path.parent().map(Path::to_owned).unwrap_or_default(), name };
-        let Place::Single { name, .. } = &place else { return Err(Errno::INVAL) };
-        match place.find(name)? {
-            Found::Content(_) => Ok(place),
+        let root = Root::Single { parent: path.parent().map(Path::to_owned).unwrap_or_default(), name };
+        let Root::Single { name, .. } = &root else { return Err(Errno::INVAL) };
+        match root.find(name)? {
+            Found::Content(_) => Ok(root),
             Found::Directory(_) => Err(Errno::ISDIR),
             Found::Other => Err(Errno::INVAL),
         }
@@ -90,13 +90,13 @@ impl Place {
     /// `name` has segments joined by `/`; it is empty for the root.
     pub(super) fn find(&self, name: &[u8]) -> Result<Found> {
         match self {
-            Place::Directory { root, links } => Found::at(beneath::open(root, name, *links)?),
-            Place::Single { parent, .. } => {
+            Root::Directory { dir, links } => Found::at(beneath::open(dir, name, *links)?),
+            Root::Single { parent, .. } => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let path = parent.join(OsStr::from_bytes(name));
                 Found::at(rustix::fs::open(path, flags, Mode::empty())?)
             }
-            Place::Embedded(assets) => assets.find(name).ok_or(Errno::NOENT),
+            Root::Embedded(assets) => assets.find(name).ok_or(Errno::NOENT),
         }
     }
 }
@@ -106,7 +106,7 @@ impl Found {
         let stat = rustix::fs::fstat(&fd)?;
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                let opened = Opened::new(File::from(fd), u128::from(stat.st_nlink));
+                let opened = OpenFile::new(File::from(fd), u128::from(stat.st_nlink));
                 Found::Content(Content::of(opened, &stat, SystemTime::now()))
             }
             FileType::Directory => Found::Directory(Some(fd)),
@@ -115,22 +115,26 @@ impl Found {
     }
 }
 
-impl Opened {
-    pub(super) fn new(file: File, names: u128) -> Arc<Opened> {
-        Arc::new(Opened {
+impl OpenFile {
+    pub(super) fn new(file: File, names: u128) -> Arc<OpenFile> {
+        Arc::new(OpenFile {
             file: Arc::new(file),
             names,
-            description: OnceLock::new(),
+            metadata: OnceLock::new(),
             siblings: OnceLock::new(),
             memory: OnceLock::new(),
-            kept: OnceLock::new(),
+            cached: OnceLock::new(),
         })
     }
 }
 
 impl Content {
     /// What is now in a file that was opened before. None: it has been deleted, or another one may have its name.
-    pub(super) fn named(opened: Arc<Opened>, memory: &Arc<Memory>, now: SystemTime) -> Option<Content> {
+    pub(super) fn named(
+        opened: Arc<OpenFile>,
+        memory: &Arc<CacheMemory>,
+        now: SystemTime,
+    ) -> Option<Content> {
         let stat = rustix::fs::fstat(&opened.file).ok()?;
         let is_named = stat.st_nlink > 0 && u128::from(stat.st_nlink) == opened.names;
         if !is_named {
@@ -140,10 +144,10 @@ impl Content {
         Some(Content::of(opened, &stat, now))
     }
 
-    fn of(opened: Arc<Opened>, stat: &Stat, now: SystemTime) -> Content {
+    fn of(opened: Arc<OpenFile>, stat: &Stat, now: SystemTime) -> Content {
         let (seconds, nanos) = (stat.st_mtime, stat.st_mtime_nsec as u32);
         Content {
-            source: Source::File(opened),
+            source: ContentSource::File(opened),
             length: u64::try_from(stat.st_size).unwrap_or(0),
             modified: Some(time(seconds, nanos)),
             state: (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanos)),

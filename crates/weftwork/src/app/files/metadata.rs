@@ -6,15 +6,15 @@ use http::HeaderValue;
 use weftwork_wire::Date;
 use weftwork_wire::fields::{EntityTag, Validators};
 
-use super::place::{Content, Source};
+use super::root::{Content, ContentSource};
 
 /// Clocks of file systems tick every few milliseconds, some every two seconds: a file that changed more recently
 /// may change again and keep its time.
-const SETTLED: Duration = Duration::from_secs(2);
+const STABLE_AFTER: Duration = Duration::from_secs(2);
 
 /// Both as they are written.
 #[derive(Clone, Debug)]
-pub(super) struct Description {
+pub(super) struct FileMetadata {
     pub(super) tag: Option<HeaderValue>,
     pub(super) modified: Option<HeaderValue>,
     weak: bool,
@@ -29,24 +29,24 @@ impl Content {
     ///
     /// Once a file has settled, that is made once while it stays open: 1,400 instructions a request. If the file
     /// changes meanwhile, or is also sent with another coding, it is made anew until the file is opened again.
-    pub(super) fn description(&self, coding: Option<&'static str>) -> Description {
-        let made = || Description::of(self, coding);
+    pub(super) fn metadata(&self, coding: Option<&'static str>) -> FileMetadata {
+        let made = || FileMetadata::of(self, coding);
         match &self.source {
-            Source::File(opened) if self.is_settled() => {
-                let kept = opened.description.get_or_init(made);
-                if kept.is_of(self, coding) { kept.clone() } else { made() }
+            ContentSource::File(opened) if self.is_stable() => {
+                let cached = opened.metadata.get_or_init(made);
+                if cached.is_of(self, coding) { cached.clone() } else { made() }
             }
-            Source::File(_) | Source::Bytes(_) => made(),
+            ContentSource::File(_) | ContentSource::Bytes(_) => made(),
         }
     }
 
-    fn is_settled(&self) -> bool {
-        self.modified.is_none_or(|at| self.is_settled_since(at))
+    fn is_stable(&self) -> bool {
+        self.modified.is_none_or(|at| self.is_stable_since(at))
     }
 
     /// Whoever changes it now gives it another time than `at`.
-    pub(super) fn is_settled_since(&self, at: SystemTime) -> bool {
-        at.checked_add(SETTLED).is_some_and(|settled| settled <= self.seen)
+    pub(super) fn is_stable_since(&self, at: SystemTime) -> bool {
+        at.checked_add(STABLE_AFTER).is_some_and(|settled| settled <= self.seen)
     }
 
     /// RFC 9110 section 8.8.2.1: never later than the answer itself.
@@ -55,15 +55,15 @@ impl Content {
     }
 }
 
-impl Description {
-    fn of(content: &Content, coding: Option<&'static str>) -> Description {
+impl FileMetadata {
+    fn of(content: &Content, coding: Option<&'static str>) -> FileMetadata {
         let Content { state, length, .. } = *content;
-        let weak = !content.is_settled();
+        let weak = !content.is_stable();
         let start = if weak { "W/" } else { "" };
         let (dash, name) = coding.map_or(("", ""), |name| ("-", name));
         let tag = format!("{start}\"{state:x}-{length:x}{dash}{name}\"");
         let date = |at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok();
-        Description {
+        FileMetadata {
             // Neither of the two can fail: they are made of ASCII.
             tag: HeaderValue::try_from(tag).ok(),
             modified: content.dated().and_then(date),
@@ -94,18 +94,18 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
-    use super::super::place::Opened;
+    use super::super::root::OpenFile;
     use super::*;
 
     const CHANGED: SystemTime = SystemTime::UNIX_EPOCH;
 
-    fn opened() -> Arc<Opened> {
-        Opened::new(File::open("/dev/null").unwrap(), 1)
+    fn opened() -> Arc<OpenFile> {
+        OpenFile::new(File::open("/dev/null").unwrap(), 1)
     }
 
     /// What is in `opened`, which changed in 1970 and was looked at `age` later.
-    fn content(opened: &Arc<Opened>, state: u64, length: u64, age: Duration) -> Content {
-        let source = Source::File(opened.clone());
+    fn content(opened: &Arc<OpenFile>, state: u64, length: u64, age: Duration) -> Content {
+        let source = ContentSource::File(opened.clone());
         Content { source, length, modified: Some(CHANGED), changed: None, state, seen: CHANGED + age }
     }
 
@@ -117,27 +117,31 @@ mod tests {
             [(0, "W/\"a-3\""), (1999, "W/\"a-3\""), (2000, "\"a-3\""), (9000, "\"a-3\""), (1000, "W/\"a-3\"")]
         {
             let content = content(&opened, 10, 3, Duration::from_millis(age));
-            let description = content.description(None);
-            assert_eq!(description.tag.as_ref().unwrap(), want, "after {age} ms");
-            let EntityTag { weak, opaque } = description.validators(&content).tag.unwrap();
+            let metadata = content.metadata(None);
+            assert_eq!(metadata.tag.as_ref().unwrap(), want, "after {age} ms");
+            let EntityTag { weak, opaque } = metadata.validators(&content).tag.unwrap();
             assert_eq!((weak, opaque), (want.starts_with('W'), &b"a-3"[..]), "after {age} ms");
         }
     }
 
     #[test]
     fn a_file_has_not_changed_later_than_it_was_looked_at() {
-        let content =
-            Content { seen: CHANGED, modified: Some(CHANGED + SETTLED), ..content(&opened(), 1, 1, SETTLED) };
-        let description = content.description(None);
-        assert_eq!(description.modified.as_ref().unwrap(), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(description.validators(&content).modified, Some(CHANGED));
+        let content = Content {
+            seen: CHANGED,
+            modified: Some(CHANGED + STABLE_AFTER),
+            ..content(&opened(), 1, 1, STABLE_AFTER)
+        };
+        let metadata = content.metadata(None);
+        assert_eq!(metadata.modified.as_ref().unwrap(), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(metadata.validators(&content).modified, Some(CHANGED));
     }
 
     #[test]
     fn what_is_kept_is_sent_for_the_same_bytes_alone() {
         let opened = opened();
-        let describe =
-            |state, length, coding| content(&opened, state, length, SETTLED).description(coding).tag.unwrap();
+        let describe = |state, length, coding| {
+            content(&opened, state, length, STABLE_AFTER).metadata(coding).tag.unwrap()
+        };
         let first = describe(1, 1, None);
         assert_eq!(first, "\"1-1\"");
         assert_eq!(describe(1, 1, None).as_bytes().as_ptr(), first.as_bytes().as_ptr(), "made once");

@@ -9,7 +9,7 @@ use crate::pattern::Segment;
 /// also those behind that place.
 pub(crate) fn of(segments: &[Segment], at: usize, variants: &[Variant<'_>]) -> BTreeSet<String> {
     let is_rest = matches!(segments[at], Segment::Rest(_));
-    let others = variants.iter().flat_map(|variant| &variant.ways).map(|way| &way.pattern.segments);
+    let others = variants.iter().flat_map(|variant| &variant.attrs).map(|attr| &attr.pattern.segments);
     let beside = others.filter(|other| other.len() > at && agree(&segments[..at], &other[..at]));
     let places = beside.flat_map(|other| if is_rest { &other[at..] } else { &other[at..=at] });
     places

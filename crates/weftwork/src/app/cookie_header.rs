@@ -12,7 +12,7 @@ pub(super) const COOKIES_MAX: usize = 100;
 
 /// Names and values, the latter without their quotes and their percent-encoding. A name that comes
 /// twice with different values is left out: one of them may be a neighbour's, and nobody can tell which.
-pub(super) fn sent<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
+pub(super) fn parse_cookies<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
     let pairs = req.header_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
     let found: Vec<_> = pairs.filter_map(pair).collect();
     // Of all of them: a neighbour may send so many that ours would be past the limit.
@@ -21,8 +21,8 @@ pub(super) fn sent<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
         let known = values.entry(name).or_insert(Some(value));
         *known = known.filter(|known| *known == value);
     }
-    let clear = found.iter().filter_map(|(name, _)| Some((*name, values.remove(name)??.clone()?)));
-    clear.take(COOKIES_MAX).collect()
+    let unambiguous = found.iter().filter_map(|(name, _)| Some((*name, values.remove(name)??.clone()?)));
+    unambiguous.take(COOKIES_MAX).collect()
 }
 
 /// None: it is no text in UTF-8, by which a name that comes twice has two values all the same.
