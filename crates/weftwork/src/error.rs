@@ -158,16 +158,16 @@ impl Error {
     }
 
     pub(crate) fn knob(name: &str, value: &str, wanted: &str) -> Error {
-        Error::usage(format!("{name} is {value:?}, but has to be {wanted}"))
+        Error::usage(format!("invalid {name} {value:?}: expected {wanted}"))
     }
 
     pub(crate) fn too_small(name: &str, value: u64, least: u64) -> Error {
-        Error::usage(format!("{name} is {value}, but has to be at least {least}"))
+        Error::usage(format!("invalid {name} {value}: must be at least {least}"))
     }
 
     pub(crate) fn too_large(name: &str, value: usize, limit: &str, most: usize) -> Error {
         Error::usage(format!(
-            "{name} is {value}, which is more than {limit} ({most}): lower it, or raise {limit}"
+            "invalid {name} {value}: must be at most {limit} ({most}), lower it or raise {limit}"
         ))
     }
 

@@ -240,8 +240,8 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let wanted = name.replace('-', "_");
         let Some(index) = Settings::NAMES.iter().position(|known| *known == wanted) else {
-            let meant = nearest(&wanted, Settings::NAMES).map(|known| format!("; did you mean {known}?"));
-            return Err(Error::usage(format!("there is no setting {name:?}{}", meant.unwrap_or_default())));
+            let meant = nearest(&wanted, Settings::NAMES).map(|known| format!(", did you mean {known}?"));
+            return Err(Error::usage(format!("unknown setting {name:?}{}", meant.unwrap_or_default())));
         };
         self.assign(index, value)?;
         self.sources[index] = Source::Code;
@@ -341,8 +341,8 @@ impl Settings {
         floor("backlog", u64::from(self.backlog), 1)?;
         floor("proxy_header_bytes_max", self.proxy_header_bytes_max.0, 16)?;
         if self.body_bytes_max.0 == 0 {
-            let wanted = "more, or no request could have a body; for no limit: more than anybody sends, such as 1000000GiB";
-            return Err(Error::knob("body_bytes_max", "0B", wanted));
+            let why = "must be at least 1B (no limit: a large value such as 1000000GiB)";
+            return Err(Error::usage(format!("invalid body_bytes_max \"0B\": {why}")));
         }
         for (name, time) in [
             ("head_timeout", self.head_timeout),
@@ -355,7 +355,8 @@ impl Settings {
         ] {
             // Deadlines are counted in milliseconds: a part of one would be none.
             if time < Duration::from_millis(1) {
-                return Err(Error::knob(name, &time.show(), "longer: every wait for a client has an end"));
+                let why = "must be at least 1ms (the server never waits for a client without a limit)";
+                return Err(Error::usage(format!("invalid {name} {:?}: {why}", time.show())));
             }
         }
         if self.standby_kept > self.threads_max {

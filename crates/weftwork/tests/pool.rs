@@ -224,14 +224,17 @@ fn does_not_start(server: Server, words: [&str; 2]) {
 
 #[test]
 fn wrong_parameters_are_named() {
-    does_not_start(bind(0), ["standby is 0", "at least 1"]);
+    does_not_start(bind(0), ["invalid standby 0", "at least 1"]);
     let few = bind(9).settings(|settings| settings.threads_max(8));
     does_not_start(few, ["standby is 9", "threads_max (8)"]);
     let none = bind(1).engine(Engine::Pool { standby: None }).settings(|settings| settings.standby_kept(0));
-    does_not_start(none, ["standby_kept is 0", "at least 1"]);
+    does_not_start(none, ["invalid standby_kept 0", "at least 1"]);
     let many = bind(1).settings(|settings| settings.connections_max(5).accepted_max(6));
-    does_not_start(many, ["accepted_max is 6", "connections_max (5)"]);
-    does_not_start(bind(1).settings(|settings| settings.threads_max(1)), ["threads_max is 1", "at least 2"]);
+    does_not_start(many, ["invalid accepted_max 6", "connections_max (5)"]);
+    does_not_start(
+        bind(1).settings(|settings| settings.threads_max(1)),
+        ["invalid threads_max 1", "at least 2"],
+    );
 }
 
 /// Panics where no handler runs any more: within the thread of the pool.

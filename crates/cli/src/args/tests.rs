@@ -148,19 +148,19 @@ fn values() {
     fails("--log loud", "invalid --log \"loud\": expected off, error, warn, info, debug or trace");
     fails(
         "--head-bytes-max much",
-        "--head-bytes-max is \"much\", but has to be a size such as 512, 64KiB or 2MiB",
+        "invalid --head-bytes-max \"much\": expected a size such as 512, 64KiB or 2MiB",
     );
-    fails("--threads-max -1", "--threads-max is \"-1\", but has to be a whole number");
+    fails("--threads-max -1", "invalid --threads-max \"-1\": expected a whole number");
     fails(
         "--body-bytes-max 99999999999999999999999GiB",
-        "--body-bytes-max is \"99999999999999999999999GiB\", but has to be at most 17179869183GiB",
+        "invalid --body-bytes-max \"99999999999999999999999GiB\": expected at most 17179869183GiB",
     );
     fails(
         "--idle-timeout 99999999999999h",
-        "--idle-timeout is \"99999999999999h\", but has to be at most 213503982334d",
+        "invalid --idle-timeout \"99999999999999h\": expected at most 213503982334d",
     );
     let Usage(message) = read("--engine warp").expect_err("no such engine");
-    assert!(message.starts_with("--engine: there is no engine \"warp\" (the engines: adaptive"), "{message}");
+    assert!(message.starts_with("--engine: unknown engine \"warp\" (the engines: adaptive"), "{message}");
 }
 
 /// clap looks for contradictions in the definitions with debug assertions only.

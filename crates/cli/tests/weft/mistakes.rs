@@ -21,20 +21,20 @@ fn arguments() {
     check("dmeo", &[], "did you mean demo?");
     check("--port eighty", &[], "invalid --port \"eighty\"");
     check("--port", &[], "--port");
-    check("--head-timeout 5", &[], "--head-timeout is \"5\", but has to be a duration");
-    check("--port 0 --threads-max 1", &[], "weft: --threads-max: threads_max is 1, but has to be at least 2");
+    check("--head-timeout 5", &[], "invalid --head-timeout \"5\": expected a duration");
+    check("--port 0 --threads-max 1", &[], "weft: --threads-max: invalid threads_max 1: must be at least 2");
     check(
         "--port 0 --idle-timeout 0s",
         &[],
-        "weft: --idle-timeout: idle_timeout is \"0s\", but has to be longer",
+        "weft: --idle-timeout: invalid idle_timeout \"0s\": must be at least 1ms",
     );
     check(
         "--port 0 --connections-max 9 --accepted-max 99",
         &[],
-        "weft: --accepted-max: accepted_max is 99, which",
+        "weft: --accepted-max: invalid accepted_max 99: must",
     );
     check("--log loud", &[], "invalid --log \"loud\"");
-    check("--engine warp", &[], "--engine: there is no engine \"warp\" (the engines: adaptive");
+    check("--engine warp", &[], "--engine: unknown engine \"warp\" (the engines: adaptive");
     check("--bind nonsense", &[], "cannot listen at \"nonsense\"");
     check("serve", &[], "weft serve DIR");
 }
@@ -51,22 +51,22 @@ fn variables() {
     check("", &[("WEFT_PORT", "eighty")], "invalid WEFT_PORT \"eighty\"");
     check("", &[("PORT", "eighty")], "invalid PORT \"eighty\"");
     check("--port 0", &[("HOST", "no.such.host.invalid")], "(from HOST)");
-    check("--port 0", &[("WEFT_HEAD_BYTES_MAX", "much")], "but has to be a size");
+    check("--port 0", &[("WEFT_HEAD_BYTES_MAX", "much")], "expected a size");
     check(
         "--port 0 --queue-max 7",
         &[("WEFT_IDLE_TIMEOUT", "0s")],
-        "weft: WEFT_IDLE_TIMEOUT: idle_timeout is",
+        "weft: WEFT_IDLE_TIMEOUT: invalid idle_timeout",
     );
     check(
         "--port 0 --threads-max 4",
         &[("WEFT_STANDBY_KEPT", "5")],
-        "weft: WEFT_STANDBY_KEPT: standby_kept is 5, which is more than threads_max (4)",
+        "weft: WEFT_STANDBY_KEPT: invalid standby_kept 5: must be at most threads_max (4)",
     );
     check("--port 0", &[("WEFT_LOG", "loud")], "invalid WEFT_LOG \"loud\"");
     check(
         "--port 0",
         &[("WEFT_ENGINE", "warp")],
-        "WEFT_ENGINE: there is no engine \"warp\" (the engines: adaptive",
+        "WEFT_ENGINE: unknown engine \"warp\" (the engines: adaptive",
     );
 }
 

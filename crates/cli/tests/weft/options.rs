@@ -61,7 +61,7 @@ fn an_empty_variable_is_not_set_and_an_unknown_one_is_named() {
     ];
     let mut weft = Weft::start_with("", &empty);
     assert!(has(&weft, "idle_timeout 75s"), "{:?}", weft.lines);
-    weft.wait_for("WEFT_HEAD_TIMOUT is no setting, and is not read; did you mean WEFT_HEAD_TIMEOUT?");
+    weft.wait_for("unknown variable WEFT_HEAD_TIMOUT ignored, did you mean WEFT_HEAD_TIMEOUT?");
     assert_eq!(weft.connect().ask("GET /health").text(), "OK");
 }
 
@@ -81,7 +81,7 @@ fn the_variables_of_the_command_are_known() {
     weft.kill().unwrap();
     weft.wait().unwrap();
     let said: Vec<String> = BufReader::new(said).lines().map_while(Result::ok).collect();
-    assert_eq!(said, ["weftwork: WEFT_NONSENSE_OF_MINE is no setting, and is not read"]);
+    assert_eq!(said, ["weftwork: unknown variable WEFT_NONSENSE_OF_MINE ignored"]);
 }
 
 #[test]

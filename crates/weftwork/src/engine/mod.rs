@@ -185,7 +185,7 @@ impl fmt::Display for UnknownEngine {
             let why = "is the feature `fibers` of weftwork, which is off in this build";
             return write!(f, "the engine {text:?} {why} (the engines: {engines})");
         }
-        write!(f, "there is no engine {text:?} (the engines: {engines}; numbers from 1)")
+        write!(f, "unknown engine {text:?} (the engines: {engines}; numbers from 1)")
     }
 }
 

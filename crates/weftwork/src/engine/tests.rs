@@ -49,18 +49,18 @@ fn refused(engine: Engine, settings: Settings, words: [&str; 2]) {
 #[test]
 fn parameters_with_which_no_engine_could_run_are_refused() {
     let settings = || Settings::default().connections_max(1000);
-    refused(Engine::Adaptive { loops: Some(0) }, settings(), ["loops is 0", "at least 1"]);
-    refused(Engine::Reactor { loops: Some(0) }, settings(), ["loops is 0", "at least 1"]);
-    refused(Engine::Workers { listeners: Some(0) }, settings(), ["listeners is 0", "at least 1"]);
-    refused(Engine::Pool { standby: Some(0) }, settings(), ["standby is 0", "at least 1"]);
+    refused(Engine::Adaptive { loops: Some(0) }, settings(), ["invalid loops 0", "at least 1"]);
+    refused(Engine::Reactor { loops: Some(0) }, settings(), ["invalid loops 0", "at least 1"]);
+    refused(Engine::Workers { listeners: Some(0) }, settings(), ["invalid listeners 0", "at least 1"]);
+    refused(Engine::Pool { standby: Some(0) }, settings(), ["invalid standby 0", "at least 1"]);
     let none = settings().standby_kept(0);
-    refused(Engine::Pool { standby: None }, none, ["standby_kept is 0", "at least 1"]);
+    refused(Engine::Pool { standby: None }, none, ["invalid standby_kept 0", "at least 1"]);
     let few = settings().threads_max(8);
-    refused(Engine::Pool { standby: Some(9) }, few, ["standby is 9", "threads_max (8)"]);
+    refused(Engine::Pool { standby: Some(9) }, few, ["invalid standby 9", "threads_max (8)"]);
     #[cfg(feature = "fibers")]
-    refused(Engine::Fibers { threads: Some(0) }, settings(), ["threads is 0", "at least 1"]);
+    refused(Engine::Fibers { threads: Some(0) }, settings(), ["invalid threads 0", "at least 1"]);
     let many = settings().accepted_max(1001);
-    refused(Engine::Pool { standby: None }, many, ["accepted_max is 1001", "connections_max (1000)"]);
+    refused(Engine::Pool { standby: None }, many, ["invalid accepted_max 1001", "connections_max (1000)"]);
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn explained(variable: &str, others: &[&str]) -> Option<String> {
     let names: Vec<String> = Settings::NAMES.iter().map(|name| variable_of(name)).collect();
     let known = names.iter().map(String::as_str).chain(others);
     Some(match nearest(variable, known) {
-        Some(meant) => format!("{variable} is no setting, and is not read; did you mean {meant}?"),
-        None => format!("{variable} is no setting, and is not read"),
+        Some(meant) => format!("unknown variable {variable} ignored, did you mean {meant}?"),
+        None => format!("unknown variable {variable} ignored"),
     })
 }

@@ -352,7 +352,7 @@ fn settings_start_anew() {
 }
 
 #[test]
-#[should_panic(expected = "fields_max is 0")]
+#[should_panic(expected = "invalid fields_max 0")]
 fn settings_are_checked() {
     let _ = client().settings(|s| s.fields_max(0));
 }

@@ -49,7 +49,7 @@ fn default_port(scheme: &str) -> Option<&'static str> {
 
 /// An origin that somebody allows: one that is written otherwise than browsers do would never match.
 pub(in crate::app) fn checked(given: &str) -> Result<Box<str>> {
-    let wanted = "written as browsers do: https://host or http://host:port";
+    let wanted = "https://host or http://host:port, as browsers write an origin";
     serialized(given).map(Box::from).ok_or_else(|| Error::knob("origin", given, wanted))
 }
 
