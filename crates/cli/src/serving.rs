@@ -96,7 +96,7 @@ fn announce(title: &str, running: &Running) {
             source => say(format_args!("{} {} ({source})", setting.name, setting.value)),
         }
     }
-    say("stop with Ctrl-C (requests in flight may finish)");
+    say("Ctrl-C stops the server after requests in flight finish");
 }
 
 /// The address as a URL with the real port; where it is all of them, also the one to type here.

@@ -31,10 +31,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { drained, cut, stuck, took } = self;
         write!(f, "stopped in {took:.1?}: {drained} connections drained, {cut} cut")?;
-        if *stuck > 0 {
-            write!(f, ", {stuck} threads left in handlers that did not return")?;
+        match *stuck {
+            0 => Ok(()),
+            1 => f.write_str(", 1 thread still in a handler"),
+            _ => write!(f, ", {stuck} threads still in handlers"),
         }
-        Ok(())
     }
 }
 

@@ -50,7 +50,7 @@ fn with_the_last_thread() {
     let (site, _quick, mut held) = with_one_thread_left(|settings| settings);
     let mut victim = site.client();
     panic_at(&victim.name());
-    panic_at("all threads are taken (threads_max is 2)");
+    panic_at("all threads are busy (threads_max is 2,");
     victim.send("bad\r\n\r\n");
     assert!(victim.rest().is_empty(), "it was refused without a line in the log");
     eventually("every line came that was to panic", || traps() == 0);

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 
 use crate::client::Client;
 
-pub(crate) const LAST_LINE: &str = "stop with Ctrl-C (requests in flight may finish)";
+pub(crate) const LAST_LINE: &str = "Ctrl-C stops the server after requests in flight finish";
 
 pub(crate) struct Weft {
     child: Child,

@@ -287,7 +287,7 @@ impl Handler for Proxy {
 }
 
 fn warn(server: &str, why: impl fmt::Display) {
-    log::warn!("the proxy to {server}: {}", OneLine(why));
+    log::warn!("proxy to {server}: {}", OneLine(why));
 }
 
 /// Why a request was not passed on, or came to nothing.
@@ -320,18 +320,18 @@ impl Failure {
     fn for_log(&self) -> Option<String> {
         match self {
             Failure::Request(..) | Failure::Client(_) => None,
-            Failure::Unreachable(error) => Some(format!("it cannot be reached: {error}")),
-            Failure::Closed => Some("it ended the connection before its answer was there".to_owned()),
-            Failure::Timeout(bound) => Some(format!("it was late ({bound})")),
+            Failure::Unreachable(error) => Some(format!("cannot be reached: {error}")),
+            Failure::Closed => Some("closed the connection before it responded".to_owned()),
+            Failure::Timeout(bound) => Some(format!("timed out ({bound})")),
             Failure::Socket(error) => Some(error.to_string()),
             Failure::Malformed(fault) => Some(fault.to_string()),
-            Failure::UnexpectedUpgrade => Some("it switched to a protocol that nobody asked for".to_owned()),
+            Failure::UnexpectedUpgrade => Some("switched to a protocol that was not requested".to_owned()),
         }
     }
 }
 
 /// The detail of a 502 where the server has answered, and not as it should.
-const NO_ANSWER: &str = "the server behind this one gave no answer that can be passed on";
+const NO_ANSWER: &str = "no valid response from the upstream server";
 
 impl IntoResponse for Failure {
     /// What a client learns is that it was the other server, and no more of it.
@@ -340,14 +340,12 @@ impl IntoResponse for Failure {
             Failure::Client(error) => return error.into_response(),
             Failure::Request(status, why) => (status, why),
             Failure::Timeout(_) => {
-                (StatusCode::GATEWAY_TIMEOUT, "the server behind this one did not answer in time")
+                (StatusCode::GATEWAY_TIMEOUT, "the upstream server did not respond in time")
             }
             Failure::Unreachable(error) if is_timed_out(&error) => {
-                (StatusCode::GATEWAY_TIMEOUT, "the server behind this one could not be reached in time")
+                (StatusCode::GATEWAY_TIMEOUT, "the upstream server could not be reached in time")
             }
-            Failure::Unreachable(_) => {
-                (StatusCode::BAD_GATEWAY, "the server behind this one could not be reached")
-            }
+            Failure::Unreachable(_) => (StatusCode::BAD_GATEWAY, "the upstream server could not be reached"),
             Failure::Closed | Failure::Socket(_) | Failure::Malformed(_) | Failure::UnexpectedUpgrade => {
                 (StatusCode::BAD_GATEWAY, NO_ANSWER)
             }

@@ -55,7 +55,7 @@ impl Conn {
         }
         Counters::count(&cx.counters.faults);
         let said = "this connection is not secured, and the target is https (RFC 9110 §7.4)";
-        let note = "it is not in trusted_proxies, whose clients may have a secured one";
+        let note = "its address is not in trusted_proxies";
         self.refuse(StatusCode::MISDIRECTED_REQUEST, said, note, cx);
     }
 
@@ -65,8 +65,8 @@ impl Conn {
         Counters::count(&cx.counters.faults);
         // Whom we trust is nothing to tell a stranger.
         let trusted = &cx.settings.trusted_proxies;
-        let note = format!("it is not in trusted_proxies, which is {trusted}");
-        let said = "only proxies may connect here, and this is none of them";
+        let note = format!("its address is not in trusted_proxies ({trusted})");
+        let said = "only trusted proxies may connect to this listener";
         self.refuse(StatusCode::FORBIDDEN, said, &note, cx);
     }
 
@@ -74,7 +74,7 @@ impl Conn {
     pub(super) fn refuse_timeout(&mut self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
         let knobs = cx.settings.show(self.pace.what.knobs());
-        self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not come in time", &knobs, cx);
+        self.refuse(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", &knobs, cx);
     }
 
     /// Its time is up, and there is nothing to tell it.
@@ -82,13 +82,13 @@ impl Conn {
     pub(super) fn note_timeout(&self, cx: &Context) {
         Counters::count(&cx.counters.timeouts);
         let what = match self.pace.what {
-            Timeout::Write => "its response was not taken",
-            Timeout::Drain => "the rest of a body that nobody reads did not come",
-            Timeout::ProxyHeader => "its PROXY header did not come",
-            _ => "no request came",
+            Timeout::Write => "the client stopped reading its response",
+            Timeout::Drain => "the rest of an unread body did not arrive in time",
+            Timeout::ProxyHeader => "its PROXY header did not arrive in time",
+            _ => "no request arrived in time",
         };
         let knobs = cx.settings.show(self.pace.what.knobs());
-        tell(cx, format_args!("{} is left: {what} in time ({knobs})", Peer(self)));
+        tell(cx, format_args!("closing {}: {what} ({knobs})", Peer(self)));
     }
 
     /// Instead of a call of the handler: every thread is in use and the queue is full.
@@ -111,7 +111,7 @@ impl Conn {
         if self.is_taken_over() {
             // It has its answer already.
             self.phase = Phase::Done;
-            tell(cx, format_args!("{} is left, whose connection was upgraded: {note}", Peer(self)));
+            tell(cx, format_args!("closing the upgraded connection of {}: {note}", Peer(self)));
             return;
         }
         // A response that has come goes unsent; it would be waited for behind the refusal.
@@ -125,9 +125,13 @@ impl Conn {
         Counters::count(&cx.counters.abandoned);
         if is_late {
             let knob = cx.settings.show(&["request_timeout"]);
-            self.refuse_request("the server was too busy for this request for too long", &knob, cx);
+            self.refuse_request("the request was not started in time", &knob, cx);
         } else {
-            self.refuse_request("the client had ended its side before its request was served", "", cx);
+            self.refuse_request(
+                "the request was not started: no thread was free, and the client closed its side",
+                "",
+                cx,
+            );
         }
     }
 
@@ -215,7 +219,7 @@ pub(super) fn tell(cx: &Context, line: fmt::Arguments<'_>) {
     match cx.lines.take(cx.clock.now()) {
         None => return,
         Some(0) => {}
-        Some(more) => log::info!("... and {more} more lines about clients, which were left out"),
+        Some(more) => log::info!("... and {more} more lines about clients were left out"),
     }
     log::info!("{}", OneLine(line));
 }

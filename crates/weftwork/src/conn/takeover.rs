@@ -73,7 +73,10 @@ impl Conn {
             }
             Err(panic) => {
                 Counters::count(&cx.counters.panics);
-                log::error!("what took a connection over panicked: {}", OneLine(panic_message(&*panic)));
+                log::error!(
+                    "the handler of an upgraded connection panicked: {}",
+                    OneLine(panic_message(&*panic))
+                );
             }
         }
     }

@@ -158,7 +158,7 @@ impl Acceptor {
             self.closed_until = self.look_at;
             // Last of all: it may panic.
             if self.refusals.take(now).is_some() {
-                log::warn!("cannot wait for connections, and looks for them ten times a second: {error}");
+                log::warn!("cannot watch the listeners, polling every 100 ms: {error}");
             }
         }
     }

@@ -24,7 +24,7 @@ pub const ENGINES: &[EngineInfo] = &[
     EngineInfo {
         usage: "reactor[:loops]",
         waits: "event loops",
-        blocked: "its loop waits, and all connections of it",
+        blocked: "all connections on that loop wait",
         best_for: "handlers that never block",
     },
     EngineInfo {

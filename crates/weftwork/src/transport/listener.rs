@@ -114,7 +114,7 @@ impl Listener {
             && let Err(error) = system::limit_unread(&self.fd, write_timeout)
         {
             log::info!(
-                "a client of {address} that reads nothing may keep what it was sent in the kernel: {error}"
+                "cannot set TCP_USER_TIMEOUT on {address}, unread data may stay in the kernel: {error}"
             );
         }
     }

@@ -317,7 +317,7 @@ impl Socket {
         let linger = resets.then_some(Duration::ZERO);
         match sockopt::set_socket_linger(&self.fd, linger) {
             Ok(()) => self.resets = resets,
-            Err(error) => log::warn!("a connection may end as if all of its response were sent: {error}"),
+            Err(error) => log::warn!("cannot set SO_LINGER, a truncated response may look complete: {error}"),
         }
     }
 

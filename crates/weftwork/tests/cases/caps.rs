@@ -203,8 +203,8 @@ fn upgrades_that_hold_all_threads_are_told_of() {
     }
     let mut other = Client::connect(&server);
     other.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let setting = format!("(threads_max is {threads_max})");
-    let line = is_logged(&["all threads are taken", &setting, "4 of them by upgraded connections"]);
+    let setting = format!("(threads_max is {threads_max},");
+    let line = is_logged(&["all threads are busy", &setting, "4 hold upgraded connections"]);
     assert!(line.starts_with("WARN"), "{line}");
     drop(holders);
     other.answer().is(200, "hello");

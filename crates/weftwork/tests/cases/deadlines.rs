@@ -87,7 +87,7 @@ fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     }
     let _ = client.try_send(end);
     let answer = client.answer();
-    let is_told = ["did not come in time", "came too slowly"].iter().any(|why| answer.text().contains(why));
+    let is_told = ["did not arrive in time", "came too slowly"].iter().any(|why| answer.text().contains(why));
     assert!(answer.status == 200 || is_told, "{answer:?}");
     (answer.status, begun.elapsed())
 }
@@ -230,7 +230,7 @@ fn a_dribbled_rest_of_a_body_is_not_waited_for() {
         client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789");
         client.answer().is(200, "not read");
         dribble(&mut client, pause, begun, || site.running.counts().connections == 0);
-        is_logged(&[&client_name, "a body that nobody reads", &site.setting("unread_timeout")]);
+        is_logged(&[&client_name, "an unread body", &site.setting("unread_timeout")]);
         site.is_well();
     }
 }
@@ -257,7 +257,7 @@ fn a_silent_connection_ends_without_an_answer() {
     let client_name = client.name();
     client.ends();
     was_in_time(begun);
-    is_logged(&[&client_name, "no request came", &site.setting("head_timeout")]);
+    is_logged(&[&client_name, "no request arrived", &site.setting("head_timeout")]);
     eventually("it is counted", || site.running.counts().timeouts == 1);
 }
 
@@ -315,7 +315,7 @@ fn ends_unread(path: &str) {
     client.wait_for_bytes();
     eventually("the connection ends", || site.running.counts().connections == 0);
     was_in_time(begun);
-    is_logged(&[&client_name, "its response was not taken", &site.setting("write_timeout")]);
+    is_logged(&[&client_name, "the client stopped reading its response", &site.setting("write_timeout")]);
     assert_eq!(site.running.counts().timeouts, 1);
     assert!(client.rest().len() < 50_000_000);
     site.is_well();

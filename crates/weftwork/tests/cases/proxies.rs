@@ -110,8 +110,8 @@ fn strangers_are_refused() {
     keep_log();
     let server = ROOM.bind("127.0.0.1:0");
     let server = server.settings(|s| s.proxy_protocol(true).trusted_proxies("192.0.2.0/24,unix".parse().unwrap()));
-    refused(&Site::start(server), format!("{LINE}{GET}").as_bytes(), 403, "only proxies may connect here");
-    is_logged(&["it is not in trusted_proxies, which is 192.0.2.0/24,unix"]);
+    refused(&Site::start(server), format!("{LINE}{GET}").as_bytes(), 403, "only trusted proxies may connect");
+    is_logged(&["its address is not in trusted_proxies (192.0.2.0/24,unix)"]);
 }
 
 #[test]

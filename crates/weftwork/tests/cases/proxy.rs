@@ -222,7 +222,7 @@ fn a_server_that_cannot_answer_is_a_bad_gateway() {
         let (address, thread) = says(answer);
         let proxy = before_address(&address, |proxy| proxy);
         assert_eq!(Client::connect(&proxy).get("/").status, 502, "{answer:?}");
-        is_logged(&["WARN", &format!("the proxy to {address}: ")]);
+        is_logged(&["WARN", &format!("proxy to {address}: ")]);
         drop(proxy);
         stop(&address, thread);
     }

@@ -120,7 +120,7 @@ fn a_queued_request_whose_client_has_ended_its_side_is_not_started() {
         queued
     });
     let answer = queued.answer();
-    assert!(answer.status == 503 && answer.text().contains("the client had ended its side"), "{answer:?}");
+    assert!(answer.status == 503 && answer.text().contains("the client closed its side"), "{answer:?}");
     queued.ends();
 }
 
@@ -133,7 +133,7 @@ fn a_queued_request_whose_time_is_up_is_not_started() {
     std::thread::sleep(Duration::from_millis(60));
     let mut queued = crowd.abandons(|queued| queued);
     let answer = queued.answer();
-    assert!(answer.status == 503 && answer.closes() && answer.text().contains("too busy"), "{answer:?}");
+    assert!(answer.status == 503 && answer.closes() && answer.text().contains("not started in time"), "{answer:?}");
     assert_eq!(answer.field("retry-after"), Some("1"));
     queued.ends();
 }

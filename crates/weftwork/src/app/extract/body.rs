@@ -137,7 +137,7 @@ mod typed {
         if is_right(&kind) {
             return Ok(());
         }
-        let detail = format!("the body has to be {wanted}, as Content-Type says");
+        let detail = format!("Content-Type must be {wanted}");
         Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE).detail(detail).with("field", "content-type"))?
     }
 }

@@ -78,7 +78,7 @@ impl<'t> Pairs<'t> {
         self.value().map_err(|fault| match (fault.of_names, self.only()) {
             (true, _) => {
                 let wrong = fault.problem(what, StatusCode::INTERNAL_SERVER_ERROR);
-                Error::ours(format!("a handler takes other captures than its route has: {wrong}"))
+                Error::ours(format!("handler arguments do not match the route: {wrong}"))
             }
             // A type that refuses a text by a rule of its own does not know whose it is.
             (false, Ok(text)) => text.blamed(fault).problem(what, StatusCode::BAD_REQUEST).into(),
@@ -131,8 +131,8 @@ impl Fault {
         Fault { name: Some(name.to_owned()), of_names: true, ..Fault::new(why) }
     }
 
-    fn of_number(there: usize, taken: impl Display) -> Fault {
-        Fault { of_names: true, ..Fault::new(format_args!("there are {there} of them, and {taken} taken")) }
+    fn of_number(there: usize, taken: usize) -> Fault {
+        Fault { of_names: true, ..Fault::new(format_args!("expected {taken}, found {there}")) }
     }
 
     fn problem(self, what: &str, status: StatusCode) -> Problem {
@@ -183,7 +183,7 @@ impl<'t> Pairs<'t> {
     fn only(&self) -> Result<Texts<'_, 't>, Fault> {
         match &self.pairs[..] {
             [only] => Ok(Texts::of(std::slice::from_ref(only))),
-            pairs => Err(Fault::of_number(pairs.len(), "one is")),
+            pairs => Err(Fault::of_number(pairs.len(), 1)),
         }
     }
 }
@@ -205,7 +205,7 @@ impl<'de> Deserializer<'de> for &mut Pairs<'_> {
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
         match self.pairs.len() {
             there if there == length => self.deserialize_seq(visitor),
-            there => Err(Fault::of_number(there, format_args!("{length} are"))),
+            there => Err(Fault::of_number(there, length)),
         }
     }
 

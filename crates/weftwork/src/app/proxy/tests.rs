@@ -465,7 +465,7 @@ fn who_was_late_is_logged_with_what_bounds_it() {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
     for bound in ["idle_timeout", "response_timeout"] {
         let failure = Failure::of(late(), bound);
-        assert_eq!(failure.for_log().unwrap(), format!("it was late ({bound})"));
+        assert_eq!(failure.for_log().unwrap(), format!("timed out ({bound})"));
     }
 }
 

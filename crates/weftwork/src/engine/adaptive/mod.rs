@@ -171,7 +171,7 @@ impl Shared {
         // The thread may be unwinding, from a log that has panicked.
         contain_log(|| {
             log::warn!(
-                "requests wait, or are refused: all threads are taken ({knobs}), {upgrades} of them by upgraded connections"
+                "all threads are busy ({knobs}, {upgrades} hold upgraded connections): requests wait or get 503"
             );
         });
     }
