@@ -2,7 +2,7 @@
 //!
 //! [`Request::multipart`] gives the parts of a form one by one, or all of it: [`Multipart::form`].
 
-mod feed;
+mod body_driver;
 mod form;
 mod parameters;
 mod part;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::message::{Body, BodyError, Request};
-use feed::Feed;
+use body_driver::BodyDriver;
 use parameters::{Disposition, boundary};
 
 pub use form::{Form, Upload};
@@ -59,11 +59,11 @@ pub struct Multipart<'r> {
     current: Option<multer::Field<'static>>,
     /// What that one says of itself.
     disposition: Disposition,
-    feed: Feed<'r>,
+    driver: BodyDriver<'r>,
     limits: MultipartLimits,
     /// Of single fields, by their names; the last one of a name counts.
     field_limits: Vec<(String, u64)>,
-    saved_in: Option<PathBuf>,
+    temp_dir: Option<PathBuf>,
     parts: usize,
     /// After an error nothing of the rest is believed.
     failed: Option<BodyError>,
@@ -108,17 +108,17 @@ impl Request<'_> {
 
 impl<'r> Multipart<'r> {
     fn new(body: Body<'r>, boundary: String) -> Multipart<'r> {
-        let feed = Feed::new(body);
-        let parser = multer::Multipart::new(feed.stream(), boundary);
+        let driver = BodyDriver::new(body);
+        let parser = multer::Multipart::new(driver.stream(), boundary);
         let limits = MultipartLimits::default();
         Multipart {
             parser,
             current: None,
             disposition: Disposition::default(),
-            feed,
+            driver,
             limits,
             field_limits: Vec::new(),
-            saved_in: None,
+            temp_dir: None,
             parts: 0,
             failed: None,
         }
@@ -180,7 +180,7 @@ impl<'r> Multipart<'r> {
     /// ```
     #[must_use]
     pub fn save_in(self, dir: impl Into<PathBuf>) -> Multipart<'r> {
-        Multipart { saved_in: Some(dir.into()), ..self }
+        Multipart { temp_dir: Some(dir.into()), ..self }
     }
 
     /// The next part, after what is left of the last one has been skipped. `None` only where the form says that
@@ -196,14 +196,14 @@ impl<'r> Multipart<'r> {
         self.current = None;
         let head_bytes_max = self.limits.part_head_bytes_max;
         let mut poll = |cx: &mut std::task::Context<'_>| self.parser.poll_next_field(cx);
-        let field = self.feed.drive(&mut poll, Some(head_bytes_max)).and_then(|field| {
+        let field = self.driver.drive(&mut poll, Some(head_bytes_max)).and_then(|field| {
             let field = field.map_err(|error| malformed(&error))?;
             if field.as_ref().is_some_and(|field| head_bytes(field) > head_bytes_max) {
-                return Err(self.feed.past("part_head_bytes_max", head_bytes_max as u64));
+                return Err(self.driver.limit_exceeded("part_head_bytes_max", head_bytes_max as u64));
             }
             self.parts += usize::from(field.is_some());
             if self.parts > self.limits.parts_max {
-                return Err(self.feed.past("parts_max", self.limits.parts_max as u64));
+                return Err(self.driver.limit_exceeded("parts_max", self.limits.parts_max as u64));
             }
             let described = |field: multer::Field<'static>| {
                 let disposition = Disposition::of(field.headers())?;
@@ -230,7 +230,7 @@ impl<'r> Multipart<'r> {
         let mut poll = |cx: &mut std::task::Context<'_>| {
             futures_core::Stream::poll_next(std::pin::Pin::new(&mut *field), cx)
         };
-        let chunk = self.feed.drive(&mut poll, None);
+        let chunk = self.driver.drive(&mut poll, None);
         match chunk.and_then(|chunk| chunk.transpose().map_err(|error| malformed(&error))) {
             Ok(chunk) => Ok(chunk),
             Err(error) => Err(self.fail(error)),
@@ -238,19 +238,19 @@ impl<'r> Multipart<'r> {
     }
 
     /// The limit that the current part's field has of its own.
-    fn own_limit(&self) -> Option<u64> {
+    fn field_limit_of(&self) -> Option<u64> {
         let name = &self.disposition.name;
         self.field_limits.iter().rev().find(|(known, _)| known == name).map(|(_, limit)| *limit)
     }
 
     /// The current part is past this limit.
-    fn past(&self, limit: &'static str, value: u64) -> BodyError {
-        self.feed.past_of(&self.disposition.name, limit, value)
+    fn limit_exceeded(&self, limit: &'static str, value: u64) -> BodyError {
+        self.driver.field_limit_exceeded(&self.disposition.name, limit, value)
     }
 
     fn fail(&mut self, error: BodyError) -> BodyError {
         self.failed = Some(error.clone());
-        self.feed.fail(error)
+        self.driver.fail(error)
     }
 }
 

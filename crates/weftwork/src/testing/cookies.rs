@@ -7,10 +7,10 @@ use weftwork_wire::fields::date;
 
 /// The cookies of one browser (RFC 6265), which visits one host.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cookies(Vec<Kept>);
+pub(super) struct Cookies(Vec<StoredCookie>);
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct StoredCookie {
     name: Vec<u8>,
     value: Vec<u8>,
     path: Vec<u8>,
@@ -23,7 +23,8 @@ impl Cookies {
     pub(super) fn keep(&mut self, headers: &HeaderMap, target: &str, now: Duration) {
         for line in headers.get_all(header::SET_COOKIE) {
             let Some((cookie, is_over)) = parse(line.as_bytes(), target, now) else { continue };
-            let before = self.0.iter().position(|kept| kept.name == cookie.name && kept.path == cookie.path);
+            let before =
+                self.0.iter().position(|known| known.name == cookie.name && known.path == cookie.path);
             match before {
                 Some(at) if is_over => drop(self.0.remove(at)),
                 // It keeps its place: section 5.3, step 11.
@@ -37,22 +38,25 @@ impl Cookies {
     /// The `Cookie` of a request for `target` (section 5.4): longer paths first, then as they came.
     pub(super) fn field(&self, target: &str, now: Duration) -> Option<HeaderValue> {
         let path = path_of(target).as_bytes();
-        let sent = |kept: &&Kept| kept.until.is_none_or(|until| now < until) && is_within(path, &kept.path);
-        let mut sent: Vec<&Kept> = self.0.iter().filter(sent).collect();
-        sent.sort_by_key(|kept| std::cmp::Reverse(kept.path.len()));
-        let pairs: Vec<_> = sent.iter().map(|kept| [&kept.name[..], &kept.value[..]].join(&b'=')).collect();
+        let sent = |cookie: &&StoredCookie| {
+            cookie.until.is_none_or(|until| now < until) && is_within(path, &cookie.path)
+        };
+        let mut sent: Vec<&StoredCookie> = self.0.iter().filter(sent).collect();
+        sent.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
+        let pairs: Vec<_> =
+            sent.iter().map(|cookie| [&cookie.name[..], &cookie.value[..]].join(&b'=')).collect();
         HeaderValue::from_bytes(&pairs.join(&b"; "[..])).ok().filter(|field| !field.is_empty())
     }
 }
 
 /// A cookie, and whether this removes it.
-fn parse(line: &[u8], target: &str, now: Duration) -> Option<(Kept, bool)> {
+fn parse(line: &[u8], target: &str, now: Duration) -> Option<(StoredCookie, bool)> {
     let mut parts = line.split(|&byte| byte == b';').map(split);
     let (name, Some(value)) = parts.next()? else { return None };
     if name.is_empty() {
         return None;
     }
-    let mut cookie = Kept {
+    let mut cookie = StoredCookie {
         name: name.to_vec(),
         value: value.to_vec(),
         path: default_path(path_of(target)).into(),
@@ -104,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    fn kept(lines: &[&str], at: &str) -> Cookies {
+    fn stored(lines: &[&str], at: &str) -> Cookies {
         let mut cookies = Cookies::default();
         for line in lines {
             let value = HeaderValue::from_str(line).unwrap();
@@ -120,31 +124,31 @@ mod tests {
 
     #[test]
     fn paths() {
-        let cookies = kept(&["a=1; Path=/", "b=2; path=/shop", "c=3", "d=4; Path=shop"], "/shop/in?x=/y/z");
+        let cookies = stored(&["a=1; Path=/", "b=2; path=/shop", "c=3", "d=4; Path=shop"], "/shop/in?x=/y/z");
         assert_eq!(sent(&cookies, "/", 0), "a=1");
         assert_eq!(sent(&cookies, "/shopping", 0), "a=1");
         assert_eq!(sent(&cookies, "/shop", 0), "b=2; c=3; d=4; a=1");
         assert_eq!(sent(&cookies, "/shop/cart?q", 0), "b=2; c=3; d=4; a=1");
-        assert_eq!(sent(&kept(&["c=3"], "/login"), "/anywhere", 0), "c=3");
+        assert_eq!(sent(&stored(&["c=3"], "/login"), "/anywhere", 0), "c=3");
     }
 
     #[test]
     fn times() {
         let past = "a=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT";
-        assert_eq!(sent(&kept(&["a=1; Path=/", past], "/"), "/", 0), "");
-        assert_eq!(sent(&kept(&["a=1", "a=2; Max-Age=0"], "/"), "/", 0), "");
-        assert_eq!(sent(&kept(&["a=1", "a=2; Max-Age=-5"], "/"), "/", 0), "");
-        let minute = kept(&[&(past.to_owned() + "; Max-Age=60")], "/");
+        assert_eq!(sent(&stored(&["a=1; Path=/", past], "/"), "/", 0), "");
+        assert_eq!(sent(&stored(&["a=1", "a=2; Max-Age=0"], "/"), "/", 0), "");
+        assert_eq!(sent(&stored(&["a=1", "a=2; Max-Age=-5"], "/"), "/", 0), "");
+        let minute = stored(&[&(past.to_owned() + "; Max-Age=60")], "/");
         assert_eq!(sent(&minute, "/", 59), "a=");
         assert_eq!(sent(&minute, "/", 60), "");
         let ever = format!("a=1; Max-Age={}", i64::MAX);
-        assert_eq!(sent(&kept(&[&ever, "b=2; Max-Age=soon"], "/"), "/", 1 << 40), "a=1; b=2");
+        assert_eq!(sent(&stored(&[&ever, "b=2; Max-Age=soon"], "/"), "/", 1 << 40), "a=1; b=2");
     }
 
     #[test]
     fn the_last_of_one_name_and_path_counts() {
         assert_eq!(
-            sent(&kept(&["a=1", "b=1", "a=2", "no cookie", "=nameless", "c = x=y "], "/"), "/", 0),
+            sent(&stored(&["a=1", "b=1", "a=2", "no cookie", "=nameless", "c = x=y "], "/"), "/", 0),
             "a=2; b=1; c=x=y"
         );
     }

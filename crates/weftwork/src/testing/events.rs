@@ -8,9 +8,9 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use weftwork_wire::{BodyEvent, ResponseReader};
 
-use super::connection::{Bench, TestConnection};
+use super::connection::{TestConnection, TestServer};
+use super::lockstep::Driver;
 use super::pipe::Pipe;
-use super::rein::Driver;
 use super::response::{NO_LIMITS, take_response};
 use crate::app::Event;
 
@@ -45,10 +45,10 @@ impl TestEvent {
 
 impl From<Event> for TestEvent {
     fn from(event: Event) -> TestEvent {
-        let mut lines = Lines::default();
-        lines.text.extend_from_slice(&event.to_bytes());
+        let mut parser = EventParser::default();
+        parser.text.extend_from_slice(&event.to_bytes());
         // cannot be none: an event has data, if only an empty line of them
-        lines.next_event().unwrap_or_default()
+        parser.next_event().unwrap_or_default()
     }
 }
 
@@ -86,25 +86,25 @@ impl From<Event> for TestEvent {
 pub struct TestEvents {
     // The first to be dropped.
     driver: Driver,
-    bench: Arc<Bench>,
+    server: Arc<TestServer>,
     pipe: Arc<Pipe>,
     reader: ResponseReader,
     headers: HeaderMap,
-    lines: Lines,
+    parser: EventParser,
     is_over: bool,
 }
 
 impl TestEvents {
     #[track_caller]
-    pub(super) fn over(connection: TestConnection, bench: &Arc<Bench>, method: &Method) -> TestEvents {
-        let (bench, pipe) = (bench.clone(), connection.pipe.clone());
+    pub(super) fn over(connection: TestConnection, server: &Arc<TestServer>, method: &Method) -> TestEvents {
+        let (server, pipe) = (server.clone(), connection.pipe.clone());
         let mut driver = Driver::new(connection);
-        driver.go_on(bench.now());
+        driver.run(server.now());
         let (ended, mut reader) = (pipe.server_has_ended(), ResponseReader::new());
         match pipe.received(|bytes| take_head(&mut reader, bytes, method)) {
             Some(headers) => {
-                let (lines, is_over) = (Lines::default(), false);
-                TestEvents { driver, bench, pipe, reader, headers, lines, is_over }
+                let (parser, is_over) = (EventParser::default(), false);
+                TestEvents { driver, server, pipe, reader, headers, parser, is_over }
             }
             None => match pipe.received(|bytes| take_response(bytes, method, ended)) {
                 Ok(answer) => panic!("no events are given: {answer:?}"),
@@ -125,14 +125,14 @@ impl TestEvents {
     /// time: see [`TestRequest::events`](super::TestRequest::events).
     #[track_caller]
     pub fn read(&mut self) -> Option<TestEvent> {
-        self.go_on(Duration::ZERO);
-        self.lines.next_event()
+        self.run(Duration::ZERO);
+        self.parser.next_event()
     }
 
     /// How long the server wants the client to wait before it comes again, as far as was [read](TestEvents::read); an
     /// [`EventHub`](crate::EventHub) says so when the server stops.
     pub fn retry(&self) -> Option<Duration> {
-        self.lines.retry
+        self.parser.retry
     }
 
     /// The server has ended the stream. Events that came before may still have to be read.
@@ -141,7 +141,7 @@ impl TestEvents {
     /// As [`read`](TestEvents::read).
     #[track_caller]
     pub fn is_over(&mut self) -> bool {
-        self.go_on(Duration::ZERO);
+        self.run(Duration::ZERO);
         self.is_over
     }
 
@@ -151,14 +151,14 @@ impl TestEvents {
     /// As [`read`](TestEvents::read).
     #[track_caller]
     pub fn advance(&mut self, time: Duration) {
-        self.go_on(time);
+        self.run(time);
     }
 
     #[track_caller]
-    fn go_on(&mut self, time: Duration) {
-        self.driver.go_on(self.bench.now().after(time));
+    fn run(&mut self, time: Duration) {
+        self.driver.run(self.server.now().after(time));
         let ended = self.pipe.server_has_ended();
-        let (reader, text) = (&mut self.reader, &mut self.lines.text);
+        let (reader, text) = (&mut self.reader, &mut self.parser.text);
         let is_over = self.pipe.received(|bytes| {
             let mut at = 0;
             let is_over = loop {
@@ -210,27 +210,27 @@ fn take_head(reader: &mut ResponseReader, bytes: &mut Vec<u8>, method: &Method) 
 
 /// The lines of a stream, read as HTML has it, section 9.2.6.
 #[derive(Default)]
-struct Lines {
+struct EventParser {
     /// What was not read yet.
     text: Vec<u8>,
     /// Of the event that has begun.
-    begun: TestEvent,
+    partial: TestEvent,
     has_data: bool,
     retry: Option<Duration>,
     /// The last line was ended by CR: an LF belongs to that.
     after_cr: bool,
-    has_begun: bool,
+    past_bom: bool,
 }
 
-impl Lines {
+impl EventParser {
     #[track_caller]
     fn next_event(&mut self) -> Option<TestEvent> {
         while let Some(line) = self.next_line() {
             if !line.is_empty() {
-                self.take_in(&line);
+                self.apply_field(&line);
                 continue;
             }
-            let event = std::mem::take(&mut self.begun);
+            let event = std::mem::take(&mut self.partial);
             if std::mem::take(&mut self.has_data) {
                 return Some(event);
             }
@@ -247,27 +247,27 @@ impl Lines {
         self.after_cr = self.text[end] == b'\r';
         let line: Vec<u8> = self.text.drain(..=end).take(end).collect();
         let line = String::from_utf8(line).unwrap_or_else(|error| panic!("the events are no UTF-8: {error}"));
-        match std::mem::replace(&mut self.has_begun, true) {
+        match std::mem::replace(&mut self.past_bom, true) {
             false => Some(line.trim_start_matches('\u{feff}').to_owned()),
             true => Some(line),
         }
     }
 
-    fn take_in(&mut self, line: &str) {
+    fn apply_field(&mut self, line: &str) {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
-            "event" => self.begun.name = Some(value.to_owned()),
+            "event" => self.partial.name = Some(value.to_owned()),
             "data" => {
                 if std::mem::replace(&mut self.has_data, true) {
-                    self.begun.data.push('\n');
+                    self.partial.data.push('\n');
                 }
-                self.begun.data.push_str(value);
+                self.partial.data.push_str(value);
             }
-            "id" if !value.contains('\0') => self.begun.id = Some(value.to_owned()),
+            "id" if !value.contains('\0') => self.partial.id = Some(value.to_owned()),
             "retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
-                self.begun.retry = value.parse().ok().map(Duration::from_millis);
-                self.retry = self.begun.retry.or(self.retry);
+                self.partial.retry = value.parse().ok().map(Duration::from_millis);
+                self.retry = self.partial.retry.or(self.retry);
             }
             // A comment has no name; others are for clients that know them.
             _ => {}

@@ -8,8 +8,8 @@
 mod connection;
 mod cookies;
 mod events;
+mod lockstep;
 mod pipe;
-mod rein;
 mod request;
 mod response;
 #[cfg(test)]
@@ -24,11 +24,11 @@ use std::time::Duration;
 
 use http::Method;
 
-use connection::Bench;
 pub use connection::TestConnection;
+use connection::TestServer;
 use cookies::Cookies;
 pub use events::{TestEvent, TestEvents};
-use pipe::Part;
+use pipe::ClientStep;
 pub use request::TestRequest;
 #[cfg(test)]
 pub(crate) use response::take_response;
@@ -68,7 +68,7 @@ use crate::transport::counters::Counts;
 /// What engines do (threads, fairness, shutdown under load) needs a real server: [`Server`](crate::Server) at
 /// port 0.
 pub struct TestClient {
-    bench: Arc<Bench>,
+    server: Arc<TestServer>,
     peer: SocketAddr,
     connection: Option<TestConnection>,
     cookies: Option<Cookies>,
@@ -105,12 +105,12 @@ impl TestClient {
     #[must_use]
     #[track_caller]
     pub fn settings(self, change: impl FnOnce(Settings) -> Settings) -> TestClient {
-        let settings = change(self.bench.cx.settings.clone());
+        let settings = change(self.server.cx.settings.clone());
         if let Err(error) = settings.check() {
             panic!("{error}");
         }
-        let TestClient { bench, peer, cookies, .. } = self;
-        TestClient { peer, cookies, ..TestClient::start(bench.handler.clone(), settings) }
+        let TestClient { server, peer, cookies, .. } = self;
+        TestClient { peer, cookies, ..TestClient::start(server.handler.clone(), settings) }
     }
 
     /// Keeps the cookies of responses and sends them back, as a browser does: by their `Path`, and until they are removed
@@ -138,12 +138,12 @@ impl TestClient {
 
     #[track_caller]
     fn start(handler: Arc<dyn Handler>, settings: Settings) -> TestClient {
-        let bench = match Bench::new(handler, settings) {
-            Ok(bench) => Arc::new(bench),
+        let server = match TestServer::new(handler, settings) {
+            Ok(server) => Arc::new(server),
             Err(error) => panic!("a test client could not be made: {error}"),
         };
         let peer = (Ipv4Addr::LOCALHOST, 50_000).into();
-        TestClient { bench, peer, connection: None, cookies: None }
+        TestClient { server, peer, connection: None, cookies: None }
     }
 
     /// Connects from this address from now on, as handlers see it; 127.0.0.1 otherwise.
@@ -218,7 +218,7 @@ impl TestClient {
     /// The process has no descriptor left.
     #[track_caller]
     pub fn connect(&self) -> TestConnection {
-        match TestConnection::open(&self.bench, self.peer) {
+        match TestConnection::open(&self.server, self.peer) {
             Ok(connection) => connection,
             Err(error) => panic!("a connection in memory could not be made: {error}"),
         }
@@ -230,13 +230,13 @@ impl TestClient {
     pub fn advance(&mut self, time: Duration) {
         match &mut self.connection {
             Some(connection) => connection.advance(time),
-            None => self.bench.advance_to(self.bench.now().after(time)),
+            None => self.server.advance_to(self.server.now().after(time)),
         }
     }
 
     /// How much time has passed on the client's clock.
     pub fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.bench.now().0)
+        Duration::from_millis(self.server.now().0)
     }
 
     /// The server is told to stop, as by SIGTERM: idle connections end (those that were opened by themselves when they are
@@ -245,36 +245,40 @@ impl TestClient {
     /// once more. That call stands for the end of the `drain_delay`, not for a second SIGTERM, which cuts all requests of a
     /// real server at once.
     pub fn drain(&mut self) {
-        let cx = &self.bench.cx;
+        let cx = &self.server.cx;
         if !cx.is_stopping() && !cx.settings.drain_delay.is_zero() {
             return cx.announce_stop();
         }
         cx.enter(Stage::Draining);
         if let Some(connection) = &mut self.connection {
-            connection.go_on();
+            connection.run();
         }
     }
 
     /// What was counted so far.
     pub fn counts(&self) -> Counts {
-        self.bench.cx.counts()
+        self.server.cx.counts()
     }
 
-    fn exchange(&mut self, parts: Vec<Part>, leave_after: Option<usize>) -> Result<TestResponse, NoResponse> {
+    fn exchange(
+        &mut self,
+        steps: Vec<ClientStep>,
+        leave_after: Option<usize>,
+    ) -> Result<TestResponse, NoResponse> {
         let kept = self.connection.take().and_then(|mut kept| (!kept.is_closed()).then_some(kept));
         let mut connection = kept.unwrap_or_else(|| self.connect());
         match leave_after {
             Some(bytes) => connection.pipe.take_at_most(bytes, true),
             None => connection.pipe.take_all(),
         }
-        for part in parts {
-            connection.pipe.plan(part);
+        for step in steps {
+            connection.pipe.push_step(step);
         }
-        connection.go_on();
-        connection.await_response();
+        connection.run();
+        connection.advance_to_response();
         let answered = connection.try_response();
         // What the server did not ask for is not sent.
-        drop(connection.pipe.take_plan());
+        drop(connection.pipe.take_script());
         match answered {
             Err(none) if leave_after.is_some() => none.or_partial(),
             answered => {

@@ -16,7 +16,7 @@ pub(super) const RECEIVED_BYTES_MAX: usize = 64 << 20;
 
 /// Something that the client does when its turn comes: when the server waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ClientStep {
     Bytes(Vec<u8>),
     /// Says nothing for this long.
     Pause(Duration),
@@ -30,12 +30,12 @@ pub(super) enum Part {
 
 /// What became of the client's next part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum StepResult {
     /// There is something for the server to read.
-    Acted,
+    Done,
     Pause(Duration),
     /// Nothing more comes.
-    Waits,
+    Idle,
 }
 
 /// A connection without a socket.
@@ -48,15 +48,15 @@ pub(super) struct Pipe {
 
 #[derive(Debug)]
 struct State {
-    script: VecDeque<Part>,
+    script: VecDeque<ClientStep>,
     to_server: VecDeque<u8>,
     from_server: Vec<u8>,
     /// How many bytes more the client takes.
-    room: usize,
+    accept_bytes: usize,
     /// It leaves when it has taken them.
-    leaves: bool,
+    resets_when_full: bool,
     /// Nobody has said how many; what the test takes makes room for more.
-    holds_all: bool,
+    is_unlimited: bool,
     client_ended: bool,
     server_ended: bool,
     reset: bool,
@@ -68,9 +68,9 @@ impl Pipe {
             script: VecDeque::new(),
             to_server: VecDeque::new(),
             from_server: Vec::new(),
-            room: RECEIVED_BYTES_MAX,
-            leaves: true,
-            holds_all: true,
+            accept_bytes: RECEIVED_BYTES_MAX,
+            resets_when_full: true,
+            is_unlimited: true,
             client_ended: false,
             server_ended: false,
             reset: false,
@@ -83,45 +83,45 @@ impl Pipe {
     }
 
     /// Adds to what the client will do.
-    pub(super) fn plan(&self, part: Part) {
-        self.state().script.push_back(part);
+    pub(super) fn push_step(&self, step: ClientStep) {
+        self.state().script.push_back(step);
     }
 
     /// The client does what is next on its list, unless the server still has something to read.
-    pub(super) fn act(&self) -> Turn {
+    pub(super) fn run_step(&self) -> StepResult {
         let state = &mut *self.state();
         if !state.to_server.is_empty() {
-            return Turn::Acted;
+            return StepResult::Done;
         }
         match state.script.front() {
-            None => return Turn::Waits,
-            Some(Part::Continue) if !said_continue(&state.from_server) => return Turn::Waits,
+            None => return StepResult::Idle,
+            Some(ClientStep::Continue) if !said_continue(&state.from_server) => return StepResult::Idle,
             // Whoever reads while it sends sees that there is no use in going on.
-            Some(Part::Pause(_)) if state.server_ended => return Turn::Waits,
+            Some(ClientStep::Pause(_)) if state.server_ended => return StepResult::Idle,
             Some(_) => {}
         }
         match state.script.pop_front() {
-            Some(Part::Bytes(bytes)) => state.to_server.extend(bytes),
-            Some(Part::Pause(time)) => return Turn::Pause(time),
-            Some(Part::End) => state.client_ended = true,
-            Some(Part::Reset) => state.reset = true,
-            Some(Part::Continue) | None => {}
+            Some(ClientStep::Bytes(bytes)) => state.to_server.extend(bytes),
+            Some(ClientStep::Pause(time)) => return StepResult::Pause(time),
+            Some(ClientStep::End) => state.client_ended = true,
+            Some(ClientStep::Reset) => state.reset = true,
+            Some(ClientStep::Continue) | None => {}
         }
-        Turn::Acted
+        StepResult::Done
     }
 
     /// The client's pause is not over: this much of it is left.
-    pub(super) fn go_on_pausing(&self, time: Duration) {
-        self.state().script.push_front(Part::Pause(time));
+    pub(super) fn resume_pause(&self, time: Duration) {
+        self.state().script.push_front(ClientStep::Pause(time));
     }
 
     /// Takes away what the client was going to do.
-    pub(super) fn take_plan(&self) -> VecDeque<Part> {
+    pub(super) fn take_script(&self) -> VecDeque<ClientStep> {
         std::mem::take(&mut self.state().script)
     }
 
-    pub(super) fn put_plan(&self, plan: VecDeque<Part>) {
-        self.state().script = plan;
+    pub(super) fn put_script(&self, script: VecDeque<ClientStep>) {
+        self.state().script = script;
     }
 
     /// The client has nothing more to say.
@@ -146,22 +146,22 @@ impl Pipe {
     /// The client takes all, up to [`RECEIVED_BYTES_MAX`].
     pub(super) fn take_all(&self) {
         let state = &mut *self.state();
-        let room = RECEIVED_BYTES_MAX.saturating_sub(state.from_server.len());
-        (state.room, state.leaves, state.holds_all) = (room, true, true);
+        let accept_bytes = RECEIVED_BYTES_MAX.saturating_sub(state.from_server.len());
+        (state.accept_bytes, state.resets_when_full, state.is_unlimited) = (accept_bytes, true, true);
     }
 
     /// From now on the client takes this many bytes more, then it leaves or waits.
-    pub(super) fn take_at_most(&self, bytes: usize, leaves: bool) {
+    pub(super) fn take_at_most(&self, bytes: usize, resets_when_full: bool) {
         let state = &mut *self.state();
-        (state.room, state.leaves, state.holds_all) = (bytes, leaves, false);
+        (state.accept_bytes, state.resets_when_full, state.is_unlimited) = (bytes, resets_when_full, false);
     }
 
     pub(super) fn received<T>(&self, look: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let state = &mut *self.state();
         let before = state.from_server.len();
         let looked = look(&mut state.from_server);
-        if state.holds_all {
-            state.room += before.saturating_sub(state.from_server.len());
+        if state.is_unlimited {
+            state.accept_bytes += before.saturating_sub(state.from_server.len());
         }
         looked
     }
@@ -169,7 +169,7 @@ impl Pipe {
     /// It has left with so much in its hands.
     pub(super) fn is_full(&self) -> bool {
         let state = self.state();
-        state.reset && state.holds_all && state.room == 0
+        state.reset && state.is_unlimited && state.accept_bytes == 0
     }
 }
 
@@ -201,14 +201,14 @@ impl Duplex for Pipe {
         if state.reset {
             return Err(Errno::PIPE);
         }
-        if state.room == 0 {
-            state.reset = state.leaves;
-            return Err(if state.leaves { Errno::PIPE } else { Errno::AGAIN });
+        if state.accept_bytes == 0 {
+            state.reset = state.resets_when_full;
+            return Err(if state.resets_when_full { Errno::PIPE } else { Errno::AGAIN });
         }
         let before = state.from_server.len();
         for part in [first, second] {
-            let taken = part.len().min(state.room);
-            state.room -= taken;
+            let taken = part.len().min(state.accept_bytes);
+            state.accept_bytes -= taken;
             state.from_server.extend_from_slice(&part[..taken]);
         }
         Ok(state.from_server.len() - before)

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 
 use super::TestClient;
 use super::events::TestEvents;
-use super::pipe::Part;
+use super::pipe::ClientStep;
 use super::response::{NoResponse, TestResponse};
 #[cfg(feature = "websocket")]
 use super::websocket::TestWebSocket;
@@ -191,8 +191,8 @@ impl<'c> TestRequest<'c> {
     /// The server ended the connection before the response was whole: the writer of a streamed body failed,
     /// say, or a deadline passed. Or it has no more to say until its client or its clock goes on; then the client leaves.
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
-        let parts = self.parts();
-        let answered = self.client.exchange(parts, self.leave_after)?;
+        let steps = self.steps();
+        let answered = self.client.exchange(steps, self.leave_after)?;
         self.keep_cookies(&answered.headers);
         Ok(answered)
     }
@@ -231,15 +231,15 @@ impl<'c> TestRequest<'c> {
     /// channel say, and that for 10 seconds: what it waits for has to be there already, or be brought by another thread.
     #[track_caller]
     pub fn events(self) -> TestEvents {
-        let mut asking = self;
-        if !asking.fields.iter().any(|(name, _)| name == header::ACCEPT) {
-            asking = asking.header(header::ACCEPT, "text/event-stream");
+        let mut request = self;
+        if !request.fields.iter().any(|(name, _)| name == header::ACCEPT) {
+            request = request.header(header::ACCEPT, "text/event-stream");
         }
-        let parts = asking.parts();
-        let connection = asking.client.connect();
-        parts.into_iter().for_each(|part| connection.pipe.plan(part));
-        let events = TestEvents::over(connection, &asking.client.bench, &asking.method);
-        asking.keep_cookies(events.headers());
+        let steps = request.steps();
+        let connection = request.client.connect();
+        steps.into_iter().for_each(|step| connection.pipe.push_step(step));
+        let events = TestEvents::over(connection, &request.client.server, &request.method);
+        request.keep_cookies(events.headers());
         events
     }
 
@@ -268,22 +268,22 @@ impl<'c> TestRequest<'c> {
     #[track_caller]
     pub fn websocket(self) -> TestWebSocket {
         let (key, version) = (header::SEC_WEBSOCKET_KEY, header::SEC_WEBSOCKET_VERSION);
-        let mut asking = self.header(header::CONNECTION, "upgrade").header(header::UPGRADE, "websocket");
-        asking = asking.header(version, "13").header(key, "dGhlIHNhbXBsZSBub25jZQ==");
-        let parts = asking.parts();
-        let mut connection = asking.client.connect();
-        parts.into_iter().for_each(|part| connection.act(part));
+        let mut request = self.header(header::CONNECTION, "upgrade").header(header::UPGRADE, "websocket");
+        request = request.header(version, "13").header(key, "dGhlIHNhbXBsZSBub25jZQ==");
+        let steps = request.steps();
+        let mut connection = request.client.connect();
+        steps.into_iter().for_each(|step| connection.act(step));
         let answer = connection.response();
         assert!(answer.status == StatusCode::SWITCHING_PROTOCOLS, "no WebSocket is given: {answer:?}");
         assert!(
-            !connection.taken_over,
+            !connection.is_upgraded,
             "this WebSocket has a thread, which needs a server: Server at port 0"
         );
-        asking.keep_cookies(&answer.headers);
+        request.keep_cookies(&answer.headers);
         TestWebSocket::over(connection, answer)
     }
 
-    fn parts(&mut self) -> Vec<Part> {
+    fn steps(&mut self) -> Vec<ClientStep> {
         let has = |fields: &[(HeaderName, HeaderValue)], name| fields.iter().any(|(field, _)| field == name);
         if !has(&self.fields, header::HOST) {
             self.fields.insert(0, (header::HOST, HeaderValue::from_static("localhost")));
@@ -303,24 +303,24 @@ impl<'c> TestRequest<'c> {
             }
             Body::Whole(_) | Body::None => {}
         }
-        let mut parts = vec![Part::Bytes(self.head())];
+        let mut steps = vec![ClientStep::Bytes(self.head())];
         if self.expects_continue {
-            parts.push(Part::Continue);
+            steps.push(ClientStep::Continue);
         }
         match std::mem::replace(&mut self.body, Body::None) {
             Body::None => {}
-            Body::Whole(bytes) => parts.push(Part::Bytes(bytes)),
+            Body::Whole(bytes) => steps.push(ClientStep::Bytes(bytes)),
             Body::Chunks(chunks, pause) => {
                 for chunk in chunks {
                     let size = format!("{:x}\r\n", chunk.len());
-                    parts.push(Part::Pause(pause));
-                    parts.push(Part::Bytes([size.as_bytes(), &chunk, b"\r\n"].concat()));
+                    steps.push(ClientStep::Pause(pause));
+                    steps.push(ClientStep::Bytes([size.as_bytes(), &chunk, b"\r\n"].concat()));
                 }
-                parts.push(Part::Pause(pause));
-                parts.push(Part::Bytes(b"0\r\n\r\n".to_vec()));
+                steps.push(ClientStep::Pause(pause));
+                steps.push(ClientStep::Bytes(b"0\r\n\r\n".to_vec()));
             }
         }
-        parts
+        steps
     }
 
     fn head(&self) -> Vec<u8> {

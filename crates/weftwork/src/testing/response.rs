@@ -95,7 +95,7 @@ impl NoResponse {
     }
 
     /// It was the client that left.
-    pub(super) fn of_a_full_client(self) -> NoResponse {
+    pub(super) fn client_full(self) -> NoResponse {
         let why = "the client of the test has left with 64 MiB of a response, and holds no more".to_owned();
         NoResponse { why, ..self }
     }
@@ -153,8 +153,8 @@ pub(crate) fn take_response(
             bytes.drain(..used);
             Ok(response)
         }
-        Err(Stop::Malformed(fault)) => Err(NoResponse::new(format!("not a response: {fault}"), bytes)),
-        Err(Stop::Short { within }) => {
+        Err(ReadError::Malformed(fault)) => Err(NoResponse::new(format!("not a response: {fault}"), bytes)),
+        Err(ReadError::Short { within }) => {
             let why = match ended {
                 true => "the server ended the connection",
                 false => "the server waits for more from the client, or for its clock",
@@ -175,14 +175,14 @@ pub(super) const NO_LIMITS: Limits = Limits {
     chunk_extension_bytes_max: u32::MAX,
 };
 
-enum Stop {
+enum ReadError {
     Short { within: &'static str },
     Malformed(ResponseFault),
 }
 
-impl From<ResponseFault> for Stop {
-    fn from(fault: ResponseFault) -> Stop {
-        Stop::Malformed(fault)
+impl From<ResponseFault> for ReadError {
+    fn from(fault: ResponseFault) -> ReadError {
+        ReadError::Malformed(fault)
     }
 }
 
@@ -193,11 +193,11 @@ fn read(
     ended: bool,
     response: &mut TestResponse,
     body: &mut Vec<u8>,
-) -> Result<usize, Stop> {
+) -> Result<usize, ReadError> {
     let (mut reader, mut at) = (ResponseReader::new(), 0);
     loop {
         let head = reader.read_head(&bytes[at..], method, &NO_LIMITS)?;
-        let (used, head) = head.ok_or(Stop::Short { within: "the head" })?;
+        let (used, head) = head.ok_or(ReadError::Short { within: "the head" })?;
         at += used;
         let headers = HeaderMap::from_iter(head.fields);
         if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -216,7 +216,7 @@ fn read(
             BodyEvent::Data { .. } => {}
             BodyEvent::End => break,
             BodyEvent::NeedMore if ended && reader.end().is_ok() => break,
-            BodyEvent::NeedMore => return Err(Stop::Short { within: BODY }),
+            BodyEvent::NeedMore => return Err(ReadError::Short { within: BODY }),
         }
     }
     response.trailers = reader.trailers().iter().cloned().collect();

@@ -19,15 +19,15 @@ use crate::app::Message;
 /// Pings are answered while it is read: one that is not read is a client that does not answer. One that is dropped has
 /// left without a word.
 pub struct TestWebSocket {
-    socket: WebSocket<Line>,
+    socket: WebSocket<ClientStream>,
     answer: TestResponse,
     closed: Option<(u16, String)>,
 }
 
 impl TestWebSocket {
     pub(super) fn over(connection: TestConnection, answer: TestResponse) -> TestWebSocket {
-        let line = Line { connection, came: VecDeque::new() };
-        TestWebSocket { socket: WebSocket::from_raw_socket(line, Role::Client, None), answer, closed: None }
+        let stream = ClientStream { connection, received: VecDeque::new() };
+        TestWebSocket { socket: WebSocket::from_raw_socket(stream, Role::Client, None), answer, closed: None }
     }
 
     /// The 101, with its headers.
@@ -90,22 +90,22 @@ impl TestWebSocket {
     }
 }
 
-struct Line {
+struct ClientStream {
     connection: TestConnection,
-    came: VecDeque<u8>,
+    received: VecDeque<u8>,
 }
 
-impl Read for Line {
+impl Read for ClientStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.came.extend(self.connection.received());
-        if self.came.is_empty() && !self.connection.is_closed() {
+        self.received.extend(self.connection.received());
+        if self.received.is_empty() && !self.connection.is_closed() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        self.came.read(into)
+        self.received.read(into)
     }
 }
 
-impl Write for Line {
+impl Write for ClientStream {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.connection.send(data);
         Ok(data.len())

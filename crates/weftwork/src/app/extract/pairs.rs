@@ -21,79 +21,84 @@ const PAIRS_MAX: usize = 1000;
 pub(super) struct Pairs<'t> {
     what: &'static str,
     /// What a name is called by those who send it.
-    told_as: fn(&str) -> String,
+    shown_as: fn(&str) -> String,
     /// As they came, until they are asked for by name.
     pairs: Vec<Pair<'t>>,
     /// Names may come more than once, anywhere.
-    repeats: bool,
-    fault: Option<Fault>,
+    may_repeat: bool,
+    error: Option<PairError>,
     /// Names that were missing, and are given as lists without a value.
     empty: Vec<&'static str>,
 }
 
 /// The pairs of a query or form.
-pub(super) fn form_pairs(text: &str) -> impl Iterator<Item = Result<Pair<'_>, Fault>> {
+pub(super) fn form_pairs(text: &str) -> impl Iterator<Item = Result<Pair<'_>, PairError>> {
     text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        form_decoded(name).zip(form_decoded(value)).ok_or_else(|| Fault::not_utf8(None))
+        form_decoded(name).zip(form_decoded(value)).ok_or_else(|| PairError::not_utf8(None))
     })
 }
 
 impl<'t> Pairs<'t> {
     /// `what` one of them is called.
-    pub(super) fn of(what: &'static str, pairs: impl Iterator<Item = Result<Pair<'t>, Fault>>) -> Pairs<'t> {
-        let (mut kept, mut fault) = (Vec::new(), None);
+    pub(super) fn of(
+        what: &'static str,
+        pairs: impl Iterator<Item = Result<Pair<'t>, PairError>>,
+    ) -> Pairs<'t> {
+        let (mut kept, mut error) = (Vec::new(), None);
         for pair in pairs {
             match pair {
                 Ok(pair) if kept.len() < PAIRS_MAX => kept.push(pair),
-                Ok(_) => fault = Some(Fault::new(format_args!("there are more than {PAIRS_MAX} of them"))),
-                Err(wrong) => fault = Some(wrong),
+                Ok(_) => {
+                    error = Some(PairError::new(format_args!("there are more than {PAIRS_MAX} of them")))
+                }
+                Err(wrong) => error = Some(wrong),
             }
         }
-        Pairs { what, told_as: str::to_owned, pairs: kept, repeats: false, fault, empty: Vec::new() }
+        Pairs { what, shown_as: str::to_owned, pairs: kept, may_repeat: false, error, empty: Vec::new() }
     }
 
     /// Clients send other names than the type has.
-    pub(super) fn told_as(self, told_as: fn(&str) -> String) -> Pairs<'t> {
-        Pairs { told_as, ..self }
+    pub(super) fn shown_as(self, shown_as: fn(&str) -> String) -> Pairs<'t> {
+        Pairs { shown_as, ..self }
     }
 
     /// Equal names belong together, each with its texts in order.
     pub(super) fn repeated(self) -> Pairs<'t> {
-        Pairs { repeats: true, ..self }
+        Pairs { may_repeat: true, ..self }
     }
 
     /// Makes a value of them, which `status` answers for.
     pub(super) fn read<T: DeserializeOwned>(mut self, status: StatusCode) -> Result<T> {
-        let (what, told_as) = (self.what, self.told_as);
-        Ok(self.value().map_err(|fault| {
-            let name = fault.name.as_deref().map(told_as);
-            Fault { name, ..fault }.problem(what, status)
+        let (what, shown_as) = (self.what, self.shown_as);
+        Ok(self.value().map_err(|error| {
+            let name = error.name.as_deref().map(shown_as);
+            PairError { name, ..error }.problem(what, status)
         })?)
     }
 
     /// The same for captures. How many there are, and their names, is for the route to say, and so not for the client.
     pub(super) fn read_of_route<T: DeserializeOwned>(mut self) -> Result<T> {
         let what = self.what;
-        self.value().map_err(|fault| match (fault.of_names, self.only()) {
+        self.value().map_err(|error| match (error.is_shape_error, self.single()) {
             (true, _) => {
-                let wrong = fault.problem(what, StatusCode::INTERNAL_SERVER_ERROR);
+                let wrong = error.problem(what, StatusCode::INTERNAL_SERVER_ERROR);
                 Error::ours(format!("handler arguments do not match the route: {wrong}"))
             }
             // A type that refuses a text by a rule of its own does not know whose it is.
-            (false, Ok(text)) => text.blamed(fault).problem(what, StatusCode::BAD_REQUEST).into(),
-            (false, Err(_)) => fault.problem(what, StatusCode::BAD_REQUEST).into(),
+            (false, Ok(text)) => text.with_pair(error).problem(what, StatusCode::BAD_REQUEST).into(),
+            (false, Err(_)) => error.problem(what, StatusCode::BAD_REQUEST).into(),
         })
     }
 
     /// Whoever takes a list takes one without a value, too; only its type knows that it is one, so it is tried.
-    fn value<T: DeserializeOwned>(&mut self) -> Result<T, Fault> {
-        if let Some(fault) = self.fault.take() {
-            return Err(fault);
+    fn value<T: DeserializeOwned>(&mut self) -> Result<T, PairError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
         }
         loop {
             match T::deserialize(&mut *self) {
-                Err(Fault { missing: Some(name), .. }) if !self.empty.contains(&name) => {
+                Err(PairError { missing: Some(name), .. }) if !self.empty.contains(&name) => {
                     self.empty.push(name)
                 }
                 done => return done,
@@ -104,35 +109,35 @@ impl<'t> Pairs<'t> {
 
 /// What is wrong, and with which of them.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct PairError {
     name: Option<String>,
     text: Option<String>,
     why: String,
     /// The field that is missing, if that is it.
     missing: Option<&'static str>,
     /// It is with how many there are, or how they are called.
-    of_names: bool,
+    is_shape_error: bool,
 }
 
-impl Fault {
-    fn new(why: impl Display) -> Fault {
-        Fault { name: None, text: None, why: why.to_string(), missing: None, of_names: false }
+impl PairError {
+    fn new(why: impl Display) -> PairError {
+        PairError { name: None, text: None, why: why.to_string(), missing: None, is_shape_error: false }
     }
 
     /// `name` is known to whoever made the route; those of a query are the client's.
-    pub(super) fn not_utf8(name: Option<&str>) -> Fault {
+    pub(super) fn not_utf8(name: Option<&str>) -> PairError {
         let why = if name.is_some() { "is not UTF-8" } else { "one of them is not UTF-8" };
-        Fault { name: name.map(str::to_owned), ..Fault::new(why) }
+        PairError { name: name.map(str::to_owned), ..PairError::new(why) }
     }
 
     /// A type refused what a pair is called.
-    fn of_name(name: &str, fault: Fault) -> Fault {
-        let why = format_args!("cannot be called so: {}", fault.why);
-        Fault { name: Some(name.to_owned()), of_names: true, ..Fault::new(why) }
+    fn of_name(name: &str, error: PairError) -> PairError {
+        let why = format_args!("cannot be called so: {}", error.why);
+        PairError { name: Some(name.to_owned()), is_shape_error: true, ..PairError::new(why) }
     }
 
-    fn of_number(there: usize, taken: usize) -> Fault {
-        Fault { of_names: true, ..Fault::new(format_args!("expected {taken}, found {there}")) }
+    fn of_number(there: usize, taken: usize) -> PairError {
+        PairError { is_shape_error: true, ..PairError::new(format_args!("expected {taken}, found {there}")) }
     }
 
     fn problem(self, what: &str, status: StatusCode) -> Problem {
@@ -150,62 +155,67 @@ impl Fault {
     }
 }
 
-impl Display for Fault {
+impl Display for PairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for PairError {}
 
-impl de::Error for Fault {
-    fn custom<T: Display>(why: T) -> Fault {
-        Fault::new(why)
+impl de::Error for PairError {
+    fn custom<T: Display>(why: T) -> PairError {
+        PairError::new(why)
     }
 
-    fn missing_field(name: &'static str) -> Fault {
+    fn missing_field(name: &'static str) -> PairError {
         let name_text = Some(name.to_owned());
-        Fault { name: name_text, missing: Some(name), of_names: true, ..Fault::new("is missing") }
+        PairError {
+            name: name_text,
+            missing: Some(name),
+            is_shape_error: true,
+            ..PairError::new("is missing")
+        }
     }
 }
 
 /// Values that are one text: what holds the texts hands over its only one.
-macro_rules! forward_to_only {
+macro_rules! forward_to_single {
     ($($method:ident)*) => { $(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            self.only()?.$method(visitor)
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
+            self.single()?.$method(visitor)
         }
     )* };
 }
 
 impl<'t> Pairs<'t> {
     /// For a value that is no struct: the only text there is.
-    fn only(&self) -> Result<Texts<'_, 't>, Fault> {
+    fn single(&self) -> Result<Texts<'_, 't>, PairError> {
         match &self.pairs[..] {
-            [only] => Ok(Texts::of(std::slice::from_ref(only))),
-            pairs => Err(Fault::of_number(pairs.len(), 1)),
+            [single] => Ok(Texts::of(std::slice::from_ref(single))),
+            pairs => Err(PairError::of_number(pairs.len(), 1)),
         }
     }
 }
 
 impl<'de> Deserializer<'de> for &mut Pairs<'_> {
-    type Error = Fault;
+    type Error = PairError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if self.repeats {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
+        if self.may_repeat {
             self.pairs.sort_by(|one, two| one.0.cmp(&two.0));
         }
         visitor.visit_map(Groups { left: &self.pairs, empty: &self.empty, next: None })
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_seq(InOrder { left: &self.pairs, named: true })
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
+        visitor.visit_seq(PairSequence { left: &self.pairs, named: true })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, PairError> {
         match self.pairs.len() {
             there if there == length => self.deserialize_seq(visitor),
-            there => Err(Fault::of_number(there, length)),
+            there => Err(PairError::of_number(there, length)),
         }
     }
 
@@ -214,7 +224,7 @@ impl<'de> Deserializer<'de> for &mut Pairs<'_> {
         _: &'static str,
         length: usize,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, PairError> {
         self.deserialize_tuple(length, visitor)
     }
 
@@ -222,7 +232,7 @@ impl<'de> Deserializer<'de> for &mut Pairs<'_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, PairError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -231,11 +241,11 @@ impl<'de> Deserializer<'de> for &mut Pairs<'_> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
-        self.only()?.deserialize_enum(name, variants, visitor)
+    ) -> Result<V::Value, PairError> {
+        self.single()?.deserialize_enum(name, variants, visitor)
     }
 
-    forward_to_only! {
+    forward_to_single! {
         deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
         deserialize_f32 deserialize_f64 deserialize_char deserialize_str deserialize_string
@@ -243,7 +253,7 @@ impl<'de> Deserializer<'de> for &mut Pairs<'_> {
     }
 
     /// It is there whatever it holds: what may be missing is a part of it.
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
         visitor.visit_some(self)
     }
 
@@ -261,13 +271,13 @@ struct Groups<'p, 't> {
 
 enum Group<'p, 't> {
     Texts(Texts<'p, 't>),
-    Empty(Empty),
+    Empty(EmptyValue),
 }
 
 impl<'de> MapAccess<'de> for Groups<'_, '_> {
-    type Error = Fault;
+    type Error = PairError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, PairError> {
         let name: &str = match (self.left.first(), self.empty.split_first()) {
             (Some((name, _)), _) => {
                 let count = self.left.iter().take_while(|(other, _)| other == name).count();
@@ -276,43 +286,43 @@ impl<'de> MapAccess<'de> for Groups<'_, '_> {
                 name
             }
             (None, Some((name, left))) => {
-                (self.empty, self.next) = (left, Some(Group::Empty(Empty(name))));
+                (self.empty, self.next) = (left, Some(Group::Empty(EmptyValue(name))));
                 name
             }
             (None, None) => return Ok(None),
         };
-        let key: StrDeserializer<'_, Fault> = name.into_deserializer();
+        let key: StrDeserializer<'_, PairError> = name.into_deserializer();
         seed.deserialize(key).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, PairError> {
         match self.next.take() {
-            Some(Group::Texts(texts)) => seed.deserialize(texts).map_err(|fault| texts.blamed(fault)),
+            Some(Group::Texts(texts)) => seed.deserialize(texts).map_err(|error| texts.with_pair(error)),
             Some(Group::Empty(empty)) => seed.deserialize(empty),
-            None => Err(Fault::new("a value was asked for before its name")),
+            None => Err(PairError::new("a value was asked for before its name")),
         }
     }
 }
 
 /// A name without a text: a list of none, and for all else missing.
-struct Empty(&'static str);
+struct EmptyValue(&'static str);
 
-impl<'de> Deserializer<'de> for Empty {
-    type Error = Fault;
+impl<'de> Deserializer<'de> for EmptyValue {
+    type Error = PairError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, PairError> {
         Err(de::Error::missing_field(self.0))
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_seq(InOrder { left: &[], named: false })
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
+        visitor.visit_seq(PairSequence { left: &[], named: false })
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, PairError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -323,20 +333,20 @@ impl<'de> Deserializer<'de> for Empty {
 }
 
 /// A tuple's or a list's values, one text each.
-struct InOrder<'p, 't> {
+struct PairSequence<'p, 't> {
     left: &'p [Pair<'t>],
     /// Who lists all pairs may want their names, too; who lists the texts of one name knows it.
     named: bool,
 }
 
-impl<'de> SeqAccess<'de> for InOrder<'_, '_> {
-    type Error = Fault;
+impl<'de> SeqAccess<'de> for PairSequence<'_, '_> {
+    type Error = PairError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, PairError> {
         let Some((first, left)) = self.left.split_first() else { return Ok(None) };
         self.left = left;
         let text = Texts { named: self.named, ..Texts::of(std::slice::from_ref(first)) };
-        seed.deserialize(text).map(Some).map_err(|fault| text.blamed(fault))
+        seed.deserialize(text).map(Some).map_err(|error| text.with_pair(error))
     }
 }
 
@@ -347,13 +357,13 @@ struct NameAndText<'p, 't> {
 }
 
 impl<'de> SeqAccess<'de> for NameAndText<'_, '_> {
-    type Error = Fault;
+    type Error = PairError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, PairError> {
         if let Some(name) = self.name.take() {
             let pair = (Cow::Borrowed(name), Cow::Borrowed(name));
             let value = seed.deserialize(Texts::of(std::slice::from_ref(&pair)));
-            return value.map(Some).map_err(|fault| Fault::of_name(name, fault));
+            return value.map(Some).map_err(|error| PairError::of_name(name, error));
         }
         self.text.take().map(|text| seed.deserialize(text)).transpose()
     }
@@ -376,42 +386,42 @@ impl<'p, 't> Texts<'p, 't> {
         Texts { all, chosen, named: false }
     }
 
-    fn blamed(&self, fault: Fault) -> Fault {
+    fn with_pair(&self, error: PairError) -> PairError {
         // A name that is there already is of a field that is missing: there is no text.
-        if fault.name.is_some() {
-            return fault;
+        if error.name.is_some() {
+            return error;
         }
         let name = self.all.first().map(|(name, _)| name.to_string());
-        let text = fault.text.or_else(|| Some(self.chosen.to_owned()));
-        Fault { name, text, ..fault }
+        let text = error.text.or_else(|| Some(self.chosen.to_owned()));
+        PairError { name, text, ..error }
     }
 
-    fn parsed<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, Fault> {
+    fn parsed<T: std::str::FromStr<Err: Display>>(&self) -> Result<T, PairError> {
         self.parsed_as(self.chosen)
     }
 
-    fn parsed_as<T: std::str::FromStr<Err: Display>>(&self, text: &str) -> Result<T, Fault> {
-        text.parse().map_err(|why| self.blamed(Fault::new(why)))
+    fn parsed_as<T: std::str::FromStr<Err: Display>>(&self, text: &str) -> Result<T, PairError> {
+        text.parse().map_err(|why| self.with_pair(PairError::new(why)))
     }
 }
 
 /// Values that are parsed from the first text.
 macro_rules! parse {
     ($($method:ident $visit:ident)*) => { $(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
             visitor.$visit(self.parsed()?)
         }
     )* };
 }
 
 impl<'de> Deserializer<'de> for Texts<'_, '_> {
-    type Error = Fault;
+    type Error = PairError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_str(self.chosen).map_err(|fault: Fault| self.blamed(fault))
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
+        visitor.visit_str(self.chosen).map_err(|error: PairError| self.with_pair(error))
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
         visitor.visit_bool(self.parsed_as(checkbox(self.chosen))?)
     }
 
@@ -423,18 +433,18 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
     }
 
     /// Inputs that were left empty are none; of several the first that is filled in is chosen.
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
         match self.all.iter().find(|(_, text)| !text.is_empty()) {
             Some((_, chosen)) => visitor.visit_some(Texts { chosen, ..self }),
             None => visitor.visit_none(),
         }
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        visitor.visit_seq(InOrder { left: self.all, named: false })
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
+        visitor.visit_seq(PairSequence { left: self.all, named: false })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, PairError> {
         match self.all {
             [(name, _)] if self.named && length == 2 => {
                 let text = Texts { named: false, ..self };
@@ -448,7 +458,7 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, PairError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -457,9 +467,9 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
-        let variant: StrDeserializer<'_, Fault> = self.chosen.into_deserializer();
-        visitor.visit_enum(variant).map_err(|fault| self.blamed(fault))
+    ) -> Result<V::Value, PairError> {
+        let variant: StrDeserializer<'_, PairError> = self.chosen.into_deserializer();
+        visitor.visit_enum(variant).map_err(|error| self.with_pair(error))
     }
 
     forward_to_deserialize_any! {

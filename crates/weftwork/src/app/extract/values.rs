@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use super::Extract;
-use super::pairs::{Fault, Pairs, form_pairs};
+use super::pairs::{PairError, Pairs, form_pairs};
 use crate::app::cookie_header::parse_cookies;
 use crate::error::Result;
 use crate::message::Request;
@@ -77,7 +77,7 @@ impl<T: DeserializeOwned> Extract for Path<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let decoded = |(name, value)| match percent_decode_str(value).decode_utf8() {
             Ok(value) => Ok((Cow::Borrowed(name), value)),
-            Err(_) => Err(Fault::not_utf8(Some(name))),
+            Err(_) => Err(PairError::not_utf8(Some(name))),
         };
         let pairs = Pairs::of("path parameter", req.params().map(decoded));
         Ok(Path(pairs.read_of_route()?))
@@ -103,7 +103,7 @@ impl<T: DeserializeOwned> Extract for Header<T> {
         };
         let fields: Vec<(String, String)> = req.header_lines().filter_map(named).collect();
         let pairs = fields.iter().map(|(name, value)| Ok((Cow::from(name), Cow::from(value))));
-        let pairs = Pairs::of("field", pairs).repeated().told_as(|name| name.replace('_', "-"));
+        let pairs = Pairs::of("field", pairs).repeated().shown_as(|name| name.replace('_', "-"));
         Ok(Header(pairs.read(StatusCode::BAD_REQUEST)?))
     }
 }

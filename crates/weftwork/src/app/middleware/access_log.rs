@@ -108,35 +108,35 @@ impl AccessLog {
 impl Middleware for AccessLog {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         // Made first, so that a panic leaves a line too.
-        let mut line = Line { entry: Entry::new(self.format, req, &next), sink: self.sink.clone() };
+        let mut line = PendingLine { entry: Entry::new(self.format, req, &next), sink: self.sink.clone() };
         let response = {
-            let call = Call { req, entry: &mut line.entry };
-            next.run(&mut *call.req)
+            let guard = RecordOnDrop { req, entry: &mut line.entry };
+            next.run(&mut *guard.req)
         };
-        line.entry.answered(&response);
+        line.entry.record_response(&response);
         response.filter_stream(line)
     }
 }
 
 /// What was learnt of a request while it was handled is in its entry at the end, also when that is a panic.
-struct Call<'l, 'c> {
+struct RecordOnDrop<'l, 'c> {
     req: &'l mut Request<'c>,
     entry: &'l mut Entry,
 }
 
-impl Drop for Call<'_, '_> {
+impl Drop for RecordOnDrop<'_, '_> {
     fn drop(&mut self) {
-        self.entry.learn(self.req);
+        self.entry.record_identity(self.req);
     }
 }
 
 /// Writes its entry when it is dropped: with the response, or with the stream that it watches.
-struct Line {
+struct PendingLine {
     entry: Entry,
     sink: Arc<Sink>,
 }
 
-impl StreamFilter for Line {
+impl StreamFilter for PendingLine {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         out.write_all(data)?;
         self.entry.bytes += data.len() as u64;
@@ -155,12 +155,12 @@ impl StreamFilter for Line {
     }
 
     fn answered(&mut self, response: &Response) {
-        self.entry.answered(response);
+        self.entry.record_response(response);
     }
 }
 
-impl Drop for Line {
+impl Drop for PendingLine {
     fn drop(&mut self) {
-        self.sink.take(self.entry.line());
+        self.sink.submit(self.entry.line());
     }
 }

@@ -77,7 +77,7 @@ impl Compression {
 impl Middleware for Compression {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let coding = Coding::wanted_by(req);
-        let raw = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
+        let no_transform = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
         let mut response = next.run(req);
         if response.is_declined() {
             // With another body it would be an answer, and nobody behind it would be asked.
@@ -86,7 +86,7 @@ impl Middleware for Compression {
         if response.status() == StatusCode::NOT_MODIFIED {
             // What it stands for may have been compressed (RFC 9110 §15.4.5): then the client knows it by a weak tag.
             vary(&mut response, header::ACCEPT_ENCODING);
-            let would_be_coded = coding.is_some() && !raw && !names_tag(req, &response, false);
+            let would_be_coded = coding.is_some() && !no_transform && !names_tag(req, &response, false);
             if would_be_coded || names_tag(req, &response, true) {
                 weaken(&mut response);
             }
@@ -106,7 +106,7 @@ impl Middleware for Compression {
             return response;
         }
         vary(&mut response, header::ACCEPT_ENCODING);
-        match coding.filter(|_| !raw) {
+        match coding.filter(|_| !no_transform) {
             Some(coding) => compress(response, coding),
             None => response,
         }
@@ -114,17 +114,17 @@ impl Middleware for Compression {
 }
 
 fn compress(mut response: Response, coding: Coding) -> Response {
-    let made = match response.body() {
-        Some(body) => whole(body, coding),
-        None => Encoder::new(coding).map(Made::Stream),
+    let compressed = match response.body() {
+        Some(body) => compress_whole(body, coding),
+        None => Encoder::new(coding).map(Compressed::Stream),
     };
-    match made {
-        Ok(Made::Whole(bytes)) => response = response.with_body(bytes),
-        Ok(Made::Stream(encoder)) => {
+    match compressed {
+        Ok(Compressed::Whole(bytes)) => response = response.with_body(bytes),
+        Ok(Compressed::Stream(encoder)) => {
             response.remove_header(header::CONTENT_LENGTH);
             response = response.into_stream().filter_stream(encoder);
         }
-        Ok(Made::Nothing) => return response,
+        Ok(Compressed::NotSmaller) => return response,
         Err(error) => {
             log::error!("a response is sent as it is, {} failed: {error}", coding.name());
             return response;
@@ -137,18 +137,18 @@ fn compress(mut response: Response, coding: Coding) -> Response {
     response
 }
 
-enum Made {
+enum Compressed {
     Whole(Bytes),
     Stream(Encoder),
     /// It did not get smaller.
-    Nothing,
+    NotSmaller,
 }
 
-fn whole(body: &Bytes, coding: Coding) -> io::Result<Made> {
+fn compress_whole(body: &Bytes, coding: Coding) -> io::Result<Compressed> {
     let mut encoder = Encoder::new(coding)?;
     encoder.push(body)?;
     let bytes = encoder.end()?;
-    Ok(if bytes.len() < body.len() { Made::Whole(bytes.into()) } else { Made::Nothing })
+    Ok(if bytes.len() < body.len() { Compressed::Whole(bytes.into()) } else { Compressed::NotSmaller })
 }
 
 /// Whether the client has named the tag of the response, in its weak form or in its strong one.
@@ -174,7 +174,7 @@ fn weaken(response: &mut Response) {
 impl StreamFilter for Encoder {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         self.push(data)?;
-        if self.held() < CHUNK_BYTES {
+        if self.pending_bytes() < CHUNK_BYTES {
             return Ok(());
         }
         out.write_all(&self.take())

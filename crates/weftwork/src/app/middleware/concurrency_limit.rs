@@ -36,18 +36,18 @@ impl ConcurrencyLimit {
         ConcurrencyLimit { free: Arc::new(AtomicUsize::new(max)) }
     }
 
-    fn seat(&self) -> Option<Seat> {
+    fn try_acquire(&self) -> Option<Permit> {
         let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
-        taken.is_ok().then(|| Seat(self.free.clone()))
+        taken.is_ok().then(|| Permit(self.free.clone()))
     }
 }
 
 impl Middleware for ConcurrencyLimit {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        match self.seat() {
-            Some(seat) => match next.run(req) {
+        match self.try_acquire() {
+            Some(permit) => match next.run(req) {
                 response if response.is_to_come() => response,
-                response => response.filter_stream(seat),
+                response => response.filter_stream(permit),
             },
             None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests are in progress here")
                 .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")),
@@ -56,15 +56,15 @@ impl Middleware for ConcurrencyLimit {
 }
 
 /// Free again when it is dropped: also when the handler panics.
-struct Seat(Arc<AtomicUsize>);
+struct Permit(Arc<AtomicUsize>);
 
-impl StreamFilter for Seat {
+impl StreamFilter for Permit {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         io::Write::write_all(out, data)
     }
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -120,7 +120,7 @@ impl Cors {
     /// # Errors
     /// One is not the name of a header.
     pub fn headers<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
-        Ok(Cors { headers: Some(list(names)?), ..self })
+        Ok(Cors { headers: Some(header_list(names)?), ..self })
     }
 
     /// The response headers that pages may read, beyond the usual ones.
@@ -128,7 +128,7 @@ impl Cors {
     /// # Errors
     /// One is not the name of a header.
     pub fn exposed<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
-        Ok(Cors { exposed: Some(list(names)?), ..self })
+        Ok(Cors { exposed: Some(header_list(names)?), ..self })
     }
 
     /// Pages may send cookies and the like along, and read what comes back.
@@ -152,37 +152,37 @@ impl Cors {
     }
 
     /// What the response has to say of the origin that asked, if it may read.
-    fn grant(&self, asking: Option<&str>) -> Option<HeaderValue> {
-        let asking = asking.and_then(origin::serialized);
+    fn grant(&self, origin_sent: Option<&str>) -> Option<HeaderValue> {
+        let origin_sent = origin_sent.and_then(origin::serialized);
         let allowed = match &self.allowed {
             // Also where nobody asks, or a cache hands that answer to one that does.
             Allowed::Any => return Some(HeaderValue::from_static("*")),
             Allowed::Listed(origins) => {
-                asking.filter(|&asking| origins.iter().any(|origin| **origin == *asking))
+                origin_sent.filter(|&origin_sent| origins.iter().any(|origin| **origin == *origin_sent))
             }
-            Allowed::If(allowed) => asking.filter(|asking| allowed(asking)),
+            Allowed::If(allowed) => origin_sent.filter(|origin_sent| allowed(origin_sent)),
         };
         HeaderValue::from_str(allowed?).ok()
     }
 
-    fn mark(&self, response: &mut Response, grant: Option<HeaderValue>) {
-        self.says(grant).mark(response);
+    fn apply(&self, response: &mut Response, grant: Option<HeaderValue>) {
+        self.fields_for(grant).apply(response);
     }
 
-    fn says(&self, grant: Option<HeaderValue>) -> Says {
+    fn fields_for(&self, grant: Option<HeaderValue>) -> CorsFields {
         let varies = !matches!(self.allowed, Allowed::Any);
         let exposed = grant.as_ref().and(self.exposed.clone());
-        Says { varies, grant, credentials: self.credentials, exposed }
+        CorsFields { varies, grant, credentials: self.credentials, exposed }
     }
 
     fn preflight(&self, grant: Option<HeaderValue>) -> Response {
         if grant.is_none() {
             let mut refused = refusal(StatusCode::FORBIDDEN, "this origin may not read here (CORS)");
-            self.mark(&mut refused, None);
+            self.apply(&mut refused, None);
             return refused;
         }
         let mut response = Response::new(StatusCode::NO_CONTENT);
-        self.mark(&mut response, grant);
+        self.apply(&mut response, grant);
         response.append_header(header::ACCESS_CONTROL_ALLOW_METHODS, self.methods.clone());
         let fields = [
             (header::ACCESS_CONTROL_ALLOW_HEADERS, &self.headers),
@@ -198,15 +198,15 @@ impl Cors {
 }
 
 /// What a response has to say, whoever made it.
-struct Says {
+struct CorsFields {
     varies: bool,
     grant: Option<HeaderValue>,
     credentials: bool,
     exposed: Option<HeaderValue>,
 }
 
-impl Says {
-    fn mark(&self, response: &mut Response) {
+impl CorsFields {
+    fn apply(&self, response: &mut Response) {
         // Also where nothing is granted, or a cache hands the refusal to one that may.
         if self.varies {
             vary(response, header::ORIGIN);
@@ -227,21 +227,21 @@ impl Says {
 
 impl Middleware for Cors {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        let asking = req.only("origin").value();
-        let grant = self.grant(asking);
+        let origin_sent = req.only("origin").value();
+        let grant = self.grant(origin_sent);
         // A preflight asks for the request that follows it: where that is another handler's, this one has nothing to say.
-        let preflighted = preflighted(req).filter(|_| asking.is_some());
+        let preflighted = preflighted(req).filter(|_| origin_sent.is_some());
         if preflighted.as_ref().is_some_and(|method| next.takes(method, req)) {
             return self.preflight(grant);
         }
         let is_preflight = preflighted.is_some();
-        let says = self.says(grant.filter(|_| !is_preflight));
+        let cors_fields = self.fields_for(grant.filter(|_| !is_preflight));
         next.run(req).changed_by(move |mut response| {
-            says.mark(&mut response);
+            cors_fields.apply(&mut response);
             if is_preflight {
                 PREFLIGHT_FIELDS.iter().for_each(|name| drop(response.remove_header(name)));
             }
-            if let Some(exposed) = &says.exposed {
+            if let Some(exposed) = &cors_fields.exposed {
                 response.set_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
             }
             response
@@ -255,7 +255,7 @@ pub(in crate::app) fn preflighted(req: &Request<'_>) -> Option<Method> {
     Method::from_bytes(method.as_bytes()).ok()
 }
 
-fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<HeaderValue> {
+fn header_list<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<HeaderValue> {
     let names = names.into_iter().map(|name| match HeaderName::try_from(name) {
         Ok(name) if name.as_str() != "*" => Ok(name.to_string()),
         _ => Err(Error::knob("header", name, "the name of a header")),

@@ -50,20 +50,20 @@ impl Deadline {
         Deadline { status, ..self }
     }
 
-    fn in_time(&self, req: &mut Request<'_>, next: Next<'_>, deadline: Option<Instant>) -> Response {
+    fn run_within(&self, req: &mut Request<'_>, next: Next<'_>, deadline: Option<Instant>) -> Response {
         if is_over(req) {
-            return self.too_late();
+            return self.timeout_response();
         }
         let response = next.run(req);
         if is_over(req) {
-            return self.too_late();
+            return self.timeout_response();
         }
         let Some(deadline) = deadline else { return response };
         // What comes later is known later.
-        response.brought_by(req.now(), deadline, || self.too_late())
+        response.brought_by(req.now(), deadline, || self.timeout_response())
     }
 
-    fn too_late(&self) -> Response {
+    fn timeout_response(&self) -> Response {
         let response = refusal(self.status, "the answer was not ready in time");
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             return response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -80,7 +80,7 @@ impl Middleware for Deadline {
         if let Some(deadline) = deadline {
             req.set_deadline(deadline);
         }
-        let response = self.in_time(req, next, deadline);
+        let response = self.run_within(req, next, deadline);
         // Where the handler declined, the next one has a budget of its own.
         req.restore_deadline(around);
         response

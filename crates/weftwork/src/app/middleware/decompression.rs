@@ -65,10 +65,10 @@ impl Decompression {
 
 impl Middleware for Decompression {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        let decoder = match asked_for(req) {
-            Asked::Nothing => return next.run(req),
-            Asked::Coding(coding) => with_room(|| decoders::new(coding)),
-            Asked::Unknown => return unsupported(),
+        let decoder = match request_coding(req) {
+            RequestCoding::Identity => return next.run(req),
+            RequestCoding::Coding(coding) => with_room(|| decoders::new(coding)),
+            RequestCoding::Unknown => return unsupported(),
         };
         match decoder {
             Ok(decoder) => Decoding::new(decoder, self.ratio_max).run(req, |req| next.run(req)),
@@ -77,21 +77,21 @@ impl Middleware for Decompression {
     }
 }
 
-enum Asked {
-    Nothing,
+enum RequestCoding {
+    Identity,
     Coding(Coding),
     Unknown,
 }
 
-fn asked_for(req: &Request<'_>) -> Asked {
+fn request_coding(req: &Request<'_>) -> RequestCoding {
     let mut codings = req
         .elements("content-encoding")
         .map(|name| std::str::from_utf8(name).unwrap_or("?"))
         .filter(|name| !name.eq_ignore_ascii_case("identity"));
     match (codings.next(), codings.next()) {
-        (None, _) => Asked::Nothing,
-        (Some(name), None) => Coding::named(name).map_or(Asked::Unknown, Asked::Coding),
-        (Some(_), Some(_)) => Asked::Unknown,
+        (None, _) => RequestCoding::Identity,
+        (Some(name), None) => Coding::named(name).map_or(RequestCoding::Unknown, RequestCoding::Coding),
+        (Some(_), Some(_)) => RequestCoding::Unknown,
     }
 }
 

@@ -144,27 +144,28 @@ impl Middleware for Metrics {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         self.shared.active.inc();
         let labels = Labels {
-            http_request_method: known(req.method()),
+            http_request_method: method_label(req.method()),
             http_route: next.pattern(req).unwrap_or_default(),
             // Until there is a response it is that of a handler that panicked.
             http_response_status_code: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
         };
-        let mut measured = Measured { shared: self.shared.clone(), begun: Instant::now(), labels };
+        let mut active_request =
+            ActiveRequest { shared: self.shared.clone(), started: Instant::now(), labels };
         let response = next.run(req);
-        measured.labels.http_response_status_code = response.status().as_u16();
-        response.filter_stream(measured)
+        active_request.labels.http_response_status_code = response.status().as_u16();
+        response.filter_stream(active_request)
     }
 }
 
 /// A request in progress. It is over when this is dropped: with the response, with the stream that it watches, or with
 /// a panic.
-struct Measured {
+struct ActiveRequest {
     shared: Arc<Shared>,
-    begun: Instant,
+    started: Instant,
     labels: Labels,
 }
 
-impl StreamFilter for Measured {
+impl StreamFilter for ActiveRequest {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         out.write_all(data)
     }
@@ -180,14 +181,14 @@ impl StreamFilter for Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.shared.active.dec();
-        self.shared.durations.get_or_create(&self.labels).observe(self.begun.elapsed().as_secs_f64());
+        self.shared.durations.get_or_create(&self.labels).observe(self.started.elapsed().as_secs_f64());
     }
 }
 
-fn known(method: &Method) -> &'static str {
+fn method_label(method: &Method) -> &'static str {
     const KNOWN: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
     KNOWN.into_iter().find(|name| *name == method.as_str()).unwrap_or("_OTHER")
 }

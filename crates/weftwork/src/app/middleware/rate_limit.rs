@@ -118,7 +118,7 @@ impl Middleware for RateLimit {
         match self.take(key, now) {
             Ok(()) => next.run(req),
             Err(wait) => refusal(StatusCode::TOO_MANY_REQUESTS, "too many requests; see Retry-After")
-                .with_header(header::RETRY_AFTER, HeaderValue::from(seconds_up(wait))),
+                .with_header(header::RETRY_AFTER, HeaderValue::from(seconds_rounded_up(wait))),
         }
     }
 }
@@ -140,7 +140,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn seconds_up(wait: Duration) -> u64 {
+fn seconds_rounded_up(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn seconds_are_rounded_up() {
-        assert_eq!(seconds_up(Duration::from_nanos(1)), 1);
-        assert_eq!(seconds_up(Duration::from_secs(2)), 2);
-        assert_eq!(seconds_up(Duration::from_millis(2001)), 3);
+        assert_eq!(seconds_rounded_up(Duration::from_nanos(1)), 1);
+        assert_eq!(seconds_rounded_up(Duration::from_secs(2)), 2);
+        assert_eq!(seconds_rounded_up(Duration::from_millis(2001)), 3);
     }
 }

@@ -45,7 +45,7 @@ const TRACE_PARENT_BYTES: usize = 55;
 /// ```
 #[derive(Debug, Default)]
 pub struct RequestIds {
-    source: Source,
+    generator: IdGenerator,
 }
 
 /// The id of a request; put into its extensions by [`RequestIds`].
@@ -116,24 +116,28 @@ impl RequestIds {
     fn id(&self, req: &Request<'_>) -> RequestId {
         match req.only(REQUEST_ID).value() {
             Some(given) if is_id(given) => RequestId(given.into()),
-            _ => RequestId(format!("{:032x}", self.source.draw()).into()),
+            _ => RequestId(format!("{:032x}", self.generator.next()).into()),
         }
     }
 
     fn trace(&self, req: &Request<'_>) -> TraceContext {
         // Zero is no id (section 3.2.2.3).
-        let span = (self.source.draw() as u64).max(1);
-        match req.only("traceparent").value().and_then(Parent::parse) {
-            Some(Parent { trace, span: parent, flags }) => {
+        let span = (self.generator.next() as u64).max(1);
+        match req.only("traceparent").value().and_then(TraceParent::parse) {
+            Some(TraceParent { trace, span: parent, flags }) => {
                 let state =
                     req.headers().get_all("tracestate").iter().filter_map(|value| value.to_str().ok());
                 let state = state.collect::<Vec<_>>().join(",");
                 let state = (!state.is_empty()).then(|| state.into());
                 TraceContext { trace, parent: Some(parent), span, flags, state }
             }
-            None => {
-                TraceContext { trace: self.source.draw().max(1), parent: None, span, flags: 0, state: None }
-            }
+            None => TraceContext {
+                trace: self.generator.next().max(1),
+                parent: None,
+                span,
+                flags: 0,
+                state: None,
+            },
         }
     }
 }
@@ -162,16 +166,16 @@ fn is_id(given: &str) -> bool {
         && given.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:+/=@".contains(&byte))
 }
 
-struct Parent {
+struct TraceParent {
     trace: u128,
     span: u64,
     flags: u8,
 }
 
-impl Parent {
+impl TraceParent {
     /// Version 00 is exactly this long; a later one may go on behind a hyphen, and only its first parts
     /// are read (section 3.2.4).
-    fn parse(text: &str) -> Option<Parent> {
+    fn parse(text: &str) -> Option<TraceParent> {
         let (known, rest) = (text.get(..TRACE_PARENT_BYTES)?, &text[TRACE_PARENT_BYTES..]);
         let mut parts = known.split('-');
         let mut part = |digits: usize| parts.next().filter(|part| part.len() == digits && is_hex(part));
@@ -181,7 +185,7 @@ impl Parent {
         let span = u64::from_str_radix(span, 16).ok().filter(|&span| span != 0)?;
         let flags = u8::from_str_radix(flags, 16).ok()?;
         // The other bits mean nothing yet, and are not passed on (section 3.3).
-        (whole && version != "ff").then_some(Parent { trace, span, flags: flags & 1 })
+        (whole && version != "ff").then_some(TraceParent { trace, span, flags: flags & 1 })
     }
 }
 
@@ -192,14 +196,14 @@ fn is_hex(part: &str) -> bool {
 
 /// Numbers that do not repeat and cannot be guessed from one another.
 #[derive(Debug, Default)]
-struct Source {
+struct IdGenerator {
     keys: [RandomState; 2],
-    drawn: AtomicU64,
+    counter: AtomicU64,
 }
 
-impl Source {
-    fn draw(&self) -> u128 {
-        let number = self.drawn.fetch_add(1, Ordering::Relaxed);
+impl IdGenerator {
+    fn next(&self) -> u128 {
+        let number = self.counter.fetch_add(1, Ordering::Relaxed);
         let [high, low] = &self.keys;
         u128::from(high.hash_one(number)) << 64 | u128::from(low.hash_one(number))
     }
@@ -250,10 +254,10 @@ mod tests {
 
     #[test]
     fn ids_do_not_repeat() {
-        let source = Source::default();
-        let drawn: std::collections::HashSet<_> = (0..10_000).map(|_| source.draw()).collect();
-        assert_eq!(drawn.len(), 10_000);
-        assert_ne!(Source::default().draw(), Source::default().draw(), "each has keys of its own");
+        let generator = IdGenerator::default();
+        let numbers: std::collections::HashSet<_> = (0..10_000).map(|_| generator.next()).collect();
+        assert_eq!(numbers.len(), 10_000);
+        assert_ne!(IdGenerator::default().next(), IdGenerator::default().next(), "each has keys of its own");
     }
 
     #[test]
@@ -266,7 +270,7 @@ mod tests {
         assert_eq!(trace.tracestate(), Some("a=1,b=2"));
         let ours = format!("00-{}-{}-01", trace.trace_id(), trace.span_id());
         assert_eq!(trace.traceparent(), ours);
-        assert!(Parent::parse(&ours).is_some());
+        assert!(TraceParent::parse(&ours).is_some());
     }
 
     #[test]
@@ -298,7 +302,7 @@ mod tests {
             let (_, trace, _) = ask(&[("traceparent", given), ("tracestate", "a=1")]);
             assert_eq!((trace.parent_id(), trace.tracestate()), (None, None), "{given:?}");
             assert_ne!(trace.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
-            assert!(!trace.is_sampled() && Parent::parse(&trace.traceparent()).is_some());
+            assert!(!trace.is_sampled() && TraceParent::parse(&trace.traceparent()).is_some());
         }
         let twice = ask(&[("traceparent", TRACE), ("traceparent", TRACE)]).1;
         assert_eq!(twice.parent_id(), None);

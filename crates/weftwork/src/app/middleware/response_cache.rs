@@ -144,45 +144,46 @@ impl ResponseCache {
     /// ```
     pub fn clear(&self) {
         // The lock is given back before what was kept is dropped.
-        let freed = self.store().clear();
-        drop(freed);
+        let removed = self.store().clear();
+        drop(removed);
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
-        locked(&self.store)
+        lock(&self.store)
     }
 
     /// For a request that may change what its target is.
-    fn changed_by(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
+    fn invalidate(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         // Dropped also where the handler panics: it may have changed something before that.
-        let mut changed = Changed { store: self.store.clone(), key: Key::of(req), is_refused: false };
+        let mut invalidation =
+            InvalidateOnDrop { store: self.store.clone(), key: Key::of(req), is_refused: false };
         let response = next.run(req);
-        changed.answered(&response);
-        if changed.is_refused {
+        invalidation.answered(&response);
+        if invalidation.is_refused {
             return response;
         }
         // With 5xx, too: a middleware behind this one may have made that of a success, as `Deadline` does.
-        changed.forget();
+        invalidation.invalidate();
         // What is streamed is not made yet, and perhaps the change is not either.
-        response.filter_stream(changed)
+        response.filter_stream(invalidation)
     }
 }
 
 /// Has its target forgotten once more when it is dropped: the body is over then.
-struct Changed {
+struct InvalidateOnDrop {
     store: Arc<Mutex<Store>>,
     key: Key,
     /// Nothing was done.
     is_refused: bool,
 }
 
-impl Changed {
-    fn forget(&self) {
-        locked(&self.store).forget(&self.key);
+impl InvalidateOnDrop {
+    fn invalidate(&self) {
+        lock(&self.store).invalidate(&self.key);
     }
 }
 
-impl StreamFilter for Changed {
+impl StreamFilter for InvalidateOnDrop {
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()> {
         io::Write::write_all(out, data)
     }
@@ -193,25 +194,25 @@ impl StreamFilter for Changed {
     }
 }
 
-impl Drop for Changed {
+impl Drop for InvalidateOnDrop {
     fn drop(&mut self) {
         if !self.is_refused {
-            self.forget();
+            self.invalidate();
         }
     }
 }
 
 /// Never held while a handler runs.
-fn locked(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Middleware for ResponseCache {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         if !req.method().is_safe() {
-            return self.changed_by(req, next);
+            return self.invalidate(req, next);
         }
-        if !rules::is_answerable(req) {
+        if !rules::is_cacheable_request(req) {
             return next.run(req);
         }
         // The response is as old as its request: the time that the handler takes counts (RFC 9111 section 4.2.3).
@@ -227,15 +228,15 @@ impl Middleware for ResponseCache {
             return response;
         }
         let wall = req.system_time();
-        let Some(terms) = rules::terms(req, &response, self.fresh_for, wall) else { return response };
+        let Some(policy) = rules::policy(req, &response, self.fresh_for, wall) else { return response };
         etags::name(&mut response);
         if response.header_values(header::DATE).next().is_none()
             && let Ok(date) = HeaderValue::from_bytes(Date::at(wall).as_bytes())
         {
             response.append_header(header::DATE, date);
         }
-        if let Some(stored) = Stored::of(&response, terms, now) {
-            self.store().keep(key, changes, stored, req);
+        if let Some(stored) = Stored::of(&response, policy, now) {
+            self.store().insert(key, changes, stored, req);
         }
         etags::answer(req, response)
     }

@@ -82,7 +82,7 @@ impl Multipart<'_> {
             let (name, value) = (part.name().to_owned(), part.text()?);
             held += (name.len() + value.len()) as u64;
             if held > max {
-                return Err(self.feed.past("fields_bytes_max", max).into());
+                return Err(self.driver.limit_exceeded("fields_bytes_max", max).into());
             }
             form.fields.push((name, value));
         }
@@ -171,12 +171,12 @@ impl Upload {
     pub fn persist(self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let file = self.opened(true)?;
-        self.path.persist(path).map_err(|error| unkept(path, error.error))?;
+        self.path.persist(path).map_err(|error| persist_error(path, error.error))?;
         Ok(file)
     }
 }
 
-pub(super) fn unkept(path: &Path, error: io::Error) -> Error {
+pub(super) fn persist_error(path: &Path, error: io::Error) -> Error {
     let why = match error.kind() {
         io::ErrorKind::CrossesDevices => {
             ": temporary files are on another file system: choose the folder with `Multipart::save_in`"

@@ -6,10 +6,10 @@ use crate::message::{BodyError, split_unquoted};
 
 /// A parameter is there twice, or its quotes are not in order: nobody can tell what was meant. Or there is no name at all.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unreadable;
+pub(super) struct InvalidDisposition;
 
-impl From<Unreadable> for BodyError {
-    fn from(Unreadable: Unreadable) -> BodyError {
+impl From<InvalidDisposition> for BodyError {
+    fn from(InvalidDisposition: InvalidDisposition) -> BodyError {
         BodyError::MultipartMalformed(
             "the name of a part, or of its file, cannot be read, or is not there".into(),
         )
@@ -26,16 +26,16 @@ pub(super) struct Disposition {
 impl Disposition {
     /// RFC 7578 section 4.2. A name that cannot be read is an error: without it a file would be taken for text. So is one that is
     /// missing: of a part that begins with an empty line, the parser takes all up to the end of the next head for the head.
-    pub(super) fn of(head: &HeaderMap) -> Result<Disposition, Unreadable> {
+    pub(super) fn of(head: &HeaderMap) -> Result<Disposition, InvalidDisposition> {
         let mut values = head.get_all(header::CONTENT_DISPOSITION).iter();
-        let value = values.next().ok_or(Unreadable)?;
-        let text = std::str::from_utf8(value.as_bytes()).map_err(|_| Unreadable)?;
+        let value = values.next().ok_or(InvalidDisposition)?;
+        let text = std::str::from_utf8(value.as_bytes()).map_err(|_| InvalidDisposition)?;
         let file_name = parameter(text, "filename")?;
         // That section forbids `filename*`, which clients built on .NET send beside each `filename`. By itself it makes no file of a text.
         if values.next().is_some() || (file_name.is_none() && parameter(text, "filename*")?.is_some()) {
-            return Err(Unreadable);
+            return Err(InvalidDisposition);
         }
-        let name = parameter(text, "name")?.ok_or(Unreadable)?;
+        let name = parameter(text, "name")?.ok_or(InvalidDisposition)?;
         Ok(Disposition { name, file_name })
     }
 }
@@ -50,17 +50,17 @@ pub(super) fn boundary(content_type: &str) -> Option<String> {
 }
 
 /// The parameter `wanted` behind the value of a field, without its quotes (RFC 9110 section 5.6.6).
-fn parameter(text: &str, wanted: &str) -> Result<Option<String>, Unreadable> {
+fn parameter(text: &str, wanted: &str) -> Result<Option<String>, InvalidDisposition> {
     let mut found = None;
     for (index, part) in split_unquoted(text, b';').into_iter().enumerate() {
         let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name, Some(value)));
         if name.contains('"') {
-            return Err(Unreadable);
+            return Err(InvalidDisposition);
         }
         if index > 0 && name.trim().eq_ignore_ascii_case(wanted) {
-            let value = value.and_then(|value| unquoted(value.trim())).ok_or(Unreadable)?;
+            let value = value.and_then(|value| unquoted(value.trim())).ok_or(InvalidDisposition)?;
             if found.replace(value).is_some() {
-                return Err(Unreadable);
+                return Err(InvalidDisposition);
             }
         }
     }
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    fn read(values: &[&[u8]]) -> Result<Disposition, Unreadable> {
+    fn read(values: &[&[u8]]) -> Result<Disposition, InvalidDisposition> {
         let mut head = HeaderMap::new();
         for value in values {
             head.append(header::CONTENT_DISPOSITION, HeaderValue::from_bytes(value).unwrap());
@@ -102,13 +102,14 @@ mod tests {
     #[track_caller]
     fn check(value: &str, name: Option<&str>, file_name: Option<&str>) {
         let file_name = file_name.map(str::to_owned);
-        let wanted = name.map(|name| Disposition { name: name.to_owned(), file_name }).ok_or(Unreadable);
+        let wanted =
+            name.map(|name| Disposition { name: name.to_owned(), file_name }).ok_or(InvalidDisposition);
         assert_eq!(read(&[value.as_bytes()]), wanted, "{value}");
     }
 
     #[test]
     fn names_as_clients_write_them() {
-        assert_eq!(read(&[]), Err(Unreadable));
+        assert_eq!(read(&[]), Err(InvalidDisposition));
         check("form-data", None, None);
         check("form-data; name=\"a\"", Some("a"), None);
         check("form-data; name=\"\"; filename=\"\"", Some(""), Some(""));
@@ -144,10 +145,14 @@ mod tests {
             "; filename*=UTF-8''a.txt",
             "; filename*",
         ] {
-            assert_eq!(read(&[format!("form-data{parameters}").as_bytes()]), Err(Unreadable), "{parameters}");
+            assert_eq!(
+                read(&[format!("form-data{parameters}").as_bytes()]),
+                Err(InvalidDisposition),
+                "{parameters}"
+            );
         }
-        assert_eq!(read(&[b"form-data; name=\"\xff\""]), Err(Unreadable));
-        assert_eq!(read(&[b"form-data; name=a", b"form-data; name=b; filename=c"]), Err(Unreadable));
+        assert_eq!(read(&[b"form-data; name=\"\xff\""]), Err(InvalidDisposition));
+        assert_eq!(read(&[b"form-data; name=a", b"form-data; name=b; filename=c"]), Err(InvalidDisposition));
     }
 
     #[test]

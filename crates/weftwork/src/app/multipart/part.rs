@@ -18,17 +18,17 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 pub struct Part<'m, 'r> {
     form: &'m mut Multipart<'r>,
     /// Came, and was not read yet.
-    rest: Bytes,
+    buffered: Bytes,
     /// The limit of its field alone.
     own_limit: Option<u64>,
     /// Bytes of it that came.
-    came: u64,
+    received: u64,
 }
 
 impl<'m, 'r> Part<'m, 'r> {
     pub(super) fn new(form: &'m mut Multipart<'r>) -> Part<'m, 'r> {
-        let own_limit = form.own_limit();
-        Part { form, rest: Bytes::new(), own_limit, came: 0 }
+        let own_limit = form.field_limit_of();
+        Part { form, buffered: Bytes::new(), own_limit, received: 0 }
     }
 
     /// The name of the form's field.
@@ -63,7 +63,7 @@ impl<'m, 'r> Part<'m, 'r> {
         while let Some(chunk) = self.chunk()? {
             all.extend_from_slice(&chunk);
             if all.len() as u64 > max {
-                return Err(self.form.past("field_bytes_max", max));
+                return Err(self.form.limit_exceeded("field_bytes_max", max));
             }
         }
         Ok(all)
@@ -86,7 +86,7 @@ impl<'m, 'r> Part<'m, 'r> {
     /// [`next_part`](Multipart::next_part).
     /// What was written until then is removed.
     pub fn save(&mut self) -> Result<Upload> {
-        let dir = self.form.saved_in.clone().unwrap_or_else(std::env::temp_dir);
+        let dir = self.form.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
         self.save_in(dir)
     }
 
@@ -105,7 +105,7 @@ impl<'m, 'r> Part<'m, 'r> {
         while let Some(chunk) = self.chunk()? {
             bytes += chunk.len() as u64;
             if bytes > max {
-                return Err(self.form.past("file_bytes_max", max).into());
+                return Err(self.form.limit_exceeded("file_bytes_max", max).into());
             }
             file.write_all(&chunk)?;
         }
@@ -118,15 +118,15 @@ impl<'m, 'r> Part<'m, 'r> {
     }
 
     fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
-        if self.rest.has_remaining() {
-            return Ok(Some(std::mem::take(&mut self.rest)));
+        if self.buffered.has_remaining() {
+            return Ok(Some(std::mem::take(&mut self.buffered)));
         }
         let chunk = self.form.chunk()?;
-        self.came += chunk.as_ref().map_or(0, Bytes::len) as u64;
+        self.received += chunk.as_ref().map_or(0, Bytes::len) as u64;
         match self.own_limit {
             // Not for the handler to go on: it may read through a parser that hides why it has failed.
-            Some(max) if self.came > max => {
-                let error = self.form.past("field_limit", max);
+            Some(max) if self.received > max => {
+                let error = self.form.limit_exceeded("field_limit", max);
                 Err(self.form.fail(error))
             }
             _ => Ok(chunk),
@@ -136,14 +136,14 @@ impl<'m, 'r> Part<'m, 'r> {
 
 impl Read for Part<'_, '_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while !self.rest.has_remaining() {
+        while !self.buffered.has_remaining() {
             match self.chunk()? {
-                Some(chunk) => self.rest = chunk,
+                Some(chunk) => self.buffered = chunk,
                 None => return Ok(0),
             }
         }
-        let count = self.rest.len().min(into.len());
-        self.rest.copy_to_slice(&mut into[..count]);
+        let count = self.buffered.len().min(into.len());
+        self.buffered.copy_to_slice(&mut into[..count]);
         Ok(count)
     }
 }

@@ -136,29 +136,32 @@ fn bombs_meet_their_limits() {
     let part = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
     let ends = |text: String| format!("{text}--x--\r\n");
     assert_eq!(whole(&[ends(part.repeat(100)).as_bytes()]).unwrap().len(), 100);
-    let past = |text: String, said: &str| {
+    let limit_exceeded = |text: String, said: &str| {
         let error = whole(&[text.as_bytes()]).unwrap_err();
         assert_eq!(error.status(), StatusCode::PAYLOAD_TOO_LARGE, "{error}");
         assert!(error.message().contains(said), "{error}");
     };
     let head = "more than 8192 bytes before the data of a part";
-    past(ends(part.repeat(101)), "more than 100 parts");
+    limit_exceeded(ends(part.repeat(101)), "more than 100 parts");
     let long_field =
         format!("--x\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n1\r\n", "n".repeat(20_000));
-    past(ends(long_field), head);
+    limit_exceeded(ends(long_field), head);
     // Also where most of the head was read together with the part before it.
-    past(format!("{part}{}", ends(part.replace("\"a\"", &format!("\"{}\"", "n".repeat(8_192))))), head);
-    past("a preamble without end ".repeat(2000), head);
-    past(format!("--x{}", " ".repeat(20_000)), head);
-    past(
+    limit_exceeded(
+        format!("{part}{}", ends(part.replace("\"a\"", &format!("\"{}\"", "n".repeat(8_192))))),
+        head,
+    );
+    limit_exceeded("a preamble without end ".repeat(2000), head);
+    limit_exceeded(format!("--x{}", " ".repeat(20_000)), head);
+    limit_exceeded(
         ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(65_537)))),
         "a form whose field `a` has more than 65536 bytes",
     );
-    past(
+    limit_exceeded(
         ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(65_536))).repeat(17)),
         "fields of more than 1048576 bytes together",
     );
-    past(ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(3 << 20)))), "larger than the");
+    limit_exceeded(ends(part.replace("\r\n1", &format!("\r\n{}", "1".repeat(3 << 20)))), "larger than the");
     let many_fields = format!("--x\r\n{}\r\n1\r\n", "X: y\r\n".repeat(33));
     assert_eq!(refusal(&[ends(many_fields).as_bytes()]), StatusCode::BAD_REQUEST);
 }
@@ -418,7 +421,7 @@ fn a_file_that_is_kept_on_another_file_system_says_what_to_do() {
             let target = other.join(format!("weftwork-upload-{}", std::process::id()));
             form.take_upload("file").unwrap().persist(target).unwrap_err()
         }
-        false => form::unkept(other, std::io::Error::from(std::io::ErrorKind::CrossesDevices)),
+        false => form::persist_error(other, std::io::Error::from(std::io::ErrorKind::CrossesDevices)),
     };
     assert!(error.to_string().contains("choose the folder with `Multipart::save_in`"), "{error}");
 }

@@ -8,12 +8,12 @@ use super::*;
 use crate::{EventHub, FeedLimits, Request, Response, TestClient, sse};
 
 fn all(stream: &[u8]) -> Vec<TestEvent> {
-    let mut lines = Lines::default();
+    let mut lines = EventParser::default();
     let whole = {
         lines.text.extend_from_slice(stream);
         std::iter::from_fn(|| lines.next_event()).collect()
     };
-    let (mut lines, mut dribbled) = (Lines::default(), Vec::new());
+    let (mut lines, mut dribbled) = (EventParser::default(), Vec::new());
     for byte in stream {
         lines.text.push(*byte);
         dribbled.extend(lines.next_event());

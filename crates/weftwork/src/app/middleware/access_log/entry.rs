@@ -14,7 +14,7 @@ use crate::message::{Request, Response};
 pub(super) struct Entry {
     format: LogFormat,
     at: SystemTime,
-    begun: Instant,
+    started: Instant,
     client: Option<IpAddr>,
     method: Method,
     target: Box<str>,
@@ -31,14 +31,14 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Until [`answered`](Entry::answered) is called it is that of a handler that panicked.
+    /// Until [`record_response`](Entry::record_response) is called it is that of a handler that panicked.
     pub(super) fn new(format: LogFormat, req: &Request<'_>, next: &Next<'_>) -> Entry {
         let field = |name: &str| -> Box<[u8]> { req.header_values(name).next().unwrap_or_default().into() };
         let wanted = format != LogFormat::Common;
         Entry {
             format,
             at: SystemTime::now(),
-            begun: Instant::now(),
+            started: Instant::now(),
             client: req.client_addr(),
             method: req.method().clone(),
             target: req.target().into(),
@@ -56,13 +56,13 @@ impl Entry {
     }
 
     /// What middleware inside of this has found out.
-    pub(super) fn learn(&mut self, req: &Request<'_>) {
+    pub(super) fn record_identity(&mut self, req: &Request<'_>) {
         self.user = req.extension().cloned();
         self.id = req.extension().cloned();
         self.trace = req.extension().cloned();
     }
 
-    pub(super) fn answered(&mut self, response: &Response) {
+    pub(super) fn record_response(&mut self, response: &Response) {
         self.status = response.status();
         let has_none = matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let has_body = self.method != Method::HEAD && !has_none;
@@ -84,49 +84,49 @@ impl Entry {
 
     fn text(&self, line: &mut String) {
         match self.client {
-            Some(client) => put(line, format_args!("{client} - ")),
+            Some(client) => write_args(line, format_args!("{client} - ")),
             None => line.push_str("- - "),
         }
         match &self.user {
             // As Apache's: a field that is empty would be none.
             Some(user) if user.name().is_empty() => line.push_str("\"\""),
-            Some(user) => escape(line, user.name().as_bytes(), b" "),
+            Some(user) => push_escaped(line, user.name().as_bytes(), b" "),
             None => line.push('-'),
         }
         let date = Date::of(self.at);
-        put(
+        write_args(
             line,
             format_args!(" [{}/{}/{}:{} +0000] \"", date.day(), date.month(), date.year(), date.time()),
         );
-        escape(line, self.method.as_str().as_bytes(), b"");
+        push_escaped(line, self.method.as_str().as_bytes(), b"");
         line.push(' ');
-        escape(line, self.target.as_bytes(), b"");
-        put(line, format_args!(" {:?}\" {} {}", self.version, self.status.as_u16(), self.bytes));
+        push_escaped(line, self.target.as_bytes(), b"");
+        write_args(line, format_args!(" {:?}\" {} {}", self.version, self.status.as_u16(), self.bytes));
         if self.format == LogFormat::Combined {
             for value in [&self.referer, &self.agent] {
                 line.push_str(" \"");
-                escape(line, if value.is_empty() { b"-" } else { value }, b"");
+                push_escaped(line, if value.is_empty() { b"-" } else { value }, b"");
                 line.push('"');
             }
         }
-        put(line, format_args!(" {:.6}", self.begun.elapsed().as_secs_f64()));
+        write_args(line, format_args!(" {:.6}", self.started.elapsed().as_secs_f64()));
     }
 
     fn json(&self, line: &mut String) {
         let date = Date::of(self.at);
         let (year, month, day) = (date.year(), date.month_number(), date.day());
-        put(line, format_args!("{{\"time\":\"{year}-{month:02}-{day}T{}Z\"", date.time()));
+        write_args(line, format_args!("{{\"time\":\"{year}-{month:02}-{day}T{}Z\"", date.time()));
         let (client, trace) = (self.client, &self.trace);
-        member(line, "client", client.map(|client| client.to_string()).unwrap_or_default().chars());
-        member(line, "user", self.user.as_ref().map_or("", User::name).chars());
-        member(line, "method", self.method.as_str().chars());
-        member(line, "target", each(self.target.as_bytes()));
-        member(line, "route", self.route.as_deref().unwrap_or_default().chars());
-        member(line, "referer", each(&self.referer));
-        member(line, "agent", each(&self.agent));
-        member(line, "request_id", self.id.as_ref().map_or("", RequestId::as_str).chars());
-        member(line, "trace_id", trace.as_ref().map(TraceContext::trace_id).unwrap_or_default().chars());
-        put(
+        push_member(line, "client", client.map(|client| client.to_string()).unwrap_or_default().chars());
+        push_member(line, "user", self.user.as_ref().map_or("", User::name).chars());
+        push_member(line, "method", self.method.as_str().chars());
+        push_member(line, "target", each(self.target.as_bytes()));
+        push_member(line, "route", self.route.as_deref().unwrap_or_default().chars());
+        push_member(line, "referer", each(&self.referer));
+        push_member(line, "agent", each(&self.agent));
+        push_member(line, "request_id", self.id.as_ref().map_or("", RequestId::as_str).chars());
+        push_member(line, "trace_id", trace.as_ref().map(TraceContext::trace_id).unwrap_or_default().chars());
+        write_args(
             line,
             format_args!(
                 ",\"version\":\"{:?}\",\"status\":{},\"bytes\":{},\"whole\":{},\"seconds\":{:.6}}}",
@@ -134,34 +134,34 @@ impl Entry {
                 self.status.as_u16(),
                 self.bytes,
                 self.whole,
-                self.begun.elapsed().as_secs_f64()
+                self.started.elapsed().as_secs_f64()
             ),
         );
     }
 }
 
-fn put(line: &mut String, text: std::fmt::Arguments<'_>) {
+fn write_args(line: &mut String, text: std::fmt::Arguments<'_>) {
     // cannot fail: a String takes everything
     let _ = line.write_fmt(text);
 }
 
 /// Printable ASCII stays, but for what ends a field; the rest is `\xHH`.
-fn escape(line: &mut String, bytes: &[u8], also: &[u8]) {
+fn push_escaped(line: &mut String, bytes: &[u8], also: &[u8]) {
     for &byte in bytes {
         match byte {
-            b'"' | b'\\' => put(line, format_args!("\\x{byte:02x}")),
+            b'"' | b'\\' => write_args(line, format_args!("\\x{byte:02x}")),
             b' '..=b'~' if !also.contains(&byte) => line.push(char::from(byte)),
-            _ => put(line, format_args!("\\x{byte:02x}")),
+            _ => write_args(line, format_args!("\\x{byte:02x}")),
         }
     }
 }
 
 /// A member of a JSON object, with a text; none where that is empty.
-fn member(line: &mut String, name: &str, value: impl Iterator<Item = char>) {
+fn push_member(line: &mut String, name: &str, value: impl Iterator<Item = char>) {
     let mut value = value.peekable();
     if value.peek().is_some() {
-        put(line, format_args!(",\"{name}\":\""));
-        escape_json(line, value);
+        write_args(line, format_args!(",\"{name}\":\""));
+        push_escaped_json(line, value);
         line.push('"');
     }
 }
@@ -172,14 +172,14 @@ fn each(bytes: &[u8]) -> impl Iterator<Item = char> {
 }
 
 /// In JSON all that is not printable ASCII is `\uHHHH`, as UTF-16 has it.
-fn escape_json(line: &mut String, text: impl Iterator<Item = char>) {
+fn push_escaped_json(line: &mut String, text: impl Iterator<Item = char>) {
     for char in text {
         match char {
-            '"' | '\\' => put(line, format_args!("\\{char}")),
+            '"' | '\\' => write_args(line, format_args!("\\{char}")),
             ' '..='~' => line.push(char),
             _ => {
                 for unit in char.encode_utf16(&mut [0; 2]) {
-                    put(line, format_args!("\\u{unit:04x}"));
+                    write_args(line, format_args!("\\u{unit:04x}"));
                 }
             }
         }
@@ -247,8 +247,8 @@ mod tests {
     fn every_byte_comes_out_printable_and_can_be_told_back() {
         for byte in 0..=u8::MAX {
             let (mut text, mut json) = (String::new(), String::new());
-            escape(&mut text, &[byte], b" ");
-            escape_json(&mut json, each(&[byte]));
+            push_escaped(&mut text, &[byte], b" ");
+            push_escaped_json(&mut json, each(&[byte]));
             assert!(text.bytes().all(|out| (b'!'..=b'~').contains(&out) && out != b'"'), "{byte}");
             assert_eq!(text.len(), if byte.is_ascii_graphic() && !b"\"\\".contains(&byte) { 1 } else { 4 });
             let back: String = serde_json::from_str(&format!("\"{json}\"")).unwrap();

@@ -18,13 +18,13 @@ const QUEUE_BYTES_MAX: usize = 8 << 20;
 /// The queue in front of the thread that writes.
 pub(super) struct Sink {
     lines: Option<SyncSender<String>>,
-    tally: Arc<Tally>,
+    stats: Arc<QueueStats>,
     /// Ends when the thread does.
     ended: Mutex<Receiver<()>>,
 }
 
 #[derive(Default)]
-struct Tally {
+struct QueueStats {
     /// Bytes of the lines in the queue.
     waiting: AtomicUsize,
     dropped: AtomicU64,
@@ -34,28 +34,28 @@ impl Sink {
     pub(super) fn start(writer: Box<dyn Write + Send>, lines_max: usize) -> std::io::Result<Sink> {
         let (lines, queue) = sync_channel(lines_max);
         let (alive, ended) = sync_channel(0);
-        let tally = Arc::<Tally>::default();
-        let shared = tally.clone();
+        let stats = Arc::<QueueStats>::default();
+        let shared = stats.clone();
         thread::Builder::new().name("weft-access-log".into()).spawn(move || {
             let _alive: SyncSender<()> = alive;
             write_all(&queue, writer, &shared);
         })?;
-        Ok(Sink { lines: Some(lines), tally, ended: Mutex::new(ended) })
+        Ok(Sink { lines: Some(lines), stats, ended: Mutex::new(ended) })
     }
 
     /// Queues a line, or counts it as dropped.
-    pub(super) fn take(&self, line: String) {
+    pub(super) fn submit(&self, line: String) {
         let bytes = line.len();
-        let has_room = self.tally.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES_MAX;
+        let has_room = self.stats.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES_MAX;
         let taken = has_room && self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
         if !taken {
-            self.tally.waiting.fetch_sub(bytes, Ordering::Relaxed);
-            self.tally.dropped.fetch_add(1, Ordering::Relaxed);
+            self.stats.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.stats.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        self.tally.dropped.load(Ordering::Relaxed)
+        self.stats.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -69,7 +69,7 @@ impl Drop for Sink {
     }
 }
 
-fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, tally: &Tally) {
+fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, stats: &QueueStats) {
     let mut batch = String::new();
     let mut failing = false;
     while let Ok(line) = queue.recv() {
@@ -82,10 +82,10 @@ fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, tally:
             batch.push_str(&line);
             count += 1;
         }
-        tally.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
+        stats.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
         let written = writer.write_all(batch.as_bytes()).and_then(|()| writer.flush());
         if let Err(error) = &written {
-            tally.dropped.fetch_add(count, Ordering::Relaxed);
+            stats.dropped.fetch_add(count, Ordering::Relaxed);
             if !failing {
                 log::error!("the access log cannot be written, and its lines are dropped: {error}");
             }

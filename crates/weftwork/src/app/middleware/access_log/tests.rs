@@ -263,10 +263,10 @@ fn stuck(lines_max: usize) -> (Sink, Receiver<()>, Sender<()>) {
 #[test]
 fn nobody_waits_for_a_stuck_writer() {
     let (sink, has_entered, let_go) = stuck(10);
-    sink.take("first\n".into());
+    sink.submit("first\n".into());
     has_entered.recv().unwrap();
     for _ in 0..15 {
-        sink.take("more\n".into());
+        sink.submit("more\n".into());
     }
     assert_eq!(sink.dropped(), 5);
     drop(let_go);
@@ -277,10 +277,10 @@ fn nobody_waits_for_a_stuck_writer() {
 fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
     let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);
     let long = "x".repeat(100 << 10);
-    sink.take(long.clone());
+    sink.submit(long.clone());
     has_entered.recv().unwrap();
     let lines = AccessLog::LINES_MAX as u64;
-    (0..lines).for_each(|_| sink.take(long.clone()));
+    (0..lines).for_each(|_| sink.submit(long.clone()));
     let waiting = (lines - sink.dropped()) * long.len() as u64;
     assert!((4 << 20..=8 << 20).contains(&waiting), "{waiting} bytes wait");
     drop(let_go);
@@ -291,7 +291,7 @@ fn there_is_room_again_when_long_lines_are_written() {
     let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);
     let half = "x".repeat(4 << 20);
     for _ in 0..5 {
-        sink.take(half.clone());
+        sink.submit(half.clone());
         has_entered.recv().unwrap();
         let_go.send(()).unwrap();
     }

@@ -45,7 +45,7 @@ impl Encoder {
     }
 
     /// How many compressed bytes are there.
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn pending_bytes(&self) -> usize {
         match &self.inner {
             Inner::Zstd(encoder) => encoder.get_ref().len(),
             Inner::Brotli(encoder) => encoder.get_ref().len(),

@@ -10,13 +10,13 @@ const WAYS: usize = 8;
 /// When the bucket of a key is full again, in nanoseconds. A past time is a full bucket, which is as good as
 /// no place at all.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Bucket {
     key: u64,
     full_at: u64,
 }
 
 pub(super) struct Table {
-    sets: Box<[Mutex<[Place; WAYS]>]>,
+    sets: Box<[Mutex<[Bucket; WAYS]>]>,
     state: RandomState,
 }
 
@@ -34,15 +34,15 @@ impl Table {
     pub(super) fn update<R>(&self, key: u64, now: u64, change: impl FnOnce(u64) -> (u64, R)) -> R {
         // cannot fail: the number of sets is a power of two, and above zero
         let set = &self.sets[key as usize & (self.sets.len() - 1)];
-        let mut places = set.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = places.iter().position(|place| place.key == key && place.full_at > now);
+        let mut buckets = set.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = buckets.iter().position(|bucket| bucket.key == key && bucket.full_at > now);
         let at = known.unwrap_or_else(|| {
-            let fullest = (0..WAYS).min_by_key(|&at| places[at].full_at).unwrap_or(0);
-            places[fullest] = Place { key, full_at: 0 };
+            let fullest = (0..WAYS).min_by_key(|&at| buckets[at].full_at).unwrap_or(0);
+            buckets[fullest] = Bucket { key, full_at: 0 };
             fullest
         });
-        let (full_at, result) = change(places[at].full_at);
-        places[at].full_at = full_at;
+        let (full_at, result) = change(buckets[at].full_at);
+        buckets[at].full_at = full_at;
         result
     }
 }

@@ -9,7 +9,7 @@ use crate::app::middleware::User;
 use crate::message::{Request, Response};
 
 /// On what terms a response is kept.
-pub(super) struct Terms {
+pub(super) struct CachePolicy {
     /// Who shows credentials may get it, too.
     pub(super) is_public: bool,
     /// How old it was when it came.
@@ -17,7 +17,7 @@ pub(super) struct Terms {
     /// It is fresh while it is not as old as this.
     pub(super) lifetime: Duration,
     /// What `Vary` names, with the values that it was made for.
-    pub(super) selecting: Vec<(HeaderName, Vec<Vec<u8>>)>,
+    pub(super) vary_values: Vec<(HeaderName, Vec<Vec<u8>>)>,
 }
 
 /// Larger numbers of seconds mean this one (RFC 9111 section 1.2.2).
@@ -27,7 +27,7 @@ const SECONDS_MAX: u64 = 1 << 31;
 const FORBIDS: [HeaderName; 2] = [header::SET_COOKIE, header::CONNECTION];
 
 /// Whether a kept response may answer this request, and be made of the answer to it.
-pub(super) fn is_answerable(req: &Request<'_>) -> bool {
+pub(super) fn is_cacheable_request(req: &Request<'_>) -> bool {
     let is_special = |(name, value): (&str, &[u8])| {
         let is = |wanted: HeaderName| name.eq_ignore_ascii_case(wanted.as_str());
         // What is in a body is in no key.
@@ -53,42 +53,47 @@ pub(super) fn has_credentials(req: &Request<'_>) -> bool {
 }
 
 /// None: it must not be kept, or nobody says for how long. `wall` is the time of day.
-pub(super) fn terms(
+pub(super) fn policy(
     req: &Request<'_>,
     response: &Response,
     fresh_for: Option<Duration>,
     wall: SystemTime,
-) -> Option<Terms> {
+) -> Option<CachePolicy> {
     let has = |name: &HeaderName| response.header_values(name).next().is_some();
     let is_whole =
         response.status() == StatusCode::OK && response.error().is_none() && !response.is_declined();
     if !is_whole || FORBIDS.iter().any(has) || req.has_token(header::CACHE_CONTROL, "no-store") {
         return None;
     }
-    let said = Said::by(response)?;
-    let lifetime = match said.s_maxage.or(said.max_age) {
+    let directives = CacheControl::by(response)?;
+    let lifetime = match directives.s_maxage.or(directives.max_age) {
         Some(seconds) => Duration::from_secs(seconds),
         None => fresh_for.filter(|_| !has(&header::EXPIRES))?,
     };
     let age = age(response, wall)?;
-    let is_for_all = said.is_public || !has_credentials(req);
+    let is_for_all = directives.is_public || !has_credentials(req);
     (is_for_all && age < lifetime).then_some(())?;
-    Some(Terms { is_public: said.is_public, age, lifetime, selecting: selecting(req, response)? })
+    Some(CachePolicy {
+        is_public: directives.is_public,
+        age,
+        lifetime,
+        vary_values: vary_values(req, response)?,
+    })
 }
 
 /// What `Cache-Control` of a response says, where it does not forbid.
 #[derive(Default)]
-struct Said {
+struct CacheControl {
     is_public: bool,
     max_age: Option<u64>,
     s_maxage: Option<u64>,
 }
 
-impl Said {
+impl CacheControl {
     /// None: it forbids to keep the response, or cannot be read for sure. A comma may stand in a quoted text, which only
     /// `private` and `no-cache` have, or what is not known.
-    fn by(response: &Response) -> Option<Said> {
-        let mut said = Said::default();
+    fn by(response: &Response) -> Option<CacheControl> {
+        let mut directives = CacheControl::default();
         for value in response.header_values(header::CACHE_CONTROL) {
             let text = value.to_str().ok().filter(|text| !text.contains('"'))?;
             for directive in text.split(',') {
@@ -98,14 +103,14 @@ impl Said {
                 };
                 match name.trim().to_ascii_lowercase().as_str() {
                     "no-store" | "no-cache" | "private" => return None,
-                    "public" => said.is_public = true,
-                    "max-age" => once(&mut said.max_age, argument)?,
-                    "s-maxage" => once(&mut said.s_maxage, argument)?,
+                    "public" => directives.is_public = true,
+                    "max-age" => once(&mut directives.max_age, argument)?,
+                    "s-maxage" => once(&mut directives.s_maxage, argument)?,
                     _ => {}
                 }
             }
         }
-        Some(said)
+        Some(directives)
     }
 }
 
@@ -136,7 +141,7 @@ fn age(response: &Response, wall: SystemTime) -> Option<Duration> {
 }
 
 /// None: `Vary` has `*`, or something that names no field.
-fn selecting(req: &Request<'_>, response: &Response) -> Option<Vec<(HeaderName, Vec<Vec<u8>>)>> {
+fn vary_values(req: &Request<'_>, response: &Response) -> Option<Vec<(HeaderName, Vec<Vec<u8>>)>> {
     let names = response.header_values(header::VARY).map(HeaderValue::as_bytes);
     let names = names.flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
     let named = names.filter(|name| !name.is_empty()).map(|name| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use super::rules::{Terms, has_credentials};
+use super::rules::{CachePolicy, has_credentials};
 use crate::message::{Request, Response};
 
 /// How many responses one target has. They are looked through one by one, and a client chooses what `Vary` names.
@@ -54,7 +54,7 @@ impl Key {
 
 /// A response that is kept.
 pub(super) struct Stored {
-    terms: Terms,
+    policy: CachePolicy,
     received: Instant,
     fields: Vec<(HeaderName, HeaderValue)>,
     content_type: Option<HeaderValue>,
@@ -63,7 +63,7 @@ pub(super) struct Stored {
 
 impl Stored {
     /// None: its body is not in memory.
-    pub(super) fn of(response: &Response, terms: Terms, received: Instant) -> Option<Stored> {
+    pub(super) fn of(response: &Response, policy: CachePolicy, received: Instant) -> Option<Stored> {
         // Copies: a part of something larger would hold all of that.
         let body = Bytes::copy_from_slice(response.body()?);
         let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
@@ -75,7 +75,7 @@ impl Stored {
             Some(value) => Some(copied(value)?),
             None => None,
         };
-        Some(Stored { terms, received, fields, content_type, body })
+        Some(Stored { policy, received, fields, content_type, body })
     }
 
     pub(super) fn response(&self, now: Instant) -> Response {
@@ -90,30 +90,30 @@ impl Stored {
     }
 
     fn age(&self, now: Instant) -> Duration {
-        self.terms.age + now.saturating_duration_since(self.received)
+        self.policy.age + now.saturating_duration_since(self.received)
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
-        self.age(now) < self.terms.lifetime
+        self.age(now) < self.policy.lifetime
     }
 
     /// Whether it was made for a request like this (RFC 9111 section 4.1).
-    fn suits(&self, req: &Request<'_>) -> bool {
+    fn matches(&self, req: &Request<'_>) -> bool {
         let same = |(name, values): &(HeaderName, Vec<Vec<u8>>)| {
             req.header_values(name).eq(values.iter().map(Vec::as_slice))
         };
-        self.terms.selecting.iter().all(same)
+        self.policy.vary_values.iter().all(same)
     }
 
     fn bytes(&self) -> usize {
         const FIELD_BYTES: usize = size_of::<(HeaderName, HeaderValue)>();
         let fields = self.fields.iter().map(|(name, value)| FIELD_BYTES + name.as_str().len() + value.len());
-        let selecting = self.terms.selecting.iter().map(|(name, values)| {
+        let vary_values = self.policy.vary_values.iter().map(|(name, values)| {
             let values = values.iter().map(|value| FIELD_BYTES + value.len());
             FIELD_BYTES + name.as_str().len() + values.sum::<usize>()
         });
         let content_type = self.content_type.as_ref().map_or(0, HeaderValue::len);
-        ENTRY_BYTES + self.body.len() + content_type + fields.sum::<usize>() + selecting.sum::<usize>()
+        ENTRY_BYTES + self.body.len() + content_type + fields.sum::<usize>() + vary_values.sum::<usize>()
     }
 }
 
@@ -121,7 +121,7 @@ impl Stored {
 pub(super) struct Store {
     bytes_max: u64,
     bytes: u64,
-    targets: HashMap<Arc<Key>, Target>,
+    targets: HashMap<Arc<Key>, CachedTarget>,
     /// By when they were used last.
     order: BTreeMap<u64, Arc<Key>>,
     uses: u64,
@@ -130,9 +130,9 @@ pub(super) struct Store {
 }
 
 /// What was kept, to be dropped where no lock is held.
-pub(super) type Freed = (HashMap<Arc<Key>, Target>, BTreeMap<u64, Arc<Key>>);
+pub(super) type Removed = (HashMap<Arc<Key>, CachedTarget>, BTreeMap<u64, Arc<Key>>);
 
-pub(super) struct Target {
+pub(super) struct CachedTarget {
     used: u64,
     bytes: u64,
     /// The newest is last.
@@ -154,7 +154,7 @@ impl Store {
     fn found(&mut self, key: &Key, req: &Request<'_>, now: Instant) -> Option<Arc<Stored>> {
         let target = self.targets.get_mut(key)?;
         let is_for = |stored: &&Arc<Stored>| {
-            stored.is_fresh(now) && stored.suits(req) && (stored.terms.is_public || !has_credentials(req))
+            stored.is_fresh(now) && stored.matches(req) && (stored.policy.is_public || !has_credentials(req))
         };
         let found = target.variants.iter().rev().find(is_for)?.clone();
         if let Some(key) = self.order.remove(&target.used) {
@@ -167,13 +167,13 @@ impl Store {
 
     /// Keeps the answer to `req`, in the place of others that suit it and of those that are no longer fresh; unless
     /// the target has changed since `changes`: then the handler may have seen what was before.
-    pub(super) fn keep(&mut self, key: Key, changes: u64, stored: Stored, req: &Request<'_>) {
+    pub(super) fn insert(&mut self, key: Key, changes: u64, stored: Stored, req: &Request<'_>) {
         if self.changes[self.group(&key)] != changes {
             return;
         }
         let now = stored.received;
-        let mut variants = self.take(&key).map_or_else(Vec::new, |target| target.variants);
-        variants.retain(|other| other.is_fresh(now) && !other.suits(req));
+        let mut variants = self.remove(&key).map_or_else(Vec::new, |target| target.variants);
+        variants.retain(|other| other.is_fresh(now) && !other.matches(req));
         variants.push(Arc::new(stored));
         let bytes = |variants: &[Arc<Stored>]| {
             (key.bytes() + variants.iter().map(|stored| stored.bytes()).sum::<usize>()) as u64
@@ -189,24 +189,24 @@ impl Store {
             && let Some((_, oldest)) = self.order.first_key_value()
         {
             let oldest = oldest.clone();
-            self.take(&oldest);
+            self.remove(&oldest);
         }
         let key = Arc::new(key);
         self.uses += 1;
         self.bytes += bytes;
         self.order.insert(self.uses, key.clone());
-        self.targets.insert(key, Target { used: self.uses, bytes, variants });
+        self.targets.insert(key, CachedTarget { used: self.uses, bytes, variants });
     }
 
     /// The target has changed: what is kept for it is of no use.
-    pub(super) fn forget(&mut self, key: &Key) {
+    pub(super) fn invalidate(&mut self, key: &Key) {
         let group = self.group(key);
         self.changes[group] += 1;
-        self.take(key);
+        self.remove(key);
     }
 
     /// Everything may have changed.
-    pub(super) fn clear(&mut self) -> Freed {
+    pub(super) fn clear(&mut self) -> Removed {
         self.changes.iter_mut().for_each(|changes| *changes += 1);
         self.bytes = 0;
         // With the same hasher: by that a target is in a group.
@@ -214,7 +214,7 @@ impl Store {
         (mem::replace(&mut self.targets, empty), mem::take(&mut self.order))
     }
 
-    fn take(&mut self, key: &Key) -> Option<Target> {
+    fn remove(&mut self, key: &Key) -> Option<CachedTarget> {
         let target = self.targets.remove(key)?;
         self.order.remove(&target.used);
         self.bytes -= target.bytes;

@@ -11,24 +11,24 @@ use super::connection::TestConnection;
 use crate::transport::Tick;
 
 /// Of the system's time: a handler that takes longer waits for something that does not come.
-const TURN_MAX: Duration = Duration::from_secs(10);
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The end of the thread that drives the connection.
-pub(super) struct Rein {
+pub(super) struct Lockstep {
     limits: Receiver<Tick>,
-    turns: Sender<()>,
+    yields: Sender<()>,
     limit: Cell<Tick>,
 }
 
-impl Rein {
+impl Lockstep {
     /// How far time may go.
     pub(super) fn limit(&self) -> Tick {
         self.limit.get()
     }
 
     /// Nothing is left to do up to the limit: the test has its turn. False: it is not interested any more.
-    pub(super) fn give_turn(&self) -> bool {
-        let next = self.turns.send(()).ok().and_then(|()| self.limits.recv().ok());
+    pub(super) fn yield_to_test(&self) -> bool {
+        let next = self.yields.send(()).ok().and_then(|()| self.limits.recv().ok());
         next.inspect(|limit| self.limit.set(*limit)).is_some()
     }
 }
@@ -37,7 +37,7 @@ impl Rein {
 pub(super) struct Driver {
     /// None: the test has let go.
     limits: Option<Sender<Tick>>,
-    turns: Receiver<()>,
+    yields: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,22 +49,27 @@ impl Driver {
     #[track_caller]
     pub(super) fn new(mut connection: TestConnection) -> Driver {
         let (limits, of_test) = channel();
-        let (of_handler, turns) = channel();
+        let (of_handler, yields) = channel();
         let drive = move || {
             let Ok(first) = of_test.recv() else { return };
-            connection.rein = Some(Rein { limits: of_test, turns: of_handler, limit: Cell::new(first) });
+            connection.lockstep =
+                Some(Lockstep { limits: of_test, yields: of_handler, limit: Cell::new(first) });
             loop {
-                let Some(until) = connection.rein.as_ref().map(Rein::limit) else { return };
+                let Some(until) = connection.lockstep.as_ref().map(Lockstep::limit) else { return };
                 connection.advance_until(until);
                 // The handler may have given turns meanwhile, and time may go further since.
-                let is_met = |rein: &Rein| rein.limit() == until;
-                if connection.rein.as_ref().is_some_and(|rein| is_met(rein) && !rein.give_turn()) {
+                let is_met = |lockstep: &Lockstep| lockstep.limit() == until;
+                if connection
+                    .lockstep
+                    .as_ref()
+                    .is_some_and(|lockstep| is_met(lockstep) && !lockstep.yield_to_test())
+                {
                     return;
                 }
             }
         };
         match std::thread::Builder::new().name("test events".into()).spawn(drive) {
-            Ok(thread) => Driver { limits: Some(limits), turns, thread: Some(thread) },
+            Ok(thread) => Driver { limits: Some(limits), yields, thread: Some(thread) },
             Err(error) => panic!("a thread for the handler of a test could not be had: {error}"),
         }
     }
@@ -74,15 +79,15 @@ impl Driver {
     /// # Panics
     /// It does not come to an end.
     #[track_caller]
-    pub(super) fn go_on(&mut self, limit: Tick) {
+    pub(super) fn run(&mut self, limit: Tick) {
         if self.limits.as_ref().is_none_or(|limits| limits.send(limit).is_err()) {
             return;
         }
-        if self.turns.recv_timeout(TURN_MAX) == Err(RecvTimeoutError::Timeout) {
+        if self.yields.recv_timeout(STEP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             // Nobody waits for it when this is dropped.
             self.thread = None;
             panic!(
-                "the handler gave no answer in {TURN_MAX:?}: it waits for something else than its client and the time"
+                "the handler gave no answer in {STEP_TIMEOUT:?}: it waits for something else than its client and the time"
             );
         }
     }

@@ -18,45 +18,45 @@ use crate::message::{Body, BodyError};
 const PIECE_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Default)]
-pub(super) struct Pieces(Arc<Mutex<Held>>);
+pub(super) struct PieceStream(Arc<Mutex<PieceSlot>>);
 
 #[derive(Default)]
-struct Held {
+struct PieceSlot {
     piece: Option<Bytes>,
-    over: bool,
+    is_end: bool,
 }
 
-impl Pieces {
-    fn held(&self) -> MutexGuard<'_, Held> {
+impl PieceStream {
+    fn slot(&self) -> MutexGuard<'_, PieceSlot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Stream for Pieces {
+impl Stream for PieceStream {
     type Item = Result<Bytes, std::convert::Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut held = self.held();
-        match held.piece.take() {
+        let mut slot = self.slot();
+        match slot.piece.take() {
             Some(piece) => Poll::Ready(Some(Ok(piece))),
-            None if held.over => Poll::Ready(None),
+            None if slot.is_end => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
 }
 
 /// The body, and the stream that it is fed into.
-pub(super) struct Feed<'r> {
+pub(super) struct BodyDriver<'r> {
     body: Body<'r>,
-    pieces: Pieces,
+    pieces: PieceStream,
 }
 
-impl<'r> Feed<'r> {
-    pub(super) fn new(body: Body<'r>) -> Feed<'r> {
-        Feed { body, pieces: Pieces::default() }
+impl<'r> BodyDriver<'r> {
+    pub(super) fn new(body: Body<'r>) -> BodyDriver<'r> {
+        BodyDriver { body, pieces: PieceStream::default() }
     }
 
-    pub(super) fn stream(&self) -> Pieces {
+    pub(super) fn stream(&self) -> PieceStream {
         self.pieces.clone()
     }
 
@@ -68,28 +68,28 @@ impl<'r> Feed<'r> {
         bytes_max: Option<usize>,
     ) -> Result<T, BodyError> {
         let mut context = Context::from_waker(Waker::noop());
-        let mut fed = 0;
+        let mut read_bytes = 0;
         loop {
-            if let Poll::Ready(answer) = poll(&mut context) {
-                return Ok(answer);
+            if let Poll::Ready(result) = poll(&mut context) {
+                return Ok(result);
             }
             if let Some(max) = bytes_max
-                && fed >= max
+                && read_bytes >= max
             {
-                return Err(self.past("part_head_bytes_max", max as u64));
+                return Err(self.limit_exceeded("part_head_bytes_max", max as u64));
             }
-            fed += self.read(bytes_max.map_or(PIECE_BYTES, |max| max - fed))?;
+            read_bytes += self.read(bytes_max.map_or(PIECE_BYTES, |max| max - read_bytes))?;
         }
     }
 
     /// The error that is 413, and its line in the log: that names the limit, which is nothing to a client.
-    pub(super) fn past(&self, limit: &'static str, value: u64) -> BodyError {
+    pub(super) fn limit_exceeded(&self, limit: &'static str, value: u64) -> BodyError {
         self.body.tell(format_args!("a form is refused: {limit} is {value}"));
         BodyError::PastLimit { limit, value }
     }
 
     /// The same of one field, which the client is told.
-    pub(super) fn past_of(&self, field: &str, limit: &'static str, value: u64) -> BodyError {
+    pub(super) fn field_limit_exceeded(&self, field: &str, limit: &'static str, value: u64) -> BodyError {
         let field = field.to_owned();
         self.body.tell(format_args!("a form is refused: {limit} of the field {field:?} is {value}"));
         BodyError::FieldTooLarge { field, limit: value }
@@ -105,13 +105,13 @@ impl<'r> Feed<'r> {
         let count = piece.len().min(PIECE_BYTES).min(bytes_max);
         let piece = Bytes::copy_from_slice(&piece[..count]);
         self.body.consume(count);
-        let mut held = self.pieces.held();
-        if held.over {
+        let mut slot = self.pieces.slot();
+        if slot.is_end {
             // It has been told that there is no more, and still wants some.
             return Err(BodyError::MultipartMalformed("the form is not whole".into()));
         }
-        held.over = count == 0;
-        held.piece = Some(piece).filter(|piece| !piece.is_empty());
+        slot.is_end = count == 0;
+        slot.piece = Some(piece).filter(|piece| !piece.is_empty());
         Ok(count)
     }
 }
