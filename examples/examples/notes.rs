@@ -72,19 +72,19 @@ impl Pool {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.returned.wait_timeout_while(free, patience, |free| free.is_empty());
         let (mut free, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let lent = Lent { pool: self, connection: free.pop() };
+        let lent = PooledConnection { pool: self, connection: free.pop() };
         drop(free);
         lent.connection.as_ref().map(work)
     }
 }
 
 /// Comes back to its pool by itself, also where `work` panics.
-struct Lent<'p> {
+struct PooledConnection<'p> {
     pool: &'p Pool,
     connection: Option<Connection>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).extend(self.connection.take());
         self.pool.returned.notify_one();

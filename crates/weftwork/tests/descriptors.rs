@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::{Client, ENGINES, Room, Site, eventually, is_logged, keep_log};
+use support::{Client, ENGINES, EngineCase, Site, eventually, is_logged, keep_log};
 use weftwork::{Engine, Feed, FeedLimits, FeedSender, Request, Response, Server};
 
 const CHILD: &str = "WEFTWORK_TEST_ENGINE";
@@ -42,15 +42,19 @@ fn there_is_room_for_them_before_they_are_used() {
 
 /// Else the kernel makes it in the middle of the load, and the thread that accepts waits for that.
 fn have_room(engine: Engine) {
-    let room = || -> Option<u64> {
+    let engine_case = || -> Option<u64> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         status.lines().find_map(|line| line.strip_prefix("FDSize:"))?.trim().parse().ok()
     };
-    let before = room();
+    let before = engine_case();
     let _server =
         Server::bind("127.0.0.1:0").unwrap().engine(engine).start(|_: &mut Request| "hello").unwrap();
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    assert!(before < Some(1024) && room() >= Some(most.min(16_384)), "{before:?}, {:?} of {most}", room());
+    assert!(
+        before < Some(1024) && engine_case() >= Some(most.min(16_384)),
+        "{before:?}, {:?} of {most}",
+        engine_case()
+    );
 }
 
 /// Nothing is ever sent, and the senders are kept, as those of a quiet hub are.
@@ -104,7 +108,7 @@ fn knock(site: &Site) -> Client {
 fn use_up(engine: Engine) {
     keep_log();
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) }).unwrap();
-    let site = Room { engine, lacks: &[] }.start_with(|s| s.connections_max(10_000));
+    let site = EngineCase { engine, lacks: &[] }.start_with(|s| s.connections_max(10_000));
     let mut old = site.client();
     old.get("/").is(200, "hello");
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use support::{Client, PATIENCE, Tree};
+use support::{Client, TIMEOUT, Tree};
 use weftwork::{Engine, Server, files};
 
 const CLIENTS: usize = 1000;
@@ -70,7 +70,7 @@ fn downloads_on(engine: Engine) {
 /// A client that has asked for the large file, and takes little at once.
 fn begin(server: &weftwork::Running) -> TcpStream {
     let mut stream = TcpStream::connect(server.local_addr().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 8 << 10).unwrap();
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     stream

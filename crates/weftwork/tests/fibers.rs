@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use support::{Client, PATIENCE, eventually, is_logged, keep_log, noise};
+use support::{Client, TIMEOUT, eventually, is_logged, keep_log, noise};
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{
     Asked, BodyWriter, ByteCount, Engine, Handler, Request, Response, Result, Running, Server, Settings,
@@ -236,7 +236,7 @@ fn a_half_on_fibers_of_others_hears_of_the_end() {
     assert_eq!(client.answer_head().status, 101);
     eventually("it waits", || sleeps("half"));
     running.shutdown(Duration::ZERO);
-    let read = told.recv_timeout(PATIENCE).expect("the read has ended");
+    let read = told.recv_timeout(TIMEOUT).expect("the read has ended");
     assert!(matches!(read, Ok(Err(ErrorKind::ConnectionAborted))), "{read:?}");
 }
 
@@ -372,7 +372,7 @@ fn a_server_that_drains_lets_fibers_finish() {
     let address = running.local_addr().unwrap();
     let mut client = ask(&running, "/wait");
     shared.begun(1);
-    let stopping = std::thread::spawn(move || running.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
     eventually("nobody is let in", || TcpStream::connect(address).is_err());
     shared.open();
     let answer = client.answer();

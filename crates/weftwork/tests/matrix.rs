@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod support;
 
-use support::{Promise, Room};
+use support::{EngineCase, Guarantee};
 use weftwork::Engine;
 
 /// A name, the engine, and what it does not promise, each with its reason.
@@ -17,7 +17,7 @@ macro_rules! every_engine {
         mod $name {
             use super::*;
 
-            pub(crate) const ROOM: Room = Room { engine: $engine, lacks: $lacks };
+            pub(crate) const ROOM: EngineCase = EngineCase { engine: $engine, lacks: $lacks };
 
             #[test]
             fn it_is_in_the_list_of_the_other_tests() {
@@ -70,29 +70,29 @@ macro_rules! every_engine {
 
 every_engine! {
     adaptive: Engine::Adaptive { loops: Some(1) }, lacks &[
-        (Promise::EvenLoops, "it has one loop"),
+        (Guarantee::EvenLoops, "it has one loop"),
     ];
     adaptive_of_two: Engine::Adaptive { loops: Some(2) }, lacks &[];
     reactor: Engine::Reactor { loops: Some(2) }, lacks &[
-        (Promise::QuickBesideBlocked, "a handler that blocks stops its loop, and all connections of it"),
-        (Promise::QuickBesideSlowClients, "a handler that waits for its client stops its loop"),
-        (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
+        (Guarantee::QuickBesideBlocked, "a handler that blocks stops its loop, and all connections of it"),
+        (Guarantee::QuickBesideSlowClients, "a handler that waits for its client stops its loop"),
+        (Guarantee::QueueForThreads, "its threads are its loops: nothing waits for another one"),
     ];
     workers: Engine::Workers { listeners: Some(2) }, lacks &[
-        (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
-        (Promise::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
-        (Promise::FeedsWithoutThreads, "a connection keeps its thread, whatever it waits for"),
-        (Promise::FloodsTakeTurns, "a connection keeps its thread for as long as it asks"),
-        (Promise::EvenLoops, "it has no loops"),
+        (Guarantee::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
+        (Guarantee::QueueForThreads, "a connection keeps its thread: connections queue, first here, then in the kernel"),
+        (Guarantee::FeedsWithoutThreads, "a connection keeps its thread, whatever it waits for"),
+        (Guarantee::FloodsTakeTurns, "a connection keeps its thread for as long as it asks"),
+        (Guarantee::EvenLoops, "it has no loops"),
     ];
     pool: Engine::Pool { standby: Some(2) }, lacks &[
-        (Promise::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
-        (Promise::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),
-        (Promise::EvenLoops, "it has no loops"),
+        (Guarantee::ClientsCostNoThread, "a client that is waited for has a thread, up to threads_max"),
+        (Guarantee::QueueForThreads, "with every thread in a handler nobody is at the door: connections wait in the kernel"),
+        (Guarantee::EvenLoops, "it has no loops"),
     ];
     #[cfg(feature = "fibers")]
     fibers: Engine::Fibers { threads: Some(2) }, lacks &[
-        (Promise::QuickBesideBlocked, "a handler that blocks its thread without weftwork::blocking stops its loop"),
-        (Promise::QueueForThreads, "its threads are its loops: nothing waits for another one"),
+        (Guarantee::QuickBesideBlocked, "a handler that blocks its thread without weftwork::blocking stops its loop"),
+        (Guarantee::QueueForThreads, "its threads are its loops: nothing waits for another one"),
     ];
 }

@@ -4,11 +4,11 @@
 #[allow(dead_code)]
 mod support;
 
-use support::{Client, Room, Site, eventually, panic_at, traps};
+use support::{Client, EngineCase, Site, eventually, panic_at, traps};
 use weftwork::Settings;
 
 fn start(engine: &str, change: impl FnOnce(Settings) -> Settings) -> Site {
-    Room { engine: engine.parse().expect("an engine"), lacks: &[] }.start_with(change)
+    EngineCase { engine: engine.parse().expect("an engine"), lacks: &[] }.start_with(change)
 }
 
 /// One test: what is to panic is the whole process's.

@@ -11,7 +11,7 @@ use weftwork::http::Method;
 use weftwork::{Asked, Blocking, Handler, Request, Response, Server};
 
 /// Says that it never blocks, so that only its own words can make room.
-struct Pauses(Arc<support::Inside>);
+struct Pauses(Arc<support::SiteState>);
 
 impl Handler for Pauses {
     fn call(&self, req: &mut Request<'_>) -> Response {
@@ -40,7 +40,7 @@ impl Handler for Pauses {
 #[test]
 fn it_means_the_same_in_every_engine() {
     for &engine in ENGINES {
-        let inside = Arc::<support::Inside>::default();
+        let inside = Arc::<support::SiteState>::default();
         inside.gate.open();
         let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
         let running = server.start(Pauses(inside)).unwrap();
@@ -61,7 +61,7 @@ fn it_means_the_same_in_every_engine() {
 #[test]
 fn the_adaptive_loop_is_handed_over_before_the_wait() {
     let is_handed_over = || {
-        let inside = Arc::<support::Inside>::default();
+        let inside = Arc::<support::SiteState>::default();
         let server = Server::bind("127.0.0.1:0").unwrap().engine(ENGINES[0]);
         let running = server.start(Pauses(inside.clone())).unwrap();
         let mut blocked = Client::connect(&running);

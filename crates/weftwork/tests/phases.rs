@@ -3,7 +3,7 @@
 #[allow(dead_code)]
 mod support;
 
-use support::Room;
+use support::EngineCase;
 use weftwork::Engine;
 
 macro_rules! engines {
@@ -14,7 +14,7 @@ macro_rules! engines {
         mod $name {
             use super::*;
 
-            pub(crate) const ROOM: Room = Room { engine: $engine, lacks: &[] };
+            pub(crate) const ROOM: EngineCase = EngineCase { engine: $engine, lacks: &[] };
 
             mod phases;
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use support::{Client, Gate, PATIENCE, Room, Site, eventually, is_logged, keep_log, panic_at};
+use support::{Client, EngineCase, Gate, Site, TIMEOUT, eventually, is_logged, keep_log, panic_at};
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
@@ -16,8 +16,8 @@ use weftwork::{Engine, Request, Response, Running, Server, Settings};
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 fn pool(standby: usize, change: impl FnOnce(Settings) -> Settings) -> Site {
-    let room = Room { engine: Engine::Pool { standby: Some(standby) }, lacks: &[] };
-    room.start_with(|settings| change(settings.standby_kept(1)))
+    let engine_case = EngineCase { engine: Engine::Pool { standby: Some(standby) }, lacks: &[] };
+    engine_case.start_with(|settings| change(settings.standby_kept(1)))
 }
 
 fn bind(standby: usize) -> Server {
@@ -328,7 +328,7 @@ fn who_is_new_comes_in_though_the_queue_is_never_empty() {
         for _ in 0..12 {
             scope.spawn(|| {
                 let mut client = site.client();
-                while !is_over.load(Ordering::Relaxed) && begun.elapsed() < PATIENCE * 2 {
+                while !is_over.load(Ordering::Relaxed) && begun.elapsed() < TIMEOUT * 2 {
                     assert_eq!(client.get("/sleep/20").status, 200);
                     // Longer than a thread waits for its client while others wait for a thread.
                     std::thread::sleep(Duration::from_millis(10));
@@ -370,7 +370,7 @@ fn responses_that_are_brought_are_not_turned_away() {
     let mut waiting = Vec::new();
     for _ in 0..8 {
         let client = ask("/later");
-        waiting.push((client, senders.recv_timeout(PATIENCE).unwrap()));
+        waiting.push((client, senders.recv_timeout(TIMEOUT).unwrap()));
     }
     let mut blocked = [ask("/gate"), ask("/gate")];
     gate.wait_for(2);

@@ -5,11 +5,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{Client, Room, Site, eventually};
+use support::{Client, EngineCase, Site, eventually};
 use weftwork::{Engine, Request, Response, Server};
 
-fn workers(listeners: usize) -> Room {
-    Room { engine: Engine::Workers { listeners: Some(listeners) }, lacks: &[] }
+fn workers(listeners: usize) -> EngineCase {
+    EngineCase { engine: Engine::Workers { listeners: Some(listeners) }, lacks: &[] }
 }
 
 #[test]
@@ -24,8 +24,8 @@ fn each_listener_is_served() {
 
 #[test]
 fn an_occupied_port_is_an_error_also_for_workers() {
-    for room in [workers(1), workers(3)] {
-        let site = room.start();
+    for engine_case in [workers(1), workers(3)] {
+        let site = engine_case.start();
         let address = site.running.local_addr().unwrap().to_string();
         for other in [Engine::Workers { listeners: Some(3) }, Engine::default()] {
             // The address is refused before the engine is asked: nothing is shared by accident.
@@ -38,7 +38,7 @@ fn an_occupied_port_is_an_error_also_for_workers() {
 
 #[test]
 fn workers_do_not_join_a_port_of_another_engine() {
-    let site = Room { engine: Engine::default(), lacks: &[] }.start();
+    let site = EngineCase { engine: Engine::default(), lacks: &[] }.start();
     let address = site.running.local_addr().unwrap().to_string();
     assert!(Server::bind(&address).is_err());
     site.is_well();

@@ -187,7 +187,7 @@ fn sockets_that_are_given_are_left_as_they_are() {
     let addresses = site.running.addresses().to_vec();
     assert_eq!(addresses, [Address::Tcp(tcp.local_addr().unwrap()), Address::Unix(path.0.clone())]);
     addresses.iter().for_each(|address| Client::connect_to(address).get("/").is(200, "hello"));
-    let report = site.running.shutdown(crate::support::PATIENCE);
+    let report = site.running.shutdown(crate::support::TIMEOUT);
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
     assert!(path.0.exists(), "the path is not ours to remove");
     let between: Vec<Client> = addresses.iter().map(Client::connect_to).collect();

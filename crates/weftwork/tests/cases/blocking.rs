@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::ROOM;
-use crate::support::{Client, Promise};
+use crate::support::{Client, Guarantee};
 
 /// Far below what the handlers take, far above what a busy machine needs.
 const QUICK: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ fn were_quick(mut took: Vec<Duration>) {
 /// The handlers do not end before all quick requests have been answered.
 #[test]
 fn quick_requests_do_not_wait() {
-    if !ROOM.promises(Promise::QuickBesideBlocked) {
+    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
     let site = ROOM.start();
@@ -58,7 +58,7 @@ fn quick_requests_do_not_wait() {
 /// Handlers that block again and again: the route is known by now, and its connections have threads.
 #[test]
 fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
-    if !ROOM.promises(Promise::QuickBesideBlocked) {
+    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
     let site = ROOM.start();
@@ -83,7 +83,7 @@ fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
 /// The second of three pipelined requests, whose route was quick each time before.
 #[test]
 fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
-    if !ROOM.promises(Promise::QuickBesideBlocked) {
+    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
     let site = ROOM.start();
@@ -107,7 +107,7 @@ fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
 /// A slow body and a slow reader hold up their own handlers only.
 #[test]
 fn quick_requests_do_not_wait_for_slow_clients() {
-    if !ROOM.promises(Promise::QuickBesideSlowClients) {
+    if !ROOM.guarantees(Guarantee::QuickBesideSlowClients) {
         return;
     }
     let site = ROOM.start();

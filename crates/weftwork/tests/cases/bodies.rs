@@ -280,9 +280,9 @@ fn long_bodies_go_through_the_buffers_of_a_handler() {
     use std::io::Write;
     use weftwork::{Request, Response};
     let through = |req: &mut Request| {
-        let room = req.path().trim_start_matches('/').parse().unwrap();
+        let engine_case = req.path().trim_start_matches('/').parse().unwrap();
         Response::stream(move |out| {
-            let mut part = Vec::with_capacity(room);
+            let mut part = Vec::with_capacity(engine_case);
             while out.read_request_buf(&mut part)? > 0 {
                 out.write_all(&part)?;
                 part.clear();
@@ -291,9 +291,9 @@ fn long_bodies_go_through_the_buffers_of_a_handler() {
         })
     };
     let running = ROOM.bind("127.0.0.1:0").start(through).unwrap();
-    for room in [1000, 16 << 10, 100_000, 256 << 10, 2 * MIB] {
+    for engine_case in [1000, 16 << 10, 100_000, 256 << 10, 2 * MIB] {
         let (long, short) = (noise(MIB + 7), noise(70_000));
-        let path = format!("/{room}");
+        let path = format!("/{engine_case}");
         let mut client = crate::support::Client::connect(&running);
         let sending = client.send_aside([with_length(&path, &long), with_length(&path, &short)].concat());
         client.answer().is(200, &long);

@@ -7,7 +7,7 @@ use weftwork::http::HeaderValue;
 use weftwork::{Request, Response};
 
 use super::ROOM;
-use crate::support::{Client, Promise, eventually, is_logged, keep_log};
+use crate::support::{Client, Guarantee, eventually, is_logged, keep_log};
 
 /// Past the cap clients wait in the kernel's queue, and are served when others have left.
 #[test]
@@ -136,7 +136,7 @@ fn who_was_refused_and_stays_takes_no_place() {
 
 #[test]
 fn threads_and_the_queue() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     keep_log();
@@ -180,7 +180,7 @@ fn threads_and_the_queue() {
 /// From outside it looks like a server that hangs, and no request is in progress.
 #[test]
 fn upgrades_that_hold_all_threads_are_told_of() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     keep_log();
@@ -213,7 +213,7 @@ fn upgrades_that_hold_all_threads_are_told_of() {
 /// One for each handler that blocks, and one for each loop.
 #[test]
 fn threads_are_counted() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     let site = ROOM.start();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use weftwork::ByteCount;
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Site, eventually, is_logged, keep_log};
+use crate::support::{Client, TIMEOUT, Site, eventually, is_logged, keep_log};
 
 /// What the lowered deadlines are set to. Timers may be some 130 ms late, a busy machine makes them later.
 const SHORT: Duration = Duration::from_millis(250);
@@ -15,7 +15,7 @@ const SHORT: Duration = Duration::from_millis(250);
 fn was_in_time(begun: Instant) {
     let took = begun.elapsed();
     assert!(took + Duration::from_millis(2) >= SHORT, "too early: {took:?}");
-    assert!(took < PATIENCE / 2, "too late: {took:?}");
+    assert!(took < TIMEOUT / 2, "too late: {took:?}");
 }
 
 #[track_caller]
@@ -76,7 +76,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
 fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     let site = ROOM.start_with(|s| {
         let s = s.rate_grace(SHORT).rate_bytes_min(ByteCount(least));
-        s.head_timeout(PATIENCE * 3).body_idle_timeout(PATIENCE * 3).body_ahead_bytes_max(ByteCount(ahead))
+        s.head_timeout(TIMEOUT * 3).body_idle_timeout(TIMEOUT * 3).body_ahead_bytes_max(ByteCount(ahead))
     });
     let begun = Instant::now();
     let mut client = site.client();
@@ -180,7 +180,7 @@ fn a_response_that_is_taken_too_slowly_is_given_up() {
 #[track_caller]
 fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl Fn() -> bool) {
     while !is_over() {
-        assert!(begun.elapsed() < PATIENCE / 2, "dribbled on for {:?}", begun.elapsed());
+        assert!(begun.elapsed() < TIMEOUT / 2, "dribbled on for {:?}", begun.elapsed());
         // The server may have closed already.
         let _ = client.try_send("x");
         std::thread::sleep(pause);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running, Settings, sse};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Promise, eventually};
+use crate::support::{Client, TIMEOUT, Guarantee, eventually};
 
 const TICK: Duration = Duration::from_millis(50);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -120,7 +120,7 @@ fn writers_end_with_the_server() {
     let mut client = news.open("/wait");
     assert_eq!(client.chunk(), b"data: ready\n\n");
     let server = news.server;
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     assert_eq!(client.chunk(), b"data: the server stops\n\n");
     assert_eq!(client.chunk(), b"");
     let report = stopping.join().unwrap();
@@ -148,7 +148,7 @@ fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
 fn a_hub_tells_everybody() {
     let news = start();
     // Each holds a thread where feeds do.
-    let count = if ROOM.promises(Promise::FeedsWithoutThreads) { 200 } else { 20 };
+    let count = if ROOM.guarantees(Guarantee::FeedsWithoutThreads) { 200 } else { 20 };
     let mut clients: Vec<Client> = (0..count).map(|_| news.open("/hub")).collect();
     assert_eq!(news.hub.send(&Event::new("one").id("1")), count);
     assert_eq!(news.hub.send(&Event::new("two")), count);
@@ -195,7 +195,7 @@ fn a_hub_says_when_to_come_again() {
     let news = start();
     let mut client = news.open("/hub");
     let server = news.server;
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     assert_eq!(client.chunk(), b"retry: 2000\n\n");
     assert_eq!(client.chunk(), b"");
     let report = stopping.join().unwrap();
@@ -205,7 +205,7 @@ fn a_hub_says_when_to_come_again() {
 /// Others may bring events as fast as a loop sends them: its other connections have their turn all the same.
 #[test]
 fn a_hub_that_never_rests_holds_nobody_up() {
-    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     const CLIENTS: usize = 300;
@@ -221,7 +221,7 @@ fn a_hub_that_never_rests_holds_nobody_up() {
     let mut quick = Client::connect(&news.server);
     (0..50).for_each(|_| quick.get("/").is(200, "hello"));
     let hub = news.hub.clone();
-    // It publishes until this test ends, by whatever way: who is held up waits for `PATIENCE` in vain.
+    // It publishes until this test ends, by whatever way: who is held up waits for `TIMEOUT` in vain.
     let (publishing, until) = mpsc::channel::<()>();
     let publisher = std::thread::spawn(move || {
         while until.try_recv() == Err(TryRecvError::Empty) {

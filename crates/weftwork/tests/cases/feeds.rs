@@ -7,7 +7,7 @@ use std::time::Duration;
 use weftwork::{Bytes, Feed, FeedClosed, FeedLimits, FeedSender, Overflow, Request, Response, Running, Settings};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Promise, eventually, noise};
+use crate::support::{Client, TIMEOUT, Guarantee, eventually, noise};
 
 /// A server whose `/feed` is brought what the test sends.
 struct Fed {
@@ -223,7 +223,7 @@ fn a_client_that_is_too_slow_is_disconnected() {
 /// And it reads nothing at all: it is gone all the same, and not when its time to read is up.
 #[test]
 fn a_client_that_reads_nothing_is_disconnected_at_once() {
-    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     let fed = Fed::start();
@@ -287,7 +287,7 @@ fn silence_is_filled_with_a_sign_of_life() {
 #[test]
 fn idle_feeds_hold_no_thread() {
     let fed = Fed::start();
-    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     let mut open: Vec<_> = (0..64).map(|_| fed.open()).collect();
@@ -308,7 +308,7 @@ fn a_server_that_stops_says_farewell() {
     let (mut client, sender) = fed.open();
     assert_eq!(client.chunk(), b"first");
     let server = fed.server;
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     assert_eq!(client.chunk(), b"farewell");
     assert_eq!(client.chunk(), b"");
     client.ends();

@@ -8,7 +8,7 @@ use weftwork::http::HeaderValue;
 use weftwork::{Files, Running, embedded, file, files};
 
 use super::ROOM;
-use crate::support::{Answer, CHANGED, Client, Promise, Tree, eventually, noise};
+use crate::support::{Answer, CHANGED, Client, Guarantee, Tree, eventually, noise};
 
 const MIB: usize = 1 << 20;
 
@@ -394,7 +394,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
 
 #[test]
 fn slow_downloads_hold_no_thread() {
-    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     const SLOW: usize = 20;

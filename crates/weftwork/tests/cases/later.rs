@@ -8,7 +8,7 @@ use weftwork::prelude::{HeaderValue, StatusCode, header};
 use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, Settings, TooLate};
 
 use super::ROOM;
-use crate::support::{Client, Gate, PATIENCE, Promise, eventually, is_logged, keep_log, logged, noise};
+use crate::support::{Client, Gate, TIMEOUT, Guarantee, eventually, is_logged, keep_log, logged, noise};
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(600);
@@ -176,7 +176,7 @@ fn time_is_up_and_not_before() {
     let begun = Instant::now();
     clients.iter_mut().for_each(|client| client.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n"));
     clients.iter_mut().for_each(|client| client.answer().is(202, "delayed"));
-    assert!(begun.elapsed() >= time && begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= time && begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
     drop((client, clients));
     later.is_well();
 }
@@ -256,7 +256,7 @@ fn a_leaver_is_noticed() {
 
 #[test]
 fn those_who_wait_hold_no_thread() {
-    if !ROOM.promises(Promise::FeedsWithoutThreads) {
+    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     let later = Later::start();
@@ -286,7 +286,7 @@ fn a_server_that_stops_waits_for_nobody() {
     delayed.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("both are at work", || later.server.counts().requests >= 2);
     let server = later.server;
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     let answer = waiting.answer();
     answer.is(204, "");
     assert!(answer.closes());

@@ -8,7 +8,7 @@ use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat, ResponseCache
 use weftwork::{Handler, HandlerExt, Request, Response, Running};
 
 use super::ROOM;
-use crate::support::{Client, Gate, Promise, eventually, noise};
+use crate::support::{Client, Gate, Guarantee, eventually, noise};
 #[cfg(feature = "compression")]
 use crate::support::{is_logged, keep_log};
 
@@ -119,7 +119,7 @@ fn a_cache_answers_in_the_place_of_the_handler() {
 /// All who ask for what is missing run the handler, and nobody waits for them who asks for what is there.
 #[test]
 fn a_cache_lets_nobody_wait() {
-    if !ROOM.promises(Promise::QuickBesideBlocked) {
+    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
     let gate = Arc::new(Gate::default());

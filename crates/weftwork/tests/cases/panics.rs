@@ -69,7 +69,7 @@ fn a_panic_of_the_server_costs_one_connection() {
     }
     drop(others);
     site.is_well();
-    let report = site.running.shutdown(crate::support::PATIENCE);
+    let report = site.running.shutdown(crate::support::TIMEOUT);
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 
@@ -98,7 +98,7 @@ fn a_panic_before_the_call_costs_one_connection() {
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 200 "));
         other.get("/").is(200, "hello");
     }
-    let report = running.shutdown(crate::support::PATIENCE);
+    let report = running.shutdown(crate::support::TIMEOUT);
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 

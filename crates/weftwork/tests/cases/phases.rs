@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use weftwork::{Request, Running, blocks};
 
 use super::ROOM;
-use crate::support::{Client, Inside, Site, eventually};
+use crate::support::{Client, SiteState, Site, eventually};
 
 /// More than any stop here may take, and less than any deadline that could end a connection by itself.
 const AT_ONCE: Duration = Duration::from_secs(3);
 /// For what is to be finished.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nsaid";
 
@@ -75,7 +75,7 @@ fn client_in(phase: Phase, site: &Site) -> Option<Client> {
 }
 
 /// What can still be done for the client once the stop has begun.
-fn finish(phase: Phase, client: &mut Client, inside: &Inside) {
+fn finish(phase: Phase, client: &mut Client, inside: &SiteState) {
     match phase {
         Phase::Head => client.send("st: a\r\n\r\n"),
         Phase::Body => client.send("cd"),
@@ -100,7 +100,7 @@ fn a_soft_stop_ends_idle_connections_at_once() {
         let site = ROOM.start();
         let client = client_in(phase, &site);
         let begun = Instant::now();
-        let report = site.running.shutdown(PATIENCE);
+        let report = site.running.shutdown(TIMEOUT);
         assert!(report.cut == 0 && report.stuck == 0, "{phase:?}: {report}");
         assert!(begun.elapsed() < AT_ONCE, "{phase:?}: {report}");
         if let Some(client) = client {
@@ -116,7 +116,7 @@ fn a_soft_stop_finishes_what_has_begun() {
         let mut client = client_in(phase, &site).unwrap();
         let Site { running, inside } = site;
         let view = running.view();
-        let stop = std::thread::spawn(move || running.shutdown(PATIENCE));
+        let stop = std::thread::spawn(move || running.shutdown(TIMEOUT));
         eventually("it has begun to stop", || view.is_stopping());
         finish(phase, &mut client, &inside);
         client.answer().is(200, answer_of(phase));
@@ -206,7 +206,7 @@ fn abandon_at_once_after_a_call_that_blocks() {
 #[test]
 fn ports_are_free_after_each_way_to_stop() {
     let stops: [fn(Running); 3] = [
-        |running| assert_eq!(running.shutdown(PATIENCE).cut, 0),
+        |running| assert_eq!(running.shutdown(TIMEOUT).cut, 0),
         |running| assert_eq!(running.abandon(), Ok(())),
         drop,
     ];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ROOM;
-use crate::support::{Client, Promise, eventually, noise};
+use crate::support::{Client, Guarantee, eventually, noise};
 
 const COUNT: usize = 200;
 
@@ -123,7 +123,7 @@ fn who_asks_without_end_does_not_have_a_thread_to_itself() {
     const CLIENTS: usize = 16;
     /// Enough for all of them to be busy for longer than a client waits.
     const REQUESTS: usize = 20_000;
-    if !ROOM.promises(Promise::FloodsTakeTurns) {
+    if !ROOM.guarantees(Guarantee::FloodsTakeTurns) {
         return;
     }
     let site = ROOM.start_with(|s| s.threads_max(CLIENTS / 2));

@@ -10,7 +10,7 @@ use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Site, chunks, eventually, is_logged, keep_log, noise};
+use crate::support::{Client, TIMEOUT, Site, chunks, eventually, is_logged, keep_log, noise};
 
 /// A server behind a proxy, both on the engine that is tested.
 struct Pair {
@@ -73,7 +73,7 @@ fn says(answer: &'static str) -> (String, JoinHandle<usize>) {
 
 pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
         head.push(byte[0]);
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weftwork::{Report, Request, Running, Server};
 
 use super::ROOM;
-use crate::support::{Client, PATIENCE, Promise, Site, eventually, noise};
+use crate::support::{Client, TIMEOUT, Guarantee, Site, eventually, noise};
 
 /// So many idle connections that every loop has one: when the first ends, the server is draining.
 const WITNESSES: usize = 8;
@@ -20,7 +20,7 @@ struct Stop {
 
 struct Stopping {
     thread: JoinHandle<Report>,
-    inside: std::sync::Arc<crate::support::Inside>,
+    inside: std::sync::Arc<crate::support::SiteState>,
 }
 
 impl Stop {
@@ -36,7 +36,7 @@ impl Stop {
         let thread = std::thread::spawn(move || running.shutdown(deadline));
         let begun = Instant::now();
         while !witnesses.iter_mut().any(Client::has_ended) {
-            assert!(begun.elapsed() < PATIENCE, "no idle connection ends");
+            assert!(begun.elapsed() < TIMEOUT, "no idle connection ends");
             std::thread::sleep(Duration::from_millis(1));
         }
         Stopping { thread, inside }
@@ -49,7 +49,7 @@ impl Stopping {
     fn ends_well(self, others: usize) {
         let report = self.thread.join().unwrap();
         assert_eq!((report.drained, report.cut, report.stuck), (WITNESSES + others, 0, 0), "{report}");
-        assert!(report.took < PATIENCE, "{report}");
+        assert!(report.took < TIMEOUT, "{report}");
     }
 }
 
@@ -61,7 +61,7 @@ fn finishes(first: &str, rest: &str, body: &str) {
     // Read together with the request before it, which is answered.
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{first}"));
     client.answer().is(200, "hello");
-    let stopping = stop.begin(PATIENCE);
+    let stopping = stop.begin(TIMEOUT);
     client.send(rest);
     let answer = client.answer();
     answer.is(200, body);
@@ -81,7 +81,7 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
         eventually("all are accepted", || {
             stop.site.running.counts().accepted == (WITNESSES + fresh.len()) as u64
         });
-        let stopping = stop.begin(PATIENCE);
+        let stopping = stop.begin(TIMEOUT);
         let silent = fresh.split_off(4);
         fresh.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
         // On a machine that has other things to do, it may have taken too long.
@@ -92,7 +92,7 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
         }
         fresh.into_iter().chain(silent).for_each(|client| drop(client.rest()));
         stopping.ends_well(8);
-        assert!(begun.elapsed() < PATIENCE / 2, "took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < TIMEOUT / 2, "took {:?}", begun.elapsed());
     }
 }
 
@@ -108,7 +108,7 @@ fn who_waits_to_be_accepted_is_served() {
         .for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
     drop(served);
     let running = site.running;
-    let stopping = std::thread::spawn(move || running.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || running.shutdown(TIMEOUT));
     waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
     drop(waiting);
     let report = stopping.join().unwrap();
@@ -131,7 +131,7 @@ fn in_the_handler() {
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     stop.site.inside.gate.wait_for(1);
-    let stopping = stop.begin(PATIENCE);
+    let stopping = stop.begin(TIMEOUT);
     stopping.inside.gate.open();
     let answer = client.answer();
     answer.is(200, "passed");
@@ -146,7 +146,7 @@ fn pipelined_behind_the_handler() {
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     stop.site.inside.gate.wait_for(1);
-    let stopping = stop.begin(PATIENCE);
+    let stopping = stop.begin(TIMEOUT);
     stopping.inside.gate.open();
     let answer = client.answer();
     assert!(answer.status == 200 && answer.closes(), "{answer:?}");
@@ -160,7 +160,7 @@ fn a_slow_reader_gets_the_whole_answer() {
     let mut client = stop.site.client();
     client.send("GET /bytes/20000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.wait_for_bytes();
-    let stopping = stop.begin(PATIENCE);
+    let stopping = stop.begin(TIMEOUT);
     client.answer().is(200, noise(20_000_000));
     client.ends();
     stopping.ends_well(1);
@@ -173,7 +173,7 @@ fn a_stream_gets_to_its_end() {
     client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n");
     client.wait_for_bytes();
     stop.site.inside.gate.wait_for(1);
-    let stopping = stop.begin(PATIENCE);
+    let stopping = stop.begin(TIMEOUT);
     stopping.inside.gate.open();
     client.answer().is(200, "before after");
     client.ends();
@@ -205,7 +205,7 @@ fn what_takes_too_long_is_cut() {
     let stopping = stop.begin(Duration::from_millis(100));
     let report = stopping.thread.join().unwrap();
     assert!(report.cut >= 1 && report.stuck == 1, "{report}");
-    assert!(report.took >= Duration::from_millis(100) && report.took < PATIENCE / 2, "{report}");
+    assert!(report.took >= Duration::from_millis(100) && report.took < TIMEOUT / 2, "{report}");
     stopping.inside.gate.open();
     waiting.rest();
 }
@@ -225,7 +225,7 @@ fn a_slow_reader_past_the_deadline_is_cut() {
 
 #[test]
 fn every_thread_is_in_a_handler() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     const HANDLERS: usize = 3;
@@ -259,7 +259,7 @@ fn the_port_is_free_at_once() {
         closed.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(closed.answer().status, 200);
         closed.ends();
-        let report = running.shutdown(PATIENCE);
+        let report = running.shutdown(TIMEOUT);
         assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
         idle.ends();
         running = start_at(&address);
@@ -302,7 +302,7 @@ fn a_drain_delay_goes_on_as_before() {
     let addresses = site.running.addresses().to_vec();
     let begun = Instant::now();
     assert!(!view.is_stopping());
-    let stopping = std::thread::spawn(move || site.running.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || site.running.shutdown(TIMEOUT));
     crate::support::eventually("it is told", || view.is_stopping());
     let mut new = Client::connect_to(&addresses[0]);
     for client in [&mut old, &mut new] {
@@ -321,10 +321,10 @@ fn a_drain_delay_goes_on_as_before() {
 /// Cutting everything at once does not wait for it.
 #[test]
 fn no_time_means_no_delay() {
-    let site = ROOM.start_with(|s| s.drain_delay(PATIENCE));
+    let site = ROOM.start_with(|s| s.drain_delay(TIMEOUT));
     let begun = Instant::now();
     site.running.shutdown(Duration::ZERO);
-    assert!(begun.elapsed() < PATIENCE / 2);
+    assert!(begun.elapsed() < TIMEOUT / 2);
 }
 
 /// It is made before the handler that has it, and would keep the server for good if it owned any of it.
@@ -343,7 +343,7 @@ fn a_handler_that_looks_at_its_server_goes_with_it() {
     assert_eq!((view.addresses(), view.engine()), (running.addresses(), running.engine()));
     assert_eq!(view.settings().connections_max, running.settings().connections_max);
     Client::connect_to(&view.addresses()[0]).get("/").is(200, "1 true false");
-    let report = running.shutdown(PATIENCE);
+    let report = running.shutdown(TIMEOUT);
     assert_eq!(report.stuck, 0, "{report}");
     assert!(held.upgrade().is_none(), "the handler is still there");
     assert_eq!((view.counts().requests, view.threads(), view.is_stopping()), (1, 0, true));

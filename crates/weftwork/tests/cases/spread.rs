@@ -1,7 +1,7 @@
 //! Are connections spread over the loops?
 
 use super::ROOM;
-use crate::support::{Client, Promise};
+use crate::support::{Client, Guarantee};
 
 const CONNECTIONS: usize = 64;
 const MOST: usize = 40;
@@ -10,7 +10,7 @@ const MOST: usize = 40;
 /// look of five is enough, as uneven loops would never give one.
 #[test]
 fn neither_of_two_loops_has_most_connections() {
-    if !ROOM.promises(Promise::EvenLoops) {
+    if !ROOM.guarantees(Guarantee::EvenLoops) {
         return;
     }
     let looks = std::iter::repeat_with(|| {

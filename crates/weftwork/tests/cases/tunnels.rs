@@ -9,7 +9,7 @@ use weftwork::{Proxy, Request, Response, Running, Upgraded};
 
 use super::ROOM;
 use super::proxy::before;
-use crate::support::{Client, Gate, PATIENCE, eventually, noise};
+use crate::support::{Client, Gate, TIMEOUT, eventually, noise};
 
 #[test]
 fn an_upgrade_is_a_tunnel() {
@@ -97,7 +97,7 @@ fn a_tunnel_in_which_nothing_moves_ends() {
     let begun = Instant::now();
     asks_for_echo(&proxy).ends();
     let took = begun.elapsed();
-    assert!(took > SHORT / 2 && took < PATIENCE / 2, "{took:?}");
+    assert!(took > SHORT / 2 && took < TIMEOUT / 2, "{took:?}");
     eventually("every connection behind ends", || behind.counts().connections == 0);
 }
 
@@ -148,7 +148,7 @@ fn a_tunnel_outlives_the_start_of_a_drain() {
     let mut idle: Vec<Client> = (0..8).map(|_| Client::connect(&proxy)).collect();
     let mut client = asks_for_echo(&proxy);
     eventually("all are accepted", || proxy.counts().accepted == 9);
-    let stopping = std::thread::spawn(move || proxy.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || proxy.shutdown(TIMEOUT));
     eventually("the proxy drains", || idle.iter_mut().any(Client::has_ended));
     for word in ["still", "there"] {
         client.send(word);
@@ -163,13 +163,13 @@ fn a_tunnel_outlives_the_start_of_a_drain() {
 /// The server takes nothing, and the proxy is stopped at once.
 #[test]
 fn a_tunnel_whose_server_takes_nothing_does_not_outlive_the_proxy() {
-    let (_behind, proxy, gate) = impatient(PATIENCE, hold);
+    let (_behind, proxy, gate) = impatient(TIMEOUT, hold);
     let aside = asks_for_echo(&proxy).send_aside(vec![0; 64 << 20]);
     gate.wait_for(1);
     let begun = Instant::now();
     let report = proxy.shutdown(SHORT);
     assert_eq!((report.cut, report.stuck), (1, 0), "{report}");
     assert!(aside.join().unwrap().is_err());
-    assert!(begun.elapsed() < PATIENCE / 2, "{report}");
+    assert!(begun.elapsed() < TIMEOUT / 2, "{report}");
     gate.open();
 }

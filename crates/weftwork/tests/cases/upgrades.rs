@@ -10,7 +10,7 @@ use weftwork::{
 };
 
 use super::ROOM;
-use crate::support::{Client, Inside, PATIENCE, Promise, eventually, noise};
+use crate::support::{Client, SiteState, TIMEOUT, Guarantee, eventually, noise};
 
 const ASK: &str = "GET /PATH HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
 
@@ -19,19 +19,19 @@ const SHORT: Duration = Duration::from_millis(250);
 /// More than the kernel takes for a client.
 const FLOOD_BYTES: usize = 32 << 20;
 
-fn start() -> (Running, Arc<Inside>) {
+fn start() -> (Running, Arc<SiteState>) {
     start_with(|settings| settings)
 }
 
-fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<Inside>) {
-    let inside = Arc::<Inside>::default();
+fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<SiteState>) {
+    let inside = Arc::<SiteState>::default();
     let shared = inside.clone();
     let server = ROOM.bind("127.0.0.1:0").settings(change);
     let running = server.start(move |req: &mut Request| answer(req, &shared)).unwrap();
     (running, inside)
 }
 
-fn answer(req: &mut Request, inside: &Arc<Inside>) -> Response {
+fn answer(req: &mut Request, inside: &Arc<SiteState>) -> Response {
     let echoes = HeaderValue::from_static("echo");
     let inside = inside.clone();
     match req.path() {
@@ -254,7 +254,7 @@ fn what_is_written_last_comes_to_a_client_that_sends() {
 #[test]
 fn whose_upgrade_is_done_holds_no_thread_that_others_wait_for() {
     let (server, _) = start_with(|s| {
-        s.threads_max(4).standby_kept(1).linger_timeout(Duration::from_secs(3600)).upgrade_idle_timeout(PATIENCE)
+        s.threads_max(4).standby_kept(1).linger_timeout(Duration::from_secs(3600)).upgrade_idle_timeout(TIMEOUT)
     });
     let done: Vec<Client> = (0..8)
         .map(|_| {
@@ -344,7 +344,7 @@ fn a_silent_client_is_not_waited_for() {
         }
         client.ends();
         let took = begun.elapsed();
-        assert!(took + Duration::from_millis(2) >= SHORT && took < PATIENCE / 2, "{path}: {took:?}");
+        assert!(took + Duration::from_millis(2) >= SHORT && took < TIMEOUT / 2, "{path}: {took:?}");
     }
     is_well(&server);
 }
@@ -367,7 +367,7 @@ fn who_takes_too_little_is_left() {
     let mut client = upgraded(&server, "/flood");
     let (begun, mut taken) = (Instant::now(), 0);
     while server.counts().connections > 0 {
-        assert!(begun.elapsed() < PATIENCE / 2, "it was waited for");
+        assert!(begun.elapsed() < TIMEOUT / 2, "it was waited for");
         taken += client.take(64 << 10);
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -394,7 +394,7 @@ fn a_panic_costs_one_connection() {
 #[test]
 fn one_that_blocks_holds_up_nobody() {
     let (server, inside) = start();
-    if !ROOM.promises(crate::support::Promise::QuickBesideBlocked) {
+    if !ROOM.guarantees(crate::support::Guarantee::QuickBesideBlocked) {
         return;
     }
     let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/gate")).collect();
@@ -422,7 +422,7 @@ fn they_are_told_that_the_server_stops() {
     // One that knows no farewell ends at once.
     let plain = upgraded(&server, "/echo");
     clients.iter_mut().for_each(|client| assert_eq!(client.exactly(5), b"ready"));
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     plain.ends();
     for mut client in clients {
         assert_eq!(client.exactly(3), b"bye");
@@ -481,7 +481,7 @@ fn what_is_left_to_be_brought_again_is_bounded() {
 fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
     let (server, _) = start();
     let mut client = upgraded(&server, "/fed");
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     assert_eq!(client.exactly(8), b"say end\n");
     client.send("end\n");
     client.half_close();
@@ -500,11 +500,11 @@ fn who_floods_a_fed_connection_does_not_have_the_loop_to_itself() {
 /// socket there is something to read each time, however much was read.
 #[test]
 fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_request() {
-    if !ROOM.promises(Promise::FloodsTakeTurns) {
+    if !ROOM.guarantees(Guarantee::FloodsTakeTurns) {
         return;
     }
     let path = super::addresses::Path::new("flood");
-    let inside = Arc::<Inside>::default();
+    let inside = Arc::<SiteState>::default();
     let server = ROOM.bind(&path.address()).settings(|settings| settings.threads_max(4).standby_kept(2));
     let server = server.start(blocks(move |req: &mut Request<'_>| answer(req, &inside))).unwrap();
     let flood = [ASK.replace("/PATH", "/sink").as_bytes(), &[b'x'; FLOOD_BYTES]].concat();
@@ -556,7 +556,7 @@ fn others_have_their_turn(server: Running, path: &str) {
         Client::connect(&server).get("/").is(200, "hello");
     }
     // A turn is 20 ms here, and each client needs two or three; a flood that has the loop has it for 20 s.
-    assert!(begun.elapsed() < PATIENCE / 2, "{path}: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMEOUT / 2, "{path}: {:?}", begun.elapsed());
     let report = server.shutdown(SHORT);
     assert_eq!(report.stuck, 0, "{path}: {report:?}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::proxy::{before_address, read_head};
-use crate::support::{Client, Gate, PATIENCE, chunks, eventually, noise};
+use crate::support::{Client, Gate, TIMEOUT, chunks, eventually, noise};
 
 /// The server says that it is at it before it has the body, and waits for the rest.
 #[test]
@@ -28,7 +28,7 @@ fn an_interim_response_does_not_end_an_upload() {
             assert_eq!(read_head(&mut stream), "", "nothing follows the body");
             whole == expected
         });
-        let proxy = before_address(&address, |proxy| proxy.response_timeout(PATIENCE));
+        let proxy = before_address(&address, |proxy| proxy.response_timeout(TIMEOUT));
         let mut client = Client::connect(&proxy);
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n"));
         let aside = client.send_aside(body.clone());
@@ -171,7 +171,7 @@ fn an_upload_that_nobody_takes_ends() {
     for (status, ends) in [("200 OK", true), ("200 OK", false), ("413 Content Too Large", false)] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let patience = if ends { PATIENCE } else { Duration::from_millis(100) };
+        let patience = if ends { TIMEOUT } else { Duration::from_millis(100) };
         let proxy = before_address(&address, |proxy| proxy.idle_timeout(patience));
         let over = Arc::<Gate>::default();
         let is_over = over.clone();
@@ -209,7 +209,7 @@ fn what_had_a_body_is_not_repeated() {
         drop(stream);
         (listener, second)
     });
-    let proxy = before_address(&address, |proxy| proxy.response_timeout(PATIENCE));
+    let proxy = before_address(&address, |proxy| proxy.response_timeout(TIMEOUT));
     let mut client = Client::connect(&proxy);
     client.get("/").is(200, "ok");
     client.send("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\none");

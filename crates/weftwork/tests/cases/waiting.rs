@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::ROOM;
-use crate::support::{Client, Promise, Site, eventually};
+use crate::support::{Client, Guarantee, Site, eventually};
 
 #[test]
 fn a_deadline_is_what_the_settings_or_a_handler_say() {
@@ -103,7 +103,7 @@ impl Crowd {
 
 #[test]
 fn a_queued_request_whose_client_has_left_is_not_started() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     Crowd::gather(Duration::ZERO).abandons(Client::reset);
@@ -112,7 +112,7 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
 /// Most who end their side have left. One that has not is told why.
 #[test]
 fn a_queued_request_whose_client_has_ended_its_side_is_not_started() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     let mut queued = Crowd::gather(Duration::ZERO).abandons(|queued| {
@@ -126,7 +126,7 @@ fn a_queued_request_whose_client_has_ended_its_side_is_not_started() {
 
 #[test]
 fn a_queued_request_whose_time_is_up_is_not_started() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     let crowd = Crowd::gather(Duration::from_millis(50));
@@ -140,7 +140,7 @@ fn a_queued_request_whose_time_is_up_is_not_started() {
 
 #[test]
 fn a_queued_request_whose_client_waits_is_started() {
-    if !ROOM.promises(Promise::QueueForThreads) {
+    if !ROOM.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     let mut crowd = Crowd::gather(Duration::from_secs(60));

@@ -13,7 +13,7 @@ use weftwork::{
 };
 
 use super::ROOM;
-use crate::support::{Inside, PATIENCE, Promise, eventually, noise};
+use crate::support::{SiteState, TIMEOUT, Guarantee, eventually, noise};
 
 const HANDSHAKE: &str = "Host: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -21,7 +21,7 @@ const HANDSHAKE: &str = "Host: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\
 struct Chat {
     server: Running,
     hub: WebSocketHub,
-    inside: Arc<Inside>,
+    inside: Arc<SiteState>,
     /// As a program has them that tells all who are there.
     writers: Writers,
 }
@@ -40,7 +40,7 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
         SocketEvent::Joined => assert!(hub.send_to(from.id, &"welcome".into())),
         SocketEvent::Left => drop(hub.send(&"one has left".into())),
     });
-    let inside = Arc::<Inside>::default();
+    let inside = Arc::<SiteState>::default();
     let (own, shared) = (hub.clone(), inside.clone());
     let writers = Writers::default();
     let kept = writers.clone();
@@ -137,7 +137,7 @@ impl Chat {
     fn open(&self, path: &str) -> Client {
         let address = self.server.local_addr().unwrap();
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         let request = format!("ws://{address}{path}").into_client_request().unwrap();
         tungstenite::client(request, stream).expect("a handshake").0
@@ -269,7 +269,7 @@ fn who_does_not_answer_a_close_is_not_heard_for_ever() {
     assert_eq!(client.exactly(16), b"\x81\x03bye\x88\x09\x0f\xa1no more");
     let begun = Instant::now();
     while client.try_send(b"\x89\x80\0\0\0\0").is_ok() {
-        assert!(begun.elapsed() < PATIENCE, "it is heard still");
+        assert!(begun.elapsed() < TIMEOUT, "it is heard still");
     }
     chat.is_well();
 }
@@ -340,12 +340,12 @@ fn who_takes_nothing_is_cut_off() {
 #[test]
 fn a_hub_tells_everybody() {
     let chat = start();
-    let count = if ROOM.promises(Promise::FeedsWithoutThreads) { 100 } else { 10 };
+    let count = if ROOM.guarantees(Guarantee::FeedsWithoutThreads) { 100 } else { 10 };
     let mut clients: Vec<Client> = (0..count).map(|_| chat.join()).collect();
     assert_eq!(chat.hub.sockets().len(), count);
     clients[0].send(Sent::text("from one")).unwrap();
     clients.iter_mut().for_each(|client| says(client, "from one"));
-    if ROOM.promises(Promise::FeedsWithoutThreads) {
+    if ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
         eventually("the threads are free", || chat.server.threads() <= 16);
     }
     drop(clients.pop());
@@ -364,7 +364,7 @@ fn the_server_says_that_it_stops() {
     let chat = start();
     let mut clients = vec![chat.open("/echo"), chat.open("/split"), chat.join(), chat.join()];
     let server = chat.server;
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     clients.iter_mut().for_each(|client| closes(client, 1001));
     drop(clients);
     let report = stopping.join().unwrap();
@@ -384,7 +384,7 @@ fn who_does_not_answer_a_stop_is_waited_for_as_long_as_a_lingerer() {
         clients.push(client);
     }
     let server = chat.server;
-    let stopping = std::thread::spawn(move || server.shutdown(PATIENCE));
+    let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
     for client in &mut clients {
         assert_eq!(client.exactly(4), [0x88, 24, 1001_u16.to_be_bytes()[0], 1001_u16.to_be_bytes()[1]]);
     }
@@ -394,5 +394,5 @@ fn who_does_not_answer_a_stop_is_waited_for_as_long_as_a_lingerer() {
     }
     let report = stopping.join().unwrap();
     assert_eq!((report.drained, report.cut, report.stuck), (4, 0, 0), "{report}");
-    assert!(report.took < PATIENCE / 2, "{report}");
+    assert!(report.took < TIMEOUT / 2, "{report}");
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use weftwork::{Address, Running};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::answer::{Answer, Framing, read_fields};
 
 enum Socket {
@@ -35,16 +35,16 @@ impl Client {
     pub(crate) fn try_connect_to(address: &Address) -> std::io::Result<Client> {
         let socket = match address {
             Address::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, PATIENCE)?;
+                let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
                 stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+                stream.set_write_timeout(Some(TIMEOUT)).unwrap();
                 Socket::Tcp(stream)
             }
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+                stream.set_write_timeout(Some(TIMEOUT)).unwrap();
                 Socket::Unix(stream)
             }
         };
@@ -212,7 +212,7 @@ impl Client {
             Ok(0) => false,
             Ok(_) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                panic!("nothing came for {PATIENCE:?}, behind {}", self.shown())
+                panic!("nothing came for {TIMEOUT:?}, behind {}", self.shown())
             }
             Err(error) => panic!("{error}, behind {}", self.shown()),
         }
@@ -256,7 +256,7 @@ impl Client {
                 Ok(0) => return self.got,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    panic!("the server has not ended the connection for {PATIENCE:?}")
+                    panic!("the server has not ended the connection for {TIMEOUT:?}")
                 }
                 Err(_) => return self.got,
             }

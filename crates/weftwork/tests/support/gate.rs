@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 #[derive(Default)]
 pub(crate) struct Gate {
@@ -22,7 +22,7 @@ impl Gate {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.inside += 1;
         self.changed.notify_all();
-        let waited = self.changed.wait_timeout_while(state, PATIENCE * 2, |state| !state.open);
+        let waited = self.changed.wait_timeout_while(state, TIMEOUT * 2, |state| !state.open);
         waited.unwrap_or_else(PoisonError::into_inner).0.inside -= 1;
     }
 
@@ -30,7 +30,7 @@ impl Gate {
     #[track_caller]
     pub(crate) fn wait_for(&self, count: usize) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.inside < count);
+        let waited = self.changed.wait_timeout_while(state, TIMEOUT, |state| state.inside < count);
         let inside = waited.unwrap_or_else(PoisonError::into_inner).0.inside;
         assert!(inside >= count, "{inside} of {count} handlers have come");
     }

@@ -20,9 +20,9 @@ pub(crate) fn traps() -> usize {
     TRAPS.lock().unwrap_or_else(PoisonError::into_inner).len()
 }
 
-struct Kept;
+struct TestLogger;
 
-impl log::Log for Kept {
+impl log::Log for TestLogger {
     fn enabled(&self, _: &log::Metadata<'_>) -> bool {
         true
     }
@@ -44,7 +44,7 @@ impl log::Log for Kept {
 pub(crate) fn keep_log() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        log::set_logger(&Kept).expect("no other logger");
+        log::set_logger(&TestLogger).expect("no other logger");
         log::set_max_level(log::LevelFilter::Info);
     });
 }

@@ -2,9 +2,9 @@
 
 mod answer;
 mod client;
+mod engine;
 mod gate;
 mod logged;
-mod room;
 mod site;
 mod tree;
 
@@ -15,25 +15,25 @@ pub(crate) use answer::Answer;
 #[allow(unused_imports)]
 pub(crate) use client::Client;
 #[allow(unused_imports)]
+pub(crate) use engine::{ENGINES, EngineCase, Guarantee};
+#[allow(unused_imports)]
 pub(crate) use gate::Gate;
 #[allow(unused_imports)]
 pub(crate) use logged::{is_logged, keep_log, logged, panic_at, traps};
 #[allow(unused_imports)]
-pub(crate) use room::{ENGINES, Promise, Room};
-#[allow(unused_imports)]
-pub(crate) use site::{Inside, Site};
+pub(crate) use site::{Site, SiteState};
 #[allow(unused_imports)]
 pub(crate) use tree::{CHANGED, Tree};
 
 /// No wait of a test is longer: what takes more than this hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns once `holds` does.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "waited {TIMEOUT:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -16,12 +16,12 @@ use super::gate::Gate;
 
 pub(crate) struct Site {
     pub(crate) running: Running,
-    pub(crate) inside: Arc<Inside>,
+    pub(crate) inside: Arc<SiteState>,
 }
 
 /// What handlers share with the test.
 #[derive(Default)]
-pub(crate) struct Inside {
+pub(crate) struct SiteState {
     calls: AtomicUsize,
     pub(crate) gate: Gate,
     threads: Mutex<HashMap<ThreadId, usize>>,
@@ -34,7 +34,7 @@ pub(crate) struct Inside {
 
 impl Site {
     pub(crate) fn start(server: Server) -> Site {
-        let inside = Arc::<Inside>::default();
+        let inside = Arc::<SiteState>::default();
         let shared = inside.clone();
         let running = server.start(move |req: &mut Request| shared.answer(req)).expect("the server starts");
         Site { running, inside }
@@ -92,8 +92,8 @@ impl Site {
     }
 }
 
-impl Inside {
-    fn answer(self: &Arc<Inside>, req: &mut Request) -> Result<Response> {
+impl SiteState {
+    fn answer(self: &Arc<SiteState>, req: &mut Request) -> Result<Response> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let path = req.path().to_owned();
         // The path of CONNECT is empty.
@@ -162,14 +162,14 @@ impl Inside {
     }
 
     /// As `/gate`, in the way that every engine makes room for.
-    fn wait_in_blocking(self: &Arc<Inside>) -> Response {
+    fn wait_in_blocking(self: &Arc<SiteState>) -> Response {
         let inside = self.clone();
         weftwork::blocking(move || inside.gate.pass());
         Response::text("passed")
     }
 
     /// Sends its beginning, then waits.
-    fn gate_stream(self: &Arc<Inside>) -> Response {
+    fn gate_stream(self: &Arc<SiteState>) -> Response {
         let inside = self.clone();
         Response::stream(move |out| {
             out.write_all(b"before ")?;
@@ -180,7 +180,7 @@ impl Inside {
     }
 
     /// Declares one byte less than it writes.
-    fn too_long(self: &Arc<Inside>, declared: usize) -> Response {
+    fn too_long(self: &Arc<SiteState>, declared: usize) -> Response {
         let inside = self.clone();
         let answer = Response::stream(move |out| {
             out.write_all(&super::noise(declared))?;

@@ -19,7 +19,7 @@ pub(crate) const ENGINES: &[Engine] = &[
 
 /// What some engines promise and others do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Promise {
+pub(crate) enum Guarantee {
     /// Quick requests do not wait for handlers that block.
     QuickBesideBlocked,
     /// Nor for clients that are slow in the middle of a request or of an answer.
@@ -37,18 +37,18 @@ pub(crate) enum Promise {
 }
 
 /// One engine, as the matrix runs it.
-pub(crate) struct Room {
+pub(crate) struct EngineCase {
     pub(crate) engine: Engine,
-    pub(crate) lacks: &'static [(Promise, &'static str)],
+    pub(crate) lacks: &'static [(Guarantee, &'static str)],
 }
 
-impl Room {
+impl EngineCase {
     /// False, with the reason printed, where the engine does not promise it.
-    pub(crate) fn promises(&self, promise: Promise) -> bool {
-        match self.lacks.iter().find(|(lacked, _)| *lacked == promise) {
+    pub(crate) fn guarantees(&self, guarantee: Guarantee) -> bool {
+        match self.lacks.iter().find(|(missing, _)| *missing == guarantee) {
             None => true,
             Some((_, why)) => {
-                println!("not checked on {}: {promise:?}: {why}", self.engine);
+                println!("not checked on {}: {guarantee:?}: {why}", self.engine);
                 false
             }
         }
