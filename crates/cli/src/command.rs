@@ -18,8 +18,8 @@ Without a command, weft runs the demo at http://127.0.0.1:8080/.";
 
 const ROUTES: &str = "\
 Routes:
-  /health  /json  /echo  /headers  /nocontent  /slow?ms=N  /wait?ms=N  /later?ms=N
-  /events  /ws/echo  /upload  /files/
+  /health  /json  /echo  /headers  /nocontent  /slow?ms=N  /slow?us=N  /wait?ms=N
+  /later?ms=N  /events  /ws/echo  /upload  /files/
 
 ";
 

@@ -54,18 +54,21 @@ enum Demo {
 /// The routes, as the page tells of them.
 const ROUTES: [(Demo, &str); 13] = [
     (Demo::Page, "this page"),
-    (Demo::Health, "OK, as cheap as an answer can be"),
-    (Demo::Json, "a value, serialized for each request"),
-    (Demo::Headers, "the fields of your request, as they came"),
-    (Demo::NoContent, "204, no body"),
-    (Demo::Slow { ms: None, us: None }, "a handler that blocks its thread for ?ms=100; nobody else waits"),
-    (Demo::Wait { ms: None }, "a handler that waits ?ms=100 by weftwork::sleep"),
+    (Demo::Health, "OK: the smallest response"),
+    (Demo::Json, "a value as JSON, serialized for each request"),
+    (Demo::Headers, "the header fields of your request, unchanged"),
+    (Demo::NoContent, "204 without a body"),
+    (
+        Demo::Slow { ms: None, us: None },
+        "a handler that blocks its thread for ?ms=100 (or ?us=). Other requests do not wait",
+    ),
+    (Demo::Wait { ms: None }, "a handler that waits for ?ms=100 with weftwork::sleep"),
     (Demo::Later { ms: None }, "a response that is sent ?ms=100 later, without a thread"),
-    (Demo::Echo, "the body of your request, sent back; a large one piece by piece, whatever its size"),
-    (Demo::Events, "a clock, as server-sent events: one thread for all who look"),
-    (Demo::Socket, "a WebSocket that sends back what it gets"),
-    (Demo::Upload, "a form with files, or any body: counted as it comes"),
-    (Demo::File { path: String::new() }, "samples, with tags, conditions and ranges"),
+    (Demo::Echo, "the body of your request. A large body is sent back in pieces, whatever its size"),
+    (Demo::Events, "a clock as server-sent events, with one thread for all clients"),
+    (Demo::Socket, "a WebSocket that echoes each message"),
+    (Demo::Upload, "a form with files, or any body. The bytes are counted and dropped"),
+    (Demo::File { path: String::new() }, "sample files with entity tags and range requests"),
 ];
 
 /// The demo, which looks at its server through `view`.
@@ -89,7 +92,7 @@ pub(crate) fn demo(view: View) -> impl Handler {
         Demo::Upload => live::upload(req),
         Demo::File { .. } => live.files(req),
     };
-    let nothing = || (StatusCode::NOT_FOUND, "there is nothing here; / shows what there is\n");
+    let nothing = || (StatusCode::NOT_FOUND, "not found: see / for the routes\n");
     routes(answer).fallback(nothing)
 }
 

@@ -47,7 +47,7 @@ impl Live {
             let clock = self.clock.clone();
             let started = Builder::new().name("demo-clock".into()).spawn(move || tick(&clock));
             if let Err(error) = started {
-                log::error!("the clock does not tick: {error}");
+                log::error!("cannot start the clock of /events: {error}");
             }
         });
         self.clock.subscribe(req)

@@ -27,7 +27,7 @@ fn write_page(out: &mut String, view: &View) -> fmt::Result {
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>Weftwork demo</title>\n\
          <style>\n{STYLE}</style>\n<main>\n<header><h1>Weftwork</h1>\
-         <p>An HTTP server for plain blocking handlers. This page was made by one.</header>\n"
+         <p>An HTTP server for plain blocking handlers. A blocking handler made this page.</header>\n"
     )?;
     write_now(out, view)?;
     write_routes(out)?;
@@ -44,17 +44,17 @@ fn write_now(out: &mut String, view: &View) -> fmt::Result {
         ("engine", &engine),
         ("loops", &engine.loops()),
         ("threads", &view.threads()),
-        ("connections open", &counts.connections),
-        ("connections accepted", &counts.accepted),
+        ("open connections", &counts.connections),
+        ("accepted connections", &counts.accepted),
         ("requests", &counts.requests),
-        ("loops taken from a handler that blocked", &counts.taken_lazily),
-        ("loops handed over before one that would", &counts.handed_eagerly),
+        ("loops handed off while a handler blocked", &counts.taken_lazily),
+        ("loops handed off before a handler ran", &counts.handed_eagerly),
         ("requests that waited for a thread", &counts.queued),
-        ("requests shed (503)", &counts.shed),
-        ("requests refused by the protocol", &counts.faults),
-        ("deadlines passed", &counts.timeouts),
+        ("requests rejected (503)", &counts.shed),
+        ("malformed requests", &counts.faults),
+        ("timeouts", &counts.timeouts),
         ("panics", &counts.panics),
-        ("errors of accept", &counts.accept_errors),
+        ("accept errors", &counts.accept_errors),
     ];
     out.push_str("<section><h2>Now</h2>\n<dl>\n");
     for (name, value) in facts {
@@ -86,8 +86,8 @@ fn write_routes(out: &mut String) -> fmt::Result {
 
 fn write_limits(out: &mut String, view: &View) -> fmt::Result {
     out.push_str(
-        "<section><h2>Limits</h2>\n<p>Each is a flag (<code>--head-bytes-max 64KiB</code>), a variable \
-         (<code>WEFT_HEAD_BYTES_MAX</code>), and a method of <code>Settings</code>.\n<table>\n",
+        "<section><h2>Limits</h2>\n<p>Each limit has a flag (<code>--head-bytes-max 64KiB</code>), a variable \
+         (<code>WEFT_HEAD_BYTES_MAX</code>) and a method of <code>Settings</code>.\n<table>\n",
     );
     for setting in view.settings().list() {
         let (name, source) = (setting.name, setting.source);
