@@ -1,4 +1,4 @@
-//! Which limits and deadlines hold, where each value came from, and why its default is what it is.
+//! Holds every limit and deadline, with its default, the reason for it, and the source of its value.
 
 mod environment;
 mod nearest;
@@ -14,7 +14,7 @@ pub use proxies::{ForwardedHeader, Networks};
 pub use units::ByteCount;
 use units::Unit;
 
-/// Where a value of [`Settings`] came from. Code wins over the environment, the environment over the default.
+/// Source of a value of [`Settings`]. Code overrides the environment, and the environment overrides the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The library's default.
@@ -35,38 +35,39 @@ impl fmt::Display for Source {
     }
 }
 
-/// One setting, as text: for start-up lines, pages and `--help`.
+/// Describes one setting as text, for startup lines, pages and `--help`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The name, as in code; flags write it with `-`, variables in capitals behind `WEFT_`.
+    /// Name in code. A flag has `-` instead of `_`, and a variable has capitals after `WEFT_`.
     pub name: &'static str,
-    /// The value in force, as people write it.
+    /// Current value, as users write it.
     pub value: String,
-    /// Where the value came from.
+    /// Source of the value.
     pub source: Source,
-    /// One line that says what it bounds.
+    /// What the setting limits, in one line.
     pub about: &'static str,
 }
 
 macro_rules! settings {
     ($( $(#[doc = $doc:literal])+ $name:ident : $type:ty = $default:expr, $about:literal; )+) => {
-        /// Every limit and deadline of a server: a field each, with its default and the reason for it.
+        /// Every limit and deadline of a server. Each field names its default and the reason for it.
         ///
-        /// In variables and flags alike a duration is written with its unit (`30s`, `500ms`, `0s`), a size with one or without
-        /// (`2MiB`, `512`).
+        /// In variables and flags, a duration has a unit (`30s`, `500ms`, `0s`). A size may have one (`2MiB`, `512`).
         ///
-        /// **0 means none**, and each setting that takes it says what that is: no limit, no delay, no warning. It is literally
-        /// none of what is counted for `body_ahead_bytes_max`, `chunk_extension_bytes_max`, `linger_bytes_max`, `queue_max`,
-        /// `standby_kept` (at least 1 in the engine `pool`) and `unread_bytes_max`; and `body_bytes_max`, where that would be no
-        /// body at all, refuses it: for no limit give it more than anybody sends, such as `1000000GiB`. Where a wait for a
-        /// client would have no end, 0 is refused when the server starts: for `head_timeout`,
-        /// `body_idle_timeout`, `write_timeout`, `idle_timeout`, `heartbeat` and `proxy_header_timeout`; and for
-        /// `rate_grace`, with which everybody would be too slow at once.
+        /// # What 0 means
+        ///
+        /// | settings | 0 means |
+        /// |---|---|
+        /// | `age_max`, `drain_delay`, `handler_warn_after`, `rate_bytes_min`, `request_timeout`, `upgrade_idle_timeout` | no limit, no delay, or no warning |
+        /// | `drain_timeout`, `linger_timeout`, `unread_timeout` | no time: requests are cut, or connections are closed, at once |
+        /// | `body_ahead_bytes_max`, `chunk_extension_bytes_max`, `linger_bytes_max`, `queue_max`, `standby_kept`, `unread_bytes_max` | zero bytes or items (`standby_kept` must be at least 1 in the engine `pool`) |
+        /// | `connections_max`, `accepted_max` | a value computed at startup |
+        /// | other durations, sizes and numbers | rejected at startup, because a wait for a client would have no end or no request would fit |
         #[derive(Clone, Debug)]
         pub struct Settings {
             $( $(#[doc = $doc])+ pub $name: $type, )+
             sources: [Source; Settings::COUNT],
-            /// The values that belong to the sources; empty: the defaults.
+            /// Values that belong to the sources. If empty, the values are the defaults.
             sourced: Box<[String]>,
         }
 
@@ -114,129 +115,149 @@ const FIBER_STACK: u64 = if cfg!(debug_assertions) { 256 * KIB } else { 64 * KIB
 const MIB: u64 = 1 << 20;
 
 settings! {
-    /// Longest request line: 8 KiB, the room nginx and Apache give. Longer: 414.
+    /// Maximum length of a request line. Default: 8 KiB, as in nginx and Apache. When exceeded: 414.
     request_line_bytes_max: ByteCount = ByteCount(8 * KIB), "longest request line (414)";
-    /// Longest head, request line and fields together: 32 KiB, as nginx's four large buffers. Longer: 431.
+    /// Maximum length of a request head: the request line and all fields. Default: 32 KiB, as nginx's four large
+    /// buffers. When exceeded: 431.
     head_bytes_max: ByteCount = ByteCount(32 * KIB), "longest head (431)";
-    /// Most field lines in a head or in trailers: 100, as Apache and gunicorn. More: 431.
+    /// Maximum number of field lines in a head or in trailers. Default: 100, as in Apache and gunicorn.
+    /// When exceeded: 431.
     fields_max: u32 = 100, "most field lines in a head (431)";
-    /// Most bytes of chunk extensions in one body: 4 KiB; nobody sends them but attackers. More: 413.
-    chunk_extension_bytes_max: ByteCount = ByteCount(4 * KIB), "chunk extensions in one body (413)";
-    /// Largest request body that a handler can read, also while it streams its response, unless it lifts the limit: 2 MiB, as
-    /// axum. Larger: 413. 0 is refused; for no limit give it more than anybody sends.
+    /// Maximum size of all chunk extensions in one body. Default: 4 KiB, because only attackers send them.
+    /// When exceeded: 413. 0 rejects every extension.
+    chunk_extension_bytes_max: ByteCount = ByteCount(4 * KIB), "most bytes of chunk extensions in a body (413)";
+    /// Maximum size of a request body that a handler can read, also while it streams its response. A handler can
+    /// change the limit for its request. Default: 2 MiB, as in axum. When exceeded: 413. 0 is rejected at startup.
+    /// For no limit, set a large value such as `1000000GiB`.
     body_bytes_max: ByteCount = ByteCount(2 * MIB), "largest request body (413)";
-    /// How much of a body is read before the handler is called: 64 KiB, so that a slow sender of a usual
-    /// form or document costs no thread. Nothing of one whose declared length is past `body_bytes_max`.
-    body_ahead_bytes_max: ByteCount = ByteCount(64 * KIB), "body read before the handler is called";
-    /// How long a head may take from its first byte (the first head: from the accept): 10 s. A usual
-    /// head is one packet, which may get lost a few times; more time serves those who hold connections on purpose.
-    /// Longer: 408.
-    head_timeout: Duration = Duration::from_secs(10), "time for a whole head (408)";
-    /// How long a body may pause: 30 s, half of what nginx gives; many lost packets fit in it. Longer: 408.
-    body_idle_timeout: Duration = Duration::from_secs(30), "longest pause within a body (408)";
-    /// The slowest that a peer may send a head or a body, or take a response, on average: 500 B/s, as Apache's
-    /// `mod_reqtimeout`. Slower: 408, or the connection ends. 0: as slow as the other deadlines
-    /// allow. Of a client that always takes a little it is this alone that bounds how long a response takes.
-    rate_bytes_min: ByteCount = ByteCount(500), "slowest peer, bytes a second (408; 0: no limit)";
-    /// How long a peer that sends is left alone before `rate_bytes_min` counts: 10 s, in which a short message
-    /// comes through on a bad link. A peer that takes a response has `write_timeout` instead.
+    /// Maximum part of a body that is read before the handler starts. Default: 64 KiB, so that a slow upload of a
+    /// usual form or document holds no thread. When exceeded: the handler starts and reads the rest. If the declared
+    /// length is above `body_bytes_max`, nothing is read ahead. 0 reads nothing ahead.
+    body_ahead_bytes_max: ByteCount = ByteCount(64 * KIB), "bytes of a body read before the handler starts";
+    /// Maximum time to receive a request head, measured from its first byte, or from accept for the first request of
+    /// a connection. Default: 10 s, enough to resend a lost packet a few times. A longer time only helps clients that
+    /// hold connections on purpose. When exceeded: 408. 0 is rejected at startup.
+    head_timeout: Duration = Duration::from_secs(10), "time to receive a head (408)";
+    /// Maximum pause while a request body arrives. Default: 30 s, half of nginx's, enough to resend many lost packets.
+    /// When exceeded: 408. 0 is rejected at startup.
+    body_idle_timeout: Duration = Duration::from_secs(30), "longest pause while a body arrives (408)";
+    /// Minimum average transfer rate, in bytes per second. Applies to requests and responses. If a client always reads
+    /// a little of a response, only this setting limits the duration of the response. Default: 500, as in Apache's
+    /// `mod_reqtimeout`. When violated: 408 while receiving, or the connection closes while sending. 0 disables the limit.
+    rate_bytes_min: ByteCount = ByteCount(500), "lowest transfer rate in bytes a second (408; 0: no limit)";
+    /// Time before `rate_bytes_min` applies to a client that sends. For a client that reads a response, `write_timeout`
+    /// takes its place. Default: 10 s, enough for a short message on a bad link. 0 is rejected at startup, because
+    /// every client would be too slow at once.
     rate_grace: Duration = Duration::from_secs(10), "time before the rate of a sender counts";
-    /// How long a response may make no progress: 30 s, as a body that comes. Longer: the connection ends. The kernel, which holds
-    /// megabytes of what was sent, is told twice that (tcp(7), `TCP_USER_TIMEOUT`), and for event streams and WebSockets two minutes at
-    /// least: so long it goes on to offer what nobody takes, also of a connection that is closed here.
-    write_timeout: Duration = Duration::from_secs(30), "longest pause of a peer that takes a response";
-    /// Silence after which an event stream or a WebSocket gets a sign of life: 15 s, under the 30 to 60 s after which
-    /// proxies drop a connection. A WebSocket whose client does not answer within as much again is closed.
-    heartbeat: Duration = Duration::from_secs(15), "silence before a sign of life in a stream or WebSocket";
-    /// How long a connection that was upgraded, or is a tunnel, may say nothing before a read of it fails: 10 min, when
-    /// most that are so quiet have gone without a word; each holds a thread. One without a thread
-    /// ([`Response::upgrade_fed`](crate::Response::upgrade_fed)) ends. No limit: 0s. A handler sets its own with
-    /// [`UpgradedReader::set_timeout`](crate::UpgradedReader::set_timeout); WebSockets go by `heartbeat`, and in a tunnel
-    /// of [`Proxy`](crate::Proxy) what goes either way counts.
-    upgrade_idle_timeout: Duration = Duration::from_secs(600), "silence of an upgraded connection or tunnel (0s: no limit)";
-    /// How long a connection may wait for its next request: 75 s, above the 60 s of common load balancers,
-    /// so that they are the ones who close.
+    /// Maximum time without progress while a response is sent. Default: 30 s, as `body_idle_timeout`. When exceeded:
+    /// the connection closes. 0 is rejected at startup.
+    ///
+    /// On Linux the server sets `TCP_USER_TIMEOUT` (tcp(7)) to twice this value, and to at least 2 min for event streams
+    /// and WebSockets. If the client reads nothing for that long, the kernel drops the connection, even one that the
+    /// server has closed.
+    write_timeout: Duration = Duration::from_secs(30), "longest pause of a client that reads a response";
+    /// Silence on an event stream or a WebSocket after which the server sends a heartbeat. Default: 15 s, less than the
+    /// 30 to 60 s after which proxies close a connection. When a WebSocket client does not answer within the same time:
+    /// the connection closes. 0 is rejected at startup.
+    heartbeat: Duration = Duration::from_secs(15), "silence before a heartbeat on an event stream or WebSocket";
+    /// Maximum silence on an upgraded connection or a tunnel. Default: 10 min, because most connections that are silent
+    /// for that long are dead, and each holds a thread. When exceeded: the read fails, or the connection closes if it
+    /// holds no thread ([`Response::upgrade_fed`](crate::Response::upgrade_fed)). 0 disables the limit.
+    ///
+    /// A handler can set its own limit with [`UpgradedReader::set_timeout`](crate::UpgradedReader::set_timeout).
+    /// WebSockets use `heartbeat` instead. In a tunnel of [`Proxy`](crate::Proxy), bytes in either direction count.
+    upgrade_idle_timeout: Duration = Duration::from_secs(600), "longest silence of an upgraded connection or tunnel (0s: no limit)";
+    /// Maximum wait for the next request on a connection. Default: 75 s, more than the 60 s of common load balancers, so
+    /// that the load balancer closes first. When exceeded: the connection closes. 0 is rejected at startup.
     idle_timeout: Duration = Duration::from_secs(75), "longest wait for the next request";
-    /// How old a connection may get: 1 h (less up to 10 % at random), so that load balancers can move clients. 0s: no
-    /// limit.
-    age_max: Duration = Duration::from_secs(3600), "oldest connection (0s: no limit)";
-    /// A handler that takes longer is logged, with its request and thread, while it runs and when it ends: 30 s, when
-    /// most clients and proxies have given up. So is the writer of a streamed body. What they wait for
-    /// their client, which has deadlines of its own, does not count. Handlers have none. 0s: none is logged.
-    handler_warn_after: Duration = Duration::from_secs(30), "a handler that takes longer is logged (0s: never)";
-    /// How long after a request has come an answer to it makes sense: no limit (0s). Handlers are told by
-    /// [`Request::deadline`](crate::Request::deadline) and are not stopped; a request that has waited for a
-    /// thread for longer is not started, and gets 503.
-    request_timeout: Duration = Duration::ZERO, "time in which an answer makes sense (0s: no limit)";
-    /// How long a server that is told to stop goes on as before, new connections and all: not at all (0s). A load
-    /// balancer needs that time to find out: let its health check answer 503 when
-    /// [`Request::is_stopping`](crate::Request::is_stopping). A second signal ends it, and cuts requests in flight, too.
-    drain_delay: Duration = Duration::ZERO, "going on as before when told to stop (0s: not at all)";
-    /// How long `run` waits for requests in flight after SIGTERM or SIGINT and the `drain_delay`: 25 s. With 2 s
-    /// in which who waits is let in, and threads and the log get to end, that is within the 30 s which Kubernetes and most
-    /// others leave a process before they kill it: `drain_delay` + `drain_timeout` + 2 s has to be less. 0s: requests in
-    /// flight are cut; a second signal does that too.
+    /// Maximum age of a connection, reduced by up to 10 % at random. Default: 1 h, so that load balancers can move
+    /// clients. When exceeded: the connection closes after the current response. 0 disables the limit.
+    age_max: Duration = Duration::from_secs(3600), "longest life of a connection (0s: no limit)";
+    /// Duration after which a running handler, or the writer of a streamed body, is logged with its request and its
+    /// thread. Time spent waiting for the client does not count, because those waits have limits of their own.
+    /// Default: 30 s, when most clients and proxies have given up. When exceeded: a warning while the handler runs and
+    /// another when it ends. The handler is not stopped. 0 disables the warnings.
+    handler_warn_after: Duration = Duration::from_secs(30), "log handlers that take longer (0s: never)";
+    /// Time budget of a request, measured from its arrival. A handler can read
+    /// [`Request::deadline`](crate::Request::deadline) and is not stopped. Default: no limit (`0s`). When exceeded: a
+    /// request that still waits for a thread gets 503. 0 disables the limit.
+    request_timeout: Duration = Duration::ZERO, "time budget of a request, 503 if not started (0s: no limit)";
+    /// Time to keep serving after the stop signal, new connections included, so that a load balancer can notice. Let the
+    /// health check answer 503 if [`Request::is_stopping`](crate::Request::is_stopping). Default: `0s`, no delay. A
+    /// second signal ends the delay and cuts requests in flight.
+    drain_delay: Duration = Duration::ZERO, "time to keep serving after the stop signal (0s: none)";
+    /// Maximum time that `run` waits for requests in flight after SIGTERM or SIGINT and the `drain_delay`. Default: 25 s,
+    /// because Kubernetes and most supervisors kill a process after 30 s. The shutdown needs 2 s more: to accept waiting
+    /// connections, and for threads and the log to end. Keep `drain_delay` + `drain_timeout` + 2 s below the limit of
+    /// your supervisor. When exceeded, or on a second signal: requests in flight are cut. 0 cuts them at once.
     drain_timeout: Duration = Duration::from_secs(25), "time to finish requests at shutdown (0s: cut them)";
-    /// How much of an unread request body is read and dropped to keep a connection: 64 KiB, as much as
-    /// is read ahead; for more, a new connection is cheaper.
-    unread_bytes_max: ByteCount = ByteCount(64 * KIB), "unread body dropped to keep a connection";
-    /// How long the rest of an unread body may take: 500 ms; a new connection is made sooner. 0s: it is not waited for.
+    /// Maximum part of an unread request body that is read and dropped to keep a connection. Default: 64 KiB, as
+    /// `body_ahead_bytes_max`, because for more bytes a new connection is cheaper. When exceeded: the connection closes.
+    /// 0 drops nothing.
+    unread_bytes_max: ByteCount = ByteCount(64 * KIB), "unread body bytes dropped to keep a connection";
+    /// Maximum time to receive the rest of an unread body. Default: 500 ms, because a new connection takes less. When
+    /// exceeded: the connection closes. 0 does not wait.
     unread_timeout: Duration = Duration::from_millis(500), "time for the rest of an unread body (0s: none)";
-    /// How long a connection that ends early still reads what its peer sends, so that the answer is not lost
-    /// to a reset (RFC 9112 section 9.6): 2 s, several round trips of a slow network. 0s: it does not. As long is
-    /// waited for the answer of a WebSocket's client that was told of its end, and for the end of another connection whose
-    /// upgrade is done.
-    linger_timeout: Duration = Duration::from_secs(2), "reading on after an early answer (0s: not)";
-    /// How much is read and dropped meanwhile: 1 MiB, what a fast client has on the way before it sees the answer.
-    linger_bytes_max: ByteCount = ByteCount(MIB), "bytes dropped after an early answer";
-    /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request: off. One
-    /// listener is told so by its address, `proxy+127.0.0.1:8080`. A connection without it is refused, as is one
-    /// from outside `trusted_proxies`.
+    /// Time to keep reading from a client after closing early, so that a reset does not destroy the response (RFC 9112
+    /// section 9.6). Also the time to wait for a WebSocket client to confirm a close, and for the other side to close an
+    /// upgraded connection that is done. Default: 2 s, several round trips on a slow network. When exceeded: the
+    /// connection closes. 0 closes at once.
+    linger_timeout: Duration = Duration::from_secs(2), "time to keep reading after closing early (0s: off)";
+    /// Maximum number of bytes read and dropped during `linger_timeout`. Default: 1 MiB, what a fast client has sent
+    /// before it sees the response. When exceeded: the connection closes. 0 drops nothing.
+    linger_bytes_max: ByteCount = ByteCount(MIB), "bytes dropped after closing early";
+    /// Whether every listener expects the PROXY protocol, version 1 or 2, before the first request. For one listener,
+    /// write its address as `proxy+127.0.0.1:8080`. Default: off. A connection without a PROXY header, or from an address
+    /// outside `trusted_proxies`, is rejected.
     proxy_protocol: bool = false, "expect the PROXY protocol at every listener (on, off)";
-    /// How long a PROXY header may take from the accept: 5 s, room for a lost packet or two. Longer: the
-    /// connection ends.
-    proxy_header_timeout: Duration = Duration::from_secs(5), "time for a whole PROXY header";
-    /// Longest PROXY header: 4 KiB, for many times what proxies send (536 bytes fit in any packet).
-    proxy_header_bytes_max: ByteCount = ByteCount(4 * KIB), "longest PROXY header";
-    /// The proxies that are believed, as networks: nobody. They may open connections with a PROXY header, and
-    /// what they say in `forwarded_header` counts for [`Request::client_addr`](crate::Request::client_addr), of
-    /// the scheme for [`Request::scheme`](crate::Request::scheme), and of the host where an `Origin` is compared with it
-    /// ([`Csrf`](crate::middleware::Csrf), WebSockets). Who is none of them and asks for a target with
-    /// `https://` gets 421 (RFC 9110 section 7.4).
-    trusted_proxies: Networks = Networks::NONE, "networks whose proxies are believed (10.0.0.0/8,::1,unix)";
-    /// The header in which trusted proxies name their client: `X-Forwarded-For`. The other one is never read.
-    forwarded_header: ForwardedHeader = ForwardedHeader::XForwardedFor, "where proxies name the client (x-forwarded-for, forwarded)";
-    /// Most connections at once; more wait in the kernel's backlog, and those that have asked for nothing for a second
-    /// make room for them. 0 (the default): 0.8 of the descriptor limit, which is raised to its hard limit at start.
-    connections_max: usize = 0, "most connections (0: 0.8 of the descriptor limit)";
-    /// Length of the accept queue asked of the kernel: 4,096, its usual cap.
-    backlog: u32 = 4096, "accept queue of the kernel";
-    /// Standby threads that stay when there is nothing for them to do: 8, so that a burst of handlers that block does
-    /// not begin with making threads. No more than `threads_max`.
+    /// Maximum time to receive a PROXY header, measured from accept. Default: 5 s, enough to resend a lost packet or two.
+    /// When exceeded: the connection closes. 0 is rejected at startup.
+    proxy_header_timeout: Duration = Duration::from_secs(5), "time to receive a PROXY header";
+    /// Maximum length of a PROXY header. Default: 4 KiB, many times what proxies send (536 bytes fit in any packet).
+    /// When exceeded: 400.
+    proxy_header_bytes_max: ByteCount = ByteCount(4 * KIB), "longest PROXY header (400)";
+    /// Networks of the proxies that the server trusts. Default: none. A trusted proxy may send a PROXY header. Its
+    /// `forwarded_header` sets [`Request::client_addr`](crate::Request::client_addr) and
+    /// [`Request::scheme`](crate::Request::scheme), and the host that an `Origin` is compared with
+    /// ([`Csrf`](crate::middleware::Csrf), WebSockets). If any other client requests an `https://` target: 421 (RFC 9110
+    /// section 7.4).
+    trusted_proxies: Networks = Networks::NONE, "networks of trusted proxies (10.0.0.0/8,::1,unix)";
+    /// Header in which trusted proxies name their client. The other header is never read. Default: `X-Forwarded-For`,
+    /// which most proxies send.
+    forwarded_header: ForwardedHeader = ForwardedHeader::XForwardedFor, "header that names the client (x-forwarded-for, forwarded)";
+    /// Maximum number of open connections. Default: 0, which means 0.8 of the descriptor limit. The server raises that
+    /// limit to its hard limit at startup. When exceeded: new connections wait in the kernel's backlog, and connections
+    /// without a request for 1 s are closed to make room.
+    connections_max: usize = 0, "most open connections (0: 0.8 of the descriptor limit)";
+    /// Length of the kernel's accept queue. Default: 4,096, the usual cap of the kernel.
+    backlog: u32 = 4096, "length of the kernel's accept queue";
+    /// Number of standby threads that stay when they are idle, at most `threads_max`. Default: 8, so that a burst of
+    /// blocking handlers does not have to start threads first. 0 keeps none (the engine `pool` needs at least 1).
     standby_kept: usize = 8, "standby threads kept";
-    /// Most threads: 512, a GiB of address space at 2 MiB a stack. When all are in handlers, or held by connections that
-    /// were upgraded, requests queue; in `adaptive` the log says that, once a second.
+    /// Maximum number of threads. Default: 512, which is 1 GiB of address space at 2 MiB a stack. When exceeded: requests
+    /// queue while all threads run handlers or hold upgraded connections. The engine `adaptive` logs that once a second.
     threads_max: usize = 512, "most threads";
-    /// Most requests that wait for a thread: 1,024, twice the threads, so that the last of them waits for about
-    /// two calls. More get 503 with `Retry-After`.
-    queue_max: usize = 1024, "requests that wait for a thread (503)";
-    /// Most connections that are accepted and not finished, without those that only have still to end (`linger_timeout`); more get 503
-    /// with `Retry-After` at the door. 0 (the
-    /// default): as `connections_max`, at which they wait in the kernel's backlog instead. What clients should
-    /// meet is the choice here: a wait, or an answer that they can act upon.
-    accepted_max: usize = 0, "connections accepted and not finished (503; 0: connections_max)";
-    /// Stack of a request in the fibers engine: 64 KiB and a guard page. Formatting, a panic with its
-    /// backtrace and typical handlers fit in it, and only touched pages take memory. A request that needs more
-    /// ends the process with a message that says so. With debug assertions 256 KiB: frames are several times as large
-    /// without optimisation, and to drop JSON that is nested as deep as serde_json reads takes 105 KiB.
-    fiber_stack_bytes: ByteCount = ByteCount(FIBER_STACK), "stack of a request in the fibers engine";
+    /// Maximum number of requests that wait for a thread. Default: 1,024, twice `threads_max`, so that the last request
+    /// waits for about two calls. When exceeded: 503 with `Retry-After`. 0 lets no request wait.
+    queue_max: usize = 1024, "most requests that wait for a thread (503)";
+    /// Maximum number of accepted connections, without connections that are only closing (`linger_timeout`). Default: 0,
+    /// which means `connections_max`, so that new connections wait in the kernel's backlog. When exceeded: 503 with
+    /// `Retry-After`, before a request is read. Set this limit if your clients need a response rather than a wait.
+    accepted_max: usize = 0, "most accepted connections (503; 0: connections_max)";
+    /// Stack size of a request in the engine `fibers`. Default: 64 KiB and a guard page, enough for formatting, a panic
+    /// with its backtrace and typical handlers. Only pages in use take memory. When exceeded: the process ends with a
+    /// message that says so.
+    ///
+    /// With debug assertions, the default is 256 KiB, because unoptimized frames are several times as large. For example,
+    /// dropping JSON nested to serde_json's limit takes 105 KiB.
+    fiber_stack_bytes: ByteCount = ByteCount(FIBER_STACK), "stack of a request in the engine fibers";
 }
 
 impl Settings {
-    /// Sets one value by its name (`head_bytes_max` or `head-bytes-max`), as a flag would.
+    /// Sets a value by its name (`head_bytes_max` or `head-bytes-max`), as a flag does.
     ///
     /// # Errors
-    /// No such setting, or a value that does not parse.
+    /// The setting is unknown, or its value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let wanted = name.replace('-', "_");
         let Some(index) = Settings::NAMES.iter().position(|known| *known == wanted) else {
@@ -248,7 +269,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Every setting with its value, its source and what it bounds.
+    /// Returns every setting with its value, its source and what it limits.
     pub fn list(&self) -> Vec<Setting> {
         let (texts, defaults) = (self.texts(), Settings::default().texts());
         (texts.into_iter().zip(&defaults).enumerate())
@@ -261,13 +282,13 @@ impl Settings {
             .collect()
     }
 
-    /// Fields can be assigned to: then the value tells that it came from code.
+    /// Finds the source of a value. A field that was assigned differs from its recorded value, so it came from code.
     fn source(&self, index: usize, value: &str, default: &str) -> Source {
         let sourced = self.sourced.get(index).map_or(default, String::as_str);
         if sourced == value { self.sources[index] } else { Source::Code }
     }
 
-    /// Sets what 0 leaves to the system. That changes no source.
+    /// Computes the values that are 0 by default, without a change of their source.
     pub(crate) fn work_out(&mut self, descriptors: u64) {
         for (index, setting) in self.list().into_iter().enumerate() {
             self.sources[index] = setting.source;
@@ -281,13 +302,13 @@ impl Settings {
         self.sourced = self.texts().into();
     }
 
-    /// Some of them with their values, for a log line: `head_timeout is 10s, rate_bytes_min is 500B`.
+    /// Formats some settings for a log line: `head_timeout is 10s, rate_bytes_min is 500B`.
     pub(crate) fn show(&self, names: &[&str]) -> String {
         let named = names.iter().filter_map(|name| Some(format!("{name} is {}", self.value(name)?)));
         named.collect::<Vec<_>>().join(", ")
     }
 
-    /// The value of the one with that name, as it is shown.
+    /// Returns the value of a setting as text.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let index = Settings::NAMES.iter().position(|known| *known == name)?;
         self.texts().into_iter().nth(index)
@@ -299,7 +320,7 @@ impl Settings {
         }
     }
 
-    /// The limits that the protocol itself needs.
+    /// Returns the limits that the protocol needs.
     pub(crate) fn wire(&self) -> weftwork_wire::Limits {
         let narrow = |bytes: ByteCount| u32::try_from(bytes.0).unwrap_or(u32::MAX);
         weftwork_wire::Limits {
@@ -310,12 +331,12 @@ impl Settings {
         }
     }
 
-    /// Refuses values with which no server could run, and names the variable that has brought one.
+    /// Rejects values with which no server can run, and names the variable that set such a value.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.check_values().map_err(|error| self.with_variable(error))
     }
 
-    /// The same error, with the variable that has brought the setting which it names.
+    /// Adds the variable that set the value to an error that names a setting.
     pub(crate) fn with_variable(&self, error: Error) -> Error {
         let is_named = |name: &str| error.message().split([' ', '(']).any(|word| word == name);
         let settings = self.list();
@@ -353,7 +374,7 @@ impl Settings {
             ("idle_timeout", self.idle_timeout),
             ("proxy_header_timeout", self.proxy_header_timeout),
         ] {
-            // Deadlines are counted in milliseconds: a part of one would be none.
+            // Deadlines are counted in whole milliseconds, so a shorter one would be 0.
             if time < Duration::from_millis(1) {
                 let why = "must be at least 1ms (the server never waits for a client without a limit)";
                 return Err(Error::usage(format!("invalid {name} {:?}: {why}", time.show())));
@@ -366,7 +387,7 @@ impl Settings {
     }
 }
 
-/// A limit for which 0 is none.
+/// Returns the limit, or the maximum duration if it is 0 (no limit).
 pub(crate) fn or_never(limit: Duration) -> Duration {
     if limit.is_zero() { Duration::MAX } else { limit }
 }

@@ -1,4 +1,4 @@
-//! Which variables of the environment are settings, and which only look like one?
+//! Reads settings from the environment, and reports variables that look like a setting but are unknown.
 
 use std::io::Write;
 use std::sync::Once;
@@ -8,38 +8,38 @@ use crate::error::Error;
 
 /// Read by [`Engine::from_env`](crate::Engine::from_env).
 const ENGINE: &str = "WEFT_ENGINE";
-/// Kubernetes makes variables of these for a service that is called `weft`.
+/// Prefixes of the variables that Kubernetes makes for a service with the name `weft`.
 const NOT_OURS: [&str; 2] = ["WEFT_SERVICE_", "WEFT_PORT_"];
 
 impl Settings {
-    /// The defaults, overridden by the `WEFT_...` variables that are set. One that is empty counts as not set, as service
-    /// files have it. A `WEFT_...` variable that is no setting is named on stderr, once, with the one that was
-    /// probably meant.
+    /// Returns the defaults, overridden by the `WEFT_...` variables. An empty variable counts as not set, as service
+    /// files expect. An unknown `WEFT_...` variable is reported on stderr once, with the nearest known name.
     ///
     /// # Errors
-    /// A variable whose value does not parse, with its name and what was expected.
+    /// A value is invalid. The error names the variable and what was expected.
     pub fn from_env() -> Result<Settings, Error> {
         Settings::from_env_beside(&[])
     }
 
-    /// As [`from_env`](Settings::from_env), in a program that reads `WEFT_...` variables of its own: these `others` are
-    /// known, and not named on stderr. Call it before the first server is bound, which names them.
+    /// Reads the environment as [`from_env`](Settings::from_env) does, for a program with `WEFT_...` variables of its own.
+    /// The variables in `others` are not reported on stderr. Call this function before the first server is bound, because
+    /// that also reports unknown variables.
     ///
     /// # Errors
-    /// As [`from_env`](Settings::from_env).
+    /// See [`from_env`](Settings::from_env).
     pub fn from_env_beside(others: &[&str]) -> Result<Settings, Error> {
         static TOLD: Once = Once::new();
         let variables = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         let (settings, unknown) = Settings::read(variables, others)?;
         TOLD.call_once(|| {
-            // Nobody may be there to read it.
+            // stderr may be closed.
             unknown.iter().for_each(|line| _ = writeln!(std::io::stderr(), "weftwork: {line}"));
         });
         Ok(settings)
     }
 
-    /// The settings, and a line for each variable that is none.
+    /// Returns the settings, and a line for each unknown variable.
     pub(super) fn read(
         variables: impl IntoIterator<Item = (String, String)>,
         others: &[&str],
@@ -66,7 +66,7 @@ pub(super) fn variable_of(name: &str) -> String {
     format!("WEFT_{}", name.to_uppercase())
 }
 
-/// What to say of a variable that nobody reads.
+/// Returns the line to report about an unknown variable, or nothing if the variable belongs to another program.
 fn explained(variable: &str, others: &[&str]) -> Option<String> {
     let others = others.iter().copied().chain([ENGINE]);
     if others.clone().any(|other| other == variable)

@@ -1,13 +1,13 @@
-//! Which known word was probably meant by one that is not known.
+//! Finds the known word that an unknown word probably stands for.
 
-/// The word nearest to `word`, if one is near enough to be what was meant: a third of it may differ.
+/// Returns the known word nearest to `word`, if at most a third of `word` differs.
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let near = known.into_iter().map(|candidate| (distance(word, candidate), candidate));
     let (edits, candidate) = near.min_by_key(|(edits, _)| *edits)?;
     (edits <= word.chars().count().div_ceil(3)).then_some(candidate)
 }
 
-/// How many characters have to be put in, taken out, replaced, or swapped with the next one.
+/// Counts the characters to insert, remove, replace, or swap with the next character.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

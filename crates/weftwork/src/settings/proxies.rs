@@ -1,4 +1,4 @@
-//! Who may speak for clients, and in which words: the settings about proxies.
+//! Settings about proxies: trusted networks, and the header that names the client.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use super::units::Unit;
 use crate::error::Error;
 
-/// A set of networks. Written `10.0.0.0/8, 2001:db8::/32, 192.0.2.7, unix`: networks in CIDR notation, single
-/// addresses, and `unix` for whoever may open a Unix socket of the server. `none` is the empty set.
+/// Set of networks. Written as `10.0.0.0/8, 2001:db8::/32, 192.0.2.7, unix`: networks in CIDR notation, single
+/// addresses, and `unix` for every client of a Unix socket of the server. `none` is the empty set.
 ///
 /// ```
 /// # use weftwork::Networks;
@@ -26,11 +26,11 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// No network at all.
+    /// Empty set.
     pub const NONE: Networks = Networks { networks: Vec::new(), unix: false };
 
-    /// Whether the address is in one of the networks. An IPv4 address counts as itself also where it is written
-    /// as IPv6 (`::ffff:10.0.0.1`). None stands for the other end of a Unix socket.
+    /// Returns whether the address is in one of the networks. An IPv4 address in IPv6 notation (`::ffff:10.0.0.1`)
+    /// counts as the IPv4 address. `None` stands for the client of a Unix socket.
     pub fn contains(&self, address: Option<IpAddr>) -> bool {
         match address {
             Some(address) => {
@@ -41,7 +41,7 @@ impl Networks {
         }
     }
 
-    /// It contains nobody.
+    /// Returns whether the set contains no address and no Unix socket.
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty() && !self.unix
     }
@@ -90,7 +90,7 @@ impl Unit for Networks {
     }
 }
 
-/// IPv4 also where it is written as IPv6, as addresses are looked up: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+/// Converts an IPv4 network in IPv6 notation, because lookups use IPv4: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 fn canonical(network: IpNet) -> IpNet {
     match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
         (v4 @ IpAddr::V4(_), Some(bits)) => IpNet::new(v4, bits).unwrap_or(network),
@@ -98,20 +98,20 @@ fn canonical(network: IpNet) -> IpNet {
     }
 }
 
-/// The header in which trusted proxies say for whom they speak. One only: of two, a client could send the one that
-/// its proxy passes on as it came.
+/// Header in which trusted proxies name their client. Only one header is read. If two were read, a client could send the
+/// header that its proxy does not overwrite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForwardedHeader {
-    /// `X-Forwarded-For`, which most proxies write.
+    /// `X-Forwarded-For`, which most proxies send.
     #[default]
     XForwardedFor,
-    /// `Forwarded`, of RFC 7239.
+    /// `Forwarded` (RFC 7239).
     Forwarded,
 }
 
 impl ForwardedHeader {
-    /// The header's name, in lower case.
+    /// Returns the name of the header, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             ForwardedHeader::XForwardedFor => "x-forwarded-for",

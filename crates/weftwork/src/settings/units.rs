@@ -1,4 +1,4 @@
-//! How durations and sizes are written by people, and read back.
+//! Parses and formats the values of settings: durations, sizes, numbers and switches.
 
 use std::fmt;
 use std::num::{IntErrorKind, ParseIntError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// A number of bytes. Written `512`, `8KiB`, `2MiB`, `1GiB`, or with decimal `kB`, `MB`, `GB`.
+/// Number of bytes. Written as `512`, `8KiB`, `2MiB`, `1GiB`, or with decimal `kB`, `MB`, `GB`.
 ///
 /// ```
 /// # use weftwork::ByteCount;
@@ -50,25 +50,25 @@ impl fmt::Display for ByteCount {
     }
 }
 
-/// A type of setting: how it is read and shown.
+/// Parses and formats a type of setting.
 pub(super) trait Unit: Sized {
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
-    /// What was expected.
+    /// The text is invalid. The error says what was expected.
     fn parse(text: &str) -> Result<Self, &'static str>;
-    /// Writes a value so that [`Unit::parse`] reads it back.
+    /// Formats a value so that [`Unit::parse`] accepts it.
     fn show(&self) -> String;
 }
 
-/// Why a text is not a number of some unit.
+/// Why a text is not a number with a unit.
 enum Unfit {
     Malformed,
-    /// It is written as it should be.
+    /// The text is well-formed, and its value does not fit.
     TooLarge,
 }
 
-/// Splits `30s` into 30 and the unit's factor; a fraction is not taken, a smaller unit says the same.
+/// Splits `30s` into 30 and the factor of the unit. Fractions are invalid, because a smaller unit can replace them.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, Unfit> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
@@ -76,7 +76,7 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, Unfit> {
     let unit = text[digits..].trim().to_ascii_lowercase();
     let factor = units.iter().find(|(name, _)| *name == unit).filter(|_| !number.is_empty());
     let (_, factor) = factor.ok_or(Unfit::Malformed)?;
-    // Of digits alone only the number can be wrong.
+    // Only digits are left, so parsing fails only if the number is too large.
     number.parse().ok().and_then(|number: u64| number.checked_mul(*factor)).ok_or(Unfit::TooLarge)
 }
 
@@ -84,7 +84,7 @@ impl Unit for ByteCount {
     fn parse(text: &str) -> Result<ByteCount, &'static str> {
         scaled(text, &SIZES).map(ByteCount).map_err(|unfit| match unfit {
             Unfit::Malformed => "a size such as 512, 64KiB or 2MiB",
-            // What u64 holds.
+            // Maximum of u64.
             Unfit::TooLarge => "at most 17179869183GiB",
         })
     }
@@ -97,7 +97,7 @@ impl Unit for Duration {
     fn parse(text: &str) -> Result<Duration, &'static str> {
         scaled(text, &TIMES).map(Duration::from_millis).map_err(|unfit| match unfit {
             Unfit::Malformed => "a duration with its unit, such as 500ms, 30s or 5m",
-            // The milliseconds that u64 holds.
+            // Maximum of u64 in milliseconds.
             Unfit::TooLarge => "at most 213503982334d",
         })
     }
