@@ -1,4 +1,4 @@
-//! Which cookies has a client sent, and which of them can be believed?
+//! Parses the `Cookie` field of a request and drops ambiguous cookies.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,15 +7,17 @@ use http::HeaderName;
 
 use crate::message::Request;
 
-/// Cookies of one request that are kept; browsers keep up to 180 a site, sites use ten.
+/// Maximum number of cookies that are read from a request. Browsers keep up to 180 cookies for a site. Typical
+/// sites use ten.
 pub(super) const COOKIES_MAX: usize = 100;
 
-/// Names and values, the latter without their quotes and their percent-encoding. A name that comes
-/// twice with different values is left out: one of them may be a neighbour's, and nobody can tell which.
+/// Returns names and values. Values have no quotes and no percent-encoding. A name with two different values is
+/// left out, because one of them may come from a neighbouring site.
 pub(super) fn parse_cookies<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, str>)> {
     let pairs = req.header_values("cookie").flat_map(|line| line.split(|&byte| byte == b';'));
     let found: Vec<_> = pairs.filter_map(pair).collect();
-    // Of all of them: a neighbour may send so many that ours would be past the limit.
+    // Checks all pairs before the limit applies. Otherwise a neighbouring site could send so many cookies that
+    // ours are cut off.
     let mut values: BTreeMap<&str, Option<&Value<'_>>> = BTreeMap::new();
     for (name, value) in &found {
         let known = values.entry(name).or_insert(Some(value));
@@ -25,10 +27,11 @@ pub(super) fn parse_cookies<'r>(req: &'r Request<'_>) -> Vec<(&'r str, Cow<'r, s
     unambiguous.take(COOKIES_MAX).collect()
 }
 
-/// None: it is no text in UTF-8, by which a name that comes twice has two values all the same.
+/// `None` if the value is not UTF-8. Such a value still makes a second value of its name.
 type Value<'r> = Option<Cow<'r, str>>;
 
-/// RFC 6265 section 5.4, more strictly: ASCII white space only, and no name that only looks like another.
+/// Follows RFC 6265 section 5.4, but is stricter: it accepts ASCII white space only, and no name that looks
+/// like another name.
 fn pair(text: &[u8]) -> Option<(&str, Value<'_>)> {
     let trimmed = text.trim_ascii();
     let at = trimmed.iter().position(|&byte| byte == b'=')?;
@@ -37,12 +40,12 @@ fn pair(text: &[u8]) -> Option<(&str, Value<'_>)> {
     is_name(name).then_some((name, value))
 }
 
-/// RFC 6265 section 4.1.1: a value may stand in quotes. Those that are encoded are of the value itself.
+/// Removes the quotes that RFC 6265 section 4.1.1 allows. Encoded quotes are part of the value.
 fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// A token. `%` is one of its characters, and could hide another name.
+/// Returns whether `name` is a token without `%`. A `%` is a token character, but could hide another name.
 pub(super) fn is_name(name: &str) -> bool {
     !name.contains('%') && HeaderName::try_from(name).is_ok()
 }

@@ -1,7 +1,7 @@
-//! What does the browser remember for us, and how is it told to?
+//! Cookies: reading them from requests and setting them in responses.
 //!
-//! [`Request::cookies`] reads cookies, [`Response::with_cookie`] and [`Response::with_cookies`] set them. The types
-//! are those of the crate [`cookie`].
+//! [`Request::cookies`] reads cookies. [`Response::with_cookie`] and [`Response::with_cookies`] set them. The
+//! types are from the crate [`cookie`].
 
 #[cfg(test)]
 mod tests;
@@ -14,16 +14,17 @@ use super::cookie_header::{is_name, parse_cookies};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
-/// Name and value, without what is between; browsers drop a longer cookie without a word (RFC 6265bis, section 5.7).
+/// Maximum length of name and value together, without the `=`. Browsers silently drop a longer cookie (RFC
+/// 6265bis, section 5.7).
 const PAIR_BYTES_MAX: usize = 4096;
-/// Each other attribute (the same section).
+/// Maximum length of each other attribute (same section).
 const ATTRIBUTE_BYTES_MAX: usize = 1024;
 
-/// What `cookie` derives keys from has at least as many bytes.
+/// Minimum length of a secret that the crate `cookie` derives keys from.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// A key from a secret that is kept elsewhere, in a setting say: the same one for the same secret, so that cookies stay
-/// good over a restart, and on every machine that has it.
+/// Creates a key from a secret that is stored elsewhere, for example in a setting. The same secret gives the
+/// same key. Cookies therefore stay valid after a restart, and on every machine with the secret.
 ///
 /// ```
 /// use weftwork::cookies::key;
@@ -36,7 +37,7 @@ const SECRET_BYTES_MIN: usize = 32;
 /// ```
 ///
 /// # Errors
-/// It has less than 32 bytes, so that it could be guessed; [`Key::derive_from`] panics there.
+/// Fails if the secret has less than 32 bytes and could be guessed. [`Key::derive_from`] panics in that case.
 pub fn key(secret: impl AsRef<[u8]>) -> Result<Key> {
     let secret = secret.as_ref();
     if secret.len() < SECRET_BYTES_MIN {
@@ -51,18 +52,20 @@ pub fn key(secret: impl AsRef<[u8]>) -> Result<Key> {
 
 /// Cookies (feature `cookies`), with the types of the crate `cookie`.
 impl Request<'_> {
-    /// The cookies that came with the request, without quotes around a value and without its percent-encoding. The first 100 count.
+    /// Returns the cookies of the request, at most 100. Values have no quotes around them and no
+    /// percent-encoding.
     ///
-    /// - A name that comes **twice with different values is left out**: a page of a neighbouring subdomain can set
-    ///   a cookie beside ours, and nobody can tell which is which ("cookie tossing"). A name that begins with
-    ///   `__Host-` cannot be set by neighbours, and is the best choice for a session.
-    /// - Names are compared byte by byte. What is not a token, or has white space of Unicode or an encoded letter
-    ///   in it, is no cookie: such names were used to slip a `__Host-` past browsers.
+    /// - A name that occurs **twice with different values is left out**. A page of a neighbouring subdomain can
+    ///   set a cookie with the same name, and the server cannot tell them apart ("cookie tossing"). Neighbours
+    ///   cannot set a name that starts with `__Host-`, so such a name is the best choice for a session.
+    /// - Names are compared byte by byte. A name that is not a token, or that contains Unicode white space or
+    ///   an encoded letter, is ignored. Attackers used such names to get a `__Host-` cookie past browsers.
     ///
-    /// A value may be forged by whoever holds the browser. [`CookieJar::private`] gives only what was made with the same
-    /// [`Key`], for the same name, and whoever holds it cannot read it. The key is of one program that runs,
-    /// [`Key::generate`], or of all that have the same secret, [`key`]. Signed cookies, as the crate `cookie` makes them, are
-    /// left out: a signature over the value alone lets a client give the value to another name.
+    /// The user of the browser can forge any value. [`CookieJar::private`] returns only values that were
+    /// encrypted with the same [`Key`] for the same name, and clients cannot read them. [`Key::generate`]
+    /// creates a key for one run of the program. [`key`] creates a key that all programs with the same secret
+    /// share. Signed cookies of the crate `cookie` are not supported, because the signature covers the value
+    /// alone, and a client could use the value under another name.
     ///
     /// ```
     /// use weftwork::cookies::{Cookie, Key, SameSite};
@@ -88,22 +91,27 @@ impl Request<'_> {
 }
 
 impl Response {
-    /// The same, and the browser is to keep `cookie`. Its value is percent-encoded where it has to be.
+    /// Sets a cookie. Its value is percent-encoded if necessary.
     ///
     /// # Errors
-    /// It would not do what it says: the name is empty or no token, the path or domain could break out of the
-    /// line, the path does not begin with a slash, name and value together are longer than 4,096 bytes, `SameSite=None`
-    /// or `__Secure-` is not `Secure`, or `__Host-` is not `Secure` with `Path=/` and no domain.
+    /// Fails if browsers would not accept the cookie as it is meant:
+    ///
+    /// - The name is empty or not a token.
+    /// - The path or the domain has a character that could end the attribute, or the path does not start with a
+    ///   slash.
+    /// - Name and value together are longer than 4,096 bytes.
+    /// - `SameSite=None` or `__Secure-` is set without `Secure`.
+    /// - `__Host-` is not `Secure` with `Path=/` and no domain.
     pub fn with_cookie<'c>(mut self, cookie: impl Into<Cookie<'c>>) -> Result<Response> {
         self.append_header(header::SET_COOKIE, line(&cookie.into())?);
         Ok(self)
     }
 
-    /// The same, and the browser is to forget a cookie, by its name: a logout.
+    /// Removes a cookie from the browser by its name, for example at logout.
     ///
-    /// Browsers forget only what has the path and the domain that it was set with. The path is `/` where nothing else is
-    /// said, and `Secure` is added where the name's prefix asks for it. One that was set with another path, or with a
-    /// domain, is named with both: `.without_cookie(Cookie::build("cart").path("/shop"))`.
+    /// Browsers remove only the cookie with the same path and domain. The default path is `/`. `Secure` is
+    /// added if the prefix of the name requires it. If the cookie was set with another path or with a domain,
+    /// give both: `.without_cookie(Cookie::build("cart").path("/shop"))`.
     ///
     /// ```
     /// use weftwork::cookies::{Cookie, Key, SameSite};
@@ -131,7 +139,7 @@ impl Response {
     /// ```
     ///
     /// # Errors
-    /// As [`with_cookie`](Response::with_cookie).
+    /// Same as [`with_cookie`](Response::with_cookie).
     pub fn without_cookie<'c>(mut self, cookie: impl Into<Cookie<'c>>) -> Result<Response> {
         let mut cookie = cookie.into();
         cookie.make_removal();
@@ -142,14 +150,17 @@ impl Response {
         Ok(self)
     }
 
-    /// The same, with all that was added to `jar`, or removed from it, since [`Request::cookies`] made it. A
-    /// removal goes out with the path that `jar.remove` was given; without one, the browser takes that of the request,
-    /// which is seldom meant: [`without_cookie`](Response::without_cookie) takes `/`. What the jar never had cannot be removed from
-    /// it, and that may be a cookie that the browser has: a name that was sent twice, perhaps by another site, is left out of it. A
-    /// logout is better done by `without_cookie`, which asks nobody.
+    /// Sets all cookies that were added to `jar`, and removes all that were removed from it, since
+    /// [`Request::cookies`] returned it. A removal is sent with the path that was given to `jar.remove`.
+    /// Without a path, the browser uses the path of the request, which is rarely intended.
+    /// [`without_cookie`](Response::without_cookie) uses `/`.
+    ///
+    /// A cookie that is not in the jar cannot be removed from it, even if the browser has it. For example, the
+    /// jar leaves out a name that was sent twice. For a logout, use `without_cookie`, which does not depend on
+    /// the request.
     ///
     /// # Errors
-    /// As [`with_cookie`](Response::with_cookie).
+    /// Same as [`with_cookie`](Response::with_cookie).
     pub fn with_cookies(mut self, jar: &CookieJar) -> Result<Response> {
         for cookie in jar.delta() {
             let is_removed = cookie.max_age().is_some_and(|age| age.is_zero());
@@ -160,7 +171,7 @@ impl Response {
     }
 }
 
-/// With what the prefix of its name asks for: else browsers ignore the removal, too.
+/// Adds the attributes that the prefix of the name requires. Otherwise browsers ignore the removal.
 fn removal(mut cookie: Cookie<'_>) -> Cookie<'_> {
     let is_host = has_prefix(cookie.name(), "__Host-");
     if is_host || has_prefix(cookie.name(), "__Secure-") {

@@ -1,4 +1,5 @@
-//! Floor 3: what is built from [`Handler`](crate::Handler) alone, and knows nothing of engines.
+//! The application layer: handlers, routing and middleware. It is built on [`Handler`](crate::Handler) alone
+//! and does not know the engines.
 
 #[cfg(any(feature = "cookies", feature = "json"))]
 mod cookie_header;

@@ -1,23 +1,23 @@
-//! Is a path written in the one way in which it is compared?
+//! Finds paths that are not in canonical form (RFC 3986 section 6.2.2).
 //!
-//! Two paths that differ byte by byte may be one to the server that answers, so that a guard which compares bytes is passed
-//! by another spelling of what it guards.
+//! Two paths that differ byte by byte may mean the same path to the server that answers. A guard that compares
+//! bytes would then be bypassed by another spelling.
 
 use percent_encoding::percent_decode;
 
-/// Why another spelling of the path means the same.
+/// The reason why another spelling of the path means the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NonCanonical {
     /// `/%61` is `/a`.
     EncodedUnreserved,
-    /// `/a/../b` and `/./b` are `/b`, also where the dots are encoded.
+    /// `/a/../b` and `/./b` are `/b`, even if the dots are encoded.
     DotSegment,
-    /// `//a` is `/a` to servers that merge slashes.
+    /// `//a` is `/a` for servers that merge slashes.
     EmptySegment,
 }
 
 impl NonCanonical {
-    /// The rule that is broken, and how to keep it, for whoever sent the path.
+    /// Returns the violated rule, and how to follow it, as a text for the client.
     pub(crate) fn rule(self) -> &'static str {
         match self {
             NonCanonical::EncodedUnreserved => {
@@ -31,7 +31,7 @@ impl NonCanonical {
     }
 }
 
-/// What is wrong with how this path is written. It is as it was sent: encoded, and without its query.
+/// Returns what is not canonical in `path`. The path is encoded as it was sent and has no query.
 pub(crate) fn non_canonical(path: &[u8]) -> Option<NonCanonical> {
     if has_dot_segment(path) {
         return Some(NonCanonical::DotSegment);
@@ -42,7 +42,7 @@ pub(crate) fn non_canonical(path: &[u8]) -> Option<NonCanonical> {
     encodes_unreserved(path).then_some(NonCanonical::EncodedUnreserved)
 }
 
-/// However it is written: some servers take `%2F` or `\` for `/`, and leave out what is behind a `;`.
+/// Checks all spellings. Some servers read `%2F` or `\` as `/`, and drop the text after a `;`.
 fn has_dot_segment(path: &[u8]) -> bool {
     let plain: Vec<u8> = percent_decode(path).collect();
     let mut segments = plain.split(|byte| matches!(byte, b'/' | b'\\'));
@@ -51,19 +51,19 @@ fn has_dot_segment(path: &[u8]) -> bool {
     })
 }
 
-/// But for the slashes of a URL that stands in a path, such as `/web/https://a.example`: merged or not, they lead to no path
-/// that is shorter by a segment which a guard could look at.
+/// Ignores the slashes of a URL within a path, as in `/web/https://a.example`. Merged or not, they do not
+/// remove a segment that a guard could check.
 fn has_empty_segment(path: &[u8]) -> bool {
     let is_url = |at: usize| path.get(at.wrapping_sub(1)) == Some(&b':');
     path.windows(2).enumerate().any(|(at, pair)| pair == b"//" && !is_url(at))
 }
 
-/// Whether a letter, a digit or one of `-._~` is encoded.
+/// Returns whether a letter, a digit or one of `-._~` is encoded.
 pub(crate) fn encodes_unreserved(path: &[u8]) -> bool {
     path.windows(3).any(|part| encoded_unreserved(part).is_some())
 }
 
-/// The same path, with letters, digits and `-._~` as they are.
+/// Returns the path with letters, digits and `-._~` decoded.
 pub(crate) fn canonical(path: &str) -> String {
     let (mut plain, mut rest) = (String::with_capacity(path.len()), path);
     while let Some(at) = rest.find('%') {
@@ -76,7 +76,7 @@ pub(crate) fn canonical(path: &str) -> String {
     plain + rest
 }
 
-/// The character that the first three bytes stand for, if it needs no encoding.
+/// Returns the character that the first three bytes encode, if it needs no encoding.
 fn encoded_unreserved(bytes: &[u8]) -> Option<char> {
     let encoded = bytes.get(..3).filter(|start| start[0] == b'%')?;
     let byte = percent_decode(encoded).next()?;

@@ -1,4 +1,4 @@
-//! Which methods does a path take?
+//! The set of methods that a path allows.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use http::{Method, StatusCode, header};
 use crate::app::routes::{Verbs, allow, other_method};
 use crate::message::{OF_CONTENT, Request, Response};
 
-/// Methods as an `Allow` field names them: those with a constant first.
+/// Methods for an `Allow` field. Methods with a constant come first.
 pub(super) struct Allowed {
     verbs: Verbs,
     others: Vec<Method>,
@@ -22,7 +22,7 @@ impl Allowed {
         self.verbs == Verbs::NONE && self.others.is_empty()
     }
 
-    /// What a route for `method` takes; none is any.
+    /// Adds the methods that a route for `method` answers. `None` stands for any method.
     pub(super) fn add_route(&mut self, method: Option<&Method>) {
         match method {
             None => self.verbs = Verbs::ANY,
@@ -34,7 +34,7 @@ impl Allowed {
         }
     }
 
-    /// What another handler says of the same path, with these methods beside those that it names.
+    /// Adds these methods to the `Allow` field of another handler's response for the same path.
     pub(super) fn join(mut self, mut response: Response, req: &Request<'_>) -> Response {
         let names = response.header(header::ALLOW).filter(|_| !self.is_none());
         let Some(names) = names.map(str::to_owned) else { return response };
@@ -42,7 +42,8 @@ impl Allowed {
         named.for_each(|method| self.add(&method));
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             self.add(&Method::OPTIONS);
-            // Of the response only what it says of methods is wrong: middleware around the mount has added to it, `Cors` say.
+            // Only the parts about methods are replaced. Middleware around the mount, for example `Cors`, may
+            // have added other fields.
             let told = other_method(&self, req);
             OF_CONTENT.iter().for_each(|name| drop(response.remove_header(name)));
             response.status = told.status;
@@ -52,7 +53,8 @@ impl Allowed {
         response
     }
 
-    /// The answer to another method. To OPTIONS it is one of success, so that this is allowed as well.
+    /// Returns the response to a method that is not allowed. OPTIONS gets a success, so `Allow` lists OPTIONS
+    /// too.
     pub(super) fn refuse(mut self, req: &Request<'_>) -> Response {
         self.add(&Method::OPTIONS);
         other_method(&self, req)

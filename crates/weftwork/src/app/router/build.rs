@@ -1,4 +1,4 @@
-//! How are routes made searchable? One tree of matchit for each method.
+//! Builds the search trees of a router: one `matchit` tree per method.
 
 use std::ops::Range;
 
@@ -9,36 +9,37 @@ use super::pattern::{Pattern, is_under, join};
 use super::{Entry, Router};
 use crate::message::Need;
 
-/// Numbers of routes.
+/// Maps paths to the indexes of routes.
 type Tree = matchit::Router<usize>;
 
 /// The routes that answer one method.
 #[derive(Default)]
 struct MethodTree {
     tree: Tree,
-    /// All of them, the more literal first, where one has a capture with a suffix; else none. matchit does not come back from
-    /// such a one: of `/{repo}.git/info` and `/{repo}/{page}` it finds none for `/a.git/log`, or one that is less literal.
+    /// All routes of the tree, the more literal first, if one has a capture with a suffix. Otherwise empty.
+    /// `matchit` does not backtrack from such a capture: with `/{repo}.git/info` and `/{repo}/{page}`, it finds
+    /// no route for `/a.git/log`, or a less literal one.
     suffix_routes: Vec<usize>,
 }
 
-/// What is searched. Routes are known by their number in the router.
+/// The data that a look-up searches. Routes are referred to by their index in the router.
 pub(super) struct RouteTable {
-    /// Each with all routes that answer its method, those for any included.
+    /// One tree per method, which includes the routes for any method.
     trees: Vec<(Method, MethodTree)>,
     /// Routes for any method.
     any: MethodTree,
-    /// None for the path of a route that is wrong.
+    /// `None` if the path of the route is malformed.
     pub(super) patterns: Vec<Option<Pattern>>,
-    /// The more literal first; among equal ones those for fewer methods.
+    /// Indexes of the routes, the more literal first. Among equals, the route for fewer methods comes first.
     pub(super) order: Vec<usize>,
-    /// Prefixes of mounts, without a slash at their end, and their numbers; the longer first.
+    /// Prefixes of mounts without a final slash, and the indexes of the mounts. Longer prefixes come first.
     mounts: Vec<(String, usize)>,
     pub(super) errors: Vec<RouteError>,
-    /// States that its handlers take and it does not give: a router around it may.
+    /// States that handlers take and this router does not provide. A router around it may.
     pub(super) needs: Vec<Need>,
 }
 
-/// A route that takes a path, and where its captures are.
+/// A route that matches a path, and the ranges of its captures.
 pub(super) struct Found {
     pub(super) route: usize,
     pub(super) captures: Vec<Range<usize>>,
@@ -97,7 +98,8 @@ impl RouteTable {
         self.any = self.tree(routes, None);
     }
 
-    /// What is for this method alone comes first, so that it keeps its place where a route for any has the same.
+    /// Routes for this method are inserted first, so that they win over routes for any method with the same
+    /// path.
     fn tree(&mut self, routes: &[Entry], method: Option<&Method>) -> MethodTree {
         let groups: &[Option<&Method>] = match method {
             None => &[None],
@@ -156,11 +158,11 @@ impl RouteTable {
                 self.errors.push(RouteError::Mounted { path, why });
             }
         }
-        // Stable: equal ones stay in the order in which they were mounted.
+        // The sort is stable, so equal prefixes stay in the order of the mounts.
         self.mounts.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
     }
 
-    /// Those of routes, and the fallback: they may be routers, too.
+    /// Checks the handlers of routes and the fallback, which may be routers too.
     fn check_handlers(&mut self, router: &Router) {
         let routes = router.routes.iter().map(|route| (&*route.path, &route.handler));
         for (path, handler) in routes.chain(router.fallback.iter().map(|handler| ("", handler))) {
@@ -188,7 +190,7 @@ impl RouteTable {
         }
     }
 
-    /// The most literal route that takes `path`.
+    /// Returns the most literal route that matches `path`.
     pub(super) fn find(&self, method: &Method, path: &str) -> Option<Found> {
         let known = self.trees.iter().find(|(known, _)| known == method);
         let MethodTree { tree, suffix_routes } = known.map_or(&self.any, |(_, tree)| tree);
@@ -203,7 +205,7 @@ impl RouteTable {
         });
         captured.or_else(|| {
             let found = found.as_ref()?;
-            // matchit gives parts of `path`: how far behind its start they are is where they are.
+            // `matchit` returns slices of `path`, so their offset is the distance of the pointers.
             let range_of = |value: &str| {
                 let start = value.as_ptr().addr() - path.as_ptr().addr();
                 start..start + value.len()
@@ -213,7 +215,7 @@ impl RouteTable {
         })
     }
 
-    /// The mounts that take `path`, in the order in which they are asked.
+    /// Returns the mounts that match `path`, in the order in which they are called.
     pub(super) fn mounts(&self, path: &str) -> impl Iterator<Item = (&str, usize)> {
         let beneath = self.mounts.iter().filter(move |(prefix, _)| is_under(path, prefix));
         beneath.map(|(prefix, number)| (prefix.as_str(), *number))
@@ -225,7 +227,8 @@ fn conflict(route: &Entry, with: String) -> RouteError {
     RouteError::Conflict { method, path: route.path.clone(), with }
 }
 
-/// How many methods it is for: HEAD's own goes before GET, which answers HEAD too, and those before any.
+/// Rank of a method among routes with the same path. HEAD comes before GET, which answers HEAD too. Any method
+/// comes last.
 fn method_rank(method: Option<&Method>) -> u8 {
     match method {
         Some(&Method::HEAD) => 0,
@@ -234,7 +237,8 @@ fn method_rank(method: Option<&Method>) -> u8 {
     }
 }
 
-/// Where a handler is: `path`, and what is `inner` to that. A fallback has none of its own.
+/// Returns the location of a handler for an error message: `path`, then `inner` within it. The fallback has no
+/// path.
 fn location(path: &str, inner: &str) -> String {
     const FALLBACK: &str = "the fallback";
     match (path, inner) {

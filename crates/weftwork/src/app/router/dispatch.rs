@@ -1,4 +1,5 @@
-//! Whose is this request? First the most literal route, then those behind it, then mounts, then the fallback.
+//! Dispatches a request: to the most literal route, then to less literal routes, to mounts, and to the
+//! fallback.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::app::routes::derived::{nested_blocking, route_id};
 use crate::error::{Error, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response, Shared};
 
-/// Of the numbers by which engines learn routes.
+/// Seed of the numbers by which engines learn routes.
 const SEED: u64 = 0x8e2f_6a1b_93c4_d705;
 
 impl Handler for Router {
@@ -87,8 +88,8 @@ impl Handler for Router {
         mounted.or_else(|| self.fallback.as_ref()?.pattern(asked))
     }
 
-    /// Whether its paths are some, none of them conflict, and what is mounted can answer. States are looked for when a
-    /// server starts: a router around this one may give them.
+    /// Checks that the paths are valid, that no routes conflict, and that mounted handlers have no errors.
+    /// Missing states are checked when a server starts, because a router around this one may provide them.
     fn check(&self) -> Result<()> {
         let mistakes = self.errors().iter().filter(|error| !matches!(error, RouteError::MissingState { .. }));
         let mistakes: Vec<String> = mistakes.map(ToString::to_string).collect();
@@ -100,7 +101,8 @@ impl Handler for Router {
     }
 }
 
-/// With the fields that the middleware around whoever was asked first has added to its 404: `Cors`, say, lets a page read it.
+/// Declines with the fields that middleware added to the first 404. `Cors`, for example, lets a page read that
+/// response.
 fn decline_as(first: Option<&Response>) -> Response {
     let mut response = Response::decline();
     for (name, value) in first.map_or(&[][..], Response::header_lines) {
@@ -109,13 +111,14 @@ fn decline_as(first: Option<&Response>) -> Response {
     response
 }
 
-/// What is `inner` to a handler that is mounted at `prefix`; one without routes takes all that is there.
+/// Returns the pattern of a handler that is mounted at `prefix` and has the pattern `inner`. An empty `inner`
+/// matches every path under the prefix.
 pub(crate) fn whole_pattern(prefix: &str, inner: &str) -> String {
     join(prefix, if inner.is_empty() { "/{*rest}" } else { inner })
 }
 
 impl Router {
-    /// Everything but the first route; what comes here is rare.
+    /// Calls everything after the first route. Few requests get here.
     fn call_next(
         &self,
         table: &RouteTable,
@@ -127,7 +130,8 @@ impl Router {
         let mut declined = None;
         if let Some((first, response)) = after {
             declined = Some(response).filter(has_fields);
-            // The tree found the most literal one first; others that are as literal may stand before it in the order.
+            // The tree returned the most literal route. Routes that are equally literal may come before it in
+            // the order.
             for &route in table.order.iter().filter(|route| **route != first) {
                 if let Some(captures) = self.match_route(table, route, req) {
                     let response = self.call_route(Found { route, captures }, req);
@@ -138,11 +142,11 @@ impl Router {
                 }
             }
         }
-        // Looked for where it is needed: most of what comes here is a file's, behind a mount.
+        // Computed only if needed, because most requests that get here are for files in a mount.
         let allowed = |req: &Request<'_>| {
             if has_route { Allowed::none() } else { self.allowed(table, req.path()) }
         };
-        // What a page asks leave for is a route's, whatever a mount around that place would grant.
+        // A preflight belongs to the route that it asks about, even if a mount would answer it.
         if !has_route
             && let Some(method) = preflighted(req)
             && table.find(&method, req.path()).is_some()
@@ -153,7 +157,7 @@ impl Router {
             table.mounts(req.path()).map(|(prefix, number)| (prefix.len(), number)).collect();
         for (prefix, number) in mounts {
             let mount = &self.mounts[number];
-            // The fallback of what was nested answers in place of 404, not of 405.
+            // The fallback of a nested router replaces 404, not 405.
             if !mount.strips && !allowed(req).is_none() {
                 continue;
             }
@@ -175,7 +179,7 @@ impl Router {
         }
     }
 
-    /// Whether `route` takes the request, found by itself instead of in a tree.
+    /// Returns the captures if `route` matches the request, without a look-up in a tree.
     fn match_route(&self, table: &RouteTable, route: usize, req: &Request<'_>) -> Option<Vec<Range<usize>>> {
         let verb = Verbs::of(req.method());
         let mine = match &self.routes[route].method {
@@ -223,7 +227,8 @@ impl Router {
         response
     }
 
-    /// The states of this router, and those of the router that the route came with, which hide them.
+    /// Calls `call` with the states of this router, and with `inner`, the states of nested routers, which take
+    /// precedence.
     fn with_states(
         &self,
         inner: &[Shared],

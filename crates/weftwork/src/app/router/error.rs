@@ -1,81 +1,85 @@
-//! What can be wrong with the routes of a router?
+//! Errors in the routes of a router.
 
 use std::fmt;
 
 use super::pattern::Pattern;
 
-/// A mistake in a [`Router`](super::Router): the start of a server tells of it, and [`check`](crate::Handler::check)
-/// before that, but for states.
+/// An error in a [`Router`](super::Router). Starting a server reports it. [`check`](crate::Handler::check)
+/// reports it earlier, except for missing states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RouteError {
-    /// Two routes take the same paths, or have captures at one place that the router cannot tell apart: see
+    /// Two routes match the same paths, or have captures at one position that the router cannot tell apart. See
     /// [`Router`](super::Router).
     Conflict {
-        /// Its method; `any` for all.
+        /// Method of the routes, or `any`.
         method: String,
-        /// The later route.
+        /// Path of the route that was added later.
         path: String,
-        /// The earlier one.
+        /// Path of the route that was added first.
         with: String,
     },
-    /// The text of a path is none.
+    /// The path of a route is malformed.
     Pattern {
-        /// What was given.
+        /// Path as it was given.
         path: String,
-        /// What is wrong with it.
+        /// Fault in the path.
         why: PatternFault,
     },
-    /// A route for CONNECT, whose requests have an authority in place of a path: they are for the fallback.
+    /// A route for CONNECT. Requests with this method have an authority instead of a path and go to the
+    /// fallback.
     Connect {
-        /// What was given.
+        /// Path as it was given.
         path: String,
     },
-    /// A handler takes [`State`](crate::State) of a type that no [`state`](super::Router::state) brings. A router in
-    /// which this one is mounted may; where none does, the server does not start.
+    /// A handler takes [`State`](crate::State) of a type that no [`state`](super::Router::state) provides. A
+    /// router around this one may provide it. If none does, the server does not start.
     MissingState {
-        /// The route, mounts included; or `the fallback`.
+        /// Path of the route with the prefixes of its mounts, or `the fallback`.
         path: String,
-        /// The type.
+        /// Name of the missing type.
         state: &'static str,
     },
-    /// The handler of a route cannot answer: it is a router that has mistakes of its own.
+    /// The handler of a route is itself a router, and that router has errors.
     Inner {
-        /// The route; or `the fallback`.
+        /// Path of the route, or `the fallback`.
         path: String,
-        /// What it says itself.
+        /// Error of that handler.
         why: String,
     },
-    /// What is mounted there cannot answer.
+    /// A mounted handler has errors.
     Mounted {
-        /// Where.
+        /// Prefix of the mount.
         path: String,
-        /// What it says itself.
+        /// Error of that handler.
         why: String,
     },
 }
 
-/// What is wrong with a path.
+/// A fault in the path of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternFault {
-    /// It does not begin with `/`.
+    /// The path does not start with `/`.
     NoSlash,
-    /// It has a query or a fragment.
+    /// The path has a query or a fragment.
     Query,
-    /// A segment that captures in another library, and would be text here: `:id`, `*rest`, `<id>`.
+    /// A segment is a capture in the syntax of another library (`:id`, `*rest`, `<id>`), which is plain text
+    /// here.
     OtherSyntax(String),
-    /// A segment with a `%` that encodes nothing, which no client can ask for.
+    /// A segment has a `%` without two hexadecimal digits, so no client can request it.
     Percent(String),
-    /// The name of a capture, as `{rest...}` or `{id:[0-9]+}` have it, is not made of letters, digits, `_` and `-`.
+    /// The name of a capture has other characters than letters, digits, `_` and `-`, as in `{rest...}` or
+    /// `{id:[0-9]+}`.
     Name(String),
-    /// Braces that are not `{name}` or `{*name}`, or two captures in one segment.
+    /// Braces are not of the form `{name}` or `{*name}`, or one segment has two captures.
     Braces,
     /// `{*name}` is not the whole last segment.
     RestNotLast,
-    /// A name is there twice.
+    /// A capture name occurs twice.
     Twice(String),
-    /// The prefix of a mount has a capture; or that of a nested router, which has a fallback or mounts.
+    /// The prefix of a mount has a capture. The same holds for the prefix of a nested router with a fallback or
+    /// mounts.
     CaptureInMount,
 }
 

@@ -1,4 +1,4 @@
-//! Routes that are put together while the program runs.
+//! The router: routes that are put together at run time.
 
 mod allowed;
 mod build;
@@ -21,8 +21,9 @@ use super::extract::IntoHandler;
 use crate::message::{Handler, Shared};
 use build::RouteTable;
 
-/// Paths and their handlers, for closures and for what is only known when the program runs. Where the routes are
-/// known beforehand, [`Routes`](crate::Routes) checks them, and the links to them, when the program is compiled.
+/// Maps methods and paths to handlers at run time. Use it for closures, and for routes that are only known when
+/// the program runs. If the routes are known beforehand, use [`Routes`](crate::Routes): the compiler then
+/// checks the routes and the links to them.
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -43,31 +44,42 @@ use build::RouteTable;
 ///
 /// # Paths
 ///
-/// `{name}` is one segment, or a part of one (`/{name}.json`); `{*name}` is the rest, at the end. Neither matches
-/// nothing (in an enum of [routes](crate::Routes) the rest does). A literal goes before a capture; each method has routes of its own. A path with and
-/// one without a slash at its end are two paths. Literal parts and the prefixes of mounts are compared as they are sent, so
-/// `/%61dmin` is not `/admin`; captures are decoded.
+/// `{name}` matches one segment, or part of one (`/{name}.json`). `{*name}` matches the rest of the path and
+/// must come last. Neither matches an empty string, except `{*name}` in an enum of [routes](crate::Routes). A
+/// literal takes precedence over a capture. Each method has its own routes. A path with a slash at its end and
+/// a path without are two paths.
 ///
-/// At one place there may be literals, and beside them `{name}` or `{*name}`, not both; and captures with something behind them
-/// (`{name}.json`), or with something before (`v{name}`), or a single one with both. `{*name}` goes with none that has something
-/// behind. Other routes conflict, also where one is the more literal: for `/a/{x}/c` and `/a/{*rest}`, [mount](Router::mount) at
-/// `/a` what is to have the rest; it is asked where no route takes the path.
+/// The router compares literal parts and the prefixes of mounts with the path as the client sent it. `/%61dmin`
+/// is therefore not `/admin`. Captures are decoded.
+///
+/// One position of a path may have, side by side:
+///
+/// - Literals.
+/// - `{name}` or `{*name}`, but not both.
+/// - Captures with a suffix (`{name}.json`), or captures with a prefix (`v{name}`), or a single capture with
+///   both. `{*name}` cannot be combined with a capture that has a suffix.
+///
+/// Other routes conflict, even if one is more literal than the other. For `/a/{x}/c` and `/a/{*rest}`,
+/// [mount](Router::mount) the handler of the rest at `/a`. The router calls a mount if no route matches.
 ///
 /// # Handlers
 ///
-/// A function of `&mut Request`, any [`Handler`], or a function of typed arguments: see [`Extract`](crate::Extract).
-/// What it returns is an [`IntoResponse`](crate::IntoResponse). One that returns
-/// [`Response::decline`](crate::Response::decline) leaves the request to the route for any method of this path, to the
-/// next less literal one, then to the mounts, then to the fallback.
+/// A handler is a function of `&mut Request`, any [`Handler`], or a function of typed arguments (see
+/// [`Extract`](crate::Extract)). It returns an [`IntoResponse`](crate::IntoResponse). If a handler returns
+/// [`Response::decline`](crate::Response::decline), the router tries the route for any method of this path,
+/// then the next less literal route, then the mounts, then the fallback.
 ///
 /// # At run time
 ///
-/// No route: the fallback, or 404. Another method: 405 with `Allow`, once the mounts were asked. OPTIONS: 204 with
-/// `Allow`. HEAD is answered by GET's handler. Routes that conflict are an error when a server starts with them
-/// ([`Handler::check`] asks earlier); a router that is called all the same answers 500.
+/// - If no route matches, the fallback answers, or 404.
+/// - If only routes for other methods match, the router first tries the mounts, then answers 405 with `Allow`.
+/// - OPTIONS gets 204 with `Allow`.
+/// - HEAD is answered by the handler of GET.
+/// - If routes conflict, the server does not start. [`Handler::check`] reports the conflict earlier. A router
+///   with conflicts that is called anyway answers 500.
 ///
-/// [`with`](crate::HandlerExt::with) puts middleware around one handler, or around a whole router; that one is then
-/// mounted.
+/// [`with`](crate::HandlerExt::with) puts middleware around one handler or around a whole router.
+/// [Mount](Router::mount) a router with middleware.
 #[derive(Default)]
 pub struct Router {
     routes: Vec<Entry>,
@@ -77,82 +89,82 @@ pub struct Router {
     table: OnceLock<RouteTable>,
 }
 
-/// A route.
+/// One route.
 struct Entry {
-    /// None: any.
+    /// `None` matches any method.
     method: Option<Method>,
     path: String,
     handler: Arc<dyn Handler>,
-    /// Of the routers that it was nested by, the inner one's first.
+    /// States of the routers that this route was nested in, the innermost router first.
     states: Vec<Shared>,
 }
 
-/// A handler for everything beneath a prefix.
+/// A handler for every path under a prefix.
 struct Mount {
     prefix: String,
     handler: Arc<dyn Handler>,
     states: Vec<Shared>,
-    /// Whether it sees what is behind the prefix alone.
+    /// Whether the handler sees the path without the prefix.
     strips: bool,
 }
 
 impl Router {
-    /// A router without routes: 404 for everything.
+    /// Creates a router without routes, which answers 404 to every request.
     pub fn new() -> Router {
         Router::default()
     }
 
-    /// GET and HEAD of `path`.
+    /// Adds a route for GET and HEAD.
     #[must_use]
     pub fn get<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.route(Method::GET, path, handler)
     }
 
-    /// POST to `path`.
+    /// Adds a route for POST.
     #[must_use]
     pub fn post<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.route(Method::POST, path, handler)
     }
 
-    /// PUT to `path`.
+    /// Adds a route for PUT.
     #[must_use]
     pub fn put<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.route(Method::PUT, path, handler)
     }
 
-    /// DELETE of `path`.
+    /// Adds a route for DELETE.
     #[must_use]
     pub fn delete<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.route(Method::DELETE, path, handler)
     }
 
-    /// PATCH of `path`.
+    /// Adds a route for PATCH.
     #[must_use]
     pub fn patch<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.route(Method::PATCH, path, handler)
     }
 
-    /// HEAD of `path`, where GET's handler shall not answer it.
+    /// Adds a route for HEAD, used instead of the handler of GET.
     #[must_use]
     pub fn head<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.route(Method::HEAD, path, handler)
     }
 
-    /// OPTIONS of `path`, instead of the answer with `Allow`.
+    /// Adds a route for OPTIONS, used instead of the 204 with `Allow`.
     #[must_use]
     pub fn options<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.route(Method::OPTIONS, path, handler)
     }
 
-    /// Every method of `path` that has no route of its own there; CONNECT has no path, and goes to the
-    /// [fallback](Router::fallback).
+    /// Adds a route for every method that has no route of its own at `path`, except CONNECT. CONNECT has no
+    /// path and goes to the [fallback](Router::fallback).
     #[must_use]
     pub fn any<M>(self, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.add(None, path, handler)
     }
 
-    /// `method` of `path`; any token is a method. A route for CONNECT is an error, as that has no path: answer it in the
-    /// [fallback](Router::fallback).
+    /// Adds a route for `method`, which may be any token. A route for CONNECT is an error, because CONNECT has
+    /// no path. Answer CONNECT in the [fallback](Router::fallback).
     #[must_use]
     pub fn route<M>(self, method: Method, path: &str, handler: impl IntoHandler<M>) -> Router {
         self.add(Some(method), path, handler)
@@ -164,13 +176,15 @@ impl Router {
         self.changed()
     }
 
-    /// The routes of `router` beneath `prefix`. They are as good as written here: its `/` is the prefix, and its
-    /// handlers see the whole path. Its fallback is asked beneath the prefix. That may have captures, where `router` has
-    /// neither a fallback nor mounts. A router with middleware around it is no router any more, as its routes are behind that and
-    /// can no longer be told apart from here: [`mount`](Router::mount) it.
+    /// Adds the routes of `router` under `prefix`. The result is the same as adding them to this router: the
+    /// inner `/` is the prefix itself, and the handlers see the whole path. The inner fallback answers for
+    /// paths under the prefix. The prefix may have captures if `router` has neither a fallback nor mounts.
+    ///
+    /// A router with middleware around it cannot be nested, because its routes are no longer visible. Use
+    /// [`mount`](Router::mount) instead.
     #[must_use]
     pub fn nest(mut self, prefix: &str, router: Router) -> Router {
-        // Whoever looks for one takes the first here, and of two of one type that is the later.
+        // A look-up takes the first match. Of two states of one type, that is the one added last.
         let states: Vec<Shared> = router.states.into_iter().rev().collect();
         let inherited = |own: Vec<Shared>| own.into_iter().chain(states.iter().cloned()).collect();
         for Entry { method, path, handler, states } in router.routes {
@@ -188,15 +202,17 @@ impl Router {
         self.changed()
     }
 
-    /// Everything beneath `prefix` that no route takes: [`files`](crate::files), [`routes`](crate::routes), another
-    /// router behind its own middleware. It sees what is behind the prefix as the path. Longer prefixes are asked
-    /// first, and among equal ones the earlier; one that declines leaves the request to the next. A route with a capture in
-    /// that place takes what it matches before any mount: `/{page}` takes `/static`, and `/{page}/{part}` all that is one
-    /// segment beneath it.
+    /// Mounts `handler` under `prefix`, for every path there that no route matches. Typical handlers are
+    /// [`files`](crate::files), [`routes`](crate::routes), or another router with its own middleware. The
+    /// handler sees the path without the prefix.
     ///
-    /// A router that is mounted sees the [states](Router::state) of this one, also from behind middleware of its own.
+    /// Longer prefixes come first. Mounts with equal prefixes are tried in the order in which they were added.
+    /// If a mount declines, the next one is tried. A route with a capture at that position comes before every
+    /// mount: `/{page}` matches `/static`, and `/{page}/{part}` matches every path with one segment under it.
     ///
-    /// Links that a mounted enum writes do not know of the prefix: mount it at `/`, or use `#[nest]`.
+    /// A mounted router sees the [states](Router::state) of this router, also through middleware of its own.
+    ///
+    /// Links that a mounted enum writes do not include the prefix. Mount the enum at `/`, or use `#[nest]`.
     #[must_use]
     pub fn mount<M>(mut self, prefix: &str, handler: impl IntoHandler<M>) -> Router {
         let (prefix, handler) = (prefix.to_owned(), handler.into_handler());
@@ -204,15 +220,16 @@ impl Router {
         self.changed()
     }
 
-    /// Answers what no route and no mount takes; instead of 404, not of 405.
+    /// Sets the handler for requests that no route and no mount takes. It replaces the 404, but not the 405.
     #[must_use]
     pub fn fallback<M>(mut self, handler: impl IntoHandler<M>) -> Router {
         self.fallback = Some(handler.into_handler());
         self.changed()
     }
 
-    /// A value that all handlers of this router share, by [`State`](crate::State) or as methods: one of each type.
-    /// What the rest of the program shares as well, a thread of its own say, is given as its `Arc<T>`, and taken as `T`.
+    /// Adds a value that all handlers of this router share, one of each type. Handlers take it as
+    /// [`State`](crate::State) or as `&self`. If another part of the program shares the value, for example a
+    /// thread, pass an `Arc<T>`. Handlers still take `State<T>`.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -243,8 +260,8 @@ impl Router {
         self
     }
 
-    /// What is wrong with the routes; nothing, one would hope. A state that is missing is told here as well, and may
-    /// still be given by a router in which this one is mounted.
+    /// Returns the errors in the routes. The slice is empty if the router is valid. A missing state is listed
+    /// here too, although a router around this one may still provide it.
     pub fn errors(&self) -> &[RouteError] {
         &self.table().errors
     }

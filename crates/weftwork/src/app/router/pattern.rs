@@ -1,4 +1,4 @@
-//! What does the path of a route say, and how literal is it?
+//! The pattern of a route's path, and how literal it is.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,15 +8,15 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::error::PatternFault;
 
-/// What clients do not send as it is.
+/// Characters that clients send percent-encoded.
 const SENT_ENCODED: AsciiSet =
     CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'|');
 
-/// One part of a path. The order is that of trying them.
+/// One segment of a path. The variants are in the order in which they are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     Literal(String),
-    /// What stands before and behind the capture.
+    /// Text before and after the capture.
     Capture(String, String),
     Rest,
 }
@@ -35,11 +35,11 @@ impl Segment {
 /// The path of a route.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
-    /// As matchit takes it, and as clients send its literal parts.
+    /// The pattern as `matchit` takes it. Literal parts are encoded as clients send them.
     pub(super) text: String,
     pub(super) names: Vec<Arc<str>>,
     segments: Vec<Segment>,
-    /// Which of two patterns that take a path is tried first: the lower.
+    /// Rank of the pattern. Of two patterns that match a path, the lower rank is tried first.
     pub(super) rank: Vec<u8>,
 }
 
@@ -91,19 +91,20 @@ impl Pattern {
         Ok(Pattern { names, segments, text, rank })
     }
 
-    /// Both take exactly the same paths.
+    /// Returns whether both patterns match exactly the same paths.
     pub(super) fn is_like(&self, other: &Pattern) -> bool {
         self.segments == other.segments
     }
 
-    /// A capture is only a part of its segment, with something behind it.
+    /// Returns whether a capture is followed by text in its segment.
     pub(super) fn has_suffix(&self) -> bool {
         let is_suffixed =
             |segment: &Segment| matches!(segment, Segment::Capture(_, behind) if !behind.is_empty());
         self.segments.iter().any(is_suffixed)
     }
 
-    /// The places of the captures, if it takes `path`; by the rules of matchit, one pattern at a time.
+    /// Returns the ranges of the captures if the pattern matches `path`. Follows the rules of `matchit`, for
+    /// one pattern at a time.
     pub(super) fn captures(&self, path: &str) -> Option<Vec<Range<usize>>> {
         let mut at = 1;
         let mut ranges = Vec::new();
@@ -135,7 +136,8 @@ impl Pattern {
     }
 }
 
-/// `prefix` in front of `path`, whose `/` is the prefix's own place. One without a slash stays as it is, and wrong.
+/// Joins `prefix` and `path`. The path `/` is the prefix itself. A path without a leading slash is returned
+/// unchanged, so that it stays an error.
 pub(super) fn join(prefix: &str, path: &str) -> String {
     match (prefix.trim_end_matches('/'), path) {
         ("", path) => path.to_owned(),
@@ -145,7 +147,8 @@ pub(super) fn join(prefix: &str, path: &str) -> String {
     }
 }
 
-/// Whether `path` is `prefix` or beneath it; `prefix` does not end in a slash. `*`, the whole server, is beneath its root.
+/// Returns whether `path` is `prefix` or is under it. `prefix` has no final slash. `*`, which stands for the
+/// whole server, is under the root only.
 pub(super) fn is_under(path: &str, prefix: &str) -> bool {
     if path == "*" {
         return prefix.is_empty();
@@ -153,7 +156,7 @@ pub(super) fn is_under(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// How others write captures. `segment` is encoded.
+/// Returns whether a segment looks like a capture of another library. `segment` is encoded.
 fn is_other_syntax(segment: &str) -> bool {
     segment.starts_with([':', '*']) || (segment.starts_with("%3C") && segment.ends_with("%3E"))
 }
@@ -164,13 +167,13 @@ fn is_name(name: &str) -> bool {
     name.bytes().next().is_some_and(is_start) && name.bytes().all(is_more)
 }
 
-/// Whether there is a `%` that begins no encoded byte.
+/// Returns whether a `%` is not followed by two hexadecimal digits.
 fn has_bare_percent(part: &str) -> bool {
     let is_code = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     part.split('%').skip(1).any(|rest| !is_code(rest))
 }
 
-/// `path` as clients send it.
+/// Returns `path` encoded as clients send it.
 pub(in crate::app) fn encoded(path: &str) -> String {
     Cow::from(utf8_percent_encode(path, &SENT_ENCODED)).into_owned()
 }

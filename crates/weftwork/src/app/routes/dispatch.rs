@@ -1,4 +1,4 @@
-//! From a request to its route, and from there to one function.
+//! The handler of a routes enum: it finds the route of each request and calls one function.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use crate::app::extract::IntoHandler;
 use crate::error::Result;
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Request, Response};
 
-/// A handler that finds the route of each request and calls `handler` with it.
+/// Creates a handler that finds the route of each request and calls `handler` with it.
 ///
-/// `handler` is one function over a `match` that has to name every route. It may be a closure that owns what the
-/// routes share: `routes(move |route, req: &mut Request| app.answer(route, req))`. See [`Routes`].
+/// `handler` is one function with a `match` over all routes. It may be a closure that owns shared values:
+/// `routes(move |route, req: &mut Request| app.answer(route, req))`. See [`Routes`].
 pub fn routes<T, F, R>(handler: F) -> Dispatch<T, F>
 where
     T: Routes,
@@ -23,7 +23,7 @@ where
     Dispatch { handler, fallback: None, routes: PhantomData }
 }
 
-/// Made by [`routes`].
+/// The handler that [`routes`] creates.
 pub struct Dispatch<T, F> {
     handler: F,
     fallback: Option<Arc<dyn Handler>>,
@@ -31,7 +31,8 @@ pub struct Dispatch<T, F> {
 }
 
 impl<T, F> Dispatch<T, F> {
-    /// Answers what no route takes, or whose handler [declines](Response::decline); instead of 404, not of 405 or 400.
+    /// Sets the handler for requests that no route matches, or whose handler [declines](Response::decline). It
+    /// replaces the 404, but not the 405 or 400.
     ///
     /// ```
     /// # use weftwork::prelude::*;
@@ -69,7 +70,7 @@ where
         }
     }
 
-    /// Each route is learned by itself.
+    /// Returns the blocking behaviour of a request's route. Engines learn each route separately.
     fn blocking(&self, asked: &Asked<'_>) -> Blocking {
         match (T::blocking_of(Verbs::of(asked.method()), asked.path_bytes()), &self.fallback) {
             (Blocking::Never, Some(fallback)) => fallback.blocking(asked),
@@ -110,7 +111,7 @@ impl<T, F> Dispatch<T, F> {
     #[cold]
     fn refuse(&self, miss: Miss, req: &mut Request<'_>, routes: &[Route]) -> Response {
         match (miss, &self.fallback) {
-            // RFC 9110 section 9.3.7: the server as a whole.
+            // RFC 9110 section 9.3.7: `*` asks about the server as a whole.
             (Miss::NotFound, _) if req.path() == "*" => Miss::Method(all(routes)).answer(req),
             (Miss::NotFound, Some(fallback)) => fallback.call(req),
             (miss, _) => miss.answer(req),

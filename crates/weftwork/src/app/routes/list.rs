@@ -1,4 +1,4 @@
-//! Which routes are there? For people to read.
+//! A printable list of routes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +8,17 @@ use super::verbs::Verbs;
 /// A route as it was declared.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// Its methods; none of its own for a nest.
+    /// Methods of the route. A nest has no methods of its own.
     pub methods: Verbs,
-    /// Its pattern, relative to the enum it is in.
+    /// Pattern of the route, relative to its enum.
     pub pattern: &'static str,
-    /// The variant.
+    /// Name of the variant.
     pub name: &'static str,
-    /// The routes beneath it, if it is a nest.
+    /// Routes of the nest, if the route is a nest.
     pub nested: &'static [Route],
 }
 
-/// The routes of a site, one a line: methods, pattern, variant.
+/// The routes of a site, one per line: methods, pattern and variant.
 #[derive(Clone, Debug)]
 pub struct Listed(Vec<[String; 3]>);
 
@@ -29,7 +29,7 @@ impl Listed {
         Listed(lines)
     }
 
-    /// Methods, pattern and variant of each, nests spelt out.
+    /// Returns the methods, the pattern and the variant of each route. Nests are expanded.
     pub fn lines(&self) -> impl Iterator<Item = [&str; 3]> {
         self.0.iter().map(|line| line.each_ref().map(String::as_str))
     }
@@ -51,7 +51,7 @@ fn gather(routes: &[Route], prefix: &str, owner: &str, into: &mut Vec<[String; 3
     }
 }
 
-/// The `/` of a nest is the nest's own place.
+/// Joins a prefix and a pattern. The pattern `/` of a nest is the prefix itself.
 fn joined(prefix: &str, pattern: &str) -> String {
     match pattern.strip_prefix('/') {
         Some(rest) if !prefix.is_empty() && (rest.is_empty() || rest.starts_with('?')) => {
@@ -61,13 +61,13 @@ fn joined(prefix: &str, pattern: &str) -> String {
     }
 }
 
-/// The pattern of a route as far as its path goes.
+/// Returns the pattern of a route without its query.
 pub fn path_pattern(routes: &'static [Route], number: u16) -> Cow<'static, str> {
     let pattern = routes.get(usize::from(number)).map_or("", |route| route.pattern);
     Cow::Borrowed(pattern.split_once('?').map_or(pattern, |(path, _)| path))
 }
 
-/// The same in a nest, whose own pattern is `prefix`.
+/// Returns the pattern of a route in a nest. `prefix` is the pattern of the nest.
 pub fn nested_pattern(prefix: &str, inner: Option<Cow<'static, str>>) -> Option<Cow<'static, str>> {
     inner.map(|inner| Cow::Owned(joined(prefix, &inner)))
 }

@@ -1,4 +1,4 @@
-//! What does a request get that no route takes?
+//! Responses to requests that no typed route matches.
 
 use std::fmt;
 
@@ -7,28 +7,29 @@ use http::{HeaderValue, Method, StatusCode, header};
 use super::verbs::Verbs;
 use crate::message::{IntoResponse, Problem, Request, Response};
 
-/// Why a request is for none of the routes.
+/// The reason why no route matches a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// No route has this path: 404.
+    /// No route has this path. The answer is 404.
     NotFound,
-    /// Routes have it, for other methods: 405 with `Allow`, and for OPTIONS 204 with `Allow`.
+    /// Routes with this path have other methods. The answer is 405 with `Allow`, or 204 with `Allow` to
+    /// OPTIONS.
     Method(Verbs),
-    /// A part of the target is not what the route's type takes: 400, and the name of the part.
+    /// A part of the target does not parse as the type of its field. The answer is 400 and names the part.
     Malformed(Box<Malformed>),
 }
 
-/// A capture or a query parameter that could not be read.
+/// A capture or a query parameter that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Its name in the route.
+    /// Name of the part in the route.
     pub name: &'static str,
-    /// The whole sentence, the name included.
+    /// Full sentence for the client, including the name.
     pub detail: String,
 }
 
 impl Miss {
-    /// When every route was tried; `allowed` are the methods of those with this path.
+    /// Returns the error after all routes were tried. `allowed` are the methods of the routes with this path.
     pub(crate) fn unmatched(allowed: Verbs) -> Miss {
         if allowed == Verbs::NONE { Miss::NotFound } else { Miss::Method(allowed) }
     }
@@ -38,7 +39,7 @@ impl Miss {
         Miss::Malformed(Box::new(Malformed { name, detail: format!("the {what} `{name}` {why}") }))
     }
 
-    /// The answer to `req`.
+    /// Returns the response to `req`.
     #[cold]
     pub(crate) fn answer(self, req: &Request<'_>) -> Response {
         match self {
@@ -52,7 +53,7 @@ impl Miss {
     }
 }
 
-/// 405, or 204 to OPTIONS, where the path takes other methods. OPTIONS is among `allowed`: here it is answered.
+/// Returns 405, or 204 to OPTIONS. `allowed` includes OPTIONS, because OPTIONS is answered here.
 #[cold]
 pub(crate) fn other_method(allowed: &impl fmt::Display, req: &Request<'_>) -> Response {
     let response = if *req.method() == Method::OPTIONS {
@@ -64,9 +65,9 @@ pub(crate) fn other_method(allowed: &impl fmt::Display, req: &Request<'_>) -> Re
     response.with_header(header::ALLOW, allow(allowed))
 }
 
-/// The value of an `Allow` field.
+/// Returns the value of an `Allow` field.
 pub(crate) fn allow(allowed: &impl fmt::Display) -> HeaderValue {
-    // The names of methods and commas are always a valid value.
+    // Cannot fail: method names and commas are always a valid value.
     HeaderValue::try_from(allowed.to_string()).unwrap_or(HeaderValue::from_static(""))
 }
 

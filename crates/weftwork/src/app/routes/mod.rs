@@ -1,4 +1,4 @@
-//! Routes as values of an enum: what `#[derive(Routes)]` makes, and what it makes it of.
+//! Typed routes: the trait behind `#[derive(Routes)]`, and the functions that the derived code calls.
 
 mod dispatch;
 mod list;
@@ -13,7 +13,7 @@ pub use miss::{Malformed, Miss};
 pub(crate) use miss::{allow, other_method};
 pub use verbs::Verbs;
 
-/// What the derive's code calls. No part of the API.
+/// Functions that the derived code calls. Not part of the API.
 #[doc(hidden)]
 pub mod derived {
     pub use super::list::{nested_pattern, path_pattern};
@@ -23,19 +23,20 @@ pub mod derived {
     pub use crate::message::Blocking;
     pub use http::Method;
 
-    /// No route takes it; these methods would be taken.
+    /// Returns the error for a path that no route matches. `allowed` are the methods of routes with the same
+    /// path.
     pub fn unmatched(allowed: Verbs) -> Miss {
         Miss::unmatched(allowed)
     }
 
-    /// A number that names the route `index` of an enum whose own number is `seed`: well spread, as
-    /// [`Blocking::Learn`] wants it.
+    /// Returns a well-distributed number for the route `index` of the enum with number `seed`, for
+    /// [`Blocking::Learn`].
     pub const fn route_id(seed: u64, index: u64) -> u64 {
         let mixed = (seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ mixed >> 29
     }
 
-    /// What is known of a route inside of a nest: its own number, and the nest's.
+    /// Combines the number of a route with the number of the nest around it.
     pub fn nested_blocking(seed: u64, inner: Blocking) -> Blocking {
         match inner {
             Blocking::Learn { route } => Blocking::Learn { route: route_id(seed, route) },
@@ -52,7 +53,8 @@ use path::PathWriter;
 
 use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 
-/// All routes of a site, as an enum. Derive it; [`routes`] makes a [`Handler`](crate::Handler) of it and a function.
+/// All routes of a site, as an enum. Derive this trait, and pass a function to [`routes`] to get a
+/// [`Handler`](crate::Handler).
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -99,56 +101,65 @@ use crate::message::{Blocking, IntoResponse, Request, Response, escaped};
 ///
 /// # Attributes
 ///
-/// | above a variant | means |
+/// | attribute of a variant | meaning |
 /// |---|---|
-/// | `#[get("/users/{id}")]` | GET and HEAD; the field `id` is one segment of the path, not an empty one |
-/// | `#[post(..)]`, `put`, `delete`, `patch`, `head`, `options`, `trace` | the same for that method |
-/// | `#[any(..)]` | every method that no other route with this path takes; CONNECT has no path, and goes to the fallback |
-/// | `#[get("/files/{*path}")]` | `path` is the rest, with its slashes; it may be empty, other than in a [`Router`](crate::Router) |
-/// | `#[get("/search?{q}&{page}")]` | query parameters: `T` has to be there, `Option<T>` may be missing or empty, `Vec<T>` may be repeated |
-/// | `#[get("/list?page-size={size}")]` | a parameter whose name is not the field's |
-/// | `#[nest("/admin")] Admin(Admin)` | the routes of another enum, beneath a prefix |
-/// | `#[nest("/users/{id}")] User { id: u64, page: UserPage }` | the same, with captures in the prefix |
-/// | several of them | several ways in; [`to_path`](Routes::to_path) writes the first |
-/// | `#[blocks]` | this route waits: its first request does not have to find that out |
-/// | `#[unbuffered]` | its handler does not wait for the body: see [`unbuffered`](crate::unbuffered) |
+/// | `#[get("/users/{id}")]` | GET and HEAD. The field `id` is one segment of the path and is not empty. |
+/// | `#[post(..)]`, `put`, `delete`, `patch`, `head`, `options`, `trace` | A route for that method. |
+/// | `#[any(..)]` | Every method that no other route with this path takes, except CONNECT. CONNECT has no path and goes to the fallback. |
+/// | `#[get("/files/{*path}")]` | `path` is the rest of the path with its slashes. It may be empty, unlike in a [`Router`](crate::Router). |
+/// | `#[get("/search?{q}&{page}")]` | Query parameters. `T` is required, `Option<T>` may be missing or empty, `Vec<T>` may be repeated. |
+/// | `#[get("/list?page-size={size}")]` | A parameter with another name than the field. |
+/// | `#[nest("/admin")] Admin(Admin)` | The routes of another enum under a prefix. |
+/// | `#[nest("/users/{id}")] User { id: u64, page: UserPage }` | A nest with captures in the prefix. |
+/// | several attributes | Several paths for one variant. [`to_path`](Routes::to_path) writes the first. |
+/// | `#[blocks]` | The route is known to block, so the engine does not learn that from its first request. |
+/// | `#[unbuffered]` | The handler does not wait for the body. See [`unbuffered`](crate::unbuffered). |
 ///
-/// A field is any type with `FromStr` and `Display`. Matching is by segment, from left to right, a literal
-/// before a capture and a capture before a rest; among routes of other methods it goes on. Literal parts are compared
-/// as they are sent, so `/%61dmin` is not `/admin`. A nest answers everything beneath its prefix, and with it what a
-/// more literal route does not take: beside `#[get("/users/new")]` a POST there is for `#[nest("/users/{id}")]`, whose
-/// answer is 400 where `new` is no `id`, and not 405.
+/// A field is any type with `FromStr` and `Display`. Segments are matched from left to right: a literal before
+/// a capture, and a capture before a rest. If a route has another method, the search goes on. Literal parts are
+/// compared as they are sent, so `/%61dmin` is not `/admin`.
 ///
-/// The code that is derived names this library `::weftwork`. Where `Cargo.toml` gives it another name, or another crate
-/// hands it on, `extern crate other as weftwork;` at the root of the crate brings that name back.
+/// A nest answers every path under its prefix, including paths that a more literal route does not take. For
+/// example, `#[get("/users/new")]` does not answer POST. The POST goes to `#[nest("/users/{id}")]`. If `new` is
+/// not a valid `id`, the answer is 400, not 405.
+///
+/// The derived code refers to this library as `::weftwork`. If `Cargo.toml` gives the library another name, or
+/// another crate re-exports it, put `extern crate other as weftwork;` at the root of your crate.
 ///
 /// # At run time
 ///
-/// No route: 404. Another method: 405 with `Allow`. OPTIONS: 204 with `Allow`. HEAD is answered by GET's route. A
-/// capture or parameter that does not parse, or is missing: 400, as a [`Problem`](crate::Problem) whose member
-/// `field` names it. As with [`Query`](crate::Query), an `Option` whose parameter is empty is `None`, and what a checkbox sends,
-/// `on`, is true for a `bool` in a query.
+/// - If no route matches, the answer is 404.
+/// - If only routes for other methods match, the answer is 405 with `Allow`.
+/// - OPTIONS gets 204 with `Allow`.
+/// - HEAD is answered by the route of GET.
+/// - If a capture or parameter is missing or does not parse, the answer is 400. The response is a
+///   [`Problem`](crate::Problem) whose member `field` names the part.
+///
+/// As with [`Query`](crate::Query), an empty parameter is `None` for an `Option`. The value `on`, which a
+/// checkbox sends, is true for a `bool` in a query.
 ///
 /// # Round trips
 ///
-/// What [`to_path`](Routes::to_path) writes is read back as the same value: slashes, dots, percent signs and text
-/// beyond ASCII are encoded, and a capture that reads like a literal route beside it is encoded so that it is
-/// not taken for it. Where no encoding helps there are exceptions:
+/// [`to_path`](Routes::to_path) writes a path that is read back as the same value. Slashes, dots, percent signs
+/// and text beyond ASCII are encoded. A capture that equals a literal route at the same position is encoded
+/// differently, so that it does not match that route. In the following cases no encoding helps:
 ///
-/// - No capture of one segment is empty: a value that is written as nothing, as an empty `String` is, leads to a path that
-///   no route takes, or another one. `Some` of such a value in a query is read back as `None`.
-/// - The more literal route wins over an empty rest, if it ends in `/` there; over a rest, if it has a capture at
-///   the same place; and over a capture that reads like its literal part, if each character of that has one encoding
-///   alone: `%20` for a space.
-/// - Links are followed by GET: that of an `#[any]` leads to the `#[get]` beside it, if they have the same path, and so
-///   does [`from_path`](Routes::from_path) with its [`method`](Routes::method), which is GET.
-/// - Browsers, and others that normalize paths, go from `.` and `..` to another place, also where they are encoded, as
-///   they are here (URL standard, section 4.1). Where others choose such values, refuse these two before you link to
-///   them, also as a segment of a rest.
-/// - To a [`Proxy`](crate::Proxy), and to others that take two spellings of a letter for one (RFC 3986 section 6.2.2.2), a
-///   capture that reads like a literal is that literal, and `//` in a rest may be `/`. Behind one, refuse such values.
+/// - A capture of one segment is never empty. A value that is written as nothing, for example an empty
+///   `String`, leads to a path that no route matches or that another route matches. In a query, `Some` of such
+///   a value is read back as `None`.
+/// - The more literal route wins over an empty rest if that route ends in `/`. It wins over a rest if it has a
+///   capture at the same position. It wins over a capture that equals its literal part if each character has a
+///   single encoding, for example `%20` for a space.
+/// - Clients follow links with GET. A link to an `#[any]` route leads to the `#[get]` route with the same path.
+///   So does [`from_path`](Routes::from_path) with its [`method`](Routes::method), which is GET.
+/// - Browsers and other clients that normalize paths resolve `.` and `..`, even if they are encoded as they are
+///   here (URL standard, section 4.1). If such values come from outside, reject these two before you link to
+///   them. This also holds for the segments of a rest.
+/// - A [`Proxy`](crate::Proxy), and other software that treats two spellings of a letter as one (RFC 3986
+///   section 6.2.2.2), takes a capture that equals a literal for that literal. `//` in a rest may become `/`.
+///   Reject such values behind a proxy.
 pub trait Routes: Sized + 'static {
-    /// The routes in the order of their declaration; see [`list`](Routes::list) for printing.
+    /// The routes in the order of their declaration. To print them, use [`list`](Routes::list).
     const ROUTES: &'static [Route];
 
     #[doc(hidden)]
@@ -166,22 +177,23 @@ pub trait Routes: Sized + 'static {
     #[doc(hidden)]
     fn write(&self, out: &mut PathWriter);
 
-    /// The method of this route, of its first attribute; GET for `#[any]`, also where a `#[get]` of the same path takes that.
+    /// Returns the method of the first attribute. For `#[any]` the method is GET, even if a `#[get]` route with
+    /// the same path takes GET.
     fn method(&self) -> Method;
 
-    /// The route that `req` asks for.
+    /// Returns the route that matches `req`.
     ///
     /// # Errors
-    /// It asks for none of them; a [`Miss`] is an answer too.
+    /// Returns a [`Miss`] if no route matches. A [`Miss`] can be returned as a response.
     fn from_request(req: &Request<'_>) -> Result<Self, Miss> {
         let (method, path, query) = req.method_path_and_query();
         Self::parse(Verbs::of(method), path, query)
     }
 
-    /// The route that a path, with its query if there is one, leads to.
+    /// Returns the route that matches `method` and `path`. `path` may have a query.
     ///
     /// # Errors
-    /// It leads to none of them.
+    /// Returns a [`Miss`] if no route matches.
     ///
     /// ```
     /// # use weftwork::prelude::*;
@@ -195,7 +207,7 @@ pub trait Routes: Sized + 'static {
         Self::parse(Verbs::of(method), path.as_bytes(), query)
     }
 
-    /// The path of this route, encoded, with its query.
+    /// Returns the path of this route, encoded, with its query.
     fn to_path(&self) -> String {
         let mut out = PathWriter::default();
         self.write(&mut out);
@@ -205,23 +217,23 @@ pub trait Routes: Sized + 'static {
         }
     }
 
-    /// The path for an attribute of HTML: `<a href="{}">`. In its quotes it cannot end them, and it
+    /// Returns the path for an attribute of HTML, as in `<a href="{}">`. The path cannot end the quotes and
     /// never leads to another host.
     fn href(&self) -> String {
         escaped(&local(self.to_path())).to_string()
     }
 
-    /// A link to this route, as HTML; `text` is escaped.
+    /// Returns an HTML link to this route. `text` is escaped.
     fn link(&self, text: impl Display) -> String {
         format!("<a href=\"{}\">{}</a>", self.href(), escaped(&text.to_string()))
     }
 
-    /// 303 to this route: the client gets it with GET.
+    /// Returns a 303 redirect to this route. The client follows it with GET.
     fn redirect(&self) -> Response {
         Response::redirect(&local(self.to_path())).unwrap_or_else(IntoResponse::into_response)
     }
 
-    /// Every route, those of nests included, for printing.
+    /// Returns all routes for printing, including the routes of nests.
     ///
     /// ```
     /// # use weftwork::prelude::*;
@@ -234,7 +246,8 @@ pub trait Routes: Sized + 'static {
     }
 }
 
-/// `//host` would be another host's address; `/.//host` is this one's path (as in the URL standard, section 4.5).
+/// `//host` would be the address of another host. `/.//host` is a path of this host (URL standard, section
+/// 4.5).
 fn local(path: String) -> String {
     if path.starts_with("//") { format!("/.{path}") } else { path }
 }

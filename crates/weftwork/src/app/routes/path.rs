@@ -1,4 +1,4 @@
-//! How does a value become a part of a path or a query, and how is it read back?
+//! Writes values into paths and queries, and reads them back.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
@@ -9,7 +9,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_
 
 use super::miss::Miss;
 
-/// RFC 3986 section 2.3, and three that are common in paths and mean nothing there.
+/// The unreserved characters of RFC 3986 section 2.3, and three characters that are common in paths and have no
+/// meaning there.
 const PLAIN_IN_SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -20,7 +21,7 @@ const PLAIN_IN_SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b',');
 const PLAIN_IN_REST: AsciiSet = PLAIN_IN_SEGMENT.remove(b'/');
 
-/// A type that can stand in a path or a query: read with `FromStr`, written with `Display`.
+/// A type for paths and queries. It is read with `FromStr` and written with `Display`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand in a path or a query",
     label = "this type is read with `FromStr` and written with `Display`",
@@ -30,7 +31,7 @@ pub trait Captured: FromStr<Err: Display> + Display + 'static {}
 
 impl<T: FromStr<Err: Display> + Display + 'static> Captured for T {}
 
-/// The first segment, and what is behind its slash.
+/// Splits off the first segment. The second value is the text after its slash.
 #[inline]
 pub fn split_segment(tail: &[u8]) -> (&[u8], Option<&[u8]>) {
     match tail.iter().position(|&byte| byte == b'/') {
@@ -39,7 +40,7 @@ pub fn split_segment(tail: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// What the routes nested behind `segment`, the first one of `tail`, see as their path.
+/// Returns the path that the routes nested under `segment` see. `segment` is the first segment of `tail`.
 #[inline]
 pub fn nested_path<'p>(tail: &'p [u8], segment: &[u8]) -> &'p [u8] {
     match &tail[segment.len()..] {
@@ -48,7 +49,7 @@ pub fn nested_path<'p>(tail: &'p [u8], segment: &[u8]) -> &'p [u8] {
     }
 }
 
-/// The value of a capture.
+/// Parses the value of a capture.
 #[inline]
 pub fn capture<T: Captured>(name: &'static str, part: &[u8]) -> Result<T, Miss> {
     const WHAT: &str = "path parameter";
@@ -65,7 +66,7 @@ fn parse<T: Captured>(name: &'static str, what: &str, text: &str) -> Result<T, M
     text.parse().map_err(|why| Miss::malformed(name, what, format_args!("is {:?}: {why}", Shortened(text))))
 }
 
-/// The value of a part whose encoding was undone, if it could be.
+/// Parses a value after percent-decoding. `None` means that decoding failed.
 pub(super) fn decoded<T: Captured>(
     name: &'static str,
     what: &str,
@@ -77,7 +78,7 @@ pub(super) fn decoded<T: Captured>(
     }
 }
 
-/// What of a client's text is told back to it.
+/// Client text, shortened for an error message.
 struct Shortened<'t>(&'t str);
 
 impl fmt::Debug for Shortened<'_> {
@@ -90,7 +91,7 @@ impl fmt::Debug for Shortened<'_> {
     }
 }
 
-/// Gathers the path and the query of a route.
+/// Collects the path and the query of a route.
 #[derive(Debug, Default)]
 pub struct PathWriter {
     path: String,
@@ -98,24 +99,24 @@ pub struct PathWriter {
 }
 
 impl PathWriter {
-    /// A part of the route as it was written; it is encoded already.
+    /// Writes a literal part of the route, which is encoded already.
     pub fn literal(&mut self, text: &str) {
         self.path.push_str(text);
     }
 
-    /// One segment. `sibling_literals` are literal segments of other routes at this place: a value that equals one is
-    /// written so that it is not taken for it.
+    /// Writes one segment. `sibling_literals` are literal segments of other routes at this position. A value
+    /// that equals one of them is encoded differently.
     pub fn capture(&mut self, value: &impl Captured, sibling_literals: &[&str]) {
         let start = self.path.len();
         encode(&mut self.path, value, &PLAIN_IN_SEGMENT);
         self.escape_ambiguous(start..self.path.len(), sibling_literals);
     }
 
-    /// The rest of a path: its slashes stay.
+    /// Writes the rest of a path and keeps its slashes.
     pub fn rest(&mut self, value: &impl Captured, sibling_literals: &[&str]) {
         let mut text = String::new();
         encode(&mut text, value, &PLAIN_IN_REST);
-        // A leading one would make `//host` of a rest that follows the first slash.
+        // A leading slash after the first slash of the path would result in `//host`.
         if let Some(rest) = text.strip_prefix('/') {
             text = format!("%2F{rest}");
         }
@@ -129,7 +130,7 @@ impl PathWriter {
         }
     }
 
-    /// What `write` adds are routes beneath what is here: their `/` is this place itself.
+    /// Writes nested routes under the current path. The nested path `/` is the current path itself.
     pub fn nest(&mut self, write: impl FnOnce(&mut PathWriter)) {
         let start = self.path.len();
         write(self);
@@ -138,7 +139,7 @@ impl PathWriter {
         }
     }
 
-    /// A query parameter, as often as it has values.
+    /// Writes a query parameter once for each value.
     pub fn parameter<'v, T: Captured + 'v>(&mut self, name: &str, values: impl IntoIterator<Item = &'v T>) {
         for value in values {
             if !self.query.is_empty() {
@@ -159,8 +160,9 @@ impl PathWriter {
         path
     }
 
-    /// Dots alone would name another place (RFC 3986 section 5.2.4), a rival another route. To browsers `%2E` is a dot,
-    /// too, and nothing else stands for one.
+    /// Encodes a segment that would change the path. `.` and `..` alone name another place (RFC 3986 section
+    /// 5.2.4). A sibling literal names another route. Browsers read `%2E` as a dot too, and no other encoding
+    /// of a dot exists.
     fn escape_ambiguous(&mut self, segment: Range<usize>, sibling_literals: &[&str]) {
         match &self.path[segment.clone()] {
             dots @ ("." | "..") => {
@@ -176,20 +178,21 @@ impl PathWriter {
     }
 }
 
-/// The same segment to whoever decodes it, and another one byte by byte, if there is another way to write it.
+/// Returns another encoding of the segment, if one exists. It decodes to the same text and differs byte by
+/// byte.
 fn reencoded(segment: &str) -> String {
     let mut at = 0;
     while let Some(byte) = segment.as_bytes().get(at) {
         if *byte != b'%' {
             return format!("{}%{byte:02X}{}", &segment[..at], &segment[at + 1..]);
         }
-        // cannot fail: `encode` has written the escapes, of three bytes each
+        // Cannot fail: `encode` wrote the escapes, which have three bytes each.
         let (before, escape, rest) = (&segment[..at], &segment[at..at + 3], &segment[at + 3..]);
         let lower = escape.to_ascii_lowercase();
         if lower != escape {
             return format!("{before}{lower}{rest}");
         }
-        // An escape of digits alone is written in one way only.
+        // An escape with digits only has a single form.
         at += 3;
     }
     segment.to_owned()
@@ -203,6 +206,6 @@ fn encode(out: &mut String, value: &dyn Display, set: &'static AsciiSet) {
             Ok(())
         }
     }
-    // A `Display` that fails wrote what it wrote; a String takes everything.
+    // A failing `Display` keeps what it wrote so far. A `String` accepts every write.
     let _ = write!(Encoded(out, set), "{value}");
 }

@@ -1,4 +1,4 @@
-//! How are a route's query parameters read?
+//! Reads the query parameters of a route.
 
 use std::any::TypeId;
 
@@ -6,7 +6,7 @@ use super::miss::Miss;
 use super::path::{Captured, decoded};
 use crate::message::{checkbox, form_decoded};
 
-/// A parameter that has to be there; the first one of that name counts.
+/// Reads a required parameter. The first one with that name counts.
 pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, Miss> {
     match values(query, name).next() {
         Some(value) => parsed(name, value),
@@ -14,13 +14,13 @@ pub fn required<T: Captured>(query: &str, name: &'static str) -> Result<T, Miss>
     }
 }
 
-/// A parameter that may be missing. One without a value counts as missing: an input of a form that was left empty. Of
-/// several the first with a value counts.
+/// Reads an optional parameter. A parameter without a value counts as missing, because forms send empty inputs
+/// like that. If there are several, the first one with a value counts.
 pub fn optional<T: Captured>(query: &str, name: &'static str) -> Result<Option<T>, Miss> {
     values(query, name).find(|value| !value.is_empty()).map(|value| parsed(name, value)).transpose()
 }
 
-/// A parameter that may come any number of times.
+/// Reads a parameter that may occur any number of times.
 pub fn repeated<T: Captured>(query: &str, name: &'static str) -> Result<Vec<T>, Miss> {
     values(query, name).map(|value| parsed(name, value)).collect()
 }
@@ -31,7 +31,7 @@ fn parsed<T: Captured>(name: &'static str, value: &str) -> Result<T, Miss> {
     decoded(name, "query parameter", form_decoded(value))
 }
 
-/// The values of `name`, still encoded.
+/// Returns the values of `name`, still encoded.
 fn values<'q>(query: &'q str, name: &'static str) -> impl Iterator<Item = &'q str> {
     let mut rest = query;
     std::iter::from_fn(move || {
@@ -47,7 +47,8 @@ fn values<'q>(query: &'q str, name: &'static str) -> impl Iterator<Item = &'q st
     })
 }
 
-/// What stands before the first such byte and behind it. By bytes: the search for a character takes 100 instructions.
+/// Splits `text` at the first byte `at`. The search is by bytes, because a search for a character takes 100
+/// instructions.
 fn split(text: &str, at: u8) -> (&str, &str) {
     let found = text.bytes().position(|byte| byte == at);
     found.map_or((text, ""), |found| (&text[..found], &text[found + 1..]))

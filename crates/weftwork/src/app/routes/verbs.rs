@@ -1,4 +1,4 @@
-//! Which methods does a route answer? A set that is tested in one instruction.
+//! A set of methods that is tested in one instruction.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use http::Method;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verbs(u16);
 
-/// In the order in which `Allow` names them.
+/// Methods in the order of the `Allow` field.
 const NAMED: [(Verbs, Method); 9] = [
     (Verbs::GET, Method::GET),
     (Verbs::HEAD, Method::HEAD),
@@ -40,14 +40,14 @@ impl Verbs {
     pub const OPTIONS: Verbs = Verbs(1 << 6);
     /// TRACE.
     pub const TRACE: Verbs = Verbs(1 << 7);
-    /// CONNECT, which no route takes: it has no path.
+    /// CONNECT. No route takes it, because it has no path.
     pub const CONNECT: Verbs = Verbs(1 << 8);
-    /// Every method that has no name here.
+    /// Every method without a constant.
     const OTHER: Verbs = Verbs(1 << 9);
-    /// Every method there is or may be, but for CONNECT, which has no path.
+    /// Every method, known or unknown, except CONNECT, which has no path.
     pub const ANY: Verbs = Verbs(((1 << 10) - 1) & !Verbs::CONNECT.0);
 
-    /// The set of this one method.
+    /// Returns the set of one method.
     #[inline]
     pub fn of(method: &Method) -> Verbs {
         match *method {
@@ -64,31 +64,31 @@ impl Verbs {
         }
     }
 
-    /// The methods of both.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Verbs) -> Verbs {
         Verbs(self.0 | other.0)
     }
 
-    /// Whether they have a method in common.
+    /// Returns whether both sets have a method in common.
     #[inline]
     pub const fn meets(self, other: Verbs) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The first of them, as a method.
+    /// Returns the first method of the set.
     pub fn first(self) -> Method {
         let named = NAMED.into_iter().find(|(verb, _)| self.meets(*verb));
         named.map_or(Method::GET, |(_, method)| method)
     }
 
-    /// Whether it has a method by a name.
+    /// Returns whether the set has a method with a constant.
     pub(crate) fn is_named(self) -> bool {
         self.0 & !Verbs::OTHER.0 != 0
     }
 }
 
-/// As in an `Allow` field: `GET, HEAD`.
+/// Writes the set as an `Allow` field does: `GET, HEAD`.
 impl fmt::Display for Verbs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
