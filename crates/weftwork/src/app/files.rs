@@ -1,4 +1,4 @@
-//! How files are served: those of a directory, one alone, or those that the program carries in itself.
+//! Static files: from a directory, a single file, or embedded in the program.
 
 mod beneath;
 mod byteranges;
@@ -40,61 +40,68 @@ use root::{Content, Found, Root};
 use target::{Target, joined};
 use types::Type;
 
-/// Browsers must not make a page of what the table of types does not call one.
+/// Stops browsers from guessing a page from the content of other types.
 const NOSNIFF: (HeaderName, HeaderValue) =
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-/// A page that stands in for others is asked for again each time; its tag makes that cheap.
+/// A single page is revalidated each time. The tag makes that cheap.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Serves files: a [`Handler`] made by [`files`], [`file()`] or [`embedded`].
+/// Serves files. [`files`], [`file()`] and [`embedded`] create this [`Handler`].
 ///
 /// # What is answered
-/// - GET and HEAD; other methods of what is there are 405 (RFC 9110 section 15.5.6). Only regular files are sent.
-/// - A path in which a letter, a digit or one of `-._~` is encoded is 301 to the one where it is not, so that a route or
-///   a guard in front, which compares paths as they were sent, sees each that leads to a file, if it is of such characters
-///   alone. Where it has others, there are more spellings, and none is redirected, for proxies in between write one for another:
-///   `/c%2B%2B` leads where `/c++` does, `/%c3%bc` where `/ü` does; and so there are where the file system takes `A` for `a`.
-///   Guard those with middleware around these files.
-/// - A path is decoded once, and looked up beneath the directory. What is not there is 404, and so is all that
-///   is not to be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel refuses to leave
-///   the directory while it opens (`openat2` on Linux, elsewhere segment by segment), so that changing the tree at
-///   the right moment wins nothing.
-/// - That 404 [declines](Response::decline): a [`Router`](crate::Router) in which the files are mounted asks the next
-///   mount, another directory say, and then its fallback. Where there is none it is a [`Problem`](crate::Problem), as are the
-///   other errors.
-/// - A directory's address ends with a slash; the one without is 301 to it. It is its [`index`](Files::index), else
-///   a [`listing`](Files::listing), if that is switched on, else 404.
+/// - GET and HEAD are answered. Other methods of an existing file get 405 (RFC 9110 section 15.5.6). Only
+///   regular files are sent.
+/// - If a letter, a digit or one of `-._~` is encoded in the path, the answer is a 301 to the path with the
+///   character decoded. A route or guard in front compares paths as they were sent. After the redirect it sees
+///   every path of a file with only such characters. Other characters have several spellings, and these are not
+///   redirected, because proxies may rewrite one to another: `/c%2B%2B` leads to the same file as `/c++`, and
+///   `/%c3%bc` to the same file as `/ü`. The same holds for file systems that ignore case. Guard such files
+///   with middleware around this handler.
+/// - A path is decoded once and looked up in the directory. A missing file gets 404. So does everything that
+///   must not be served: `..`, empty segments, hidden names, symbolic links, devices. The kernel enforces that
+///   an open stays in the directory (`openat2` on Linux, segment by segment elsewhere). An attacker who changes
+///   the tree during the open gains nothing.
+/// - That 404 [declines](Response::decline): a [`Router`](crate::Router) tries the next mount, for example
+///   another directory, and then its fallback. Without a fallback, the answer is a [`Problem`](crate::Problem),
+///   as for other errors.
+/// - The address of a directory ends with a slash. The address without a slash gets a 301. A directory shows
+///   its [`index`](Files::index), or a [`listing`](Files::listing) if enabled, or 404.
 ///
 /// # Fields that are sent
-/// - `ETag` is made of the time of change, in nanoseconds, and the size: the same on all machines that hold the
-///   same files. Tools that give all files one time let two versions of the same size look alike. A file that changed
-///   in the last two seconds gets a weak tag, for it may change again within the same moment.
-/// - `Last-Modified`, `Accept-Ranges`, `Content-Type` by the name's extension, and `nosniff` beside it.
+/// - `ETag` is computed from the modification time in nanoseconds and from the size, so it is the same on all
+///   machines with the same files. If a tool gives all files the same time, two versions of equal size get the
+///   same tag. A file that changed within the last two seconds gets a weak tag, because it may change again
+///   within the same clock tick.
+/// - `Last-Modified`, `Accept-Ranges`, `Content-Type` by the extension, and `nosniff`.
 ///
 /// # Fields that are heeded
-/// - `If-Match`, `If-Unmodified-Since`, `If-None-Match`, `If-Modified-Since`, in the order of RFC 9110 section
-///   13.2.2: 304 where the client has the file already, 412 where it thinks of another one.
-/// - `Range` (section 14.2), also with `If-Range`: 206 with the part, or with up to 16 parts as
-///   `multipart/byteranges`; parts that overlap, or have less between them than another head takes, are joined. 416 where
-///   all of it is behind the end. More ranges, what is no range, and several of a compressed sibling are answered with the
-///   whole file.
-/// - `Accept-Encoding`, where a file has a compressed sibling: see [`precompressed`](Files::precompressed).
+/// - `If-Match`, `If-Unmodified-Since`, `If-None-Match` and `If-Modified-Since` are evaluated in the order of
+///   RFC 9110 section 13.2.2. The answer is 304 if the client has the current file, and 412 if the client
+///   expects another one.
+/// - `Range` (section 14.2), also with `If-Range`, gets 206 with one part, or with up to 16 parts as
+///   `multipart/byteranges`. Parts that overlap, or whose gap is shorter than another part head, are joined. If
+///   all ranges start after the end, the answer is 416. More ranges, invalid ranges, and several ranges of a
+///   precompressed file get the whole file.
+/// - `Accept-Encoding` selects a precompressed file if there is one. See
+///   [`precompressed`](Files::precompressed).
 ///
 /// # What it costs
-/// The handler opens the file and returns. The engine sends it, by `sendfile` where the system has that, as the
-/// client takes it: a slow download holds no thread but in the engines `workers` and `pool`, and no copy of a file of more
-/// than 32 KiB. Files that the system has to fetch from a slow disk hold up the loop that sends them for as long as that takes.
+/// The handler opens the file and returns. The engine then sends the file, with `sendfile` if the system has
+/// it, as fast as the client reads. Except in the engines `workers` and `pool`, a slow download holds no
+/// thread. It holds no copy of a file of more than 32 KiB. If the system reads the file from a slow disk, the
+/// loop that sends the file waits.
 ///
-/// A file of up to 128 KiB of which up to 32 KiB are asked for again while it is open is then in memory, with others of these files up to
-/// 4 MiB: at best 0.82 of the CPU. What it is now is asked of the system for each request all the same, so a change is seen at once.
-/// Within a second is seen what a program writes through a shared mapping (`mmap`), for systems may note that late; and what is written
-/// over it with the same length and its old time, where file systems have no time of change beside it (FAT, `sshfs`).
+/// Small parts are cached. If at most 32 KiB of a file of at most 128 KiB are requested again while the file is
+/// open, the content is kept in memory. All such files together take up to 4 MiB. In the best case this needs
+/// 0.82 of the CPU. The handler still asks the system for the state of the file at each request, so it sees
+/// changes at once. Two changes are seen only after a second: writes through a shared mapping (`mmap`), which
+/// systems may report late, and writes that keep the length and restore the old time on file systems without a
+/// change time (FAT, `sshfs`).
 ///
-/// Up to 128 files stay open for a second after they were looked up, and then until the next request: on a quiet server a
-/// deleted file may keep its place on the disk until somebody asks for something. Changes of their content are seen at
-/// once, as is that one was deleted or that another took its name; one that was moved away, or whose
-/// [symbolic link](Files::symlinks) leads elsewhere now, is still sent for that second, and a compressed sibling that is
-/// new is missed.
+/// Up to 128 files stay open for a second after a look-up, and then until the next request. On a quiet server,
+/// a deleted file may therefore occupy disk space until the next request. Changes of the content, deletion, and
+/// replacement by another file are seen at once. For that second, three changes are missed: a file was moved
+/// away, its [symbolic link](Files::symlinks) has a new target, or a precompressed file was added.
 pub struct Files {
     root: Root,
     open_files: OpenFileCache,
@@ -108,7 +115,8 @@ pub struct Files {
     types: Vec<(String, Type)>,
 }
 
-/// Serves the files in `dir`. The directory is opened once; a link to it may be given, and may change later.
+/// Serves the files in `dir`. The directory is opened once. `dir` may be a symbolic link whose target changes
+/// later.
 ///
 /// ```no_run
 /// use weftwork::prelude::*;
@@ -119,15 +127,15 @@ pub struct Files {
 /// ```
 ///
 /// # Errors
-/// `dir` is missing, is not a directory, or may not be read.
+/// Fails if `dir` is missing, is not a directory, or cannot be read.
 pub fn files(dir: impl AsRef<Path>) -> Result<Files> {
     let dir = dir.as_ref();
     let root = Root::directory(dir);
     Ok(Files::at(root.map_err(|error| cannot_serve("files from", dir, error))?))
 }
 
-/// Serves one file, whatever path is asked for: a download, an icon, the one page of an application. It is opened
-/// anew for each request, and symbolic links to it are followed.
+/// Serves one file for every path, for example a download, an icon or a single-page application. The file is
+/// opened for each request, and symbolic links to it are followed.
 ///
 /// ```no_run
 /// let manual = weftwork::file("manual.pdf")?;
@@ -135,15 +143,15 @@ pub fn files(dir: impl AsRef<Path>) -> Result<Files> {
 /// ```
 ///
 /// # Errors
-/// `path` is missing, is not a regular file, or may not be read.
+/// Fails if `path` is missing, is not a regular file, or cannot be read.
 pub fn file(path: impl AsRef<Path>) -> Result<Files> {
     let path = path.as_ref();
     let root = Root::single(path);
     Ok(Files::at(root.map_err(|error| cannot_serve("the file", path, error))?))
 }
 
-/// Serves files that are part of the program: names relative to the root, and what is in them. They are found
-/// and described as those of a directory are, but have no `Last-Modified`; their tag is made of what is in them.
+/// Serves files that are part of the program, given as relative names and contents. They are found and
+/// described like the files of a directory, but have no `Last-Modified`. The tag is computed from the content.
 ///
 /// ```
 /// static SITE: &[(&str, &[u8])] = &[
@@ -176,35 +184,35 @@ impl Files {
         }
     }
 
-    /// The path that the files are under, as in `/static`: it is taken off before a file is looked up. Default:
-    /// none.
+    /// Sets the path of the files, such as `/static`. It is removed from the request path before the look-up.
+    /// Default: none.
     #[must_use]
     pub fn under(self, prefix: &str) -> Files {
         Files { prefix: encoded(prefix.trim_end_matches('/')), ..self }
     }
 
-    /// The file that a directory stands for; an empty name is none. Default: `index.html`.
+    /// Sets the file that is served for a directory. An empty name disables it. Default: `index.html`.
     #[must_use]
     pub fn index(self, name: &str) -> Files {
         Files { index: (!name.is_empty()).then(|| name.into()), ..self }
     }
 
-    /// Whether a directory without an index is a page that lists what is in it, up to 10,000 names and 2 MB. Default: no,
-    /// as names can be secrets. What is [`embedded`] is never listed.
+    /// Lists the content of a directory without an index, up to 10,000 names and 2 MB. Default: `false`,
+    /// because names can be secrets. [`embedded`] files are never listed.
     #[must_use]
     pub fn listing(self, on: bool) -> Files {
         Files { listing: on, ..self }
     }
 
-    /// Whether names that begin with a dot are served. Default: no, for `.git` and `.env` hold secrets.
-    /// `.well-known` is always served, if it is there (RFC 8615).
+    /// Serves names that start with a dot. Default: `false`, because `.git` and `.env` hold secrets. An
+    /// existing `.well-known` is always served (RFC 8615).
     #[must_use]
     pub fn hidden(self, on: bool) -> Files {
         Files { hidden: on, ..self }
     }
 
-    /// Whether symbolic links are followed, as far as they stay beneath the directory: links with an absolute
-    /// target do not. Default: no.
+    /// Follows symbolic links that stay inside the directory. Links with an absolute target are not followed.
+    /// Default: `false`.
     #[must_use]
     pub fn symlinks(mut self, on: bool) -> Files {
         if let Root::Directory { links, .. } = &mut self.root {
@@ -213,17 +221,18 @@ impl Files {
         self
     }
 
-    /// Whether `app.js.br`, `app.js.zst` or `app.js.gz` is sent in place of `app.js` to clients that take it, by
-    /// the weights of their `Accept-Encoding`; in this order where these are equal. A sibling that is older than the
-    /// file is left alone. Default: yes, for types that are worth compressing; their answers say
-    /// `Vary: Accept-Encoding`.
+    /// Sends `app.js.br`, `app.js.zst` or `app.js.gz` instead of `app.js` to clients that accept the coding.
+    /// The weights of `Accept-Encoding` decide. Equal weights are resolved in this order. A precompressed file
+    /// that is older than the original is ignored. Default: `true`, for types that compress well. Their
+    /// responses have `Vary: Accept-Encoding`.
     #[must_use]
     pub fn precompressed(self, on: bool) -> Files {
         Files { precompressed: on, ..self }
     }
 
-    /// The `Cache-Control` of every file that is sent, and of 304, but for the page of [`single_page`](Files::single_page), which names
-    /// the others. Default: none; browsers then guess by `Last-Modified`, and often ask.
+    /// Sets `Cache-Control` for every file and for 304. The exception is the page of
+    /// [`single_page`](Files::single_page), which refers to the other files. Default: none. Browsers then guess
+    /// by `Last-Modified` and often revalidate.
     ///
     /// ```no_run
     /// use weftwork::http::HeaderValue;
@@ -236,17 +245,17 @@ impl Files {
         Files { cache_control: Some(value), ..self }
     }
 
-    /// The page of an application that has addresses of its own: sent, with 200, where there is no file, if the last segment of
-    /// the path has no dot in it or the client names `text/html` in `Accept`. So a missing script stays 404. Where it is for
-    /// `Accept` to decide, the response says so in `Vary`. It has `Cache-Control: no-cache`, at its own address, too: a browser that
-    /// kept it would ask for the scripts of an older one. Default: none.
+    /// Sets the page of a single-page application. It is sent with 200 if no file matches, and the last segment
+    /// of the path has no dot or the client lists `text/html` in `Accept`. A missing script thus stays 404. If
+    /// `Accept` decides, the response has `Vary: Accept`. The page always has `Cache-Control: no-cache`,
+    /// because a cached page would refer to the scripts of an older version. Default: none.
     #[must_use]
     pub fn single_page(self, name: &str) -> Files {
         Files { single_page: Some(name.into()), ..self }
     }
 
-    /// The content type of files with `extension` (without its dot, in any case), before the table that is built
-    /// in. That one has what the web is made of, media, and source code as text; all else is
+    /// Sets the content type of files with `extension` (without the dot, in any case). It takes precedence over
+    /// the built-in table. That table has web types, media, and source code as text. Every other type is
     /// `application/octet-stream`.
     #[must_use]
     pub fn content_type(mut self, extension: &str, value: HeaderValue) -> Files {
@@ -254,9 +263,10 @@ impl Files {
         self
     }
 
-    /// Answers with the file `name`, which the caller has chosen: a relative path, not encoded. All rules hold but
-    /// those that need the request's own path: a directory is 404, and a 404 is final. Of one [`file()`] only its own name
-    /// is there. One that is kept under another name than it has for clients is sent by [`send_as`](Files::send_as).
+    /// Answers with the file `name`, which the caller chooses. `name` is a relative path and is not encoded.
+    /// The rules of this type apply, except those about the request path: a directory is 404, and a 404 does
+    /// not decline. For [`file()`], only the name of that file is found. If the file has another name for
+    /// clients, use [`send_as`](Files::send_as).
     ///
     /// ```no_run
     /// use weftwork::{Files, Request, Response};
@@ -268,12 +278,12 @@ impl Files {
         self.send_of_type(req, name, types::of(name.as_bytes(), &self.types))
     }
 
-    /// As [`send`](Files::send), and a browser saves it as `file_name`, in place of the `name` that it is kept under: an upload, say,
-    /// that is kept by its hash or number. Its content type is that of `file_name`, by the extension. Conditions, ranges and
-    /// errors are as ever.
+    /// Answers like [`send`](Files::send), and the browser saves the file as `file_name`. Use it for uploads
+    /// that are stored by hash or number. The extension of `file_name` determines the content type. Conditions,
+    /// ranges and errors work as in `send`.
     ///
-    /// `file_name` may be what a client has called it: see [`Response::with_attachment`]. It is saved, and never shown, so that
-    /// no upload is a page of yours.
+    /// `file_name` may come from a client: see [`Response::with_attachment`]. The browser saves the file and
+    /// never shows it, so an upload cannot act as a page of your site.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -295,11 +305,12 @@ impl Files {
         self.send_of_type(req, name, kind).with_attachment(file_name)
     }
 
-    /// As [`send`](Files::send), with this content type, whatever `name` says: for what is shown, as pictures are, and for
-    /// types that no extension stands for. [`Response::with_content_type`] behind `send` would call errors and several ranges so, too.
+    /// Answers like [`send`](Files::send), with this content type for any `name`. Use it for content that is
+    /// shown, such as pictures, and for types without an extension. If you call [`Response::with_content_type`]
+    /// after `send` instead, errors and multiple ranges also get that type.
     ///
-    /// A type that a client has given makes a page of yours of its upload, if it is `text/html`, `image/svg+xml` or another that
-    /// may have scripts: take those that you know.
+    /// Do not pass a type from a client unchecked. With `text/html`, `image/svg+xml` or another type that
+    /// allows scripts, an upload becomes a page of your site. Accept only types that you know.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -321,7 +332,7 @@ impl Files {
     }
 
     fn named(&self, req: &Request<'_>, name: &str, kind: &Type) -> std::result::Result<Response, FileError> {
-        // What is beside one file is there for its compressed siblings alone.
+        // For a single file, other names in its directory are used only for precompressed files.
         if matches!(&self.root, Root::Single { name: own, .. } if own != name.as_bytes()) {
             return Err(FileError::NotFound);
         }
@@ -331,7 +342,7 @@ impl Files {
         }
     }
 
-    /// The answer to the request's own path.
+    /// Answers the path of the request.
     fn at_path(&self, req: &Request<'_>) -> std::result::Result<Response, FileError> {
         if let Root::Single { name, .. } = &self.root {
             return match self.find(name)? {
@@ -340,13 +351,14 @@ impl Files {
             };
         }
         let rest = req.path_bytes().strip_prefix(self.prefix.as_bytes()).ok_or(FileError::NotFound)?;
-        // The place of a mount is seen as `/`, whether or not a slash was sent.
+        // The root of a mount is seen as `/`, with or without a slash in the request.
         if rest.is_empty() || req.is_at_mount() {
             return Ok(redirect_to_slash(req));
         }
         let target = Target::parse(rest, self.hidden)?;
         let response = self.at_target(req, &target)?;
-        // Only where there is something: of what is not there, another handler may have links that are spelt so.
+        // Redirects only to existing files. For a missing file, another handler may have links in that
+        // spelling.
         if target.is_non_canonical { Err(FileError::NonCanonical) } else { Ok(response) }
     }
 
@@ -361,7 +373,7 @@ impl Files {
         }
     }
 
-    /// Its index is tried first: most requests for a directory are for that.
+    /// Tries the index first, because most requests for a directory want it.
     fn directory(&self, req: &Request<'_>, path: &[u8]) -> std::result::Result<Response, FileError> {
         if let Some(index) = &self.index {
             let name = joined(path, index);
@@ -380,7 +392,7 @@ impl Files {
         }
     }
 
-    /// The page that stands in for what is not there, if this request is one that it can stand in for.
+    /// Returns the single page if it may answer this request.
     fn single_page_response(&self, req: &Request<'_>) -> Option<Response> {
         let page = self.single_page.as_ref()?;
         let depends = self.depends_on_accept(req);
@@ -397,7 +409,7 @@ impl Files {
         }
     }
 
-    /// Whether the page stands in for what this request asks for is a question of what the client takes.
+    /// Returns whether `Accept` decides if the single page is sent.
     fn depends_on_accept(&self, req: &Request<'_>) -> bool {
         let last = req.path().rsplit('/').next().unwrap_or_default();
         self.single_page.is_some() && last.contains('.')
@@ -436,7 +448,7 @@ impl Handler for Files {
         let req = &*req;
         let response = match self.at_path(req) {
             Ok(response) => response,
-            // Another handler may have it: a router goes on to that, or to its fallback.
+            // Another handler may have the file: a router then tries the next mount or its fallback.
             Err(FileError::NotFound) => self.single_page_response(req).unwrap_or_else(|| self.missing(req)),
             Err(error) => error.respond(req),
         };

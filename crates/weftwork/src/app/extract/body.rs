@@ -1,4 +1,4 @@
-//! Bodies as arguments.
+//! Extractors that read the request body.
 
 use bytes::Bytes;
 
@@ -22,7 +22,7 @@ impl Extract for String {
     }
 }
 
-/// An argument is the whole body.
+/// Returns the body if it has not been read yet. An argument is always the whole body.
 fn unread<'b>(req: &'b mut Request<'_>) -> Result<Body<'b>> {
     let body = req.body();
     if body.has_been_read() {
@@ -34,7 +34,7 @@ fn unread<'b>(req: &'b mut Request<'_>) -> Result<Body<'b>> {
     Ok(body)
 }
 
-/// The answer to a body that could not be read.
+/// Returns the response for a body that could not be read.
 fn refused(error: BodyError) -> Problem {
     Problem::new(error.status()).detail(error.to_string())
 }
@@ -55,12 +55,12 @@ mod typed {
     use crate::message::room::with_room;
     use crate::message::{IntoResponse, Problem, Request, Response};
 
-    /// A body of JSON; as an answer, the same as [`json`](crate::json).
+    /// Reads the body as JSON. As a response, it is the same as [`json`](crate::json).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Json<T>(pub T);
 
-    /// A body as HTML forms send it (`application/x-www-form-urlencoded`), as a struct, whose fields are those of a
-    /// [`Query`](crate::Query).
+    /// Reads the body of an HTML form (`application/x-www-form-urlencoded`) into a struct. The fields follow
+    /// the rules of [`Query`](crate::Query).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Form<T>(pub T);
 
@@ -94,8 +94,9 @@ mod typed {
         Ok(value)
     }
 
-    /// What is wrong, as `list[0].name`. The path of a field that is missing is that of what it is missing in; serde
-    /// names it in the text alone. None: it is the whole value, or nobody knows.
+    /// Returns the path of the invalid field, such as `list[0].name`. For a missing field, serde gives the path
+    /// of the parent and names the field only in the text. `None` if the fault is in the whole value, or if the
+    /// path is unknown.
     fn field(path: &Path, why: &str) -> Option<String> {
         let missing = why.strip_prefix("missing field `").and_then(|rest| Some(rest.split_once('`')?.0));
         let is_whole = path.iter().next().is_none();
@@ -109,7 +110,7 @@ mod typed {
 
     impl<T: serde::Serialize> IntoResponse for Json<T> {
         fn into_response(self) -> Response {
-            // A value that is nested deeply needs room to be dropped, too.
+            // Dropping a deeply nested value needs a large stack too.
             with_room(|| {
                 let Json(value) = self;
                 Response::json(&value)
@@ -129,8 +130,8 @@ mod typed {
         }
     }
 
-    /// The type without its parameters, in small letters, has to be right: what a page of another site may send
-    /// without asking is never taken for JSON.
+    /// Checks the media type, without its parameters and in lower case. A body that a page of another site can
+    /// send without a preflight is thus never read as JSON.
     fn expect(req: &Request<'_>, wanted: &str, is_right: impl Fn(&str) -> bool) -> Result<()> {
         let given = req.only("content-type").value().unwrap_or_default();
         let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Which functions are handlers?
+//! Turns functions with typed arguments into handlers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::{Extract, State};
 use crate::message::{Handler, IntoResponse, Need, Request, Response};
 
-/// What a [`Router`](crate::Router) takes as a handler: a [`Handler`], so also a function of `&mut Request`, or
-/// a function of arguments that are taken from the request ([`Extract`]). `M` tells these apart; the compiler finds it.
+/// Types that a [`Router`](crate::Router) accepts as handlers. These are [`Handler`]s, including functions of
+/// `&mut Request`, and functions whose arguments implement [`Extract`]. The compiler infers `M`, which tells
+/// the kinds apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler",
     label = "not a handler",
@@ -22,13 +23,13 @@ pub trait IntoHandler<M> {
     fn into_handler(self) -> Arc<dyn Handler>;
 }
 
-/// A [`Handler`] of a function with typed arguments, for where no router is:
+/// Makes a [`Handler`] of a function with typed arguments. Use it without a router:
 /// `Server::bind(..)?.run(handler(|Query(q): Query<Search>| ..))`.
 pub fn handler<M>(function: impl IntoHandler<M>) -> Arc<dyn Handler> {
     function.into_handler()
 }
 
-/// It is one already.
+/// Marks a type that is a [`Handler`] already.
 #[derive(Debug)]
 pub struct Plain;
 
@@ -38,19 +39,19 @@ impl<H: Handler> IntoHandler<Plain> for H {
     }
 }
 
-/// A function of typed arguments.
+/// Marks a function of typed arguments.
 #[derive(Debug)]
 pub struct OfArguments<A>(PhantomData<A>);
 
-/// The same, and the request.
+/// Marks a function of typed arguments and the request.
 #[derive(Debug)]
 pub struct OfArgumentsAndRequest<A>(PhantomData<A>);
 
-/// A method of a state.
+/// Marks a method of a state.
 #[derive(Debug)]
 pub struct OfState<S, A>(PhantomData<(S, A)>);
 
-/// The same, and the request.
+/// Marks a method of a state that also takes the request.
 #[derive(Debug)]
 pub struct OfStateAndRequest<S, A>(PhantomData<(S, A)>);
 
@@ -68,7 +69,7 @@ where
     }
 }
 
-/// What was taken, or the answer instead.
+/// Extracts one argument, or returns the error as the response.
 macro_rules! take {
     ($type:ty, $req:ident) => {
         match <$type as Extract>::extract($req) {
@@ -78,14 +79,14 @@ macro_rules! take {
     };
 }
 
-/// What the body of the request is to blame for is its client's.
+/// Marks the response as the client's fault if the request body caused the error.
 #[inline]
 fn blamed(mut response: Response, req: &Request<'_>) -> Response {
     req.blame(&mut response);
     response
 }
 
-/// The compiler calls it, so a second body is an error of the build. `are_bodies`: of each argument, whether it is one.
+/// Rejects a second body at compile time. `are_bodies` tells for each argument whether it reads the body.
 const fn check_one_body(mut are_bodies: &[bool]) {
     let mut count = 0;
     while let [is_body, rest @ ..] = are_bodies {
@@ -150,7 +151,7 @@ macro_rules! each_kind {
 macro_rules! each_kind_and_request {
     ($($argument:ident)+) => {
         each_kind!($($argument)+);
-        // Without arguments it is a plain handler.
+        // Without arguments, the function is a plain handler.
         functions!(OfArgumentsAndRequest<($($argument,)+)>, [], [$($argument)+], [&mut Request<'_>]);
     };
 }

@@ -1,4 +1,4 @@
-//! Arguments of handlers that are taken from the request by their type.
+//! Extractors: handler arguments that are read from the request by their type.
 
 mod body;
 mod handler;
@@ -21,23 +21,23 @@ pub use {
 use crate::error::Result;
 use crate::message::{Need, Request};
 
-/// A value that is taken from a request: an argument of a handler.
+/// A value that a handler takes from the request as an argument.
 ///
-/// | argument | is taken from | otherwise |
+/// | argument | source | if it fails |
 /// |---|---|---|
-/// | [`Path<T>`](crate::Path) | captures of the path: one value, a tuple of them, or a struct by name | 400; 500 where the route has others |
-/// | [`Query<T>`](crate::Query) | the query, as a struct in which a `Vec` takes a key that comes often; all pairs as `Vec<(String, String)>` | 400 |
-/// | [`Header<T>`](crate::Header) | fields, as a struct: `if_none_match` is `If-None-Match` | 400 |
-/// | [`Cookie<T>`](crate::Cookie) | cookies, as a struct | 400 |
-/// | [`Json<T>`](crate::Json) | a body of JSON | 415, 413, 408, 400, 422 |
-/// | [`Form<T>`](crate::Form) | a body as HTML forms send it | 415, 413, 408, 400, 422 |
-/// | [`Bytes`](crate::Bytes), `String` | the body as it came | 413, 408, 400 |
-/// | [`State<T>`](crate::State) | what [`Router::state`](crate::Router::state) was given | the server does not start |
-/// | [`Result<T>`](crate::Result) | any of them, where the handler says what happens if it cannot be taken | |
+/// | [`Path<T>`](crate::Path) | Captures of the path: one value, a tuple, or a struct by name | 400, or 500 if the route has other captures |
+/// | [`Query<T>`](crate::Query) | The query, as a struct. A `Vec` takes a repeated key. `Vec<(String, String)>` takes all pairs. | 400 |
+/// | [`Header<T>`](crate::Header) | Header fields, as a struct. `if_none_match` is `If-None-Match`. | 400 |
+/// | [`Cookie<T>`](crate::Cookie) | Cookies, as a struct | 400 |
+/// | [`Json<T>`](crate::Json) | A JSON body | 415, 413, 408, 400, 422 |
+/// | [`Form<T>`](crate::Form) | The body of an HTML form | 415, 413, 408, 400, 422 |
+/// | [`Bytes`](crate::Bytes), `String` | The raw body | 413, 408, 400 |
+/// | [`State<T>`](crate::State) | A value given to [`Router::state`](crate::Router::state) | The server does not start |
+/// | [`Result<T>`](crate::Result) | Any argument above. The handler decides what happens on failure. | |
 ///
-/// A handler takes up to six of them; `&mut Request` may come last, and `&S` first, where `S` is a state: so methods
-/// of a struct are handlers. What cannot be taken is answered with a [`Problem`](crate::Problem) whose
-/// member `field` names it, where it is one field.
+/// A handler takes up to six arguments. `&mut Request` may come last. `&S` may come first if `S` is a state, so
+/// methods of a struct are handlers. If an argument cannot be read, the answer is a
+/// [`Problem`](crate::Problem). If one field is at fault, its member `field` names that field.
 ///
 /// ```
 /// use serde::Deserialize;
@@ -66,7 +66,7 @@ use crate::message::{Need, Request};
 /// # assert_eq!(client.get("/x/notes?tag=a").send().status, 400);
 /// ```
 ///
-/// A type of your own is an argument, too, and as `Result<T>` it is one that may be missing:
+/// You can implement `Extract` for your own types. As `Result<T>`, an argument is optional:
 ///
 /// ```
 /// use weftwork::{Extract, prelude::*};
@@ -106,7 +106,8 @@ use crate::message::{Need, Request};
     note = "what may be missing is no `Option<Query<T>>`, but a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`"
 )]
 pub trait Extract: Sized {
-    /// Whether it is made of the body. A body is read once, so a handler that takes two of those does not compile:
+    /// Whether the value is read from the body. A body can be read only once, so a handler with two body
+    /// arguments does not compile:
     ///
     /// ```compile_fail
     /// # use serde::Deserialize;
@@ -116,17 +117,18 @@ pub trait Extract: Sized {
     /// let site = Router::new().post("/", |Json(one): Json<Note>, Form(other): Form<Note>| one.text + &other.text);
     /// ```
     ///
-    /// Default: no. A type of your own that reads the body says yes.
+    /// Default: `false`. Set it to `true` in a type that reads the body.
     const IS_BODY: bool = false;
 
-    /// Takes the value.
+    /// Reads the value from the request.
     ///
     /// # Errors
-    /// It is not there, or not what the type wants; the error is the answer: a [`Problem`](crate::Problem), or a
-    /// [`Response`](crate::Response) of its own ([`Error::response`](crate::Error::response)).
+    /// Returns an error if the value is missing or invalid. The error becomes the response: a
+    /// [`Problem`](crate::Problem), or any [`Response`](crate::Response) (see
+    /// [`Error::response`](crate::Error::response)).
     fn extract(req: &mut Request<'_>) -> Result<Self>;
 
-    /// The state that it is, if it is one.
+    /// Returns the state that this argument requires, if any.
     #[doc(hidden)]
     fn need() -> Option<Need> {
         None

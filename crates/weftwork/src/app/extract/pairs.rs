@@ -1,5 +1,5 @@
-//! How do names with texts become a value? serde on one side, and on the other what queries, forms, fields and
-//! paths all are. Its errors know the name, which is why this is not a crate's.
+//! Deserializes name-value pairs with serde: queries, forms, header fields, cookies and path captures. The
+//! errors name the pair at fault, which existing crates do not offer.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -14,24 +14,24 @@ use serde::forward_to_deserialize_any;
 use crate::error::{Error, Result};
 use crate::message::{Problem, checkbox, form_decoded};
 
-/// More are refused: nobody fills in so many, and each costs time.
+/// Maximum number of pairs. No person fills in more fields, and each pair costs time.
 const PAIRS_MAX: usize = 1000;
 
-/// Names and their texts.
+/// Name-value pairs and how to read them.
 pub(super) struct Pairs<'t> {
     what: &'static str,
-    /// What a name is called by those who send it.
+    /// Converts a name to the form that clients use.
     shown_as: fn(&str) -> String,
-    /// As they came, until they are asked for by name.
+    /// Pairs in the order in which they arrived, until a struct sorts them by name.
     pairs: Vec<Pair<'t>>,
-    /// Names may come more than once, anywhere.
+    /// Whether a name may occur more than once, at any position.
     may_repeat: bool,
     error: Option<PairError>,
-    /// Names that were missing, and are given as lists without a value.
+    /// Names of missing fields, which are tried as empty lists.
     empty: Vec<&'static str>,
 }
 
-/// The pairs of a query or form.
+/// Parses the pairs of a query or form.
 pub(super) fn form_pairs(text: &str) -> impl Iterator<Item = Result<Pair<'_>, PairError>> {
     text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -40,7 +40,7 @@ pub(super) fn form_pairs(text: &str) -> impl Iterator<Item = Result<Pair<'_>, Pa
 }
 
 impl<'t> Pairs<'t> {
-    /// `what` one of them is called.
+    /// Collects pairs. `what` is the term for one pair in error messages.
     pub(super) fn of(
         what: &'static str,
         pairs: impl Iterator<Item = Result<Pair<'t>, PairError>>,
@@ -58,17 +58,17 @@ impl<'t> Pairs<'t> {
         Pairs { what, shown_as: str::to_owned, pairs: kept, may_repeat: false, error, empty: Vec::new() }
     }
 
-    /// Clients send other names than the type has.
+    /// Sets a function that converts names for error messages, if clients use other names than the type.
     pub(super) fn shown_as(self, shown_as: fn(&str) -> String) -> Pairs<'t> {
         Pairs { shown_as, ..self }
     }
 
-    /// Equal names belong together, each with its texts in order.
+    /// Allows repeated names. Equal names are grouped, and their texts keep their order.
     pub(super) fn repeated(self) -> Pairs<'t> {
         Pairs { may_repeat: true, ..self }
     }
 
-    /// Makes a value of them, which `status` answers for.
+    /// Deserializes the pairs. `status` is the status on failure.
     pub(super) fn read<T: DeserializeOwned>(mut self, status: StatusCode) -> Result<T> {
         let (what, shown_as) = (self.what, self.shown_as);
         Ok(self.value().map_err(|error| {
@@ -77,7 +77,8 @@ impl<'t> Pairs<'t> {
         })?)
     }
 
-    /// The same for captures. How many there are, and their names, is for the route to say, and so not for the client.
+    /// Deserializes captures. The route determines their number and names, so a mismatch is not the client's
+    /// fault.
     pub(super) fn read_of_route<T: DeserializeOwned>(mut self) -> Result<T> {
         let what = self.what;
         self.value().map_err(|error| match (error.is_shape_error, self.single()) {
@@ -85,13 +86,14 @@ impl<'t> Pairs<'t> {
                 let wrong = error.problem(what, StatusCode::INTERNAL_SERVER_ERROR);
                 Error::ours(format!("handler arguments do not match the route: {wrong}"))
             }
-            // A type that refuses a text by a rule of its own does not know whose it is.
+            // A type with rules of its own does not know the name of the pair.
             (false, Ok(text)) => text.with_pair(error).problem(what, StatusCode::BAD_REQUEST).into(),
             (false, Err(_)) => error.problem(what, StatusCode::BAD_REQUEST).into(),
         })
     }
 
-    /// Whoever takes a list takes one without a value, too; only its type knows that it is one, so it is tried.
+    /// Deserializes the value. A missing field may be an empty list. Only its type knows that, so the list is
+    /// tried.
     fn value<T: DeserializeOwned>(&mut self) -> Result<T, PairError> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -107,15 +109,15 @@ impl<'t> Pairs<'t> {
     }
 }
 
-/// What is wrong, and with which of them.
+/// An error and the pair that caused it.
 #[derive(Debug)]
 pub(super) struct PairError {
     name: Option<String>,
     text: Option<String>,
     why: String,
-    /// The field that is missing, if that is it.
+    /// Name of the field, if the field is missing.
     missing: Option<&'static str>,
-    /// It is with how many there are, or how they are called.
+    /// Whether the number or the names of the pairs are wrong.
     is_shape_error: bool,
 }
 
@@ -124,13 +126,14 @@ impl PairError {
         PairError { name: None, text: None, why: why.to_string(), missing: None, is_shape_error: false }
     }
 
-    /// `name` is known to whoever made the route; those of a query are the client's.
+    /// Creates the error for text that is not UTF-8. `name` is given if it comes from the route. Names in a
+    /// query come from the client.
     pub(super) fn not_utf8(name: Option<&str>) -> PairError {
         let why = if name.is_some() { "is not UTF-8" } else { "one of them is not UTF-8" };
         PairError { name: name.map(str::to_owned), ..PairError::new(why) }
     }
 
-    /// A type refused what a pair is called.
+    /// Creates the error for a name that a type rejected.
     fn of_name(name: &str, error: PairError) -> PairError {
         let why = format_args!("cannot be called so: {}", error.why);
         PairError { name: Some(name.to_owned()), is_shape_error: true, ..PairError::new(why) }
@@ -179,7 +182,7 @@ impl de::Error for PairError {
     }
 }
 
-/// Values that are one text: what holds the texts hands over its only one.
+/// Forwards types that consist of a single text to the only pair.
 macro_rules! forward_to_single {
     ($($method:ident)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
@@ -189,7 +192,7 @@ macro_rules! forward_to_single {
 }
 
 impl<'t> Pairs<'t> {
-    /// For a value that is no struct: the only text there is.
+    /// Returns the only text, for a value that is not a struct.
     fn single(&self) -> Result<Texts<'_, 't>, PairError> {
         match &self.pairs[..] {
             [single] => Ok(Texts::of(std::slice::from_ref(single))),
@@ -252,7 +255,7 @@ impl<'de> Deserializer<'de> for &mut Pairs<'_> {
         deserialize_bytes deserialize_byte_buf
     }
 
-    /// It is there whatever it holds: what may be missing is a part of it.
+    /// The whole value is always present. Only parts of it may be missing.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
         visitor.visit_some(self)
     }
@@ -262,7 +265,7 @@ impl<'de> Deserializer<'de> for &mut Pairs<'_> {
 
 type Pair<'t> = (Cow<'t, str>, Cow<'t, str>);
 
-/// A struct's fields: each name once, with all of its texts; then those that have none.
+/// Iterates over the fields of a struct: each name once with all its texts, then the names without a text.
 struct Groups<'p, 't> {
     left: &'p [Pair<'t>],
     empty: &'p [&'static str],
@@ -304,7 +307,7 @@ impl<'de> MapAccess<'de> for Groups<'_, '_> {
     }
 }
 
-/// A name without a text: a list of none, and for all else missing.
+/// A name without a text. It is an empty list, or a missing value of any other type.
 struct EmptyValue(&'static str);
 
 impl<'de> Deserializer<'de> for EmptyValue {
@@ -332,10 +335,11 @@ impl<'de> Deserializer<'de> for EmptyValue {
     }
 }
 
-/// A tuple's or a list's values, one text each.
+/// Iterates over the values of a tuple or a list, one text each.
 struct PairSequence<'p, 't> {
     left: &'p [Pair<'t>],
-    /// Who lists all pairs may want their names, too; who lists the texts of one name knows it.
+    /// Whether elements may include the name. A list of all pairs needs names. A list of the texts of one name
+    /// does not.
     named: bool,
 }
 
@@ -350,7 +354,7 @@ impl<'de> SeqAccess<'de> for PairSequence<'_, '_> {
     }
 }
 
-/// A name, and behind it its text.
+/// A name followed by its text, as a tuple.
 struct NameAndText<'p, 't> {
     name: Option<&'p str>,
     text: Option<Texts<'p, 't>>,
@@ -369,25 +373,25 @@ impl<'de> SeqAccess<'de> for NameAndText<'_, '_> {
     }
 }
 
-/// The texts of one name, of which there is one at least.
+/// The texts of one name. There is at least one.
 #[derive(Clone, Copy)]
 struct Texts<'p, 't> {
     all: &'p [Pair<'t>],
-    /// What a value of one text is made of.
+    /// Text that a single value is read from.
     chosen: &'p str,
-    /// Two values of it are the name and the text.
+    /// Whether a tuple of two is the name and the text.
     named: bool,
 }
 
 impl<'p, 't> Texts<'p, 't> {
-    /// Of several the first one is chosen.
+    /// Chooses the first of several texts.
     fn of(all: &'p [Pair<'t>]) -> Texts<'p, 't> {
         let chosen = all.first().map(|(_, text)| &**text).unwrap_or_default();
         Texts { all, chosen, named: false }
     }
 
     fn with_pair(&self, error: PairError) -> PairError {
-        // A name that is there already is of a field that is missing: there is no text.
+        // An error with a name is about a missing field, which has no text.
         if error.name.is_some() {
             return error;
         }
@@ -405,7 +409,7 @@ impl<'p, 't> Texts<'p, 't> {
     }
 }
 
-/// Values that are parsed from the first text.
+/// Parses values from the chosen text.
 macro_rules! parse {
     ($($method:ident $visit:ident)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
@@ -432,7 +436,7 @@ impl<'de> Deserializer<'de> for Texts<'_, '_> {
         deserialize_f64 visit_f64 deserialize_char visit_char
     }
 
-    /// Inputs that were left empty are none; of several the first that is filled in is chosen.
+    /// Empty inputs count as missing. Of several texts, the first that is not empty is chosen.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PairError> {
         match self.all.iter().find(|(_, text)| !text.is_empty()) {
             Some((_, chosen)) => visitor.visit_some(Texts { chosen, ..self }),

@@ -1,4 +1,4 @@
-//! How do handlers share a value?
+//! State that handlers share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::Extract;
 use crate::error::{Error, Result};
 use crate::message::{Need, Request};
 
-/// What a [`Router`](crate::Router) was given by [`state`](crate::Router::state), of this type or as an `Arc` of it. It
-/// dereferences to it.
+/// Takes a value that [`state`](crate::Router::state) gave to the [`Router`](crate::Router), as `T` or as an
+/// `Arc` of it. It dereferences to `T`.
 ///
 /// ```
 /// use weftwork::prelude::*;

@@ -1,4 +1,4 @@
-//! What of a request's head is taken as a value: captures, query, fields, cookies.
+//! Extractors for captures, the query, header fields and cookies.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,22 @@ use crate::app::cookie_header::parse_cookies;
 use crate::error::Result;
 use crate::message::Request;
 
-/// Captures of the path: one value (`Path<u64>`), a tuple in the order of the path, or a struct by name.
+/// Reads the captures of the path: one value (`Path<u64>`), a tuple in the order of the path, or a struct by
+/// name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
-/// The query, as a struct: a field that may be missing is an `Option`, one that comes any number of times a `Vec`. An
-/// `Option` is `None` for `?page=`, too, as a form sends what was left empty; of several it is the first that was filled
-/// in. A checkbox is a `bool` with `#[serde(default)]`: browsers send `on`, or nothing. A `Vec<(String, String)>` takes all pairs
-/// in their order.
+/// Reads the query into a struct:
 ///
-/// Where serde does not say which type it wants, within `#[serde(flatten)]` and enums with a `tag`, values are text, and
-/// a number is refused; so it is with [`Form`](crate::Form), [`Header`] and [`Cookie`]. In place of a flattened struct take two
-/// arguments, each of which reads what it knows:
+/// - An optional parameter is an `Option`. It is also `None` for `?page=`, because forms send empty inputs like
+///   that. If there are several, the first one that is not empty counts.
+/// - A repeated parameter is a `Vec`.
+/// - A checkbox is a `bool` with `#[serde(default)]`. Browsers send `on`, or nothing.
+/// - `Vec<(String, String)>` takes all pairs in their order.
+///
+/// Within `#[serde(flatten)]` and enums with a `tag`, serde does not tell the expected type. Values are then
+/// text, and a number is rejected. The same holds for [`Form`](crate::Form), [`Header`] and [`Cookie`]. Instead
+/// of a flattened struct, take two arguments. Each one reads the parameters that it knows:
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -44,8 +48,8 @@ pub struct Path<T>(pub T);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
-/// Fields of the head, as a struct: `user_agent` is `User-Agent`, and never `User_Agent`. Values are text; those that
-/// are not ASCII are left out.
+/// Reads header fields into a struct. `user_agent` is `User-Agent`, and never `User_Agent`. Values are text.
+/// Values that are not ASCII are left out.
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -64,12 +68,11 @@ pub struct Query<T>(pub T);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<T>(pub T);
 
-/// Cookies, as a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`. Values are
-/// percent-decoded, quotes around them left out. A name that comes twice with different values counts as missing: one may
-/// be a neighbour's.
+/// Reads cookies into a struct: `Cookie<Session>` with `struct Session { id: String, theme: Option<String> }`.
+/// Values are percent-decoded and have no quotes around them. A name with two different values counts as
+/// missing, because one of them may come from a neighbouring site.
 ///
-/// A value may be forged by whoever holds the browser: `Request::cookies` (feature `cookies`) reads those that are
-/// encrypted.
+/// The user of the browser can forge any value. `Request::cookies` (feature `cookies`) reads encrypted cookies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie<T>(pub T);
 
@@ -94,7 +97,7 @@ impl<T: DeserializeOwned> Extract for Query<T> {
 impl<T: DeserializeOwned> Extract for Header<T> {
     fn extract(req: &mut Request<'_>) -> Result<Self> {
         let named = |(name, value): (&str, &[u8])| {
-            // A proxy that removes `X-User` of clients lets their `X_User` through.
+            // A proxy may remove `X-User` from client requests and let `X_User` pass.
             if name.contains('_') {
                 return None;
             }

@@ -1,4 +1,5 @@
-//! How a name is opened so that it cannot lead out of its root, whoever changes the tree meanwhile.
+//! Opens a name under a root directory. The path cannot leave the root, even if the tree changes during the
+//! open.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,26 +7,26 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use rustix::io::{Errno, Result, retry_on_intr};
 
-/// `NONBLOCK`: opening a pipe that nobody writes would hang the thread before its type can be looked at.
+/// `NONBLOCK`: opening a pipe without a writer would block the thread before the file type is known.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// As many as Linux follows before it thinks that they go round.
+/// Maximum number of links to follow, the same as in Linux.
 const LINKS_MAX: u32 = 40;
 
-/// What is done with symbolic links.
+/// Treatment of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     Refuse,
-    /// As far as they stay beneath the root.
+    /// Follow links that stay under the root.
     Follow,
 }
 
-/// Opens `path`: segments joined by `/`; empty for the root itself.
+/// Opens `path`, which consists of segments joined by `/`. An empty path is the root itself.
 pub(super) fn open(root: impl AsFd, path: &[u8], links: Links) -> Result<OwnedFd> {
     #[cfg(target_os = "linux")]
     match open_at_once(root.as_fd(), path, links) {
-        // Kernels before 5.6 do not know the call, and old sandboxes refuse what they do not know. AGAIN: something
-        // on the way was moved meanwhile, so that the kernel could not tell whether it stayed beneath.
+        // Kernels before 5.6 do not know the call, and old sandboxes reject unknown calls. AGAIN: a part of the
+        // path was moved meanwhile, so the kernel could not tell whether the path stays under the root.
         Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {}
         done => return done,
     }
@@ -44,15 +45,15 @@ fn open_at_once(root: impl AsFd, path: &[u8], links: Links) -> Result<OwnedFd> {
     retry_on_intr(|| openat2(&root, path, flags, Mode::empty(), resolve))
 }
 
-/// The same on every system: one segment at a time, each opened in the directory that was opened before it. A link
-/// is read, and its segments take its place.
+/// Opens a path on every system: one segment at a time, each in the directory opened before. A link is read and
+/// replaced by its segments.
 pub(super) fn walk(root: impl AsFd, path: &[u8], links: Links) -> Result<OwnedFd> {
     let mut ahead: VecDeque<Vec<u8>> = segments(path).collect();
     let mut inner: Vec<OwnedFd> = Vec::new();
     let mut followed = 0;
     while let Some(segment) = ahead.pop_front() {
         if segment == b".." {
-            // Above the root there is nothing.
+            // `..` at the root would leave the root.
             inner.pop().ok_or(Errno::XDEV)?;
             continue;
         }

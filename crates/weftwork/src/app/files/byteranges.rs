@@ -1,4 +1,4 @@
-//! Several parts of a file in one body: `multipart/byteranges` (RFC 9110 section 14.6).
+//! Builds `multipart/byteranges` bodies (RFC 9110 section 14.6).
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -9,7 +9,7 @@ use weftwork_wire::fields::ByteRange;
 
 use crate::message::Part;
 
-/// The content type and the pieces of the body, for parts of a file of `length` bytes.
+/// Returns the content type and the parts of the body, for ranges of a file of `length` bytes.
 pub(super) fn multipart(
     ranges: &[ByteRange],
     length: u64,
@@ -34,7 +34,7 @@ pub(super) fn multipart(
     (outer.unwrap_or(HeaderValue::from_static("multipart/byteranges")), pieces)
 }
 
-/// Nobody who writes the file can know it, so it is not in there.
+/// The boundary is random, so no file can contain it on purpose.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

@@ -1,4 +1,4 @@
-//! Which files are in memory while they are open: one that is asked for again is not read again.
+//! Keeps the content of small open files in memory.
 
 use std::fs::File;
 use std::io;
@@ -12,19 +12,20 @@ use bytes::Bytes;
 use super::representation::slice;
 use super::root::{Content, OpenFile};
 
-/// The longest of them.
+/// Maximum size of a cached file.
 const FILE_BYTES_MAX: u64 = 128 << 10;
-/// All of them together.
+/// Maximum size of all cached files.
 const BYTES_MAX: u64 = 4 << 20;
-/// The longest part that is sent from memory. It is copied behind its head, so that no slow client keeps the whole file there.
-/// For a file of 20 KiB that took 0.88 of the CPU of `sendfile`, for 10 kB of a longer one 0.84; 100 KiB took 1.05.
+/// Maximum size of a part that is sent from memory. The part is copied after its head, so that a slow client
+/// does not keep the whole file in memory. Sending from memory took 0.88 of the CPU of `sendfile` for a file of
+/// 20 KiB, 0.84 for 10 kB of a longer file, and 1.05 for 100 KiB.
 const PART_BYTES_MAX: u64 = 32 << 10;
 
-/// How much of the memory is taken.
+/// Number of bytes in use.
 #[derive(Debug, Default)]
 pub(super) struct CacheMemory(AtomicU64);
 
-/// What was in a file, and by what it shows that it still is.
+/// Content of a file, and the state by which a change is noticed.
 #[derive(Debug)]
 pub(super) struct CachedContent {
     state: u64,
@@ -40,8 +41,8 @@ impl Drop for CachedContent {
 }
 
 impl OpenFile {
-    /// So many bytes from there, if they are in memory, and still in the file. They are read now if it was asked for before, and
-    /// cannot change within the moment that it shows as its last change.
+    /// Returns a part of the file if it is in memory and still current. Reads the file if it was requested
+    /// before, and if it can no longer change within the clock tick of its last change.
     pub(super) fn cached(&self, content: &Content, offset: u64, count: u64) -> Option<Bytes> {
         let (memory, changed) = (self.memory.get()?, content.changed?);
         if count > PART_BYTES_MAX || !content.is_stable_since(changed) {

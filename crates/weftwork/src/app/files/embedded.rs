@@ -1,4 +1,4 @@
-//! Files that are part of the program.
+//! Files that are embedded in the program.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use super::root::{Content, ContentSource, Found};
 
-/// What is in the program, by name.
+/// Embedded files by name.
 pub(super) struct Embedded(BTreeMap<&'static [u8], Asset>);
 
 struct Asset {
     bytes: &'static [u8],
-    /// Of the bytes; taken once.
+    /// Hash of the bytes, computed once.
     hash: u64,
 }
 
@@ -34,7 +34,7 @@ impl Embedded {
                 modified: None,
                 changed: None,
                 state: *hash,
-                // What never changes is the same at any time.
+                // Embedded files never change, so any time will do.
                 seen: SystemTime::UNIX_EPOCH,
             }));
         }
@@ -44,7 +44,7 @@ impl Embedded {
     }
 }
 
-/// FNV-1a: the bytes are ours, so nobody makes two of them look alike.
+/// FNV-1a. The bytes are trusted, so collisions on purpose are not a concern.
 fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()

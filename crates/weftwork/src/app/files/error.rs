@@ -1,4 +1,4 @@
-//! What is answered where no file is sent?
+//! Errors of file requests and their responses.
 
 use http::{HeaderValue, Method, StatusCode, header};
 use rustix::io::Errno;
@@ -8,15 +8,15 @@ use crate::app::path_form::canonical;
 use crate::error::Error;
 use crate::message::{IntoResponse, Problem, Request, Response};
 
-/// Why there is no file to send.
+/// The reason why no file is sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FileError {
     NotFound,
     Malformed,
-    /// There is one, at the path that is spelt plainly.
+    /// The file exists under the canonical spelling of the path.
     NonCanonical,
     Forbidden,
-    /// The process, or the system, has all the files open that it may have.
+    /// The process or the system has no file descriptor left.
     NoDescriptor(Errno),
     Failed(Errno),
 }
@@ -33,8 +33,8 @@ impl From<PathError> for FileError {
 impl From<Errno> for FileError {
     fn from(error: Errno) -> FileError {
         match error {
-            // LOOP: a symbolic link. XDEV: a way out. NXIO: a socket, or a device that is not there. ILSEQ, INVAL: no name on
-            // this file system.
+            // LOOP: a symbolic link. XDEV: a path that leaves the root. NXIO: a socket, or a missing device.
+            // ILSEQ, INVAL: not a valid name on this file system.
             Errno::NOENT
             | Errno::NOTDIR
             | Errno::LOOP
@@ -58,7 +58,8 @@ impl FileError {
             FileError::NonCanonical => moved(req, &canonical(req.whole_path())),
             FileError::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
             FileError::NoDescriptor(error) => {
-                // Clients that take their time with many files bring that about, at any rate.
+                // Clients that download many files slowly can cause this, so the rate of the log line is
+                // limited.
                 req.tell(format_args!("{} could not be opened: {error}", req.whole_path()));
                 problem(StatusCode::SERVICE_UNAVAILABLE, "no more files can be sent just now")
                     .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
@@ -70,12 +71,12 @@ impl FileError {
     }
 }
 
-/// From `/docs` to `/docs/`, so that relative links in the page mean what they say.
+/// Redirects from `/docs` to `/docs/`, so that relative links in the page work.
 pub(super) fn redirect_to_slash(req: &Request<'_>) -> Response {
     moved(req, &format!("{}/", req.whole_path()))
 }
 
-/// 301. A path that got here has no empty segment, so it cannot name another host.
+/// 301. Returns a 301. A path that gets here has no empty segment, so it cannot name another host.
 fn moved(req: &Request<'_>, path: &str) -> Response {
     let query = req.query().map(|query| format!("?{query}")).unwrap_or_default();
     match HeaderValue::try_from(format!("{path}{query}")) {
@@ -84,12 +85,12 @@ fn moved(req: &Request<'_>, path: &str) -> Response {
     }
 }
 
-/// Whether the method is one that files have.
+/// Returns whether files have this method.
 pub(super) fn is_get_or_head(req: &Request<'_>) -> bool {
     matches!(*req.method(), Method::GET | Method::HEAD)
 }
 
-/// 405.
+/// Returns a 405.
 pub(super) fn method_not_allowed() -> Response {
     problem(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD")
         .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))

@@ -1,4 +1,4 @@
-//! What a directory without an `index.html` looks like.
+//! Directory listings.
 
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
@@ -10,9 +10,9 @@ use super::root::Found;
 use super::target::{is_servable, joined};
 use crate::message::escaped;
 
-/// Most names on a page: 10,000, some 2 MB of it. Nobody reads more, and memory is bounded by it.
+/// Maximum number of names on a page, about 2 MB. The limit bounds the memory.
 const ENTRIES_MAX: usize = 10_000;
-/// Most bytes of them: a name of 255 quotes is 2 KB.
+/// Maximum size of all rows. A name of 255 quotes takes 2 KB.
 const ROWS_BYTES_MAX: usize = 2 << 20;
 
 const STYLE: &str = "\
@@ -26,11 +26,11 @@ td+td{text-align:right;white-space:nowrap;padding-left:1rem;opacity:.7}
 
 struct Entry {
     name: Vec<u8>,
-    /// None: a directory.
+    /// `None` for a directory.
     bytes: Option<u64>,
 }
 
-/// The page that lists `directory`, which is `path` beneath the root. `find` says what a link stands for.
+/// Returns the page that lists `directory`, whose path under the root is `path`. `find` resolves links.
 pub(super) fn page(
     directory: &OwnedFd,
     path: &[u8],
@@ -65,7 +65,7 @@ pub(super) fn page(
         let name_text = String::from_utf8_lossy(name);
         let shown = escaped(&name_text);
         let size = bytes.map(size).unwrap_or_default();
-        // Writing to a String does not fail.
+        // Cannot fail: writing to a `String` does not fail.
         let _ = writeln!(page, "<tr><td><a href=\"{}{slash}\">{shown}{slash}</a><td>{size}", encoded(name));
     }
     page.push_str("</table>\n");
@@ -75,7 +75,8 @@ pub(super) fn page(
     Ok(page)
 }
 
-/// What would be served, directories first, each part by name; and whether that is all.
+/// Returns the entries that are served, directories first, each group sorted by name. The second value is false
+/// if entries were left out.
 fn entries(
     directory: &OwnedFd,
     hidden: bool,
@@ -91,7 +92,7 @@ fn entries(
         }
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            // Removed since its name was read, or not ours to look at.
+            // The entry was removed after its name was read, or is not readable.
             Err(Errno::NOENT | Errno::ACCESS) => continue,
             Err(error) => return Err(error),
         };
@@ -114,7 +115,7 @@ fn entries(
     Ok((found, whole))
 }
 
-/// A name as a relative reference (RFC 3986 section 2.3): only unreserved characters stay as they are.
+/// Encodes a name as a relative reference (RFC 3986 section 2.3). Only unreserved characters stay unchanged.
 pub(super) fn encoded(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name {
@@ -130,7 +131,7 @@ pub(super) fn encoded(name: &[u8]) -> String {
     out
 }
 
-/// A size with one decimal, as in `1.5 KiB`.
+/// Formats a size with one decimal, as in `1.5 KiB`.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

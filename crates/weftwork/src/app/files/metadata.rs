@@ -1,4 +1,4 @@
-//! What is said of a file beside its bytes: its entity tag, and when it changed.
+//! Entity tag and modification date of a file.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,27 +8,28 @@ use weftwork_wire::fields::{EntityTag, Validators};
 
 use super::root::{Content, ContentSource};
 
-/// Clocks of file systems tick every few milliseconds, some every two seconds: a file that changed more recently
-/// may change again and keep its time.
+/// Clocks of file systems tick every few milliseconds, some every two seconds. A file that changed more
+/// recently may change again and keep its time.
 const STABLE_AFTER: Duration = Duration::from_secs(2);
 
-/// Both as they are written.
+/// Values of the fields `ETag` and `Last-Modified`.
 #[derive(Clone, Debug)]
 pub(super) struct FileMetadata {
     pub(super) tag: Option<HeaderValue>,
     pub(super) modified: Option<HeaderValue>,
     weak: bool,
-    /// What it was made of.
+    /// State of the file that the values were computed from.
     state: u64,
     length: u64,
     coding: Option<&'static str>,
 }
 
 impl Content {
-    /// How it is described when it is sent with `coding`.
+    /// Returns the metadata of the file when sent with `coding`.
     ///
-    /// Once a file has settled, that is made once while it stays open: 1,400 instructions a request. If the file
-    /// changes meanwhile, or is also sent with another coding, it is made anew until the file is opened again.
+    /// For a stable file, the metadata is computed once while the file stays open, which saves 1,400
+    /// instructions a request. If the file changes, or is also sent with another coding, the metadata is
+    /// computed each time until the file is opened again.
     pub(super) fn metadata(&self, coding: Option<&'static str>) -> FileMetadata {
         let made = || FileMetadata::of(self, coding);
         match &self.source {
@@ -44,12 +45,12 @@ impl Content {
         self.modified.is_none_or(|at| self.is_stable_since(at))
     }
 
-    /// Whoever changes it now gives it another time than `at`.
+    /// Returns whether a change now would give the file another time than `at`.
     pub(super) fn is_stable_since(&self, at: SystemTime) -> bool {
         at.checked_add(STABLE_AFTER).is_some_and(|settled| settled <= self.seen)
     }
 
-    /// RFC 9110 section 8.8.2.1: never later than the answer itself.
+    /// RFC 9110 section 8.8.2.1: the date is never later than the response.
     fn dated(&self) -> Option<SystemTime> {
         self.modified.map(|at| at.min(self.seen))
     }
@@ -64,7 +65,7 @@ impl FileMetadata {
         let tag = format!("{start}\"{state:x}-{length:x}{dash}{name}\"");
         let date = |at| HeaderValue::from_bytes(Date::at(at).as_bytes()).ok();
         FileMetadata {
-            // Neither of the two can fail: they are made of ASCII.
+            // Cannot fail: both values are ASCII.
             tag: HeaderValue::try_from(tag).ok(),
             modified: content.dated().and_then(date),
             weak,
@@ -78,7 +79,8 @@ impl FileMetadata {
         (self.state, self.length, self.coding) == (content.state, content.length, coding)
     }
 
-    /// What conditions of requests are compared with; `content` is what this describes.
+    /// Returns the validators that conditions of requests are compared with. `content` is the file that this
+    /// metadata describes.
     pub(super) fn validators(&self, content: &Content) -> Validators<'_> {
         let tag = self.tag.as_ref().and_then(|tag| {
             let quoted = tag.as_bytes().strip_prefix(b"W/").unwrap_or(tag.as_bytes());

@@ -1,4 +1,4 @@
-//! Are files the same at a mount as they are at the root, and does what they lack come to the next?
+//! Tests of files in mounts: same behaviour as at the root, and missing files go to the next mount.
 
 use super::{Files, embedded};
 use crate::{Request, Response, Router, TestClient};

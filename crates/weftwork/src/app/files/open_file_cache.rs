@@ -1,4 +1,4 @@
-//! Which files were opened a moment ago: who asks for them again is spared the look-up.
+//! Keeps recently opened files open to save the look-up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use rustix::io::Result;
 use super::content_cache::CacheMemory;
 use super::root::{Content, ContentSource, Found, OpenFile, Root};
 
-/// So long the outcome of a look-up holds. What is in the file, and whether it still has its names, is asked each time:
-/// only a file that was moved, or one of whose directories or links was, is found for that much longer.
+/// Time for which a look-up stays valid. The content and the number of names are checked at each request. Only
+/// a file that was moved, or whose directory or link was moved, is still found for this long.
 const VALID_FOR: Duration = Duration::from_secs(1);
-/// Each keeps a descriptor open.
+/// Maximum number of open files. Each one uses a descriptor.
 const FILES_MAX: usize = 128;
 
-/// Opening and closing a file takes the kernel 1.5 us; a request for a file of 1 KiB takes 8.
+/// Opening and closing a file takes 1.5 us in the kernel. A request for a file of 1 KiB takes 8 us.
 pub(super) struct OpenFileCache {
     entries: Mutex<Entries>,
     memory: Arc<CacheMemory>,
@@ -39,7 +39,7 @@ impl OpenFileCache {
         }
     }
 
-    /// What `name` stands for in `root`. That there is nothing is never remembered: somebody may be waiting for it.
+    /// Looks up `name` in `root`. A missing file is never remembered, because it may be created at any time.
     pub(super) fn find(&self, root: &Root, name: &[u8]) -> Result<Found> {
         self.find_at(root, name, SystemTime::now())
     }
@@ -52,7 +52,7 @@ impl OpenFileCache {
             self.entries().files.remove(name);
         }
         let found = root.find(name)?;
-        // One file alone is opened anew for each request: it may be behind a link that is switched.
+        // A single file is opened for each request, because it may be a link whose target changes.
         if let Found::Content(Content { source: ContentSource::File(opened), .. }) = &found
             && matches!(root, Root::Directory { .. })
         {
@@ -68,7 +68,7 @@ impl OpenFileCache {
 
     fn lookup(&self, name: &[u8], now: SystemTime) -> Option<Arc<OpenFile>> {
         let mut entries = self.entries();
-        // Here, for where nothing new is asked for nothing is noted either.
+        // The sweep is here because a server that gets no new names inserts nothing.
         if !is_valid(entries.swept, now) {
             entries.swept = now;
             entries.files.retain(|_, files| is_valid(files.since, now));
@@ -89,8 +89,8 @@ impl OpenFileCache {
     }
 }
 
-/// By the clock that the times of files are compared with, so that it is read once a request. Where it was set back,
-/// nothing holds.
+/// Uses the clock of file times, so that it is read once per request. If the clock was set back, nothing is
+/// valid.
 fn is_valid(since: SystemTime, now: SystemTime) -> bool {
     now.duration_since(since).is_ok_and(|age| age < VALID_FOR)
 }

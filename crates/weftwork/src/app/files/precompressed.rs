@@ -1,4 +1,4 @@
-//! Which compressed sibling of a file is sent in its place.
+//! Chooses a precompressed file to send instead of the original.
 
 use std::cmp::Reverse;
 
@@ -8,13 +8,13 @@ use super::open_file_cache::OpenFileCache;
 use super::root::{Content, ContentSource, Found, Root};
 use crate::message::Request;
 
-/// Codings and the extensions of their siblings; where clients want them equally, the smallest first.
+/// Codings and the extensions of their files. With equal weights, the smallest comes first.
 const CODINGS: [(&str, &[u8]); 3] = [("br", b".br"), ("zstd", b".zst"), ("gzip", b".gz")];
 
-/// Which of [`CODINGS`] have a sibling.
+/// Tells which of [`CODINGS`] have a file.
 pub(super) type Siblings = [bool; CODINGS.len()];
 
-/// The sibling that this client likes best, or the file itself.
+/// Returns the precompressed file that the client prefers, or the original.
 pub(super) fn choose(
     root: &Root,
     open_files: &OpenFileCache,
@@ -33,7 +33,7 @@ pub(super) fn choose(
     let least = quality(&lines, "identity");
     let there = CODINGS.iter().zip(siblings).filter(|(_, is_there)| *is_there);
     let mut wanted: Vec<_> = there.map(|(coding, _)| (quality(&lines, coding.0), coding)).collect();
-    // Stable: equals stay in the order of the table.
+    // The sort is stable, so equal weights stay in the order of the table.
     wanted.sort_by_key(|(quality, _)| Reverse(*quality));
     for (quality, (coding, extension)) in wanted {
         if quality == 0 || quality < least {
@@ -48,7 +48,8 @@ pub(super) fn choose(
     (plain, None)
 }
 
-/// Most files have none, and most requests would take one: looked for once while `plain` is open.
+/// Looks for precompressed files once while `plain` is open. Most files have none, and most clients accept
+/// them.
 pub(super) fn siblings(root: &Root, path: &[u8], plain: &Content) -> Siblings {
     let is_there = |extension| matches!(root.find(&[path, extension].concat()), Ok(Found::Content(_)));
     let look = || CODINGS.map(|(_, extension)| is_there(extension));

@@ -1,4 +1,4 @@
-//! What is answered with a file: all of it, a part, nothing, and the fields that describe it.
+//! Responses with a file: the whole file, a part, or no body, and the fields that describe it.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -11,18 +11,18 @@ use super::metadata::FileMetadata;
 use super::root::{Content, ContentSource};
 use crate::message::{Part, Payload, Request, Response};
 
-/// Constants: values that are made for each answer have their bytes checked each time.
+/// Constants, because values that are made for each response have their bytes checked each time.
 const VARY: (HeaderName, HeaderValue) = (header::VARY, HeaderValue::from_static("Accept-Encoding"));
 const ACCEPT_RANGES: (HeaderName, HeaderValue) = (header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-/// With `Content-Range`. The content type is not one of them.
+/// Maximum number of fields, including `Content-Range`. The content type is not among them.
 const FIELDS_MAX: usize = 8;
 
-/// A file as it would be sent to this client.
+/// A file as it is sent to one client.
 pub(super) struct Representation<'a> {
     pub(super) content: Content,
     pub(super) content_type: &'a HeaderValue,
     pub(super) coding: Option<&'static str>,
-    /// Other clients may be sent it with another coding.
+    /// Whether other clients may get another coding.
     pub(super) varies: bool,
     pub(super) cache_control: Option<&'a HeaderValue>,
 }
@@ -37,12 +37,13 @@ impl Representation<'_> {
                 return problem(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects");
             }
             Precondition::NotModified => Response::new(StatusCode::NOT_MODIFIED),
-            // RFC 9110 section 14.2: a range means nothing with other methods.
+            // RFC 9110 section 14.2: a range has no meaning with other methods.
             Precondition::Holds if *req.method() != Method::GET => self.whole(false),
             Precondition::Holds => match conditions.ranges(&self.validates_parts(state), self.content.length)
             {
                 Ranges::Whole => self.whole(true),
-                // RFC 9110 section 8.4: what is coded would be the parts, not the multipart that `Content-Encoding` stands on.
+                // RFC 9110 section 8.4: `Content-Encoding` would apply to the multipart body, but each part is
+                // encoded separately.
                 Ranges::Parts(parts) if parts.len() > 1 && self.coding.is_some() => self.whole(true),
                 Ranges::Parts(parts) => self.parts(&parts),
                 Ranges::Unsatisfiable => return self.unsatisfiable(),
@@ -52,12 +53,12 @@ impl Representation<'_> {
         response
     }
 
-    /// RFC 9110 section 8.8.1: the date is a weak validator where several representations share it.
+    /// RFC 9110 section 8.8.1: the date is a weak validator if several representations share it.
     fn validates_parts<'a>(&self, state: Validators<'a>) -> Validators<'a> {
         if self.varies { Validators { modified: None, ..state } } else { state }
     }
 
-    /// RFC 9110 section 15.4.5: a 304 has them too.
+    /// RFC 9110 section 15.4.5: a 304 has these fields too.
     fn describe(&self, response: &mut Response, metadata: FileMetadata) {
         let fields = &mut response.fields;
         fields.extend(metadata.tag.map(|tag| (header::ETAG, tag)));
@@ -80,7 +81,7 @@ impl Representation<'_> {
         self.with(StatusCode::OK, self.content_type.clone(), payload)
     }
 
-    /// RFC 9110 section 15.3.7: one part as it is, several as `multipart/byteranges`.
+    /// RFC 9110 section 15.3.7: a single part is sent as it is, several as `multipart/byteranges`.
     fn parts(&self, ranges: &[ByteRange]) -> Response {
         let length = self.content.length;
         if let [range] = ranges {
@@ -122,7 +123,7 @@ impl Representation<'_> {
         Response { content_type: Some(content_type), payload, fields, ..Response::new(status) }
     }
 
-    /// RFC 9110 section 15.5.17: with the length that there is.
+    /// RFC 9110 section 15.5.17: the response states the length.
     fn unsatisfiable(&self) -> Response {
         let response = problem(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before that");
         match HeaderValue::try_from(format!("bytes */{}", self.content.length)) {
@@ -132,7 +133,7 @@ impl Representation<'_> {
     }
 }
 
-/// Within the length, which is that of the bytes.
+/// Returns a slice. The range must be within the bytes.
 pub(super) fn slice(bytes: &Bytes, offset: u64, count: u64) -> Bytes {
     bytes.slice(offset as usize..(offset + count) as usize)
 }

@@ -1,4 +1,4 @@
-//! Where names are looked up, and what they stand for there.
+//! The root that names are looked up in.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::embedded::Embedded;
 use super::metadata::FileMetadata;
 use super::precompressed::Siblings;
 
-/// Where the files are.
+/// The source of the files.
 #[derive(Debug)]
 pub(super) enum Root {
     Directory { dir: OwnedFd, links: Links },
@@ -26,26 +26,26 @@ pub(super) enum Root {
     Embedded(Embedded),
 }
 
-/// What a name stands for.
+/// Result of a look-up.
 pub(super) enum Found {
     Content(Content),
-    /// None where there is nothing to list.
+    /// A directory. `None` if it cannot be listed.
     Directory(Option<OwnedFd>),
-    /// A pipe, a device, a socket.
+    /// A pipe, a device or a socket.
     Other,
 }
 
-/// What is in a file, and how to tell whether it has changed.
+/// Content of a file, and the state by which a change is noticed.
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) source: ContentSource,
     pub(super) length: u64,
     pub(super) modified: Option<SystemTime>,
-    /// Another number when `length` is the same and the bytes are not.
+    /// Number that changes if the bytes change and `length` does not.
     pub(super) state: u64,
-    /// When any of this was changed last, be it by hand: most file systems let nobody set that time.
+    /// Change time. Most file systems do not let programs set it.
     pub(super) changed: Option<SystemTime>,
-    /// When all this was so.
+    /// Time at which this state was read.
     pub(super) seen: SystemTime,
 }
 
@@ -55,16 +55,16 @@ pub(super) enum ContentSource {
     Bytes(Bytes),
 }
 
-/// A file, and what need not be found out again while it is open.
+/// An open file, and values that are computed once while it is open.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) file: Arc<File>,
-    /// How many names it had: with one more or less, the one that it was found by may stand for another file. The number's
-    /// type differs between systems, and this one holds all of them.
+    /// Number of hard links at the time of opening. If it changes, the name may stand for another file. The
+    /// type differs between systems, and `u128` holds all of them.
     pub(super) names: u128,
     pub(super) metadata: OnceLock<FileMetadata>,
     pub(super) siblings: OnceLock<Siblings>,
-    /// From the second time on that it is asked for.
+    /// Set from the second request on.
     pub(super) memory: OnceLock<Arc<CacheMemory>>,
     pub(super) cached: OnceLock<Option<CachedContent>>,
 }
@@ -87,7 +87,7 @@ impl Root {
         }
     }
 
-    /// `name` has segments joined by `/`; it is empty for the root.
+    /// Looks up `name`, which consists of segments joined by `/`. An empty name is the root.
     pub(super) fn find(&self, name: &[u8]) -> Result<Found> {
         match self {
             Root::Directory { dir, links } => Found::at(beneath::open(dir, name, *links)?),
@@ -129,7 +129,8 @@ impl OpenFile {
 }
 
 impl Content {
-    /// What is now in a file that was opened before. None: it has been deleted, or another one may have its name.
+    /// Returns the current content of an open file. `None` if the file was deleted, or another file may have
+    /// its name.
     pub(super) fn named(
         opened: Arc<OpenFile>,
         memory: &Arc<CacheMemory>,
@@ -157,7 +158,7 @@ impl Content {
     }
 }
 
-/// A time before 1970 has no date in HTTP; the first one that has stands in for it.
+/// HTTP has no dates before 1970. Such a time becomes the first date.
 fn time(seconds: i64, nanos: u32) -> SystemTime {
     let since = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos));
     SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)

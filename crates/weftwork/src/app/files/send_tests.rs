@@ -1,4 +1,4 @@
-//! Is a file that a handler chooses sent as what the handler says, whatever it is kept as, and whatever is asked of it?
+//! Tests of files that a handler chooses: content type and file name are those of the caller.
 
 use http::HeaderValue;
 

@@ -1,31 +1,32 @@
-//! Which file the path of a request means, if it can mean one at all.
+//! Parses the path of a request into the path of a file.
 
 use std::borrow::Cow;
 
 use crate::app::path_form::encodes_unreserved;
 
-/// A path beneath the root, safe to join: no way up, and nothing that means something to a system.
+/// A path under the root that is safe to join. It has no `..` and no character with a special meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target<'a> {
-    /// Decoded segments joined by `/`; empty for the root. Few paths have anything to decode.
+    /// Decoded segments joined by `/`. Empty for the root. Few paths need decoding.
     pub(super) path: Cow<'a, [u8]>,
-    /// It ended with a slash, and so means a directory.
+    /// Whether the path ended with a slash and thus means a directory.
     pub(super) slash: bool,
-    /// It is not spelt plainly. A guard in front compares the path as it was sent, and has not seen this one.
+    /// Whether the path is not in canonical form. A guard in front compares the path as it was sent and did not
+    /// see this one.
     pub(super) is_non_canonical: bool,
 }
 
-/// Why a path means no file.
+/// The reason why a path names no file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PathError {
-    /// A `%` without two hexadecimal digits: 400.
+    /// A `%` without two hexadecimal digits. The answer is 400.
     Malformed,
-    /// No file that is served can have this name: 404.
+    /// No served file can have this name. The answer is 404.
     Unreachable,
 }
 
 impl<'a> Target<'a> {
-    /// Reads the path of a request. `hidden`: names that begin with a dot may be reached.
+    /// Parses the path of a request. With `hidden`, names that start with a dot are allowed.
     pub(super) fn parse(path: &'a [u8], hidden: bool) -> Result<Target<'a>, PathError> {
         let rest = path.strip_prefix(b"/").ok_or(PathError::Unreachable)?;
         let (rest, slash) = match rest.strip_suffix(b"/") {
@@ -43,13 +44,13 @@ impl<'a> Target<'a> {
         Ok(Target { path, slash, is_non_canonical })
     }
 
-    /// A relative path as it is, not encoded.
+    /// Parses a relative path that is not encoded.
     pub(super) fn named(name: &'a str, hidden: bool) -> Result<Target<'a>, PathError> {
         Ok(Target { path: servable(name.as_bytes(), hidden)?.into(), slash: false, is_non_canonical: false })
     }
 }
 
-/// A path of which nothing is encoded.
+/// Checks a path without encoded characters.
 fn servable(path: &[u8], hidden: bool) -> Result<&[u8], PathError> {
     let mut segments = path.split(|byte| *byte == b'/');
     if segments.all(|segment| is_servable(segment, hidden)) { Ok(path) } else { Err(PathError::Unreachable) }
@@ -62,7 +63,8 @@ fn decoded(path: &[u8], hidden: bool) -> Result<Vec<u8>, PathError> {
             joined.push(b'/');
         }
         let start = joined.len();
-        // Split first, decode then, and once: an encoded slash separates nothing, `%252e` is no dot.
+        // Split first, then decode, and only once. An encoded slash is not a separator, and `%252e` is not a
+        // dot.
         decode(segment, &mut joined)?;
         if !is_servable(&joined[start..], hidden) {
             return Err(PathError::Unreachable);
@@ -71,13 +73,13 @@ fn decoded(path: &[u8], hidden: bool) -> Result<Vec<u8>, PathError> {
     Ok(joined)
 }
 
-/// `name` in `directory`, which is empty for the root.
+/// Joins `directory` and `name`. An empty `directory` is the root.
 pub(super) fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }
 
-/// Whether a name is one that is served. `.` and `..` never are; hidden names begin with a dot, and one of them is
-/// there to be found (RFC 8615). A backslash separates on other systems.
+/// Returns whether a name may be served. `.` and `..` never are. Hidden names start with a dot, and
+/// `.well-known` is an exception (RFC 8615). A backslash is a separator on other systems.
 pub(super) fn is_servable(name: &[u8], hidden: bool) -> bool {
     let shown = match name {
         [] | b"." | b".." => false,

@@ -1,26 +1,26 @@
-//! Which content type has a file, by its name?
+//! Content types by file extension.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use http::HeaderValue;
 
-/// What is known of the files with an extension.
+/// Content type of the files with an extension.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Type {
     pub(super) value: HeaderValue,
-    /// Such files get notably smaller by compression: media and archives are compressed already.
+    /// Whether compression makes such files notably smaller. Media and archives are compressed already.
     pub(super) is_compressible: bool,
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What no table knows.
+/// Type of unknown extensions.
 static OCTETS: Type =
     Type { value: HeaderValue::from_static("application/octet-stream"), is_compressible: false };
 
-/// What the web is made of, media, documents, archives, and source code as text; sorted. Text is declared to be
-/// UTF-8, which it nearly always is. A table of our own: crates that guess carry a thousand types and no charset.
+/// Web types, media, documents, archives, and source code as text, sorted. Text is declared as UTF-8, which is
+/// nearly always right. The table is our own, because crates for this have a thousand types and no charset.
 #[rustfmt::skip]
 const TYPES: &[(&str, &str)] = &[
     ("7z", "application/x-7z-compressed"),
@@ -174,19 +174,19 @@ const TYPES: &[(&str, &str)] = &[
     ("zst", "application/zstd"),
 ];
 
-/// The table as it is searched, by [`key`]. Values are made once: their bytes are checked each time that one is.
+/// The table by [`key`]. Values are made once, because making one checks its bytes.
 static KNOWN: LazyLock<BTreeMap<u128, Type>> = LazyLock::new(|| {
     let typed = |content_type| Type::from(HeaderValue::from_static(content_type));
     TYPES.iter().filter_map(|(extension, value)| Some((key(extension.as_bytes())?, typed(value)))).collect()
 });
 
-/// An extension, in lower case, as a number. None: it is longer than any of the table.
+/// Packs an extension in lower case into a number. `None` if it is longer than every extension in the table.
 fn key(extension: &[u8]) -> Option<u128> {
     let packed = |key, byte: &u8| key << u8::BITS | u128::from(byte.to_ascii_lowercase());
     (extension.len() <= size_of::<u128>()).then(|| extension.iter().fold(0, packed))
 }
 
-/// The type of the file at `path`: by `given` first, then by the table.
+/// Returns the type of the file at `path`. `given` takes precedence over the table.
 pub(super) fn of<'a>(path: &[u8], given: &'a [(String, Type)]) -> &'a Type {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let extension = name.iter().rposition(|byte| *byte == b'.').map_or(&b""[..], |dot| &name[dot + 1..]);
