@@ -1,4 +1,4 @@
-//! What the command line says, before anything of it is done.
+//! Reads the command line into an action and its options.
 
 mod errors;
 
@@ -18,12 +18,12 @@ use crate::command::command;
 use crate::folder::{self, Folder};
 use crate::place::join;
 
-/// What to do.
+/// Action that the command line asks for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Demo(Options),
     Serve(Options, Folder),
-    /// Lists the engines.
+    /// Prints the engines.
     Engines,
     /// Prints the completions of a shell.
     Completions(Shell),
@@ -33,7 +33,7 @@ pub(crate) enum Action {
     Print(String),
 }
 
-/// What the flags say. If a flag is missing, the environment and the defaults decide.
+/// Values of the flags. If a flag is missing, the environment and the defaults decide.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
     pub(crate) hosts: Vec<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     pub(crate) settings: Vec<(String, String)>,
 }
 
-/// What the user has to change, in one line.
+/// A mistake of the user, described in one line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -63,7 +63,7 @@ impl From<weftwork::Error> for Usage {
     }
 }
 
-/// Reads the arguments, from the program's name on. No command means the demo.
+/// Reads the arguments, including the program name. Without a command, the action is the demo.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action, Usage> {
     let matches = match command().try_get_matches_from(args) {
         Ok(matches) => matches,
@@ -86,7 +86,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Action, 
     })
 }
 
-/// The options before a command and those after it. These win.
+/// Options before a command and after it. Options after the command override the others.
 pub(crate) struct Given<'m> {
     before: &'m ArgMatches,
     after: &'m ArgMatches,
@@ -98,7 +98,7 @@ impl Given<'_> {
         one(self.after).or_else(|| one(self.before))
     }
 
-    /// All values of an option that may be repeated.
+    /// Returns all values of an option that may be repeated.
     fn all(&self, id: &str) -> Vec<String> {
         let all = |matches: &ArgMatches| matches.get_many(id).into_iter().flatten().cloned().collect();
         let mut values: Vec<String> = all(self.before);
@@ -112,7 +112,7 @@ impl Given<'_> {
         is_given(self.before, id) || is_given(self.after, id)
     }
 
-    /// Refuses options before a command that does nothing with them.
+    /// Refuses options before a command on which they have no effect.
     fn check(&self, command: &str) -> Result<(), Usage> {
         let mut given = self.before.ids().map(|id| id.as_str()).filter(|id| is_given(self.before, id));
         let useless = given.find(|id| match command {
@@ -142,14 +142,14 @@ impl From<&Given<'_>> for Options {
     }
 }
 
-/// How a setting is written as a flag, without the dashes in front.
+/// Returns the flag for a setting, without the leading dashes.
 pub(crate) fn flag(setting: &str) -> String {
     setting.replace('_', "-")
 }
 
-/// An empty one would be every address of the machine: often a variable of a script that was not set.
+/// Checks a host. An empty text would mean all addresses of the machine, and is often an unset variable of a script.
 ///
-/// Only an IPv6 address has colons. What else has one is looked up as a name, and that takes its time.
+/// Only an IPv6 address contains colons. Other texts with a colon would take a slow name lookup.
 pub(crate) fn host(source: &str, text: String) -> Result<String, Usage> {
     let wanted = match text.as_str() {
         "" => "an address or a name (for all addresses: [::])",
@@ -173,7 +173,8 @@ pub(crate) fn invalid(name: &str, value: &str, wanted: &str) -> Usage {
     Usage(format!("invalid {name} {value:?}: expected {wanted}"))
 }
 
-/// The value, if the setting accepts it. The library names the setting, the error here names the flag.
+/// Returns the value if the setting accepts it. The library's error names the setting, and the error here names the
+/// flag.
 pub(crate) fn check_setting(name: &str, value: &str) -> Result<String, Usage> {
     match Settings::default().set(name, value) {
         Ok(()) => Ok(value.to_owned()),

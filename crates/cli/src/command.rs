@@ -1,4 +1,4 @@
-//! The command line as clap has it: commands, options, and their help.
+//! Definition of the command line for clap: commands, options, and their help.
 
 use clap::builder::Str;
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
@@ -35,7 +35,7 @@ Each limit also has a variable: WEFT_HEAD_BYTES_MAX for --head-bytes-max. A flag
 variable, a WEFT_ variable overrides HOST and PORT, and these override the default. An invalid WEFT_
 setting or engine variable is an error even if a flag overrides it.";
 
-/// What the arguments may be. Options may also come before their command.
+/// Returns the definition. Options may also come before their command.
 pub(crate) fn command() -> Command {
     let server = server_args();
     let of_any_command = server.iter().cloned().chain(folder::args()).map(|arg| arg.hide(true));
@@ -45,7 +45,7 @@ pub(crate) fn command() -> Command {
         .about(ABOUT)
         .override_usage("weft [COMMAND] [OPTIONS]")
         .after_help(AFTER)
-        // Nothing is wrapped: each option has its line.
+        // The help is not wrapped, so each option has one line.
         .term_width(0)
         .args_override_self(true)
         .args(of_any_command)
@@ -70,7 +70,7 @@ pub(crate) fn command() -> Command {
         .subcommand(Command::new("man").about("Print the manual page"))
 }
 
-/// The manual page: one for all commands.
+/// Returns the definition for the manual page, which is one page for all commands.
 pub(crate) fn man() -> Command {
     Command::new("weft")
         .version(env!("CARGO_PKG_VERSION"))
@@ -96,13 +96,13 @@ fn directory() -> Arg {
         .help("The directory, or one file")
 }
 
-/// An option with a value.
+/// Defines an option with a value.
 pub(crate) fn option(name: impl Into<Str>, value: &'static str) -> Arg {
     let name = name.into();
     Arg::new(name.clone()).long(name).value_name(value).allow_negative_numbers(true)
 }
 
-/// The options of every server: addresses, engine, log, and each setting of the library.
+/// Defines the options of every server: addresses, engine, log, and each setting of the library.
 fn server_args() -> Vec<Arg> {
     let mut args = vec![
         option("host", "HOST")
@@ -137,7 +137,7 @@ fn server_args() -> Vec<Arg> {
     args
 }
 
-/// How a setting is written, as its default shows it.
+/// Returns the name for a value of a setting, derived from the form of its default.
 fn kind(default: &str) -> &'static str {
     let unit = default.trim_start_matches(|c: char| c.is_ascii_digit());
     match unit {

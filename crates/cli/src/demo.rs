@@ -1,4 +1,4 @@
-//! The routes of the demo: something to look at, to try, and to measure.
+//! Routes of the demo: examples to look at, to try, and to measure.
 
 mod live;
 mod page;
@@ -12,15 +12,16 @@ use weftwork::{Error, Handler, IntoResponse, Request, Response, Routes, View, ro
 
 use self::live::Live;
 
-/// The longest that `/slow`, `/wait` and `/later` may take.
+/// Maximum time that `/slow`, `/wait` and `/later` take.
 const SLOW_MS_MAX: u64 = 60_000;
 const SLOW_MS: u64 = 100;
-/// Up to this `/echo` gathers a body and sends it back whole: cheaper than to do so piece by piece.
+/// Maximum length of a body that `/echo` reads whole. For a short body, that is cheaper than streaming.
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
-/// How much of a longer one it holds at once, at most. With half of it 1 MiB took 1 % more CPU (docs/performance.md).
+/// Maximum part of a longer body that `/echo` holds at once. With half of it, 1 MiB took 1 % more CPU
+/// (docs/performance.md).
 const ECHO_BYTES: usize = 256 << 10;
 
-/// What there is to try.
+/// Routes of the demo.
 #[derive(Routes)]
 enum Demo {
     #[get("/")]
@@ -51,7 +52,7 @@ enum Demo {
     File { path: String },
 }
 
-/// The routes, as the page tells of them.
+/// Routes with the descriptions on the page.
 const ROUTES: [(Demo, &str); 13] = [
     (Demo::Page, "this page"),
     (Demo::Health, "OK: the smallest response"),
@@ -71,7 +72,7 @@ const ROUTES: [(Demo, &str); 13] = [
     (Demo::File { path: String::new() }, "sample files with entity tags and range requests"),
 ];
 
-/// The demo, which looks at its server through `view`.
+/// Returns the demo. It reads the state of its server through `view`.
 pub(crate) fn demo(view: View) -> impl Handler {
     let live = Live::new();
     let answer = move |route: Demo, req: &mut Request<'_>| match route {
@@ -102,7 +103,8 @@ struct Message {
 }
 
 fn echo(req: &mut Request<'_>) -> Response {
-    // Before the head of the answer: who waits for 100 Continue gets it, and a bad body still gets a status.
+    // The body is read before the response head is sent. So a client that waits for 100 Continue gets it, and a
+    // malformed body gets a status.
     if let Err(error) = req.body().limit(u64::MAX).fill_buf() {
         return Error::from(error).into_response();
     }
@@ -114,11 +116,11 @@ fn echo(req: &mut Request<'_>) -> Response {
             Err(error) => return Error::from(error).into_response(),
         },
         Some(length) => {
-            // In parts of one length: what is shorter than the room is not read into it without a copy.
+            // All parts have the same length, because a part shorter than the buffer would be copied once more.
             let parts = length.div_ceil(ECHO_BYTES as u64);
             echo_by_piece((length / parts) as usize, false).with_header(header::CONTENT_LENGTH, length.into())
         }
-        // Who sends in chunks may wait for an answer to each.
+        // A client that sends chunks may wait for a response to each chunk.
         None => echo_by_piece(ECHO_BYTES, true),
     };
     match content_type {

@@ -1,4 +1,4 @@
-//! What `weft serve` serves, and how: its flags, and the files that they make.
+//! Files of `weft serve`: its options, and the handler that they configure.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -10,10 +10,10 @@ use weftwork::{Files, Next, Request, Response};
 use crate::args::{Given, Usage, invalid};
 use crate::command::option;
 
-/// The options of `weft serve` alone.
+/// Names of the options that only `weft serve` has.
 pub(crate) const IDS: [&str; 6] = ["no-listing", "hidden", "symlinks", "index", "spa", "cache-control"];
 
-/// The same, for clap.
+/// Returns these options for clap.
 pub(crate) fn args() -> [Arg; 6] {
     let flag = |name| Arg::new(name).long(name).action(ArgAction::SetTrue);
     [
@@ -57,7 +57,8 @@ impl From<&Given<'_>> for Folder {
 }
 
 impl Folder {
-    /// `--spa` with the name of the file itself does something: browsers ask for it again each time.
+    /// Refuses options that have no effect on one file. `--spa` with the file's own name has an effect: browsers
+    /// revalidate the file each time.
     fn check_one_file(&self) -> Result<(), Usage> {
         let is_other = |name: &String| self.path.file_name() != Some(OsStr::new(name));
         let useless = [
@@ -106,7 +107,7 @@ impl Folder {
     }
 }
 
-/// Who asks for files is a person with a browser or curl: errors are a line of text.
+/// Replaces errors by a line of text, because the clients are browsers and curl.
 pub(crate) fn for_people(req: &mut Request<'_>, next: Next<'_>) -> Response {
     let response = next.run(req);
     if response.content_type().is_none_or(|value| value != "application/problem+json") {
@@ -120,14 +121,14 @@ pub(crate) fn for_people(req: &mut Request<'_>, next: Next<'_>) -> Response {
 }
 
 impl Folder {
-    /// Whether `path` is a file that will be served.
+    /// Returns whether `path` is a file that the server sends.
     fn is_file(&self, path: &Path) -> bool {
         let metadata = if self.symlinks { path.metadata() } else { path.symlink_metadata() };
         metadata.is_ok_and(|metadata| metadata.is_file())
     }
 }
 
-/// `name` does not lead out of the directory that it is looked up in.
+/// Returns whether `name` stays inside the directory in which it is looked up.
 fn is_beneath(name: &str) -> bool {
     Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }

@@ -1,4 +1,4 @@
-//! What `weft engines`, `weft man` and `weft completions` print.
+//! Texts that `weft engines`, `weft man` and `weft completions` print.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use weftwork::ENGINES;
 use crate::args::Usage;
 use crate::command::{command, man};
 
-/// What `weft engines` prints.
+/// Returns the text of `weft engines`.
 pub(crate) fn engines() -> String {
     let mut text =
         String::from("Engines, as --engine and WEFT_ENGINE accept them. The first is the default.\n");
@@ -24,14 +24,14 @@ pub(crate) fn engines() -> String {
     text
 }
 
-/// The script that completes the arguments in this shell.
+/// Returns the completion script for a shell.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "weft", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The manual page, in roff.
+/// Returns the manual page, in roff.
 pub(crate) fn manual() -> Result<String, Usage> {
     let mut page = Vec::new();
     let man = Man::new(man()).manual("Weftwork");

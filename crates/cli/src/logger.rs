@@ -1,4 +1,4 @@
-//! Where log lines go: to stderr, one line each.
+//! Writes log lines to stderr, one line each.
 
 use std::io::Write;
 
@@ -6,9 +6,9 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 struct Stderr;
 
-/// Logs to stderr from now on, `level` and worse.
+/// Installs the logger for `level` and more severe levels.
 pub(crate) fn install(level: LevelFilter) {
-    // Only a second call could fail, and its level counts all the same.
+    // Only a second call fails, and its level still applies.
     let _ = log::set_logger(&Stderr);
     log::set_max_level(level);
 }
@@ -21,7 +21,7 @@ impl Log for Stderr {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let level = record.level().as_str().to_ascii_lowercase();
-            // One write a line, so that threads do not mix theirs; eprintln would panic when stderr is closed.
+            // One write per line keeps the lines of different threads apart. eprintln would panic if stderr is closed.
             let line = format!("weft: {level}: {}\n", record.args());
             let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }

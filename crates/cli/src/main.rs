@@ -1,4 +1,4 @@
-//! The command `weft`: which command was asked for, and how it ends.
+//! The command `weft`: runs the action and sets the exit code.
 
 mod args;
 mod command;
@@ -15,14 +15,14 @@ use std::process::ExitCode;
 use args::{Action, Usage};
 use weftwork::HandlerExt;
 
-/// Whoever started the command has to change something: arguments, environment, or what holds the port.
+/// Exit code if the user must change something: the arguments, the environment, or the program that uses the port.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(Usage(message)) => {
-            // Nobody may be there to read it; the exit code tells as well.
+            // stderr may be closed. The exit code still reports the mistake.
             let _ = writeln!(std::io::stderr(), "weft: {message}");
             ExitCode::from(EXIT_USAGE)
         }
@@ -45,7 +45,7 @@ fn run() -> Result<(), Usage> {
     Ok(())
 }
 
-/// Prints a line at once. Whoever reads it may have gone, which is no reason to stop.
+/// Prints a line and flushes. A reader that has gone is no reason to stop.
 fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

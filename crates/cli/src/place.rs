@@ -1,19 +1,19 @@
-//! Where to listen: flags, then `WEFT_HOST` and `WEFT_PORT`, then `HOST` and `PORT`, then the default.
+//! Addresses to listen at: from flags, `WEFT_HOST` and `WEFT_PORT`, `HOST` and `PORT`, or the default, in this order.
 
 use crate::args::{Options, Usage, host, port};
 
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 8080;
 
-/// An address as [`weftwork::Server::bind`] takes it, and what named it, for messages.
+/// Address for [`weftwork::Server::bind`], with the variables it came from for error messages.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) address: String,
-    /// `HOST` or `WEFT_PORT`, say; empty for flags and defaults, which need no explanation.
+    /// For example `HOST` or `WEFT_PORT`. Empty for flags and defaults, which need no explanation.
     pub(crate) from: Vec<&'static str>,
 }
 
-/// All places to listen at. `variable` reads the environment, where an empty variable is none.
+/// Returns all addresses to listen at. `variable` reads the environment and treats an empty variable as missing.
 pub(crate) fn places(
     options: &Options,
     variable: impl Fn(&str) -> Option<String>,
@@ -39,7 +39,7 @@ pub(crate) fn places(
     Ok(places)
 }
 
-/// IPv6 addresses need brackets before a port (RFC 3986 section 3.2.2).
+/// Joins host and port. An IPv6 address needs brackets before a port (RFC 3986 section 3.2.2).
 pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') {
         return format!("[{host}]:{port}");

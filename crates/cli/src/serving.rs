@@ -1,4 +1,4 @@
-//! How a server is started from options, says what it does, and ends.
+//! Starts a server from the options, announces it, and waits for its end.
 
 use log::LevelFilter;
 use weftwork::{Address, Handler, Running, Server, Settings, Signals, Source, View};
@@ -7,10 +7,10 @@ use crate::args::{Options, Usage, flag, level};
 use crate::place::{Place, places};
 use crate::say;
 
-/// The settings worth a line at start, whatever their source; others get one when they were changed.
+/// Settings that are always shown at startup. Other settings are shown if they were changed.
 const SHOWN: [&str; 5] = ["connections_max", "threads_max", "body_bytes_max", "head_timeout", "idle_timeout"];
 
-/// What is read here and in `place`, and is no setting of the library.
+/// Variables that only the command reads.
 const VARIABLES: [&str; 3] = ["WEFT_HOST", "WEFT_LOG", "WEFT_PORT"];
 
 /// Starts the server with the handler that `site` makes, and serves until SIGTERM or SIGINT.
@@ -19,7 +19,7 @@ pub(crate) fn serve<H: Handler>(
     options: &Options,
     site: impl FnOnce(View) -> H,
 ) -> Result<(), Usage> {
-    // An empty variable is how shells and service files unset one.
+    // Shells and service files unset a variable by making it empty.
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty());
         value.map(|value| value.to_string_lossy().into_owned())
@@ -30,7 +30,7 @@ pub(crate) fn serve<H: Handler>(
         (None, None) => LevelFilter::Warn,
     };
     crate::logger::install(log);
-    // What matters is what it says of the others: the server reads the settings by itself.
+    // Only the report of unknown variables counts here, because the server reads the settings again.
     Settings::from_env_beside(&VARIABLES)?;
     let mut server = bind(&places(options, variable)?)?;
     for (name, value) in &options.settings {
@@ -40,7 +40,7 @@ pub(crate) fn serve<H: Handler>(
         Some(engine) => server.engine(engine),
         None => server,
     };
-    // Before anyone can know that the server is there, so that no signal finds the default action.
+    // The signals are installed before the server is visible. So no signal meets the default action.
     let signals = Signals::install()?;
     let site = site(server.view());
     let running = server.start(site).map_err(|error| with_flag(error, &options.settings))?;
@@ -49,11 +49,11 @@ pub(crate) fn serve<H: Handler>(
     Ok(())
 }
 
-/// The same error, with the flag that has brought the setting which it names.
+/// Adds the flag that set the value to an error that names a setting.
 fn with_flag(error: weftwork::Error, given: &[(String, String)]) -> Usage {
     let mut words = error.message().split([' ', '(']);
     match words.find(|word| given.iter().any(|(name, _)| name == word)) {
-        // A variable that is named is what has to change.
+        // If the error names a variable, the user must change that variable.
         Some(name) if !error.message().starts_with("WEFT_") => Usage(format!("--{}: {error}", flag(name))),
         _ => error.into(),
     }
@@ -67,7 +67,7 @@ fn bind(places: &[Place]) -> Result<Server, Usage> {
             Some(server) => server.and_bind(address),
         };
         server = Some(bound.map_err(|error| match from.as_slice() {
-            // A setting says itself where it is from.
+            // An error about a setting already names its source.
             names if names.is_empty() || error.message().starts_with("WEFT_") => error.into(),
             names => Usage(format!("{error} (from {})", names.join(" and "))),
         })?);
@@ -75,7 +75,7 @@ fn bind(places: &[Place]) -> Result<Server, Usage> {
     server.ok_or_else(|| Usage("there is no address to listen at".into()))
 }
 
-/// Lines that people read, and that programs find by their first words.
+/// Prints the startup lines. People read them, and programs find them by their first words.
 fn announce(title: &str, running: &Running) {
     say(format_args!("weft {} {title}", env!("CARGO_PKG_VERSION")));
     for address in running.addresses() {
@@ -99,7 +99,7 @@ fn announce(title: &str, running: &Running) {
     say("Ctrl-C stops the server after requests in flight finish");
 }
 
-/// The address as a URL with the real port; where it is all of them, also the one to type here.
+/// Returns the address as a URL with the real port. For all addresses, adds the URL to use on this machine.
 fn shown(address: &Address) -> String {
     match (address, address.url()) {
         (Address::Tcp(all), Some(url)) if all.ip().is_unspecified() => format!("http://{all}/ (here: {url})"),

@@ -1,7 +1,7 @@
-//! Does the demo's page work in a real browser? Chromium, driven over its own protocol.
+//! Tests of the demo's page in chromium, driven over the DevTools protocol.
 //!
-//! It needs chromium, and so a feature: `cargo test -p weftwork-cli --features browser --test browser`, as `.ci/run`
-//! does. `WEFT_CHROMIUM` names another binary.
+//! The tests need chromium, and so have a feature: `cargo test -p weftwork-cli --features browser --test browser`, as
+//! in `.ci/run`. `WEFT_CHROMIUM` names another binary.
 
 #[path = "weft/client.rs"]
 #[allow(dead_code)]
@@ -20,11 +20,11 @@ use tungstenite::{Message, WebSocket};
 
 use crate::process::Weft;
 
-/// A browser on a machine that is busy with other tests takes its time.
+/// Time for the browser to answer. On a busy machine it needs long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const RESULTS: [&str; 4] = ["ws-result", "events-result", "upload-result", "download-result"];
 
-/// Ends the browser however the test goes.
+/// Ends the browser when the test ends.
 struct Browser {
     process: Child,
     port: u16,
@@ -74,12 +74,12 @@ impl Browser {
                 break address.split('/').next().unwrap().parse().unwrap();
             }
         };
-        // It goes on complaining; nobody may let it wait for a reader.
+        // The browser writes more lines. A thread reads them, so that the browser never blocks.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         Browser { process, port, _profile: profile }
     }
 
-    /// What it has open.
+    /// Returns the open pages.
     fn list(&self) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -102,7 +102,7 @@ impl Browser {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// The page that it has open.
+    /// The page that the browser shows.
     fn page(&self) -> Page {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -126,7 +126,7 @@ struct Page {
 }
 
 impl Page {
-    /// Asks the browser something, and waits for its answer.
+    /// Sends a command to the browser and returns the answer.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.asked += 1;
         let question = json!({ "id": self.asked, "method": method, "params": params });
@@ -141,7 +141,7 @@ impl Page {
         }
     }
 
-    /// The value of an expression of the page.
+    /// Evaluates an expression in the page.
     fn value(&mut self, expression: &str) -> Value {
         let answer = self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }));
         answer["result"]["value"].clone()
@@ -163,7 +163,7 @@ impl Page {
     }
 }
 
-/// Base64 (RFC 4648), as the browser writes it.
+/// Decodes Base64 (RFC 4648).
 fn decode(text: &str) -> Vec<u8> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -203,7 +203,7 @@ fn the_page_works_in_a_browser() {
         std::thread::sleep(Duration::from_millis(50));
     }
     page.screenshot("demo.png");
-    // As a person would: a message typed and sent.
+    // A message is typed and sent, as a user does it.
     page.value("{ const form = document.getElementById('ws-form'); form.text.value = 'typed'; form.requestSubmit() }");
     while page.text("ws-echo") != "typed" {
         assert!(Instant::now() < until, "the typed message does not come back");

@@ -1,4 +1,4 @@
-//! One line for each mistake on the command line, in place of clap's paragraphs.
+//! Turns each of clap's errors into one line.
 
 use std::error::Error as _;
 
@@ -8,7 +8,7 @@ use super::{Usage, flag};
 use crate::command::command;
 use crate::folder;
 
-/// What was wrong, and what to write instead.
+/// Returns a line that says what was wrong and what to write instead.
 pub(super) fn usage(error: &clap::Error) -> Usage {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -57,7 +57,7 @@ pub(super) fn usage(error: &clap::Error) -> Usage {
     Usage(line)
 }
 
-/// For an option that the command does nothing with.
+/// Returns the error for an option that has no effect on the command.
 pub(super) fn useless(option: &str) -> Usage {
     let commands = match folder::IDS.contains(&option) {
         true => "weft serve DIR",
@@ -66,13 +66,13 @@ pub(super) fn useless(option: &str) -> Usage {
     Usage(format!("--{option} works only with {commands}"))
 }
 
-/// The name of the option, if another command has it.
+/// Returns the name of the option, if another command has it.
 fn known(arg: &str) -> Option<String> {
     let name = arg.strip_prefix("--")?;
     command().get_arguments().map(|arg| flag(arg.get_id().as_str())).find(|option| option == name)
 }
 
-/// What clap says of rare mistakes, without what to try.
+/// Returns the first line of clap's message, for rare mistakes.
 fn first_line(error: &clap::Error) -> Usage {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Tests of how the command line is read.
+//! Tests of reading the command line.
 
 use super::*;
 
@@ -163,7 +163,7 @@ fn values() {
     assert!(message.starts_with("--engine: unknown engine \"warp\" (the engines: adaptive"), "{message}");
 }
 
-/// clap looks for contradictions in the definitions with debug assertions only.
+/// clap checks the definitions for contradictions only with debug assertions.
 #[test]
 fn the_definitions_agree() {
     command().debug_assert();

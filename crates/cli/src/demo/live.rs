@@ -1,4 +1,4 @@
-//! The routes that last or take: a WebSocket, a clock, an upload, and files to fetch.
+//! Routes that stream or accept data: a WebSocket, a clock, an upload, and files.
 
 use std::sync::Once;
 use std::thread::Builder;
@@ -11,9 +11,9 @@ use weftwork::{
     embedded, websocket,
 };
 
-/// How often the clock ticks.
+/// Interval of the clock.
 const TICK: Duration = Duration::from_secs(1);
-/// The largest upload, in bytes: it is counted and dropped, so what bounds it is only patience.
+/// Maximum size of an upload, in bytes. The bytes are counted and dropped, so the limit can be large.
 const UPLOAD_BYTES_MAX: u64 = 1 << 30;
 
 static SAMPLES: &[(&str, &[u8])] = &[
@@ -22,7 +22,7 @@ static SAMPLES: &[(&str, &[u8])] = &[
     ("words.txt", include_bytes!("samples/words.txt")),
 ];
 
-/// What these routes share.
+/// State that these routes share.
 pub(super) struct Live {
     clock: EventHub,
     started: Once,
@@ -31,7 +31,7 @@ pub(super) struct Live {
 
 impl Live {
     pub(super) fn new() -> Live {
-        // A slow client gets the time that it is, not those that it has missed.
+        // A slow client gets the current time, and not the times that it has missed.
         let limits = weftwork::FeedLimits {
             messages_max: 2,
             overflow: Overflow::DropOldest,
@@ -41,7 +41,7 @@ impl Live {
         Live { clock, started: Once::new(), samples: embedded(SAMPLES).under("/files") }
     }
 
-    /// `/events`: one thread ticks for all clients, from the first one on.
+    /// Handles `/events`. One thread ticks for all clients, from the first client on.
     pub(super) fn events(&self, req: &Request<'_>) -> Response {
         self.started.call_once(|| {
             let clock = self.clock.clone();
@@ -53,7 +53,7 @@ impl Live {
         self.clock.subscribe(req)
     }
 
-    /// `/files/`
+    /// Handles `/files/`.
     pub(super) fn files(&self, req: &mut Request<'_>) -> Response {
         self.samples.call(req)
     }
@@ -70,7 +70,7 @@ fn tick(clock: &EventHub) {
     }
 }
 
-/// `/ws/echo`
+/// Handles `/ws/echo`.
 pub(super) fn socket(req: &Request<'_>) -> Response {
     websocket(req, echo)
 }
@@ -94,7 +94,7 @@ struct FileReceived {
     bytes: u64,
 }
 
-/// `/upload`: a form with files, or any body; counted as it comes, and dropped.
+/// Handles `/upload`: a form with files, or any body. The bytes are counted and dropped.
 #[inline(never)]
 pub(super) fn upload(req: &mut Request<'_>) -> Response {
     match count(req) {

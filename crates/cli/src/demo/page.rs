@@ -1,4 +1,4 @@
-//! The page at `/`: what runs, with which limits, and what there is to try.
+//! The page at `/`: the state of the server, its limits, and its routes.
 
 use std::fmt::{self, Display, Write};
 
@@ -10,10 +10,10 @@ use super::ROUTES;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("live.js");
 
-/// What the script fills in: each result is `ok` once it has been seen to work.
+/// Section that the script fills in. Each result is `ok` once the script has seen it work.
 const LIVE: &str = include_str!("live.html");
 
-/// The page, from the server as it is now.
+/// Returns the page for the current state of the server.
 pub(super) fn page(view: &View) -> Response {
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String does not fail.

@@ -39,12 +39,12 @@ impl Client {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
-    /// A handle that writes while this one reads.
+    /// Returns a second handle, to write while the first one reads.
     pub(crate) fn writer(&self) -> TcpStream {
         self.stream.get_ref().try_clone().unwrap()
     }
 
-    /// Whether nothing has come.
+    /// Returns whether nothing has arrived.
     pub(crate) fn is_silent(&self) -> bool {
         let stream = self.stream.get_ref();
         stream.set_nonblocking(true).unwrap();
@@ -54,7 +54,7 @@ impl Client {
         silent
     }
 
-    /// A request without a body: `GET /path`, with more lines as fields.
+    /// Sends a request without a body: `GET /path`, with further lines as fields.
     pub(crate) fn ask(&mut self, request: &str) -> Answer {
         let (line, fields) = request.split_once('\n').unwrap_or((request, ""));
         let fields: String = fields.lines().map(|field| format!("{field}\r\n")).collect();
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// The next chunk; none is the end.
+    /// Returns the next chunk, or nothing at the end.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let size = usize::from_str_radix(&self.line(), 16).unwrap();
         let mut chunk = vec![0; size + 2];

@@ -1,4 +1,4 @@
-//! Does the command do what it says? Each test starts the real binary on a port of its own.
+//! Tests of the command. Each test starts the real binary on its own port.
 
 mod client;
 mod mistakes;

@@ -1,4 +1,4 @@
-//! Every mistake is one line on stderr, and exit code 2.
+//! Tests that every mistake is one line on stderr, with exit code 2.
 
 use std::net::TcpListener;
 
@@ -39,7 +39,7 @@ fn arguments() {
     check("serve", &[], "weft serve DIR");
 }
 
-/// Nobody reads it, and the exit code still tells.
+/// If stderr is closed, the exit code still reports the mistake.
 #[test]
 fn a_mistake_that_cannot_be_told() {
     let (_, unread) = std::io::pipe().unwrap();

@@ -1,4 +1,4 @@
-//! What is said at start, and which source of a value wins.
+//! Tests of the startup lines, and of which source of a value wins.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -65,7 +65,7 @@ fn an_empty_variable_is_not_set_and_an_unknown_one_is_named() {
     assert_eq!(weft.connect().ask("GET /health").text(), "OK");
 }
 
-/// The library knows nothing of these; whoever uses it is told.
+/// The library does not know the variables of the command. A user of the library gets a report about them.
 #[test]
 fn the_variables_of_the_command_are_known() {
     let own = [

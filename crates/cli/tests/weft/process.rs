@@ -1,4 +1,4 @@
-//! A running `weft`: started with arguments and variables, read line by line, and never left behind.
+//! A running `weft`: started with arguments and variables, read line by line, and always ended.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
@@ -11,11 +11,11 @@ pub(crate) struct Weft {
     child: Child,
     stdout: BufReader<ChildStdout>,
     stderr: BufReader<ChildStderr>,
-    /// What it said at start.
+    /// Lines that it printed at startup.
     pub(crate) lines: Vec<String>,
 }
 
-/// A command line, in an environment that says nothing of its own.
+/// Returns a command with these arguments and variables, and without other variables that `weft` reads.
 pub(crate) fn command(line: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     for (name, _) in std::env::vars_os() {
@@ -28,7 +28,7 @@ pub(crate) fn command(line: &str, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Runs it to its end. A server that starts has none: it is ended, and the test fails.
+/// Runs `weft` to its end. If a server starts, it is ended and the test fails.
 pub(crate) fn output(line: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = command(line, variables);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -63,7 +63,7 @@ impl Weft {
         Weft { child, stdout, stderr, lines }
     }
 
-    /// `127.0.0.1:8080` of the first line that names a URL.
+    /// Returns the address in the first line that names a URL, such as `127.0.0.1:8080`.
     pub(crate) fn address(&self) -> String {
         let url = self.lines.iter().find_map(|line| line.strip_prefix("listening at http://"));
         url.and_then(|url| url.split('/').next())
@@ -80,7 +80,7 @@ impl Weft {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// The next line of stderr that has `part` in it.
+    /// Reads stderr up to a line that contains `part`.
     pub(crate) fn wait_for(&mut self, part: &str) {
         let mut line = String::new();
         while !line.contains(part) {
@@ -89,7 +89,7 @@ impl Weft {
         }
     }
 
-    /// Waits for the end: exit code, and the rest of both outputs.
+    /// Waits for the end, and returns the exit code and the rest of both outputs.
     pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).unwrap();
@@ -100,7 +100,7 @@ impl Weft {
 
 impl Drop for Weft {
     fn drop(&mut self) {
-        // Already ended where the test waited for it.
+        // The process has already ended if the test waited for it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Every route of the demo, over one real connection or more.
+//! Tests of every route of the demo, over real connections.
 
 use std::io::Write;
 use std::time::Instant;
@@ -114,7 +114,7 @@ fn echo_has_no_limit() {
 
 #[test]
 fn echo_answers_each_chunk() {
-    // Otherwise the loop gathers the beginning of a body before it calls the handler.
+    // Otherwise the loop reads the start of the body before it calls the handler.
     let weft = Weft::start("--port 0 --body-ahead-bytes-max 0");
     let mut client = weft.connect();
     client.send(b"POST /echo HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
@@ -162,7 +162,7 @@ fn slow_reads_its_parameter() {
         assert!(took_ms(&format!("GET {path}"), text) >= 100);
         assert!(took_ms(&format!("GET {path}?ms="), text) >= 100, "a form that was left empty");
         assert!(took_ms(&format!("GET {path}?ms=150"), text) >= 150);
-        // A busy machine may hold up one of them.
+        // On a busy machine, some of the requests may be late.
         assert!((0..20).any(|_| took_ms(&format!("GET {path}?ms=0"), text) < 100));
     }
     assert!(took_ms("GET /slow?us=150000", "blocked\n") >= 150);

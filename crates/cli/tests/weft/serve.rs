@@ -1,5 +1,5 @@
-//! `weft serve` over real connections, and with the clients that people use. What is served and what not is tested
-//! with the library.
+//! Tests of `weft serve` over real connections, with the clients that people use. The library tests which files are
+//! served.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::process::{Weft, output};
 
-/// A folder of its own for each test.
+/// A directory of its own for each test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -116,7 +116,7 @@ fn mistakes_are_named() {
         (&format!("serve {} --index=", folder.path()), "invalid --index \"\": expected a name"),
         (&format!("serve {} --index .", folder.path()), "invalid --index \".\": expected a name"),
         (&format!("serve {} --index ..", folder.path()), "invalid --index \"..\": expected a name"),
-        // Links are not followed unless that is asked for.
+        // Links are followed only with `--symlinks`.
         (
             &format!("serve {} --spa link.html", folder.path()),
             "invalid --spa \"link.html\": expected a file in",
@@ -128,7 +128,7 @@ fn mistakes_are_named() {
     }
 }
 
-/// Where curl is installed, it gets files, resumes them, and asks whether they have changed.
+/// If curl is installed, it downloads files, resumes them, and revalidates them.
 #[test]
 fn curl_resumes_a_download() {
     if Command::new("curl").arg("--version").output().is_err() {
@@ -162,15 +162,14 @@ fn curl_resumes_a_download() {
     assert_eq!(curl(&[]), "200 3000000");
 }
 
-/// As curl takes it: the time of a file that was changed long enough ago.
+/// Sets the time of a file to a fixed date in the past, and returns it as curl accepts it.
 fn http_date(path: &Path) -> String {
     let changed = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
     fs::File::options().write(true).open(path).unwrap().set_modified(changed).unwrap();
     "Sun, 06 Nov 1994 08:49:37 GMT".to_owned()
 }
 
-/// What a browser sends beside the path, and what it makes of the answer: a page, its script compressed, and a
-/// second visit that costs no body.
+/// A browser gets a page and its compressed script. Its second visit transfers no body.
 #[test]
 fn a_browser_visits_twice() {
     let folder = Folder::new("browser");

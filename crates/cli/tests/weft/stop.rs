@@ -1,4 +1,4 @@
-//! How the command ends: requests in flight finish, the report is printed, the exit code is 0.
+//! Tests of the shutdown: requests in flight finish, the report is printed, and the exit code is 0.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn the_drain_has_a_deadline() {
     assert!(out.contains("0 connections drained, 1 cut"), "{out}");
 }
 
-/// Who balances the load has its time, though requests have none behind it.
+/// A load balancer keeps its delay, although requests get no time after it.
 #[test]
 fn a_delay_is_kept_where_requests_are_cut_at_its_end() {
     let mut weft = Weft::start("--port 0 --log info --drain-delay 1h --drain-timeout 0s");
@@ -57,7 +57,7 @@ fn a_delay_is_kept_where_requests_are_cut_at_its_end() {
     assert_eq!(weft.connect().ask("GET /health").status, 200);
 }
 
-/// It waits in its socket for longer than its client had time.
+/// The request waits in the socket for longer than the timeout of its client.
 #[test]
 fn what_comes_to_a_process_that_is_stopped_is_answered() {
     let check = |engine| {
@@ -89,7 +89,7 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(client.chunk().unwrap(), b"one");
     weft.signal("-TERM");
     weft.wait_for("stopping");
-    // What comes within half a second is the same signal twice.
+    // A second signal within half a second counts as the first one.
     std::thread::sleep(Duration::from_millis(1500));
     weft.signal("-TERM");
     let (code, out, _) = weft.end();
@@ -97,7 +97,7 @@ fn a_second_signal_ends_at_once() {
     assert!(out.contains("0 connections drained, 1 cut"), "{out}");
 }
 
-/// As `timeout` sends it: to its child, and to the group that this is in.
+/// `timeout` sends its signal twice: to its child, and to the process group of the child.
 #[test]
 fn a_signal_that_comes_twice_is_one() {
     let mut weft = Weft::start("--port 0 --body-ahead-bytes-max 0 --log info");
