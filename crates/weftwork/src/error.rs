@@ -1,4 +1,4 @@
-//! What went wrong, who is to blame for it, and what to do.
+//! Errors of handlers and of starting a server: what failed, who must act, and how a client is told.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -10,27 +10,27 @@ use http::StatusCode;
 
 use crate::message::{BodyError, IntoResponse, Problem, Response};
 
-/// `Result` with the library's [`Error`]; what handlers and `main` return.
+/// `Result` with the library's [`Error`]. Handlers and `main` return it.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Who has to act.
+/// Who must act on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The client: it gets this status.
+    /// The client. It gets this status.
     Peer(StatusCode),
-    /// Whoever configured or called the library.
+    /// The developer who configured or called the library.
     User,
-    /// A handler, the machine or the library: a client sees 500, the log the rest.
+    /// A handler, the machine or the library. The client gets 500, and the log gets the details.
     Ours,
 }
 
-/// The error of handlers and of starting a server.
+/// Error of handlers and of starting a server.
 ///
-/// `?` makes one of every type that is an error of its own: [`std::error::Error`]` + Send + Sync + 'static`, such as
-/// [`io::Error`], `serde_json::Error` or what `thiserror` derives. Like `anyhow::Error` it is not itself a
-/// [`std::error::Error`], so that the conversion can be there for all of them. What is none either goes through
-/// [`boxed`](Error::boxed): `anyhow::Error`, `eyre::Report`, `Box<dyn std::error::Error + Send + Sync>`, and texts. What
-/// borrows (the error of a `Mutex`) has to be put into words: [`ours`](Error::ours).
+/// `?` converts any [`std::error::Error`]` + Send + Sync + 'static` to an `Error`: [`io::Error`], `serde_json::Error`,
+/// or what `thiserror` derives. Like `anyhow::Error`, `Error` does not implement [`std::error::Error`] itself, because
+/// that would rule out the conversion. If a type does not implement that trait either, use [`boxed`](Error::boxed): for
+/// `anyhow::Error`, `eyre::Report`, `Box<dyn std::error::Error + Send + Sync>`, and texts. If an error borrows (such as
+/// the error of a `Mutex`), describe it in words with [`ours`](Error::ours).
 ///
 /// ```
 /// use weftwork::{Error, Request, Result};
@@ -46,16 +46,16 @@ pub enum Blame {
 /// # assert_eq!(weftwork::TestClient::new(handler).post("/").body("7").send().status, 500);
 /// ```
 ///
-/// A handler that returns it answers with the status that it blames on the client (a [`Problem`] or a [`BodyError`],
-/// also beneath other errors, and after it was in a `Box<dyn Error + Send + Sync>`), or with 500. What is behind a 500 the
-/// client is not told: the log gets it, with the request's method and path and all causes. See [what you see when something
-/// fails](crate#what-you-see-when-something-fails).
+/// If a handler returns an error, the response has the status that the error blames on the client, or 500. A
+/// [`Problem`] and a [`BodyError`] blame the client. They are found under other errors as well, and after a conversion
+/// to `Box<dyn Error + Send + Sync>`. The cause of a 500 goes only to the log, with the method and path of the request
+/// and all causes. See [what you see when something fails](crate#what-you-see-when-something-fails).
 ///
-/// A [`Response`] is one as well, and then the answer is that response, as it is: a redirect to a page where one logs in, or a
-/// page of your own ([`response`](Error::response)).
+/// `?` also converts a [`Response`]. The client then gets that response unchanged, for example a redirect to a login
+/// page, or a page of your own ([`response`](Error::response)).
 ///
-/// In a `main` that returns `Result<(), Box<dyn std::error::Error>>` it goes through `?` as well; in one that returns
-/// `anyhow::Result`, through `.map_err(anyhow::Error::msg)`.
+/// In a `main` that returns `Result<(), Box<dyn std::error::Error>>`, use `?` as well. In a `main` that returns
+/// `anyhow::Result`, use `.map_err(anyhow::Error::msg)`.
 ///
 /// ```no_run
 /// use weftwork::prelude::*;
@@ -69,27 +69,28 @@ pub struct Error {
     blame: Blame,
     message: Box<str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
-    /// What answers for it. In a mutex that nobody locks, because errors are `Sync`, and a body that is yet to be written is not.
+    /// Response to send for this error. The mutex is never locked. It is there because errors are `Sync`, and a
+    /// response with a streamed body is not.
     answer: Option<Box<Mutex<Response>>>,
 }
 
 impl Error {
-    /// The client is to blame: it gets a [`Problem`] with `status`, and `message` as its detail.
+    /// Blames the client. The client gets a [`Problem`] with `status`, and `message` as its detail.
     pub fn peer(status: StatusCode, message: impl Into<String>) -> Error {
         Error::new(Blame::Peer(status), message, None)
     }
 
-    /// Something failed on our side: the client gets 500 and learns no more, the log gets `message`.
+    /// Blames the server. The client gets 500 and no details, and the log gets `message`.
     pub fn ours(message: impl Into<String>) -> Error {
         Error::new(Blame::Ours, message, None)
     }
 
-    /// The answer is this response, as it is, whatever its status. That was the handler's decision, so nothing is logged, and
-    /// [`blame`](Error::blame) is the client with that status. It ends a handler, an argument ([`Extract`](crate::Extract)), a
-    /// middleware, and whatever they call.
+    /// Sends this response unchanged, whatever its status. The handler decided so, and nothing is logged.
+    /// [`blame`](Error::blame) is the client with that status. The error ends a handler, an argument
+    /// ([`Extract`](crate::Extract)), a middleware, and the functions that they call.
     ///
-    /// `?` makes one of a [`Response`]; this is for a status, or a tuple, and for where no `?` is. In a box
-    /// (`Box<dyn std::error::Error>`) the response is lost.
+    /// `?` converts a [`Response`]. Use this function for a status or a tuple, and for code without `?`. Do not convert
+    /// the error to `Box<dyn std::error::Error>`, because that loses the response.
     ///
     /// ```
     /// use weftwork::{Error, Extract, prelude::*};
@@ -119,8 +120,8 @@ impl Error {
         Error { answer, ..Error::new(Blame::Peer(status), format!("answered with {status}"), None) }
     }
 
-    /// From an error that `?` does not take, because it is no [`std::error::Error`] itself: `anyhow::Error`,
-    /// `eyre::Report`, a box; also from a text. Else as by `?`.
+    /// Converts an error that `?` does not convert, because its type does not implement [`std::error::Error`]:
+    /// `anyhow::Error`, `eyre::Report`, a box, or a text. The result is the same as with `?`.
     ///
     /// ```
     /// # use weftwork::{Error, Result};
@@ -148,7 +149,7 @@ impl Error {
         Error { blame, message: message.into().into(), source, answer: None }
     }
 
-    /// The status of what would be made of it.
+    /// Returns the status of an `Error` made of this error.
     pub(crate) fn status_of(error: &(dyn StdError + 'static)) -> StatusCode {
         blame_for(error).status()
     }
@@ -179,38 +180,38 @@ impl Error {
         Error::new(Blame::User, doing, Some(Box::new(source)))
     }
 
-    /// Who has to act.
+    /// Returns who must act.
     pub fn blame(&self) -> Blame {
         self.blame
     }
 
-    /// The status that a handler which returns this error answers with.
+    /// Returns the status of the response if a handler returns this error.
     pub fn status(&self) -> StatusCode {
         self.blame.status()
     }
 
-    /// What was wrong, without its cause.
+    /// Returns the message, without its cause.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The error beneath, where there is one.
+    /// Returns the cause, if there is one.
     pub fn source(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
         self.source.as_deref()
     }
 
-    /// The problem that it was made of, also beneath other errors.
+    /// Returns the problem among the causes.
     pub(crate) fn problem(&self) -> Option<&Problem> {
         self.causes().find_map(as_type)
     }
 
-    /// The response that it was made of, which is then no longer in it.
+    /// Takes the response out of the error.
     pub(crate) fn take_response(&mut self) -> Option<Response> {
         let answer = self.answer.take()?;
         Some(answer.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the client is told that is to blame, unless it is told a response.
+    /// Returns the problem to send to a client that is to blame, unless a response is to be sent.
     fn problem_of_peer(&self) -> Option<Problem> {
         let Blame::Peer(status) = self.blame else { return None };
         if self.answer.is_some() {
@@ -225,13 +226,14 @@ impl Error {
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
-    /// A [`Problem`] and a [`BodyError`], also beneath others, keep their status; all else is ours.
+    /// Keeps the status of a [`Problem`] or a [`BodyError`], also under other errors. All other errors blame the
+    /// server.
     fn from(error: E) -> Error {
         Error::boxed(error)
     }
 }
 
-/// `Err(Response::redirect("/login")?)?` ends a handler with it: see [`Error::response`].
+/// Allows `Err(Response::redirect("/login")?)?`, which ends a handler with that response. See [`Error::response`].
 impl From<Response> for Error {
     fn from(response: Response) -> Error {
         Error::response(response)
@@ -247,7 +249,7 @@ impl Blame {
     }
 }
 
-/// A [`Problem`] and a [`BodyError`] know whose fault they are.
+/// Returns the blame. A [`Problem`] and a [`BodyError`] know theirs.
 fn blame_for(error: &(dyn StdError + 'static)) -> Blame {
     let of_problem = || beneath(error).map(|problem: &Problem| Blame::Peer(problem.status()));
     beneath(error).map(BodyError::blame).or_else(of_problem).unwrap_or(Blame::Ours)
@@ -257,14 +259,14 @@ fn beneath<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Op
     chain(Some(error)).find_map(as_type)
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// A message for the log. Clients may have a say in it, as what they sent may be quoted, and a line feed of theirs would look like
-/// a line of the server's.
+/// Formats a message for the log on one line. A message may quote what a client sent, and a line feed of the client
+/// would look like a new log line.
 pub(crate) struct OneLine<T>(pub(crate) T);
 
 impl<T: fmt::Display> fmt::Display for OneLine<T> {
@@ -280,9 +282,9 @@ impl fmt::Write for Escaping<'_, '_> {
         text.chars().try_for_each(|c| self.write_char(c))
     }
 
-    /// All else stays as it is, quotes too: this is read by people.
+    /// Escapes control characters only, because people read this text.
     fn write_char(&mut self, c: char) -> fmt::Result {
-        // Unicode's own ends of lines are no control characters.
+        // The line separators of Unicode are not control characters.
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
             write!(self.0, "{}", c.escape_debug())
         } else {
@@ -291,19 +293,19 @@ impl fmt::Write for Escaping<'_, '_> {
     }
 }
 
-/// An error and all that is beneath it.
+/// Iterates over an error and its causes.
 fn chain<'e>(
     first: Option<&'e (dyn StdError + 'static)>,
 ) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
     std::iter::successors(first, |&error| error.source())
 }
 
-/// The error as this type, also where it is within one of I/O, whose own cause is what is beneath that.
+/// Downcasts the error, also from within an I/O error. An I/O error does not list its inner error as a cause.
 fn as_type<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
     error.downcast_ref().or_else(|| error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref())
 }
 
-/// An [`Error`] in a box. The problem is beneath it, so that [`blame_for`] finds the status again.
+/// An [`Error`] in a box. The problem is its cause, so that [`blame_for`] finds the status again.
 struct BoxedError {
     text: String,
     problem: Problem,
@@ -321,14 +323,14 @@ impl fmt::Display for BoxedError {
     }
 }
 
-/// As a box that is made of a text.
+/// Formats the text, like a box made of a text.
 impl fmt::Debug for BoxedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.text, f)
     }
 }
 
-/// A client that is to blame still gets its status, and what its [`Problem`] says, once [`Error::boxed`] has it back.
+/// Keeps the status and the [`Problem`] for a client that is to blame, so that [`Error::boxed`] finds them again.
 impl From<Error> for Box<dyn StdError + Send + Sync> {
     fn from(error: Error) -> Self {
         let text = error.to_string();
@@ -339,20 +341,20 @@ impl From<Error> for Box<dyn StdError + Send + Sync> {
     }
 }
 
-/// As [`Error`] goes through `?` in a `main` that returns this.
+/// Lets `?` convert the error in a `main` that returns this type.
 impl From<Error> for Box<dyn StdError> {
     fn from(error: Error) -> Self {
         error.to_string().into()
     }
 }
 
-/// What was wrong, and every cause beneath it.
+/// Formats the message and every cause.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         let mut said = self.message.to_string();
         for cause in self.causes().map(ToString::to_string) {
-            // Many errors say what is beneath them themselves.
+            // Many errors include their cause in their own message.
             if !said.ends_with(&cause) {
                 write!(f, ": {cause}")?;
                 said = cause;
@@ -362,7 +364,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// As [`Display`](fmt::Display): this is what a `main` that returns the error prints.
+/// Formats as [`Display`](fmt::Display), because a `main` that returns the error prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -371,14 +373,14 @@ impl fmt::Debug for Error {
 
 #[cfg(test)]
 mod tests {
-    //! Does an error come out of a box as it went in?
+    //! Tests that an error stays the same through a box.
 
     use super::*;
     use crate::{Request, TestClient};
 
     type Boxed = Box<dyn StdError + Send + Sync>;
 
-    /// What a client is told of an error, and of the same one after it was in a box.
+    /// Returns what a client is told of an error, and of the same error after a conversion to a box.
     fn direct_and_boxed(make: fn() -> Error) -> [(StatusCode, String); 2] {
         fn boxed(error: Error) -> Result<(), Boxed> {
             Err(error)?

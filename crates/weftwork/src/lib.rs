@@ -1,8 +1,8 @@
 //! Weftwork: an HTTP/1.1 server for plain blocking handlers.
 //!
-//! A handler is an ordinary function from a request to a response. It may wait for a database, a file, or
-//! another server. The default engine is an event loop while handlers are quick, and moves its loop to
-//! another thread when one blocks, so that others wait for a few milliseconds at most.
+//! A handler is an ordinary function from a request to a response. It may wait for a database, a file, or another
+//! server. The default engine is an event loop while handlers are quick. If a handler blocks, the loop moves to another
+//! thread, so that other clients wait for a few milliseconds at most.
 //!
 //! ```no_run
 //! use weftwork::prelude::*;
@@ -20,23 +20,22 @@
 //!
 //! # Names
 //!
-//! A *header* is what RFC 9110 calls a field, by the name that the types of the [`http`] crate give it.
-//! On [`Request`], [`Response`] and [`TestResponse`] `header` reads the first value and `header_values` all of them.
-//! `with_something` gives back the same [`Response`] with one thing more or another one, `set_something` and
-//! `append_header` change it in place. What is built from the start ([`Settings`], [`TestRequest`], middleware) has
-//! methods by the bare names of things. Bounds say what they count: `body_bytes_max`. [`Bytes`] are data,
-//! [`ByteCount`] is how many.
+//! A *header* is what RFC 9110 calls a field, because the types of the [`http`] crate use that name. On [`Request`],
+//! [`Response`] and [`TestResponse`], `header` reads the first value and `header_values` reads all values.
+//! `with_something` returns the [`Response`] with a value added or replaced. `set_something` and `append_header` change
+//! it in place. Builders ([`Settings`], [`TestRequest`], middleware) have methods with plain names. The name of a limit
+//! says what it counts: `body_bytes_max`. [`Bytes`] holds data, and [`ByteCount`] is a number of bytes.
 //!
-//! # The rooms
+//! # Layers
 //!
-//! | floor | module | what it is |
+//! | layer | module | what it contains |
 //! |---|---|---|
-//! | 4 | [`Server`], [`Running`]; [`TestClient`] | bind, start, stop; the same without a port |
-//! | 3 | [`Engine`] | how connections meet threads |
-//! | 3 | [`routes`], [`Router`], [`middleware`], [`files`], [`EventHub`], [`Proxy`], ... | what is made of handlers |
-//! | 2 | (private) `conn` | joins a socket and the protocol |
+//! | 4 | [`Server`], [`Running`], [`TestClient`] | binding, starting and stopping, and the same without a port |
+//! | 3 | [`Engine`] | the assignment of connections to threads |
+//! | 3 | [`routes`], [`Router`], [`middleware`], [`files`], [`EventHub`], [`Proxy`], ... | handlers built from handlers |
+//! | 2 | (private) `conn` | a connection: a socket joined with the protocol |
 //! | 1 | [`Request`], [`Response`], [`Handler`] | what a handler sees |
-//! | 0 | the crate `weftwork-wire` | HTTP/1.1 as values |
+//! | 0 | the crate `weftwork-wire` | HTTP/1.1 without I/O |
 //!
 //! Every limit and deadline is in [`Settings`], with its default and its reason.
 
@@ -97,7 +96,7 @@ pub use app::routes::{Dispatch, Listed, Malformed, Miss, Route, Routes, Verbs, r
 #[cfg(feature = "macros")]
 pub use weftwork_macros::Routes;
 
-/// What most programs use.
+/// Names that most programs use.
 pub mod prelude {
     pub use crate::{
         ByteCount, Engine, Error, Handler, HandlerExt, IntoResponse, Middleware, Next, Problem, Request,
@@ -109,7 +108,7 @@ pub mod prelude {
     pub use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 }
 
-/// The code of the pages for those who come from elsewhere runs.
+/// Runs the examples of the pages for users of other frameworks.
 #[cfg(all(doctest, feature = "json", feature = "macros"))]
 mod coming_from {
     #[doc = include_str!("../../../docs/coming-from/actix.md")]
@@ -126,22 +125,22 @@ mod coming_from {
     struct TinyHttp;
 }
 
-/// The README's code compiles.
+/// Compiles the code of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// And that of the page on middleware.
+/// Compiles the code of the page on middleware.
 #[cfg(all(doctest, feature = "cookies", feature = "metrics"))]
 #[doc = include_str!("../../../docs/middleware.md")]
 struct MiddlewarePage;
 
-/// And that of the page on running it.
+/// Compiles the code of the page on deploying.
 #[cfg(all(doctest, feature = "metrics"))]
 #[doc = include_str!("../../../docs/deploying.md")]
 struct Deploying;
 
-/// So does the code of the page on testing.
+/// Compiles the code of the page on testing.
 #[cfg(all(doctest, feature = "websocket"))]
 #[doc = include_str!("../../../docs/testing.md")]
 struct Testing;

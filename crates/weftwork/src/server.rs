@@ -1,4 +1,4 @@
-//! Floor 4: a server is a value. It is bound, started, and stopped.
+//! Layer 4: a server as a value. It is bound, started, and stopped.
 
 mod last_words;
 mod view;
@@ -26,16 +26,16 @@ use last_words::LastWords;
 pub use view::View;
 use view::{Plan, Slot};
 
-/// How often a server that drains looks whether its last connection has gone.
+/// Interval at which a draining server checks for open connections.
 const DRAIN_TICK: Duration = Duration::from_millis(5);
-/// Who waits to be accepted when the server is told to stop is let in within this, or not at all: loops that are well need a
-/// millisecond, and a server that is full may stay so.
+/// Time for connections that wait to be accepted when the server is told to stop. Idle loops accept them within a
+/// millisecond, and a busy server may not accept them at all.
 const LAST_CALL: Duration = Duration::from_millis(250);
-/// How often it is looked whether somebody still waits.
+/// Interval at which the server checks whether connections still wait.
 const LOOK: Duration = Duration::from_micros(500);
-/// How long threads get to end once every connection is cut. Only those in a handler take longer.
+/// Time for threads to end after every connection is cut. Only threads in a handler take longer.
 const JOIN_PATIENCE: Duration = Duration::from_secs(1);
-/// Signals that come within this are one: `timeout` and some supervisors send it to the process, and to its group.
+/// Signals within this time count as one. `timeout` and some supervisors signal the process and its group.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// A server that is bound to its addresses, and not started.
@@ -56,18 +56,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds to an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (all that the name stands for),
-    /// `:8080` (any address), `unix:/run/app.sock`, or a [`SocketAddr`]. Port 0 lets the system choose; of several
-    /// addresses all get the same port. Those of a family that the machine does not have (IPv6, in many containers)
-    /// are left out, if another one can be had.
+    /// Binds to an address: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (all addresses of the name), `:8080` (any
+    /// address), `unix:/run/app.sock`, or a [`SocketAddr`]. With port 0, the system chooses a port, and all addresses
+    /// of a name get the same port. If the machine does not have the family of an address (IPv6, in many containers),
+    /// that address is skipped, unless none is left.
     ///
-    /// `proxy+127.0.0.1:8080` expects the PROXY protocol there; the setting `proxy_protocol` expects it
-    /// everywhere. [`trusted_proxies`](Settings::trusted_proxies) says who may speak it.
+    /// `proxy+127.0.0.1:8080` expects the PROXY protocol on this listener. The setting `proxy_protocol` expects it on
+    /// every listener. [`trusted_proxies`](Settings::trusted_proxies) names the networks that may use it.
     ///
-    /// Settings are the defaults, or what the `WEFT_...` variables say.
+    /// The settings are the defaults, overridden by the `WEFT_...` variables.
     ///
     /// # Errors
-    /// The address cannot be had, with the reason; or a variable's value does not parse.
+    /// The address cannot be bound, or the value of a variable is invalid.
     pub fn bind(address: impl fmt::Display) -> Result<Server> {
         Server::nowhere()?.and_bind(address)
     }
@@ -81,9 +81,10 @@ impl Server {
         })
     }
 
-    /// Takes a socket that is bound already: a [`TcpListener`](std::net::TcpListener), a
-    /// [`UnixListener`](std::os::unix::net::UnixListener), or what systemd or a parent process has handed over. At the end
-    /// it is only closed: who holds a copy of it, as systemd does, keeps the address and whoever waits there.
+    /// Uses a socket that is already bound: a [`TcpListener`](std::net::TcpListener), a
+    /// [`UnixListener`](std::os::unix::net::UnixListener), or a socket from systemd or a parent process. At the end,
+    /// the server only closes its descriptor. If another process has a copy of the socket, as systemd does, the address
+    /// and the waiting connections remain.
     ///
     /// ```
     /// # use weftwork::prelude::*;
@@ -93,24 +94,24 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// It is no TCP or Unix socket, or a variable's value does not parse.
+    /// The descriptor is not a TCP or Unix socket, or the value of a variable is invalid.
     pub fn from_listener(listener: impl Into<OwnedFd>) -> Result<Server> {
         Server::nowhere()?.and_listener(listener)
     }
 
-    /// Takes one more socket that is bound already.
+    /// Adds a socket that is already bound.
     ///
     /// # Errors
-    /// As [`from_listener`](Server::from_listener).
+    /// See [`from_listener`](Server::from_listener).
     pub fn and_listener(mut self, listener: impl Into<OwnedFd>) -> Result<Server> {
         self.listeners.push(Listener::given(listener.into())?);
         Ok(self)
     }
 
-    /// Binds to one more address. `[::]` takes IPv4 as well: `0.0.0.0` with the same port adds nothing to it.
+    /// Binds to a further address. `[::]` also accepts IPv4, so `0.0.0.0` with the same port adds nothing to it.
     ///
     /// # Errors
-    /// As [`bind`](Server::bind).
+    /// See [`bind`](Server::bind).
     pub fn and_bind(mut self, address: impl fmt::Display) -> Result<Server> {
         let text = address.to_string();
         let (is_proxied, text) = match text.strip_prefix("proxy+") {
@@ -122,13 +123,13 @@ impl Server {
         Ok(self)
     }
 
-    /// Chooses the engine. The default is what `WEFT_ENGINE` says, else [`Engine::Adaptive`].
+    /// Sets the engine. The default comes from `WEFT_ENGINE`, or else is [`Engine::Adaptive`].
     #[must_use]
     pub fn engine(self, engine: Engine) -> Server {
         Server { engine, ..self }
     }
 
-    /// Changes settings; what is set here wins over the environment.
+    /// Changes settings. A value that is set here overrides the environment.
     ///
     /// ```
     /// # use weftwork::prelude::*; use std::time::Duration;
@@ -140,22 +141,22 @@ impl Server {
         Server { settings: change(self.settings), ..self }
     }
 
-    /// Sets one setting by its name, from text, as a flag would; see [`Settings::set`].
+    /// Sets one setting by its name, from text, as a flag does. See [`Settings::set`].
     ///
     /// # Errors
-    /// No such setting, or a value that does not parse.
+    /// The setting is unknown, or its value is invalid.
     pub fn set(mut self, name: &str, value: &str) -> Result<Server> {
         self.settings.set(name, value)?;
         Ok(self)
     }
 
-    /// The addresses that it is bound to, with their real ports.
+    /// Returns the addresses of the listeners, with their real ports.
     pub fn addresses(&self) -> Vec<Address> {
         self.listeners.iter().map(|listener| listener.address().clone()).collect()
     }
 
-    /// A way to look at the server from elsewhere, for a handler that shows what the server is doing: make it last, when
-    /// all is set, and give it to the handler.
+    /// Returns a view of the server, for a handler that shows the server's state. Call it last, after all settings are
+    /// set, and move the view into the handler.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -170,11 +171,10 @@ impl Server {
         View::new(plan, &self.started)
     }
 
-    /// Starts the server and returns at once. The log says where it listens, at level info.
+    /// Starts the server and returns at once. The log names the addresses, at level info.
     ///
     /// # Errors
-    /// A setting with which no server could run, a handler that [cannot answer](Handler::check), or the system refuses
-    /// sockets or threads.
+    /// A setting is invalid, the handler [cannot answer](Handler::check), or the system refuses sockets or threads.
     pub fn start(self, handler: impl Handler) -> Result<Running> {
         let view = self.view();
         let engine = view.engine();
@@ -216,13 +216,14 @@ impl Server {
         Ok(Running { cx, room, view, watchdog, stopped: false })
     }
 
-    /// Starts the server, and serves until SIGTERM or SIGINT; then finishes the requests in flight, for
-    /// `drain_timeout` at most. A second signal, half a second after the first or later, ends that at once. Once this has
-    /// returned, the signals end the process again. The log says so at level info; one that is stuck, since nobody reads what
-    /// it writes, is waited for half a second at the end, and keeps nothing from stopping.
+    /// Starts the server and serves until SIGTERM or SIGINT. Then it finishes the requests in flight, for at most
+    /// `drain_timeout`. A second signal, at least half a second after the first, ends that at once.
+    ///
+    /// After this function has returned, the signals end the process again. The log reports the shutdown at level info.
+    /// If the log is stuck because nothing reads its output, the shutdown waits for it half a second and then goes on.
     ///
     /// # Errors
-    /// As [`start`](Server::start), or the system refuses the signals.
+    /// See [`start`](Server::start). Or the system refuses the signals.
     pub fn run(self, handler: impl Handler) -> Result<()> {
         let signals = Signals::install()?;
         let (report, mut words) = self.start(handler)?.wait_and_stop(signals)?;
@@ -232,7 +233,7 @@ impl Server {
     }
 }
 
-/// A server that runs. Dropping it cuts every connection and stops it.
+/// A running server. Dropping it cuts every connection and stops the server.
 #[must_use = "the server stops when this is dropped: keep it, or call `wait` or `shutdown`"]
 pub struct Running {
     cx: Arc<Context>,
@@ -243,7 +244,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The first TCP address, with its real port. Servers with Unix sockets alone have none.
+    /// Returns the first TCP address, with its real port. A server with only Unix sockets has no such address.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.addresses().iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
@@ -251,45 +252,46 @@ impl Running {
         })
     }
 
-    /// All addresses, with their real ports.
+    /// Returns all addresses, with their real ports.
     pub fn addresses(&self) -> &[Address] {
         self.view.addresses()
     }
 
-    /// The engine that was chosen.
+    /// Returns the engine.
     pub fn engine(&self) -> Engine {
         self.view.engine()
     }
 
-    /// The settings in force; `connections_max` and `accepted_max` are the numbers that were worked out.
+    /// Returns the current settings. `connections_max` and `accepted_max` have their computed values.
     pub fn settings(&self) -> &Settings {
         &self.cx.settings
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.cx.counts()
     }
 
-    /// Threads there are now that serve requests; `threads_max` bounds them; but there is at least one for each
-    /// loop, and one besides. A few others keep house.
+    /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
+    /// least one thread, and the server one more. A few threads for other work do not count.
     pub fn threads(&self) -> usize {
         self.room.threads()
     }
 
-    /// Stops the server: goes on for the `drain_delay`, if there is one, and until all who wait to be accepted are let in, for
-    /// a quarter of a second at most; then takes no more connections, ends idle ones, and finishes requests in flight. What
-    /// is not finished within `timeout`, counted from there, is cut; with a timeout of zero there is no delay either. A
-    /// handler that does not return is left behind with its thread.
+    /// Stops the server in three steps. (1) It serves as before for the `drain_delay`, and then accepts the connections
+    /// that wait, for at most a quarter of a second. (2) It stops accepting, closes idle connections, and finishes the
+    /// requests in flight. (3) After `timeout`, measured from step 2, it cuts the connections that are left.
+    ///
+    /// With a `timeout` of zero there is no delay. If a handler does not return, its thread is left behind.
     pub fn shutdown(mut self, timeout: Duration) -> Report {
         let delay = if timeout.is_zero() { Duration::ZERO } else { self.cx.settings.drain_delay };
         self.stop(delay, timeout, || false)
     }
 
-    /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] says.
+    /// Serves until SIGTERM or SIGINT, then stops as [`Server::run`] does.
     ///
     /// # Errors
-    /// The system does not let us wait for the signals.
+    /// The system does not allow waiting for the signals.
     pub fn wait(self, signals: Signals) -> Result<Report> {
         let (report, words) = self.wait_and_stop(signals)?;
         words.end();
@@ -300,7 +302,7 @@ impl Running {
         let refused = |error| Error::io("signals cannot be waited for", error);
         while !signals.wait(None).map_err(refused)? {}
         let told = Instant::now();
-        // Before anything is said of it: a log may be stuck.
+        // The stop comes first, because the log may be stuck.
         self.cx.announce_stop();
         let mut words = LastWords::begin();
         words.say("stopping: requests in flight may finish; a second signal cuts them");
@@ -312,17 +314,18 @@ impl Running {
         Ok((report, words))
     }
 
-    /// A way to look at the server from elsewhere, while it is waited for; [`Server::view`] is one from before the start.
+    /// Returns a view of the server, for use while the server is waited for. [`Server::view`] returns one before the
+    /// start.
     pub fn view(&self) -> View {
         self.view.clone()
     }
 
-    /// The last resort: ends everything at once. No request is finished; a handler that does not return
-    /// within a second is left behind with its thread.
+    /// Ends everything at once, as a last resort. Requests are not finished. If a handler does not return within a
+    /// second, its thread is left behind.
     ///
     /// # Errors
-    /// Something was left behind: each counter that is wrong, by name (connections that are still open, threads
-    /// that did not end, and what the engine itself counts).
+    /// Something was left behind. The error names each counter that is not 0: open connections, threads that did not
+    /// end, and the engine's own counters.
     pub fn abandon(mut self) -> Result<(), Abandoned> {
         self.stopped = true;
         self.cx.enter(Stage::Closing);
@@ -343,7 +346,8 @@ impl Running {
             hurried = hurry();
         }
         let called = Instant::now();
-        // To close the doors resets who waits there, and has been told by the kernel to be connected.
+        // Closing the listeners resets the connections that wait there, and the kernel has already told those clients
+        // that they are connected.
         while !hurried && called.elapsed() < LAST_CALL.min(deadline) && self.room.has_pending() {
             std::thread::sleep(LOOK);
             hurried = hurry();
@@ -356,7 +360,7 @@ impl Running {
             std::thread::sleep(DRAIN_TICK.min(deadline));
             hurried = hurry();
         }
-        // Who only has still to end has got all.
+        // A connection that is only closing has sent its whole response.
         let cut = self.open().saturating_sub(self.cx.counters.lingering.load(Ordering::Relaxed));
         self.cx.enter(Stage::Closing);
         self.room.wake();
@@ -364,11 +368,11 @@ impl Running {
         Report { drained: open.saturating_sub(cut), cut, stuck, took: told.elapsed() }
     }
 
-    /// Waits for all threads; how many are left in handlers, or in what these have called.
+    /// Waits for all threads, and returns the number of threads left in handlers or in `weftwork::blocking`.
     fn join(&mut self) -> usize {
         let until = Instant::now() + JOIN_PATIENCE;
         let stuck = self.room.join(JOIN_PATIENCE);
-        // It ends with the stage, unless it is stuck in a line of the log; it is in no handler, and so not counted.
+        // The watchdog ends with the stage, unless it is stuck in a log line. It runs no handler, so it does not count.
         let watchdog = self.watchdog.take().into_iter().collect();
         engine::join_within(watchdog, until.saturating_duration_since(Instant::now()));
         stuck
@@ -396,13 +400,13 @@ impl fmt::Debug for Running {
     }
 }
 
-/// A handler that takes a state is behind a router that gives it.
+/// Checks that every state that a handler extracts is provided by a router.
 pub(crate) fn check_states(handler: &impl Handler) -> Result<()> {
     let needs: Vec<String> = handler.needs().iter().map(ToString::to_string).collect();
     if needs.is_empty() { Ok(()) } else { Err(Error::usage(needs.join("; "))) }
 }
 
-/// The thread that looks for handlers that take too long.
+/// Starts the thread that reports handlers that take too long.
 fn start_watchdog(cx: &Arc<Context>) -> io::Result<Option<JoinHandle<()>>> {
     let cx = cx.clone();
     Builder::new().name("weft-watchdog".into()).spawn(move || watchdog::watch(&cx)).map(Some)

@@ -1,4 +1,4 @@
-//! How a server ends: Running, Draining, Closing, Stopped; and what it says of that.
+//! Shutdown of a server: its signals, and the report at its end.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -12,18 +12,18 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::{Error, Result};
 
-/// How the end of a server went.
+/// Result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Connections that were open at the beginning of the end, and ended by themselves.
+    /// Connections that were open when the shutdown began, and closed regularly.
     pub drained: usize,
-    /// Connections that were cut when the time was up.
+    /// Connections that were cut at the deadline.
     pub cut: usize,
-    /// Threads left in a handler that did not return, or in what it has called by `weftwork::blocking`. They are waited for no longer
-    /// than a second.
+    /// Threads left in a handler that did not return, or in a call of `weftwork::blocking`. The shutdown waits for them
+    /// for at most a second.
     pub stuck: usize,
-    /// How long it took.
+    /// Duration of the shutdown.
     pub took: Duration,
 }
 
@@ -39,20 +39,20 @@ impl fmt::Display for Report {
     }
 }
 
-/// What was wrong when a server was abandoned: the counters that should have been 0.
+/// Counters that were not 0 after a server was abandoned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abandoned {
     wrong: Vec<(&'static str, usize)>,
 }
 
 impl Abandoned {
-    /// An error, if any of these counters is not 0.
+    /// Returns an error if any of these counters is not 0.
     pub(crate) fn unless_all_zero(counters: Vec<(&'static str, usize)>) -> Result<(), Abandoned> {
         let wrong: Vec<_> = counters.into_iter().filter(|(_, count)| *count > 0).collect();
         if wrong.is_empty() { Ok(()) } else { Err(Abandoned { wrong }) }
     }
 
-    /// Each counter that is wrong: what it counts, and how many there are.
+    /// Returns each counter that is not 0: what it counts, and its value.
     pub fn wrong(&self) -> &[(&'static str, usize)] {
         &self.wrong
     }
@@ -71,11 +71,11 @@ impl fmt::Display for Abandoned {
 
 impl std::error::Error for Abandoned {}
 
-/// SIGTERM and SIGINT end a server, and not the process, while this lives. Once none is left they end the process
-/// again, also where they did something else before the first one.
+/// Redirects SIGTERM and SIGINT to the server while this value lives. After the last one is dropped, the signals end
+/// the process again, even if the process handled them in another way before.
 ///
-/// [`Server::run`](crate::Server::run) does this by itself. Install them before the server starts, so that
-/// no signal comes in between.
+/// [`Server::run`](crate::Server::run) installs the signals. If you call [`wait`](crate::Running::wait) instead,
+/// install them before the server starts, so that no signal arrives in between.
 ///
 /// ```no_run
 /// # use weftwork::prelude::*;
@@ -88,14 +88,14 @@ impl std::error::Error for Abandoned {}
 #[derive(Debug)]
 #[must_use = "signals end the process again when this is dropped: give it to `Running::wait`"]
 pub struct Signals {
-    // Given up before the actions: without them, and without the default, a signal would be lost.
+    // Dropped before the actions. Without the actions and without the default, a signal would be lost.
     _taken: Taken,
     _actions: Actions,
     pipe: UnixStream,
 }
 
 impl Signals {
-    /// Takes SIGTERM and SIGINT from now on.
+    /// Installs handlers for SIGTERM and SIGINT.
     ///
     /// # Errors
     /// The system has no descriptors left.
@@ -107,11 +107,11 @@ impl Signals {
         let (pipe, written) = UnixStream::pair()?;
         Taken::set_up()?;
         let actions = Actions::register(&written)?;
-        // Last: from then on, nothing but the actions takes a signal.
+        // Last, because from then on only the actions handle a signal.
         Ok(Signals { _taken: Taken::begin(), _actions: actions, pipe })
     }
 
-    /// Waits for a signal, for at most `patience`. True: one came.
+    /// Waits for a signal, for at most `patience`. Returns true if a signal arrived.
     pub(crate) fn wait(&mut self, patience: Option<Duration>) -> io::Result<bool> {
         let until = patience.map(|patience| Instant::now() + patience);
         loop {
@@ -130,7 +130,7 @@ impl Signals {
     }
 }
 
-/// What tells a pipe of each signal.
+/// Actions that write each signal to a pipe.
 #[derive(Debug)]
 struct Actions(Vec<SigId>);
 
@@ -152,7 +152,7 @@ impl Drop for Actions {
     }
 }
 
-/// Nobody takes the signals: they end the process.
+/// Whether the signals end the process, because no [`Signals`] lives.
 static IS_DEFAULT: AtomicBool = AtomicBool::new(true);
 static TAKERS: Mutex<Takers> = Mutex::new(Takers { count: 0, is_set_up: false });
 
@@ -161,13 +161,14 @@ struct Takers {
     is_set_up: bool,
 }
 
-/// One [`Signals`] that lives. To unregister what it does with a signal does not restore the default: without this the
-/// process would ignore the signals from then on.
+/// Counts one living [`Signals`]. Unregistering an action does not restore the default, and the process would then
+/// ignore the signals.
 #[derive(Debug)]
 struct Taken;
 
 impl Taken {
-    /// Before the actions: the first one takes a signal's default away, also where a later step fails.
+    /// Registers the default before the actions, because the first action removes a signal's default, even if a later
+    /// step fails.
     fn set_up() -> io::Result<()> {
         let mut takers = takers();
         if !takers.is_set_up {
@@ -201,7 +202,7 @@ fn takers() -> MutexGuard<'static, Takers> {
 
 #[cfg(test)]
 mod tests {
-    //! In a process of its own: signals are for all of it.
+    //! Tests that run in a process of their own, because signals affect the whole process.
 
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::process::ExitStatusExt;
@@ -227,7 +228,7 @@ mod tests {
             let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(io::Result::ok);
             assert!(said.any(|line| line.contains(READY)), "{role}");
             kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-            // One that has not ended reads the end of its input, and ends by itself.
+            // A process that has not ended reads the end of its input, and then exits.
             drop(child.stdin.take());
             let status = child.wait().unwrap();
             let expected = if ends { Some(SIGTERM) } else { None };
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Who gives up the signals is stopped halfway, at the lock: the actions have to be there still.
+    /// The drop of the signals is stopped halfway, at the lock. The actions must still be there.
     #[test]
     fn the_default_is_back_before_the_actions_go() {
         let signals = Signals::install().unwrap();

@@ -1,26 +1,26 @@
-//! What does a server say of its end, where its log may be stuck?
+//! Logs the lines of a shutdown from a thread of its own, because the log may be stuck.
 //!
-//! A log whose reader has stopped reading blocks whoever writes a line. That must neither keep a server from stopping nor
-//! its process from ending, so the lines are written by a thread of their own, which is left behind if it has to be.
+//! If nothing reads the log's output any more, writing a line blocks. That must not keep a server from stopping, or its
+//! process from ending. So a thread writes the lines, and it is left behind if it blocks.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long the end waits for its lines: a log that is only slow takes them within that.
+/// Time that the shutdown waits for its lines. A slow log writes them within that time.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(super) struct LastWords {
-    /// None: the system gives no thread for them.
+    /// None if the system refuses a thread.
     writer: Option<Writer>,
-    /// Written when all else is done.
+    /// Lines to write at the end, if there is no thread.
     kept: Vec<String>,
 }
 
 struct Writer {
     lines: Sender<String>,
-    /// Hung up when all is written.
+    /// Closed when all lines are written.
     written: Receiver<Infallible>,
 }
 
@@ -38,20 +38,20 @@ impl LastWords {
 
     pub(super) fn say(&mut self, line: impl Into<String>) {
         match &self.writer {
-            // It has gone only if the logger panicked.
+            // The receiver has gone only if the logger panicked.
             Some(writer) => drop(writer.lines.send(line.into())),
             None => self.kept.push(line.into()),
         }
     }
 
-    /// Waits until all is written, for a moment at most.
+    /// Waits until all lines are written, for at most half a second.
     pub(super) fn end(self) {
         if let Some(Writer { lines, written }) = self.writer {
             drop(lines);
-            // Hung up or too late: it is over.
+            // The lines are written, or the time is up.
             let _ = written.recv_timeout(PATIENCE);
         }
-        // The signals end the process again by now, should this block.
+        // The signals end the process again by now, even if this blocks.
         self.kept.into_iter().for_each(|line| log::info!("{line}"));
     }
 }

@@ -1,4 +1,4 @@
-//! What can be seen of a server from elsewhere, by a handler of its own say?
+//! A view of a server for other code, such as a handler that shows the server's state.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,28 +17,28 @@ use crate::transport::context::Context;
 use crate::transport::counters::{Counters, Counts};
 use crate::transport::watchdog::Watchdog;
 
-/// What a server is doing, for whoever wants to show it: a page of its own, say. [`Server::view`](super::Server::view)
-/// makes one before the start, [`Running::view`](super::Running::view) later.
+/// State of a server, for example for a status page. [`Server::view`](super::Server::view) returns a view before the
+/// start, and [`Running::view`](super::Running::view) later.
 ///
-/// Before the start it shows what was set when it was made, and counts nothing. It stays usable when the server has
-/// stopped. It keeps nothing of the server alive, so the server's own handler may have it.
+/// Before the start, a view shows the settings from the time when it was made, and counts nothing. It can still be used
+/// after the server has stopped. It does not keep the server alive, so the server's own handler may hold it.
 #[derive(Clone)]
 pub struct View {
     planned: Arc<Plan>,
     started: Slot,
 }
 
-/// What a server is about to be, or is.
+/// Engine, addresses and settings of a server.
 pub(super) struct Plan {
     pub(super) engine: Engine,
     pub(super) addresses: Vec<Address>,
     pub(super) settings: Settings,
 }
 
-/// Filled when the server starts, for all views of it.
+/// Filled when the server starts, for all of its views.
 pub(super) type Slot = Arc<OnceLock<Started>>;
 
-/// A server that was started. What owns the handler is not owned: the handler may own this.
+/// A started server. The references are weak, because the handler may own a view.
 pub(super) struct Started {
     plan: Plan,
     cx: Weak<Context>,
@@ -52,7 +52,7 @@ impl View {
         View { planned: Arc::new(plan), started: started.clone() }
     }
 
-    /// The server has been started as planned here, but for the settings that were worked out.
+    /// Records that the server has started, with the computed settings.
     pub(super) fn started(&self, cx: &Arc<Context>, room: &Arc<dyn EngineHandle>) {
         let Plan { engine, addresses, .. } = &*self.planned;
         let plan = Plan { engine: *engine, addresses: addresses.clone(), settings: cx.settings.clone() };
@@ -65,33 +65,34 @@ impl View {
         });
     }
 
-    /// The engine that was chosen.
+    /// Returns the engine.
     pub fn engine(&self) -> Engine {
         self.plan().engine
     }
 
-    /// All addresses, with their real ports.
+    /// Returns all addresses, with their real ports.
     pub fn addresses(&self) -> &[Address] {
         &self.plan().addresses
     }
 
-    /// What was counted so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.started.get().map_or(Counts::default(), |started| started.counters.read(&started.watchdog))
     }
 
-    /// Threads there are now that serve requests; `threads_max` bounds them; but there is at least one for each
-    /// loop, and one besides. A few others keep house.
+    /// Returns the number of threads that serve requests, at most `threads_max`. An exception is that each loop has at
+    /// least one thread, and the server one more. A few threads for other work do not count.
     pub fn threads(&self) -> usize {
         self.started.get().and_then(|started| started.room.upgrade()).map_or(0, |room| room.threads())
     }
 
-    /// The server has been told to stop. It may go on for a while: see [`drain_delay`](Settings::drain_delay).
+    /// Returns whether the server was told to stop. It may keep serving for a while: see
+    /// [`drain_delay`](Settings::drain_delay).
     pub fn is_stopping(&self) -> bool {
         self.started.get().is_some_and(|started| started.cx.upgrade().is_none_or(|cx| cx.is_stopping()))
     }
 
-    /// The settings in force; `connections_max` and `accepted_max` are the numbers that were worked out.
+    /// Returns the current settings. `connections_max` and `accepted_max` have their computed values.
     pub fn settings(&self) -> &Settings {
         &self.plan().settings
     }
@@ -101,7 +102,8 @@ impl View {
     }
 }
 
-/// For [`Metrics::server`](crate::middleware::Metrics::server), or a registry of your own: all of [`Counts`], and the threads.
+/// Encodes all of [`Counts`] and the number of threads, for [`Metrics::server`](crate::middleware::Metrics::server) or
+/// a registry of your own.
 #[cfg(feature = "metrics")]
 impl Collector for View {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

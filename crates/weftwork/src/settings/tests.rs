@@ -1,4 +1,4 @@
-//! Settings are read, shown, sourced and refused as their docs say.
+//! Tests of parsing, formatting, sources and checks of the settings.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn networks() {
     }
 }
 
-/// They are no worse written than others: who reads "a duration with its unit" looks for the mistake in vain.
+/// A value that is well-formed and too large is reported as too large, not as malformed.
 #[test]
 fn values_that_are_only_too_large_are_told_so() {
     for text in ["213503982335d", "99999999999999999999s", "99999999999999h"] {
@@ -136,7 +136,7 @@ fn a_field_that_was_assigned_to_came_from_code() {
     assert_eq!(source(&settings, "idle_timeout"), Source::Code);
 }
 
-/// What 0 means, for every duration there is.
+/// Tests what 0 means for every duration.
 #[test]
 fn no_time_is_none_or_refused() {
     let taken = [
@@ -180,7 +180,7 @@ fn no_time_is_none_or_refused() {
         }
     }
     assert_eq!(durations.len(), taken.len() + refused.len(), "{durations:?}");
-    // Nor what no clock of ours can tell from none.
+    // A duration below the clock's resolution counts as 0.
     let error = Settings::default().head_timeout(Duration::from_micros(999)).check().unwrap_err();
     assert!(error.to_string().starts_with("invalid head_timeout \"0ms\""), "{error}");
     assert!(Settings::default().head_timeout(Duration::from_millis(1)).check().is_ok());
@@ -188,7 +188,7 @@ fn no_time_is_none_or_refused() {
     assert!(error.to_string().contains("proxy_header_bytes_max"), "{error}");
 }
 
-/// The other sizes and numbers, where none is a value of its own or literally none.
+/// Tests the sizes and numbers for which 0 has a meaning of its own, or is an ordinary value.
 #[test]
 fn no_bytes_is_not_no_limit() {
     let error = Settings::default().body_bytes_max(ByteCount(0)).check().unwrap_err().to_string();
@@ -249,7 +249,7 @@ fn variables_that_nobody_reads_are_named() {
     );
     assert_eq!(told("WEFT_NONSENSE_OF_MINE"), ["unknown variable WEFT_NONSENSE_OF_MINE ignored"]);
     assert_eq!(told("WEFT_ENGIN").len(), 1);
-    // The command `weft` reads these, and no other program.
+    // Only the command `weft` reads these variables.
     for of_weft in ["WEFT_LOG", "WEFT_PORT", "WEFT_HOST"] {
         assert_eq!(told(of_weft).len(), 1, "{of_weft}");
     }
