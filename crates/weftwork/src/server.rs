@@ -187,8 +187,8 @@ impl Server {
         }
         if settings.trusted_proxies.is_empty() && listeners.iter().any(Listener::is_proxied) {
             return Err(Error::usage(
-                "a listener expects the PROXY protocol, and trusted_proxies is none: say from where your \
-                 proxies connect, such as 10.0.0.0/8 (0.0.0.0/0,::/0 lets anyone claim any address)",
+                "a listener expects the PROXY protocol, and trusted_proxies is none: set the networks of your \
+                 proxies, such as 10.0.0.0/8 (with 0.0.0.0/0,::/0 any client can claim any address)",
             ));
         }
         let descriptors = system::raise_descriptor_limit();
@@ -201,7 +201,7 @@ impl Server {
             listener.listen(settings.backlog)?;
             listener.limit_unread(settings.write_timeout);
         }
-        let refused = |error| Error::io(format!("the engine {engine} could not be started"), error);
+        let refused = |error| Error::io(format!("cannot start the engine {engine}"), error);
         let handler: Arc<dyn Handler> = Arc::new(handler);
         let cx = Arc::new(Context::new(settings).map_err(refused)?.of(handler.clone()));
         let watchdog = start_watchdog(&cx).map_err(refused)?;
@@ -299,13 +299,13 @@ impl Running {
     }
 
     fn wait_and_stop(mut self, mut signals: Signals) -> Result<(Report, LastWords)> {
-        let refused = |error| Error::io("signals cannot be waited for", error);
+        let refused = |error| Error::io("cannot wait for signals", error);
         while !signals.wait(None).map_err(refused)? {}
         let told = Instant::now();
         // The stop comes first, because the log may be stuck.
         self.cx.announce_stop();
         let mut words = LastWords::begin();
-        words.say("stopping: requests in flight may finish; a second signal cuts them");
+        words.say("stopping: requests in flight may finish, a second signal cuts them");
         let (delay, timeout) = (self.cx.settings.drain_delay, self.cx.settings.drain_timeout);
         let report = self.stop(delay, timeout, move || {
             let comes = signals.wait(Some(Duration::from_millis(1))).unwrap_or(false);

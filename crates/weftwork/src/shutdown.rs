@@ -100,7 +100,8 @@ impl Signals {
     /// # Errors
     /// The system has no descriptors left.
     pub fn install() -> Result<Signals> {
-        Signals::try_install().map_err(|error| Error::io("SIGTERM and SIGINT cannot be taken", error))
+        Signals::try_install()
+            .map_err(|error| Error::io("cannot install handlers for SIGTERM and SIGINT", error))
     }
 
     fn try_install() -> io::Result<Signals> {

@@ -24,7 +24,7 @@ impl Address {
     pub fn parse(text: &str) -> Result<Vec<Address>, Error> {
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
-                return Err(Error::usage("unix: has to be followed by the path of the socket"));
+                return Err(Error::usage("unix: must be followed by the path of the socket"));
             }
             return Ok(vec![Address::Unix(path.into())]);
         }
@@ -44,7 +44,7 @@ impl Address {
             }
         }
         if all.is_empty() {
-            return Err(Error::usage(format!("{text:?} stands for no address")));
+            return Err(Error::usage(format!("{text:?} resolves to no address")));
         }
         Ok(all)
     }

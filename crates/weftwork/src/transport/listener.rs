@@ -47,7 +47,7 @@ impl Listener {
         // Else the kernel says so when the server starts, as if another program were there.
         let check = |address: &Address| match there_are.iter().find(|there| there.overlaps(address)) {
             Some(Listener { address: there, .. }) => {
-                let why = format!("cannot listen at {address}: this server listens at {there} already");
+                let why = format!("cannot listen at {address}: this server already listens at {there}");
                 Err(Error::usage(why))
             }
             None => Ok(()),
@@ -82,15 +82,12 @@ impl Listener {
 
     /// A socket that was bound elsewhere.
     pub(crate) fn given(fd: OwnedFd) -> Result<Listener, Error> {
-        let failed =
-            |error: rustix::io::Errno| Error::io("cannot use the socket that was given", error.into());
+        let failed = |error: rustix::io::Errno| Error::io("cannot use the given socket", error.into());
         let name = net::getsockname(&fd).map_err(failed)?;
         let address = match (SocketAddr::try_from(name.clone()), SocketAddrUnix::try_from(name)) {
             (Ok(tcp), _) => Address::Tcp(tcp),
             (_, Ok(unix)) => {
-                let path = unix
-                    .path()
-                    .ok_or_else(|| Error::usage("a Unix socket that is given has to have a path"))?;
+                let path = unix.path().ok_or_else(|| Error::usage("a given Unix socket must have a path"))?;
                 Address::Unix(OsStr::from_bytes(path.to_bytes()).into())
             }
             (Err(error), Err(_)) => return Err(failed(error)),
@@ -290,20 +287,20 @@ fn bind_tcp(address: SocketAddr, with_ipv4: bool, shares_port: bool) -> rustix::
 fn explain(address: &Address, error: io::Error) -> Error {
     let cure = match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, Address::Unix(path)) if !is_socket(path) => {
-            ": a file that is no socket is there; remove it or choose another path"
+            ": a file that is not a socket is there, remove it or choose another path"
         }
         (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
-            ": another program listens there; stop it or choose another path"
+            ": another program listens there, stop it or choose another path"
         }
-        (io::ErrorKind::AddrInUse, _) => ": another program listens there; stop it or choose another port",
+        (io::ErrorKind::AddrInUse, _) => ": another program listens there, stop it or choose another port",
         (io::ErrorKind::PermissionDenied, Address::Tcp(tcp)) if tcp.port() < 1024 => {
-            ": ports below 1024 need a privilege; choose a higher one"
+            ": ports below 1024 need a privilege, choose a higher port"
         }
         (io::ErrorKind::AddrNotAvailable, _) => ": no interface of this machine has that address",
         _ if error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => {
             ": this machine has no addresses of that family"
         }
-        (io::ErrorKind::NotFound, Address::Unix(_)) => ": the folder of the socket does not exist",
+        (io::ErrorKind::NotFound, Address::Unix(_)) => ": the directory of the socket does not exist",
         _ => "",
     };
     Error::io(format!("cannot listen at {address}{cure}"), error)
@@ -392,7 +389,7 @@ mod tests {
             let second = format!("{second}{}", ports(&there)[0]);
             for is_proxied in [false, true] {
                 let error = Listener::bind_all(&parsed(&second), is_proxied, &there).unwrap_err().to_string();
-                let wanted = format!("this server listens at {} already", there[0].address());
+                let wanted = format!("this server already listens at {}", there[0].address());
                 assert!(error.contains(&wanted), "{second}: {error}");
             }
         }
@@ -404,7 +401,9 @@ mod tests {
         let beside = format!(":{}", ports(&there)[0]);
         match Listener::bind_all(&parsed(&beside), false, &there) {
             Ok(bound) => assert!(bound.len() == 1 && !bound[0].takes_ipv4(), "{bound:?}"),
-            Err(error) => assert!(error.to_string().contains("this server listens at 0.0.0.0"), "{error}"),
+            Err(error) => {
+                assert!(error.to_string().contains("this server already listens at 0.0.0.0"), "{error}")
+            }
         }
     }
 

@@ -62,7 +62,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let path = Path::new("file");
     std::fs::write(&path.0, "keep me").unwrap();
     let error = Server::bind(path.address()).unwrap_err().to_string();
-    assert!(error.contains("a file that is no socket is there"), "{error}");
+    assert!(error.contains("a file that is not a socket is there"), "{error}");
     assert_eq!(std::fs::read(&path.0).unwrap(), b"keep me");
 }
 
@@ -198,7 +198,7 @@ fn sockets_that_are_given_are_left_as_they_are() {
 #[test]
 fn what_is_no_listener_is_refused() {
     let error = Server::from_listener(std::fs::File::open("/dev/null").unwrap()).unwrap_err().to_string();
-    assert!(error.contains("the socket that was given"), "{error}");
+    assert!(error.contains("the given socket"), "{error}");
 }
 
 #[test]
