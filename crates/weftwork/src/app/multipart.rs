@@ -1,6 +1,6 @@
-//! How is a form with files read, so that no file has to fit in memory?
+//! Multipart forms: reading forms with files without keeping a file in memory.
 //!
-//! [`Request::multipart`] gives the parts of a form one by one, or all of it: [`Multipart::form`].
+//! [`Request::multipart`] returns the parts of a form one by one. [`Multipart::form`] reads the whole form.
 
 mod body_driver;
 mod form;
@@ -22,21 +22,25 @@ pub use part::Part;
 /// RFC 2046 section 5.1.1
 const BOUNDARY_BYTES_MAX: usize = 70;
 
-/// What a form may have at most, where no field has [a limit of its own](Multipart::field_limit). That of the whole body is the limit on bodies, 2 MiB if nobody raises it:
-/// `body_bytes_max`, [`BodyLimit`](crate::middleware::BodyLimit), [`Request::set_body_bytes_max`].
+/// Limits of a form. [`Multipart::field_limit`] sets a limit for a single field. The whole body has a limit of
+/// 2 MiB by default, set by `body_bytes_max`, [`BodyLimit`](crate::middleware::BodyLimit) or
+/// [`Request::set_body_bytes_max`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MultipartLimits {
-    /// Parts; past it the answer is 413. Default 100: a form that a person fills in has a dozen, and each costs
-    /// work however small it is.
+    /// Maximum number of parts. Default: 100. A form that a person fills in has about a dozen, and each part
+    /// costs work. When exceeded: 413.
     pub parts_max: usize,
-    /// Bytes before the data of each part: its boundary and its fields. Default 8 KiB; browsers send about 200.
+    /// Maximum size of a part's boundary and fields. Default: 8 KiB. Browsers send about 200 bytes. When
+    /// exceeded: 413.
     pub part_head_bytes_max: usize,
-    /// Bytes of a part that is read into memory ([`Part::bytes`], [`Part::text`]). Default 64 KiB.
+    /// Maximum size of a part that is read into memory ([`Part::bytes`], [`Part::text`]). Default: 64 KiB. When
+    /// exceeded: 413.
     pub field_bytes_max: u64,
-    /// Bytes of all fields that a [`Form`] holds in memory. Default 1 MiB.
+    /// Maximum size of all fields that a [`Form`] holds in memory. Default: 1 MiB. When exceeded: 413.
     pub fields_bytes_max: u64,
-    /// Bytes of a part that is saved in a file. Default `u64::MAX`: the limit on the body holds anyhow.
+    /// Maximum size of a part that is saved in a file. Default: `u64::MAX`, because the limit on the body
+    /// applies anyway. When exceeded: 413.
     pub file_bytes_max: u64,
 }
 
@@ -52,27 +56,27 @@ impl Default for MultipartLimits {
     }
 }
 
-/// The parts of a `multipart/form-data` body (RFC 7578), one after the other; made by [`Request::multipart`].
+/// The parts of a `multipart/form-data` body (RFC 7578), one after another. [`Request::multipart`] creates it.
 pub struct Multipart<'r> {
     parser: multer::Multipart<'static>,
-    /// The part that was given out last; what its reader left is skipped.
+    /// The part that was returned last. Its unread data is skipped.
     current: Option<multer::Field<'static>>,
-    /// What that one says of itself.
+    /// Name and file name of the current part.
     disposition: Disposition,
     driver: BodyDriver<'r>,
     limits: MultipartLimits,
-    /// Of single fields, by their names; the last one of a name counts.
+    /// Limits of single fields by name. The last limit of a name counts.
     field_limits: Vec<(String, u64)>,
     temp_dir: Option<PathBuf>,
     parts: usize,
-    /// After an error nothing of the rest is believed.
+    /// Error after which no more parts are read.
     failed: Option<BodyError>,
 }
 
 /// Forms with files (feature `multipart`).
 impl Request<'_> {
-    /// The parts of a form, as they arrive: a part can be read like any [`Read`](std::io::Read), or saved in a
-    /// file. [`Multipart::form`] takes all of them at once.
+    /// Returns the parts of a form as they arrive. A part can be read like any [`Read`](std::io::Read), or
+    /// saved in a file. [`Multipart::form`] reads all parts at once.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -93,8 +97,8 @@ impl Request<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`BodyError::NotMultipart`], which is 415: the `Content-Type` is another one, comes twice, or has no boundary. [`BodyError::ReadBefore`]: some
-    /// of the body was read before.
+    /// [`BodyError::NotMultipart`] (415) if the `Content-Type` is another one, occurs twice, or has no
+    /// boundary. [`BodyError::ReadBefore`] if a part of the body was read before.
     pub fn multipart(&mut self) -> Result<Multipart<'_>, BodyError> {
         let content_type = self.only("content-type").value().ok_or(BodyError::NotMultipart)?;
         let boundary = boundary(content_type).ok_or(BodyError::NotMultipart)?;
@@ -124,17 +128,18 @@ impl<'r> Multipart<'r> {
         }
     }
 
-    /// The same with other limits.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(self, limits: MultipartLimits) -> Multipart<'r> {
         Multipart { limits, ..self }
     }
 
-    /// The same, and each part of the field `name` has `bytes_max` bytes at most, in place of `field_bytes_max` or `file_bytes_max`
-    /// and however it is read: [`form`](Multipart::form), [`Part`], [`Read`](std::io::Read). Past it the answer is 413, with a
-    /// problem that names the field and the limit. Default: none; the limits of all fields hold.
+    /// Limits each part of the field `name` to `bytes_max` bytes, instead of `field_bytes_max` or
+    /// `file_bytes_max`. The limit applies to every way of reading: [`form`](Multipart::form), [`Part`] and
+    /// [`Read`](std::io::Read). Default: the limits of all fields. When exceeded: 413 with a problem that names
+    /// the field and the limit.
     ///
-    /// The whole body has a limit of its own, 2 MiB if nobody raises it, and so have the texts of a [`Form`] together
+    /// The whole body has its own limit, 2 MiB by default. The texts of a [`Form`] together have one too
     /// ([`fields_bytes_max`](MultipartLimits::fields_bytes_max)).
     ///
     /// ```
@@ -160,9 +165,9 @@ impl<'r> Multipart<'r> {
         self
     }
 
-    /// The same, with its temporary files in `dir` and not in the system's directory for such: [`Upload::persist`]
-    /// moves a file, which works within one file system only. `/tmp` is often another one than where files are kept: in
-    /// a container, or under systemd with `PrivateTmp`.
+    /// Puts temporary files in `dir` instead of the system's temporary directory. [`Upload::persist`] moves a
+    /// file, which works only within one file system. `/tmp` is often on another file system than the target,
+    /// for example in a container, or under systemd with `PrivateTmp`.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -183,13 +188,16 @@ impl<'r> Multipart<'r> {
         Multipart { temp_dir: Some(dir.into()), ..self }
     }
 
-    /// The next part, after what is left of the last one has been skipped. `None` only where the form says that
-    /// it is over.
+    /// Skips the rest of the current part and returns the next one. `None` means that the form ended properly.
     ///
     /// # Errors
-    /// Every [`BodyError`] of a body; [`BodyError::PastLimit`] and [`BodyError::FieldTooLarge`] (413); and [`BodyError::MultipartMalformed`] (400),
-    /// also for a form that ends before it is over, and for a part whose name is missing, or cannot be read, as that of its file:
-    /// it is not UTF-8, or is there twice. `filename*`, which RFC 7578 forbids, is passed over beside `filename`, and an error by itself. Of two lines that say it, which nobody sends, the last one counts.
+    /// - Every [`BodyError`] of a body.
+    /// - [`BodyError::PastLimit`] and [`BodyError::FieldTooLarge`] (413).
+    /// - [`BodyError::MultipartMalformed`] (400) for a form that ends early, and for a part whose name is
+    ///   missing. Also if the name or the file name of a part is not UTF-8 or occurs twice. `filename*`, which
+    ///   RFC 7578 forbids, is ignored beside `filename` and is an error alone. If a field line occurs twice,
+    ///   which no client sends, the last one counts.
+    ///
     /// After an error there are no more parts.
     pub fn next_part(&mut self) -> Result<Option<Part<'_, 'r>>, BodyError> {
         while self.chunk()?.is_some() {}
@@ -221,7 +229,7 @@ impl<'r> Multipart<'r> {
         }
     }
 
-    /// Data of the current part; `None` where it is over.
+    /// Returns data of the current part, or `None` at its end.
     fn chunk(&mut self) -> Result<Option<bytes::Bytes>, BodyError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -237,13 +245,13 @@ impl<'r> Multipart<'r> {
         }
     }
 
-    /// The limit that the current part's field has of its own.
+    /// Returns the limit of the current part's field, if it has one.
     fn field_limit_of(&self) -> Option<u64> {
         let name = &self.disposition.name;
         self.field_limits.iter().rev().find(|(known, _)| known == name).map(|(_, limit)| *limit)
     }
 
-    /// The current part is past this limit.
+    /// Returns the error for a limit that the current part exceeds.
     fn limit_exceeded(&self, limit: &'static str, value: u64) -> BodyError {
         self.driver.field_limit_exceeded(&self.disposition.name, limit, value)
     }
@@ -254,7 +262,8 @@ impl<'r> Multipart<'r> {
     }
 }
 
-/// What is known of its size here: some of it may have been read with the part before it.
+/// Size of the part's fields. The exact size is unknown, because the head may have been read with the part
+/// before.
 fn head_bytes(field: &multer::Field<'_>) -> usize {
     field.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }

@@ -1,4 +1,4 @@
-//! A reverse proxy: a handler that has another server answer.
+//! A reverse proxy: a handler that forwards requests to an upstream server.
 //!
 //! ```text
 //! client --request--> forward.rs --head, then body as it comes--> upstream.rs (kept connections)
@@ -28,56 +28,66 @@ use crate::error::{Error, OneLine, Result};
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Problem, Request, Response, plain_field_name};
 use crate::transport::stream::is_timed_out;
 
-/// A server that knows nothing of `Expect` does not say a word about it: after this the body is sent all the same.
+/// Time to wait for `100 (Continue)`. A server that does not know `Expect` never sends it, so the body is then
+/// sent anyway.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// A handler that passes requests on to one server, and its answers back.
+/// A handler that forwards requests to one upstream server and returns its responses.
 ///
-/// Bodies are streamed in both directions: tokens of a language model, or events, come through as they are sent. Only the
-/// first `body_ahead_bytes_max` of a request's body are gathered before anything is passed on, so that a client that sends
-/// them slowly holds no thread; [`unbuffered`](crate::unbuffered) passes on those, too, as they come, which a conversation
-/// over one request needs. Connections to the server are kept and used again.
+/// **Streaming.** Bodies are streamed in both directions. Tokens of a language model, or events, arrive as they
+/// are sent. Only the first `body_ahead_bytes_max` bytes of a request body are buffered before the proxy
+/// forwards anything, so a client that sends them slowly holds no thread. If a request needs a conversation in
+/// both directions, [`unbuffered`](crate::unbuffered) forwards these bytes as they arrive too. Connections to
+/// the server are kept and reused.
 ///
-/// Fields that are for one connection alone stay behind (RFC 9110 section 7.6.1); that the client takes trailers is said
-/// anew. Others go through as they are, but for [`set_header`](Proxy::set_header), and `Max-Forwards` is counted (section
-/// 7.6.2; 400 where it is not one number). A WebSocket goes through as a tunnel (others: [`Proxy::allow_upgrade`]). A
-/// client that leaves ends its request there too, and so does one that only ends its sending side: it is looked for each
-/// second.
+/// **Fields.** Fields for a single connection are not forwarded (RFC 9110 section 7.6.1). That the client
+/// accepts trailers is stated again for the new connection. Other fields are forwarded unchanged, except fields
+/// of [`set_header`](Proxy::set_header). `Max-Forwards` is decremented (section 7.6.2), and gets 400 if it is
+/// not a single number. A WebSocket is forwarded as a tunnel. For other protocols, see
+/// [`Proxy::allow_upgrade`]. If a client disconnects, or ends its sending side, its upstream request ends too.
+/// The proxy checks for that every second.
 ///
-/// A tunnel ends when both of its ends have ended their sides, or one has failed, or nothing has gone through for the time of
-/// the setting `upgrade_idle_timeout`. When the server drains, tunnels go on until the drain deadline: those at their ends
-/// know how to say goodbye, and the proxy does not. A tunnel holds two threads (in `fibers`: two fibers), and only the
-/// first of them counts against `threads_max`.
+/// **Tunnels.** A tunnel ends if both sides have ended, if one side fails, or if no byte passes for the time of
+/// the setting `upgrade_idle_timeout`. When the server drains, tunnels continue until the drain deadline,
+/// because only the endpoints know how to close their protocol. A tunnel holds two threads (in `fibers`: two
+/// fibers). Only the first one counts against `threads_max`.
 ///
-/// `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` say who asked whom, and for what: by
-/// [`Request::client_addr`] and [`Request::scheme`], so a client's own word is not believed, and that of a trusted proxy
-/// is. `X-Real-IP` and further `X-Forwarded-...` fields are passed on for trusted proxies only, the former with the address that
-/// `X-Forwarded-For` was found to say, if there is any; and other spellings of all these (`X_Forwarded_For`, `X.Forwarded.For`) for nobody. `Proxy`, which is no
-/// field, stays behind. Where [`RequestIds`](crate::middleware::RequestIds) runs in front, the server gets
-/// its id and its trace, and not what the client said of them.
+/// **Client identity.** `X-Forwarded-For`, `X-Forwarded-Host`, `X-Forwarded-Proto` and `Via` state the client
+/// and the requested host. They come from [`Request::client_addr`] and [`Request::scheme`], so the proxy trusts
+/// what a trusted proxy says and not what a client says. `X-Real-IP` and other `X-Forwarded-...` fields are
+/// forwarded for trusted proxies only. `X-Real-IP` then has the address from `X-Forwarded-For`, if there is
+/// one. Other spellings of these names (`X_Forwarded_For`, `X.Forwarded.For`) are never forwarded, and neither
+/// is `Proxy`, which is not a valid field. If [`RequestIds`](crate::middleware::RequestIds) runs in front, the
+/// server gets its id and trace instead of the client's.
 ///
-/// The server is fixed: nothing in a request chooses where it goes. Routes in front of it compare paths as they were sent,
-/// and to the server behind, another spelling may be the same path. So one that has another spelling gets 400: where a
-/// letter, a digit or one of `-._~` is encoded (`/%61dmin`); with a segment `.` or `..`, encoded or not; with an empty
-/// segment (`//admin`), but for the slashes of a URL in a path (`/web/https://a.example`). A route in front closes its path if
-/// that is of such characters alone, unless the server behind takes still other paths for it: in upper case, with a slash at
-/// the end, with `%2F` for `/`, with `;` and more behind. Where you do not know, guard all of it. (Of typed routes behind a
-/// proxy, links with a value that is also the literal of another route, `/users/%6Eew`, get that 400, too.)
+/// **Paths.** The upstream server is fixed, and nothing in a request selects it. Routes in front compare paths
+/// as they were sent, but the server may treat another spelling as the same path. The proxy therefore rejects
+/// these spellings with 400:
 ///
-/// A client that expects `100 (Continue)` gets it when the server behind has said so, or has said nothing for a second,
-/// also where the body is there already. An answer that comes before that is passed on, and the server gets nothing of
-/// the body.
+/// - An encoded letter, digit or one of `-._~` (`/%61dmin`).
+/// - A segment `.` or `..`, encoded or not.
+/// - An empty segment (`//admin`), except the slashes of a URL within a path (`/web/https://a.example`).
 ///
-/// It answers 502 when that server cannot be reached or does not speak HTTP/1, and 504 when it is late: by the times below, or by
-/// the [deadline](Request::deadline) of the request, whichever is sooner. Where that passes while the client still owes some of its
-/// body, it is 408.
+/// A route in front thus guards a path of such characters. It does not if the server accepts more spellings:
+/// upper case, a final slash, `%2F` for `/`, or `;` and more text. If you are not sure, guard all paths. Links
+/// of typed routes behind a proxy also get 400 if a value equals the literal of another route (`/users/%6Eew`).
 ///
-/// Each request holds a thread while it waits for the server, or, in the engine `fibers`, a fiber; in `reactor` its
-/// loop waits, and all connections of it: use another engine there. A server that answers before it has the whole
-/// request is listened to, but for bodies that [`Decompression`](crate::middleware::Decompression) decodes. It gets the rest
-/// all the same, unless it refuses (4xx, 5xx), ends its side, or takes nothing for the `idle_timeout`, or the client pauses for
-/// two seconds behind a whole answer. The setting
-/// `body_bytes_max` bounds what goes there: 413, or the end of the connection where the answer has begun.
+/// **Expect.** If a client expects `100 (Continue)`, it gets it as soon as the server sends it, or after a
+/// second of silence, even if the body has already arrived. An earlier response is forwarded, and the server
+/// gets no body.
+///
+/// **Errors.** The answer is 502 if the server cannot be reached or does not speak HTTP/1. It is 504 if the
+/// server exceeds a timeout below or the [deadline](Request::deadline) of the request, whichever is sooner. If
+/// the deadline passes while the client is still sending its body, the answer is 408.
+///
+/// **Threads.** A request holds a thread while it waits for the server, or a fiber in the engine `fibers`. In
+/// `reactor`, all connections of the loop wait, so use another engine there.
+///
+/// **Early responses.** If the server responds before it has the whole request, the response is forwarded at
+/// once, except for bodies that [`Decompression`](crate::middleware::Decompression) decodes. The rest of the
+/// request is still sent, unless the server rejects the request (4xx, 5xx), ends its side, or reads nothing for
+/// the `idle_timeout`. It also ends if the client pauses for two seconds after a complete response. The setting
+/// `body_bytes_max` limits the body. When exceeded: 413, or the connection closes if the response has started.
 ///
 /// ```no_run
 /// use weftwork::{Proxy, Server};
@@ -93,7 +103,7 @@ pub struct Proxy {
     set_headers: Vec<(HeaderName, Box<HeaderSource>)>,
 }
 
-/// What a header says to the server, of a request.
+/// Returns the value of a header for a request to the server.
 type HeaderSource = dyn Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync;
 
 #[derive(Clone, Debug)]
@@ -107,12 +117,12 @@ struct Options {
 }
 
 impl Proxy {
-    /// A proxy to the server at `url`: `http://host:port`, perhaps with a path that is put before every other. Its
-    /// name is looked up now, and again when no address of it answers, but once in 5 s at most. Of several addresses the one
-    /// that answered last comes first.
+    /// Creates a proxy to the server at `url`: `http://host:port`, with an optional path that is put before
+    /// every request path. The name is looked up now. It is looked up again if no address answers, at most once
+    /// in 5 s. Of several addresses, the one that answered last is tried first.
     ///
     /// # Errors
-    /// It is no such URL, or the name is not known.
+    /// Fails if `url` has another form, or if the name is unknown.
     pub fn to(url: &str) -> Result<Proxy> {
         let upstream = Upstream::new(url)?;
         let options = Options {
@@ -126,22 +136,24 @@ impl Proxy {
         Ok(Proxy { upstream, options, set_headers: Vec::new() })
     }
 
-    /// Leaves `prefix` out of the path that is passed on; requests without it get 404. Default: none.
+    /// Removes `prefix` from the path of forwarded requests. Requests without the prefix get 404. Default:
+    /// none.
     #[must_use]
     pub fn strip_prefix(mut self, prefix: &str) -> Proxy {
         self.options.strip = encoded(prefix.trim_end_matches('/'));
         self
     }
 
-    /// Passes on the `Host` that the client asked for, and not that of the URL.
+    /// Forwards the `Host` of the client instead of the host of the URL.
     #[must_use]
     pub fn keep_host(mut self) -> Proxy {
         self.options.keep_host = true;
         self
     }
 
-    /// Says this header to the server: what `value` gives for a request, and nothing where that is none. What the client says
-    /// under this name, in any spelling, is not passed on. Default: what a client says goes through.
+    /// Sets a header of forwarded requests. `value` returns the value for a request, or `None` for no header.
+    /// The client's values of this name, in any spelling, are not forwarded. Default: headers of the client are
+    /// forwarded.
     ///
     /// ```
     /// use weftwork::http::{HeaderName, HeaderValue, header};
@@ -160,8 +172,8 @@ impl Proxy {
     /// ```
     ///
     /// # Errors
-    /// It is one that the proxy has to say itself: what frames the message, what is for one connection, `Host` (see
-    /// [`keep_host`](Proxy::keep_host)), and the fields that say who asked whom.
+    /// Fails for headers that the proxy sets itself: fields that frame the message, fields for a single
+    /// connection, `Host` (see [`keep_host`](Proxy::keep_host)), and the fields that state the client.
     pub fn set_header(
         mut self,
         name: HeaderName,
@@ -175,40 +187,41 @@ impl Proxy {
         Ok(self)
     }
 
-    /// Also passes on upgrades to this protocol, for which the connection becomes a tunnel: what goes through it is seen
-    /// by the server behind alone. Default: `websocket` and no other. A request that asks for another one is passed on
-    /// without that wish. With `h2c`, say, clients could send the server requests of which this one knows nothing.
+    /// Allows upgrades to another protocol. The connection becomes a tunnel, and only the server sees its
+    /// content. Default: `websocket` only. A request for another protocol is forwarded without the upgrade. Be
+    /// careful with `h2c`: clients could then send requests that this server does not see.
     #[must_use]
     pub fn allow_upgrade(mut self, protocol: &str) -> Proxy {
         self.options.upgrades.push(protocol.to_owned());
         self
     }
 
-    /// How long a connection to the server may take, with all its addresses: 504 after that. Default 5 s. The request
-    /// for which its name is looked up again waits for the system's resolver as well, and that has bounds of its own.
+    /// Sets how long connecting to the server may take, with all its addresses. Default: 5 s. When exceeded:
+    /// 504. If the name is looked up again, that request also waits for the system's resolver, which has its
+    /// own timeouts.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Proxy {
         self.upstream.connect_timeout = timeout;
         self
     }
 
-    /// How long the server may think before its answer begins: 504 after that. Default 60 s. Interim responses (1xx) are passed
-    /// on, and are no beginning.
+    /// Sets how long to wait for the upstream's final response to start. Default: 60 s. When exceeded: 504.
+    /// Interim (1xx) responses are forwarded and do not count.
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Proxy {
         self.options.response_timeout = timeout;
         self
     }
 
-    /// How long the server may pause within an answer, or take nothing of a request: it is broken off after that.
-    /// Default 60 s.
+    /// Sets how long the server may pause within a response, or read nothing of a request. Default: 60 s. When
+    /// exceeded: the exchange is aborted.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Proxy {
         self.options.idle_timeout = timeout;
         self
     }
 
-    /// How many connections to the server are kept when nobody needs them. Default 32.
+    /// Sets how many idle connections to the server are kept. Default: 32.
     #[must_use]
     pub fn idle_connections_max(mut self, connections: usize) -> Proxy {
         self.upstream.idle_max = connections;
@@ -225,8 +238,9 @@ impl Proxy {
         let may_repeat = is_reused && may_repeat(req);
         let mut exchange = self.exchange(req, &head, conn);
         let received = match exchange.send_request(req) {
-            // It may have closed the kept connection before it saw the request, or may have died of it: RFC 9110 section
-            // 9.2.2 lets it have the request once more. Another kept connection could be as dead.
+            // The server may have closed the kept connection before it saw the request, or may have crashed on
+            // it. RFC 9110 section 9.2.2 allows a retry. Another kept connection could be dead as well, so the
+            // retry uses a new one.
             Err(Failure::Closed) if may_repeat && exchange.conn.has_received_nothing => {
                 exchange = self.exchange(req, &head, self.upstream.connect_new(time_left(req))?);
                 exchange.send_request(req)
@@ -252,21 +266,21 @@ impl Proxy {
     }
 }
 
-/// The answer to a request that must not go further (RFC 9110 section 7.6.2). It is for us then; of what this proxy can do
-/// itself there is nothing to tell, and TRACE it does not do.
+/// Returns the answer to a request that must not be forwarded (RFC 9110 section 7.6.2). This proxy has no
+/// options to report and does not support TRACE.
 fn final_recipient(req: &Request<'_>) -> Response {
     let is_known = *req.method() == Method::OPTIONS;
     Response::new(if is_known { StatusCode::NO_CONTENT } else { StatusCode::NOT_IMPLEMENTED })
 }
 
-/// How long anybody waits for the answer.
+/// Returns the time until the deadline of the request.
 fn time_left(req: &Request<'_>) -> Duration {
     req.time_left().unwrap_or(Duration::MAX)
 }
 
 const DEADLINE: &str = "the deadline of the request";
 
-/// It can be sent again: twice is as once, and there is no body that would be used up.
+/// Returns whether the request can be sent again: it is idempotent and has no body.
 fn may_repeat(req: &Request<'_>) -> bool {
     req.method().is_idempotent() && req.body_left() == Some(0)
 }
@@ -290,25 +304,25 @@ fn warn(server: &str, why: impl fmt::Display) {
     log::warn!("proxy to {server}: {}", OneLine(why));
 }
 
-/// Why a request was not passed on, or came to nothing.
+/// The reason why a request was not forwarded or failed.
 enum Failure {
-    /// The request is not for this proxy.
+    /// The request is not valid for this proxy.
     Request(StatusCode, &'static str),
     /// The client's body could not be read.
     Client(Error),
     Unreachable(io::Error),
-    /// The server ended the connection before its answer was there.
+    /// The server closed the connection before its response started.
     Closed,
-    /// For longer than this option allows.
+    /// The wait exceeded the named option.
     Timeout(&'static str),
     Socket(io::Error),
     Malformed(ResponseFault),
-    /// It switched to a protocol that nobody asked for.
+    /// The server switched to a protocol that was not requested.
     UnexpectedUpgrade,
 }
 
 impl Failure {
-    /// From an error of the connection to the server, whose wait this option bounds.
+    /// Converts an error of the connection to the server. `bound` is the option that limited the wait.
     fn of(error: io::Error, bound: &'static str) -> Failure {
         match error.kind() {
             io::ErrorKind::TimedOut => Failure::Timeout(bound),
@@ -330,11 +344,11 @@ impl Failure {
     }
 }
 
-/// The detail of a 502 where the server has answered, and not as it should.
+/// Detail of a 502 if the server responded in an invalid way.
 const NO_ANSWER: &str = "no valid response from the upstream server";
 
 impl IntoResponse for Failure {
-    /// What a client learns is that it was the other server, and no more of it.
+    /// The client learns only that the upstream server failed.
     fn into_response(self) -> Response {
         let (status, detail) = match self {
             Failure::Client(error) => return error.into_response(),

@@ -1,7 +1,7 @@
-//! Server-sent events: what a page's `EventSource` reads.
+//! Server-sent events, which a page reads with `EventSource`.
 //!
-//! Two forms. [`sse`] is a handler that writes: it has its thread, or its fiber, and can wait for whatever it tells
-//! of. [`EventHub`] tells all of its clients, or some: they hold no thread at all.
+//! There are two forms. [`sse`] is a handler that writes events on its own thread or fiber, so it can wait for
+//! anything. [`EventHub`] sends events to all or some of its clients, and they hold no thread.
 
 mod event;
 mod hub;
@@ -21,16 +21,17 @@ use crate::message::{BodyWriter, Request, Response};
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// A comment of no words: no page sees it, and whoever stands between knows that the stream lives.
+/// An empty comment. Pages do not see it, and intermediaries learn that the stream is alive.
 const HEARTBEAT: &[u8] = b":\n\n";
 
-/// A response whose events `write` sends, one by one, on the handler's thread or fiber.
+/// Creates a response whose events `write` sends one by one, on the thread or fiber of the handler.
 ///
-/// It ends when `write` returns; the page's `EventSource` then comes again by itself, and says in
-/// [`EventWriter::last_event_id`] which event it saw last.
+/// The stream ends when `write` returns. The `EventSource` of the page then reconnects, and
+/// [`EventWriter::last_event_id`] returns the last event that it saw.
 ///
-/// Each client holds one of the [`threads_max`](crate::Settings::threads_max) threads (512) for as long as it listens, but in the
-/// engine `fibers`. Streams that stay open, of each user's own news too, are for an [`EventHub`].
+/// Except in the engine `fibers`, each client holds one of the [`threads_max`](crate::Settings::threads_max)
+/// threads (512) while it listens. For streams that stay open, use an [`EventHub`]. It can also send events to
+/// a single user.
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,13 +57,13 @@ pub fn sse(
     as_event_stream(Response::stream(move |out| {
         let mut events =
             EventWriter { out, last_event_id, since_last_send: Duration::ZERO, stop_reported: false };
-        // The head at once: until it comes, a page's EventSource is not open.
+        // Sent at once, because the `EventSource` of a page opens only when the head arrives.
         events.out.flush()?;
         write(&mut events)
     }))
 }
 
-/// The fields that an event stream needs: nobody on the way may keep it, or wait for more of it.
+/// Sets the fields of an event stream, so that intermediaries neither store nor buffer it.
 fn as_event_stream(response: Response) -> Response {
     response
         .with_content_type(EVENT_STREAM)
@@ -75,18 +76,18 @@ fn last_event_id(req: &Request<'_>) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// Sends the events of one stream; see [`sse`].
+/// Writes the events of one stream. See [`sse`].
 pub struct EventWriter<'w, 'c> {
     out: &'w mut BodyWriter<'c>,
     last_event_id: Option<String>,
-    /// Waited since something was sent.
+    /// Time waited since the last send.
     since_last_send: Duration,
-    /// [`EventWriter::wait`] has said so.
+    /// Whether [`EventWriter::wait`] has reported the stop.
     stop_reported: bool,
 }
 
 impl EventWriter<'_, '_> {
-    /// The id of the last event that the client has seen, if it comes again and events had ids.
+    /// Returns the id of the last event that the client saw, if the client reconnects and events had ids.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
@@ -94,15 +95,15 @@ impl EventWriter<'_, '_> {
     /// Sends an event at once.
     ///
     /// # Errors
-    /// The client has gone, or takes nothing for longer than `write_timeout`.
+    /// Fails if the client is gone, or reads nothing for `write_timeout`.
     pub fn send(&mut self, event: &Event) -> io::Result<()> {
         self.send_bytes(&event.to_bytes())
     }
 
-    /// Sends a comment, which no page sees. [`wait`](EventWriter::wait) does it by itself.
+    /// Sends a comment, which pages do not see. [`wait`](EventWriter::wait) does this automatically.
     ///
     /// # Errors
-    /// As [`send`](EventWriter::send).
+    /// Same as [`send`](EventWriter::send).
     pub fn heartbeat(&mut self) -> io::Result<()> {
         self.send_bytes(HEARTBEAT)
     }
@@ -113,21 +114,22 @@ impl EventWriter<'_, '_> {
         self.out.flush()
     }
 
-    /// Lets this much time pass, with a comment now and then (see the setting `heartbeat`). False: the server has
-    /// begun to stop, and the stream should end. The first false comes at once, later ones when the time has passed.
+    /// Waits for `duration` and sends a comment now and then (see the setting `heartbeat`). Returns false if
+    /// the server is stopping, and the stream should end. The first false is returned at once, later ones when
+    /// the time has passed.
     ///
     /// # Errors
-    /// The client has gone: it is noticed at once, not at the next event. Or the server has waited for `drain_timeout`, and cuts its
-    /// connections.
+    /// Fails as soon as the client disconnects, not only at the next event. Also fails after `drain_timeout`,
+    /// when the server closes its connections.
     pub fn wait(&mut self, duration: Duration) -> io::Result<bool> {
         let heartbeat = self.out.heartbeat().max(Duration::from_millis(1));
         let mut left = duration;
-        // Short waits add up: a writer that looks for news every second may have none for long.
+        // Short waits add up, because a writer that checks every second may send nothing for long.
         loop {
             let until_beat = heartbeat.saturating_sub(self.since_last_send);
             let part = left.min(until_beat);
             let runs = self.out.pause(part)?;
-            // The first false has come before its time.
+            // The first false was returned before its time.
             let is_cut_short = !runs && !std::mem::replace(&mut self.stop_reported, true);
             if left <= until_beat || is_cut_short {
                 self.since_last_send += part;

@@ -1,11 +1,13 @@
-//! WebSocket (RFC 6455): messages in both directions, on a thread or fiber of their own, or from a hub without any.
+//! WebSocket (RFC 6455): messages in both directions. A socket has a thread or fiber of its own, or belongs to
+//! a hub without threads.
 //!
 //! ```text
 //! GET, Upgrade: websocket --handshake.rs--> 101 --+--> socket.rs: a reader and a writer, which may part
 //!                                                 +--> hub.rs: the loop reads and writes, nobody waits
 //! ```
 //!
-//! Frames and messages are tungstenite's; what is ours is who is let in, how much may wait, and how it ends.
+//! Frames and messages are from the crate tungstenite. This module adds the handshake, origin checks, queue
+//! limits and closing.
 
 mod frames;
 mod handshake;
@@ -29,17 +31,18 @@ use crate::app::middleware::origin;
 use crate::error::Result;
 use crate::message::{FeedLimits, Request, Response};
 
-/// A whole message.
+/// A complete message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Text, which is always UTF-8.
     Text(String),
-    /// Anything.
+    /// Arbitrary bytes.
     Binary(Bytes),
 }
 
 impl Message {
-    /// Its text, if it is one: the same bytes as [`Binary`](Message::Binary) are none.
+    /// Returns the text of a [`Text`](Message::Text) message. A [`Binary`](Message::Binary) message has no
+    /// text, even with the same bytes.
     ///
     /// ```
     /// use weftwork::Message;
@@ -73,13 +76,15 @@ impl From<Bytes> for Message {
     }
 }
 
-/// Who is let in, and what may come and wait: the settings of a WebSocket route.
+/// Settings of a WebSocket route: allowed origins, sub-protocols and limits.
 ///
-/// Browsers let any page open a WebSocket to any server, with its cookies; so a request whose `Origin` is not this
-/// host gets 403, unless it is [allowed](WebSockets::allow_origin). Clients that are no browsers send none, and are let
-/// in. Where one of the [`trusted_proxies`](crate::Settings::trusted_proxies) names the host in `X-Forwarded-Host` (or in
-/// the `host` of `Forwarded`, if that is the [`forwarded_header`](crate::Settings::forwarded_header)), this host is that one.
-/// The default port of the origin's scheme, said or not, makes no other host of it.
+/// Browsers let every page open a WebSocket to every server and send its cookies. A request whose `Origin` is
+/// another host therefore gets 403, unless the origin is [allowed](WebSockets::allow_origin). Clients that are
+/// not browsers send no `Origin` and are accepted.
+///
+/// If one of the [`trusted_proxies`](crate::Settings::trusted_proxies) sets `X-Forwarded-Host`, the origin is
+/// compared with that host. If [`forwarded_header`](crate::Settings::forwarded_header) is `Forwarded`, the host
+/// in that field counts. A default port, stated or not, makes no difference.
 #[derive(Clone, Debug)]
 pub struct WebSockets {
     message_bytes_max: usize,
@@ -106,29 +111,32 @@ impl Default for WebSockets {
 }
 
 impl WebSockets {
-    /// The defaults.
+    /// Creates the default settings.
     pub fn new() -> WebSockets {
         WebSockets::default()
     }
 
-    /// The largest message that a client may send, in bytes; a larger one closes the socket with 1009. Default 1 MiB.
+    /// Sets the maximum size of a message from a client, in bytes. Default: 1 MiB. When exceeded: the socket
+    /// closes with 1009.
     #[must_use]
     pub fn message_bytes_max(self, bytes: usize) -> WebSockets {
         WebSockets { message_bytes_max: bytes, ..self }
     }
 
-    /// How much may wait for a client that reads slowly. In a hub all of it holds; a socket with a thread waits
-    /// for its client (until that takes nothing for `write_timeout`) and knows only the bytes, past which it is cut off. Who is cut off
-    /// is not told why: a close would have to wait behind what the client does not take.
+    /// Sets how much may be queued for a slow client. A hub enforces all limits. A socket with a thread waits
+    /// for its client, until the client reads nothing for `write_timeout`. It enforces only the byte limit.
+    /// When exceeded: the client is disconnected without a close frame, because the frame would wait in the
+    /// same queue.
     #[must_use]
     pub fn waiting(self, limits: FeedLimits) -> WebSockets {
         WebSockets { waiting: limits, ..self }
     }
 
-    /// Also lets pages of this origin in, written as browsers do: `https://app.example`.
+    /// Also accepts pages of this origin, written as browsers do: `https://app.example`.
     ///
     /// # Errors
-    /// It has a path, a slash at its end, upper case, the default port, or is `null` or `*`: no page would be let in by it.
+    /// Fails if the origin has a path, a final slash, upper case or the default port, or is `null` or `*`. Such
+    /// an origin never matches.
     pub fn allow_origin(mut self, origin: &str) -> Result<WebSockets> {
         let origin = origin::checked(origin)?;
         if let Origins::Same(others) = &mut self.origins {
@@ -137,22 +145,24 @@ impl WebSockets {
         Ok(self)
     }
 
-    /// Lets pages of every origin in: for what needs no cookie and no address to be allowed.
+    /// Accepts pages of every origin. Use it if neither cookies nor addresses grant access.
     #[must_use]
     pub fn allow_any_origin(self) -> WebSockets {
         WebSockets { origins: Origins::Any, ..self }
     }
 
-    /// The sub-protocols that are spoken here, the best first. A client that offers none of them is let in without.
+    /// Sets the supported sub-protocols, the preferred one first. A client that offers none of them is accepted
+    /// without a sub-protocol.
     #[must_use]
     pub fn protocols(self, protocols: impl Into<Cow<'static, [&'static str]>>) -> WebSockets {
         WebSockets { protocols: protocols.into(), ..self }
     }
 
-    /// Answers the handshake, and runs `serve` with the socket, on a thread or fiber of its own. A request that is no
-    /// handshake, or is not let in, is answered with a problem that says so.
+    /// Answers the handshake and runs `serve` with the socket on its own thread or fiber. A request that is not
+    /// a handshake, or is not allowed, gets a problem that states the reason.
     ///
-    /// The socket is closed when `serve` returns: with 1000, or with 1011 after an error or a panic, which is logged.
+    /// The socket is closed when `serve` returns: with 1000, or with 1011 after an error or a panic. Both are
+    /// logged.
     ///
     /// ```
     /// use weftwork::{Request, Response, WebSockets};
@@ -188,7 +198,7 @@ impl WebSockets {
     }
 }
 
-/// [`WebSockets::accept`] with the defaults.
+/// Calls [`WebSockets::accept`] with the default settings.
 ///
 /// ```
 /// use weftwork::{Request, Response, websocket};

@@ -1,8 +1,8 @@
-//! How a parser that is written for async reads from a body that blocks.
+//! Drives an async parser with a body that is read by blocking.
 //!
-//! The parser gets a stream that holds one piece at most. When it says "pending", the stream is empty, and
-//! nothing else can be meant: then the next piece is read, as long as that takes, and the parser is asked again.
-//! No runtime, no thread, and no more in memory than the parser keeps.
+//! The parser reads from a stream that holds at most one piece. If the parser returns "pending", the stream is
+//! empty. The next piece is then read, for as long as that takes, and the parser is polled again. This needs no
+//! runtime and no thread, and keeps no more in memory than the parser does.
 
 use std::io::BufRead;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use futures_core::Stream;
 
 use crate::message::{Body, BodyError};
 
-/// Pieces of the body are this large at most.
+/// Maximum size of a piece of the body.
 const PIECE_BYTES: usize = 16 << 10;
 
 #[derive(Clone, Default)]
@@ -45,7 +45,7 @@ impl Stream for PieceStream {
     }
 }
 
-/// The body, and the stream that it is fed into.
+/// The body and the stream that feeds the parser.
 pub(super) struct BodyDriver<'r> {
     body: Body<'r>,
     pieces: PieceStream,
@@ -60,8 +60,7 @@ impl<'r> BodyDriver<'r> {
         self.pieces.clone()
     }
 
-    /// Polls until there is an answer, and reads meanwhile; at most some `bytes_max`, past which the answer
-    /// is not worth waiting for.
+    /// Polls until the parser returns a value, and reads meanwhile. Stops after about `bytes_max` bytes.
     pub(super) fn drive<T>(
         &mut self,
         poll: &mut dyn FnMut(&mut Context<'_>) -> Poll<T>,
@@ -82,20 +81,20 @@ impl<'r> BodyDriver<'r> {
         }
     }
 
-    /// The error that is 413, and its line in the log: that names the limit, which is nothing to a client.
+    /// Returns the error for a 413 and logs it. The log names the limit, which a client does not need.
     pub(super) fn limit_exceeded(&self, limit: &'static str, value: u64) -> BodyError {
         self.body.tell(format_args!("a form is refused: {limit} is {value}"));
         BodyError::PastLimit { limit, value }
     }
 
-    /// The same of one field, which the client is told.
+    /// Returns the error for a field that is too large, and logs it. The client gets the name of the field.
     pub(super) fn field_limit_exceeded(&self, field: &str, limit: &'static str, value: u64) -> BodyError {
         let field = field.to_owned();
         self.body.tell(format_args!("a form is refused: {limit} of the field {field:?} is {value}"));
         BodyError::FieldTooLarge { field, limit: value }
     }
 
-    /// Notes why the form is not read to its end.
+    /// Records why the form is not read to its end.
     pub(super) fn fail(&mut self, error: BodyError) -> BodyError {
         self.body.fail(error)
     }
@@ -107,7 +106,7 @@ impl<'r> BodyDriver<'r> {
         self.body.consume(count);
         let mut slot = self.pieces.slot();
         if slot.is_end {
-            // It has been told that there is no more, and still wants some.
+            // The parser saw the end and still wants more.
             return Err(BodyError::MultipartMalformed("the form is not whole".into()));
         }
         slot.is_end = count == 0;

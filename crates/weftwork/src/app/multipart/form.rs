@@ -1,4 +1,4 @@
-//! A whole form: its fields in memory, its files on disk.
+//! A whole form: fields in memory, files on disk.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Multipart, part};
 use crate::error::{Error, Result};
 
-/// A form that was read to its end; made by [`Multipart::form`].
+/// A form that was read to its end. [`Multipart::form`] creates it.
 #[derive(Debug, Default)]
 pub struct Form {
     fields: Vec<(String, String)>,
@@ -16,41 +16,41 @@ pub struct Form {
 }
 
 impl Form {
-    /// The first value of the field `name`.
+    /// Returns the first value of the field `name`.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
-    /// Every field that is no file, in order: name and value.
+    /// Returns the names and values of all fields that are not files, in order.
     pub fn fields(&self) -> &[(String, String)] {
         &self.fields
     }
 
-    /// The files, in order.
+    /// Returns the files in order.
     pub fn uploads(&self) -> &[Upload] {
         &self.uploads
     }
 
-    /// The first file of the field `name`.
+    /// Returns the first file of the field `name`.
     pub fn upload(&self, name: &str) -> Option<&Upload> {
         self.uploads.iter().find(|upload| upload.name == name)
     }
 
-    /// The same, taken out of the form, to be [kept](Upload::persist).
+    /// Takes the first file of the field `name` out of the form, to [keep](Upload::persist) it.
     pub fn take_upload(&mut self, name: &str) -> Option<Upload> {
         let at = self.uploads.iter().position(|upload| upload.name == name)?;
         Some(self.uploads.remove(at))
     }
 
-    /// The files, to be kept.
+    /// Returns the files, to keep them.
     pub fn into_uploads(self) -> Vec<Upload> {
         self.uploads
     }
 }
 
 impl Multipart<'_> {
-    /// Reads the whole form: parts with a file name into temporary files, others into memory. An input for files that
-    /// was left empty is none.
+    /// Reads the whole form. Parts with a file name go into temporary files, others into memory. An empty file
+    /// input is left out.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -63,9 +63,9 @@ impl Multipart<'_> {
     /// ```
     ///
     /// # Errors
-    /// As [`next_part`](Multipart::next_part) and [`Part::save`](super::Part::save);
-    /// [`fields_bytes_max`](super::MultipartLimits::fields_bytes_max); text that is not UTF-8. There is no half
-    /// form: its files are gone.
+    /// Same as [`next_part`](Multipart::next_part) and [`Part::save`](super::Part::save). Also fails if the
+    /// fields exceed [`fields_bytes_max`](super::MultipartLimits::fields_bytes_max), or if a text is not UTF-8.
+    /// After an error, all files of the form are removed.
     pub fn form(mut self) -> Result<Form> {
         let max = self.limits.fields_bytes_max;
         let (mut form, mut held) = (Form::default(), 0);
@@ -73,7 +73,7 @@ impl Multipart<'_> {
             if let Some(file_name) = part.file_name() {
                 let is_unnamed = file_name.is_empty();
                 let upload = part.save()?;
-                // What browsers send of an input for files that was left empty (HTML, "constructing the entry list").
+                // Browsers send this for an empty file input (HTML, "constructing the entry list").
                 if !(is_unnamed && upload.bytes() == 0) {
                     form.uploads.push(upload);
                 }
@@ -90,7 +90,7 @@ impl Multipart<'_> {
     }
 }
 
-/// A file of a form, in a temporary file that is removed when this is dropped.
+/// A file of a form, in a temporary file that is removed on drop.
 #[derive(Debug)]
 pub struct Upload {
     pub(super) name: String,
@@ -101,7 +101,8 @@ pub struct Upload {
     pub(super) id: FileId,
 }
 
-/// Which file it is, wherever it is: others may write in the directory, too, and who cleans it up may have removed this one.
+/// Identity of a file, independent of its path. Other programs may write in the directory, and a clean-up job
+/// may have removed the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -116,40 +117,40 @@ impl FileId {
 }
 
 impl Upload {
-    /// The name of the form's field.
+    /// Returns the name of the form field.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name of the file as it was sent: text from the client.
+    /// Returns the file name as it was sent. It is text from the client.
     pub fn file_name(&self) -> Option<&str> {
         self.file_name.as_deref()
     }
 
-    /// As [`Part::safe_file_name`](super::Part::safe_file_name).
+    /// Returns a safe form of the file name. See [`Part::safe_file_name`](super::Part::safe_file_name).
     pub fn safe_file_name(&self) -> Option<String> {
         part::safe(self.file_name.as_deref()?)
     }
 
-    /// Its `Content-Type`, as the client says.
+    /// Returns the `Content-Type` that the client sent.
     pub fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
 
-    /// How large it is.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where it is now.
+    /// Returns the path of the temporary file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file, opened at its beginning to be read. It is not held open until then.
+    /// Opens the file for reading, at its start. It is not held open before.
     ///
     /// # Errors
-    /// It cannot be opened, or there is another one in its place.
+    /// Fails if the file cannot be opened, or if another file has taken its place.
     pub fn open(&self) -> Result<File> {
         self.opened(false)
     }
@@ -163,11 +164,11 @@ impl Upload {
         Ok(file)
     }
 
-    /// Keeps it as `path`, in the place of what may be there, and opens it at its beginning to be read and written. Only its
-    /// owner may read it, as with all temporary files.
+    /// Moves the file to `path`, replaces an existing file, and opens it at its start for reading and writing.
+    /// Only its owner may read it, as with all temporary files.
     ///
     /// # Errors
-    /// It cannot be moved there; across file systems nothing can: see [`Multipart::save_in`].
+    /// Fails if the file cannot be moved. A move across file systems always fails: see [`Multipart::save_in`].
     pub fn persist(self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let file = self.opened(true)?;

@@ -1,10 +1,10 @@
-//! What do the parameters of a field say: the boundary of a form, the name of a part and of its file?
+//! Parses the parameters of a field: the boundary of a form, and the name and file name of a part.
 
 use http::{HeaderMap, header};
 
 use crate::message::{BodyError, split_unquoted};
 
-/// A parameter is there twice, or its quotes are not in order: nobody can tell what was meant. Or there is no name at all.
+/// A parameter occurs twice, its quotes are malformed, or the name is missing. The meaning is then ambiguous.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidDisposition;
 
@@ -16,7 +16,7 @@ impl From<InvalidDisposition> for BodyError {
     }
 }
 
-/// What the head of a part says it is.
+/// Name and file name in the head of a part.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub(super) name: String,
@@ -24,14 +24,16 @@ pub(super) struct Disposition {
 }
 
 impl Disposition {
-    /// RFC 7578 section 4.2. A name that cannot be read is an error: without it a file would be taken for text. So is one that is
-    /// missing: of a part that begins with an empty line, the parser takes all up to the end of the next head for the head.
+    /// Parses the field of RFC 7578 section 4.2. A name that cannot be parsed is an error, because a file would
+    /// otherwise be taken for text. A missing name is an error too: if a part starts with an empty line, the
+    /// parser takes everything up to the end of the next head for the head.
     pub(super) fn of(head: &HeaderMap) -> Result<Disposition, InvalidDisposition> {
         let mut values = head.get_all(header::CONTENT_DISPOSITION).iter();
         let value = values.next().ok_or(InvalidDisposition)?;
         let text = std::str::from_utf8(value.as_bytes()).map_err(|_| InvalidDisposition)?;
         let file_name = parameter(text, "filename")?;
-        // That section forbids `filename*`, which clients built on .NET send beside each `filename`. By itself it makes no file of a text.
+        // That section forbids `filename*`, which clients built on .NET send beside each `filename`. Alone, it
+        // does not make a text a file.
         if values.next().is_some() || (file_name.is_none() && parameter(text, "filename*")?.is_some()) {
             return Err(InvalidDisposition);
         }
@@ -40,7 +42,7 @@ impl Disposition {
     }
 }
 
-/// What is between the parts of such a form; none where it is no form, or does not say.
+/// Returns the boundary of a form. `None` if the type is another one, or has no boundary.
 pub(super) fn boundary(content_type: &str) -> Option<String> {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("multipart/form-data") {
@@ -49,7 +51,7 @@ pub(super) fn boundary(content_type: &str) -> Option<String> {
     parameter(content_type, "boundary").ok()?
 }
 
-/// The parameter `wanted` behind the value of a field, without its quotes (RFC 9110 section 5.6.6).
+/// Returns the parameter `wanted` after the value of a field, without its quotes (RFC 9110 section 5.6.6).
 fn parameter(text: &str, wanted: &str) -> Result<Option<String>, InvalidDisposition> {
     let mut found = None;
     for (index, part) in split_unquoted(text, b';').into_iter().enumerate() {
@@ -67,7 +69,8 @@ fn parameter(text: &str, wanted: &str) -> Result<Option<String>, InvalidDisposit
     Ok(found)
 }
 
-/// A backslash stands for itself but before a quote and another one: some clients send names with a path of Windows.
+/// Removes quotes. A backslash is literal, except before a quote or a backslash, because some clients send
+/// names with a Windows path.
 fn unquoted(value: &str) -> Option<String> {
     let Some(opened) = value.strip_prefix('"') else {
         return (!value.contains('"')).then(|| value.to_owned());

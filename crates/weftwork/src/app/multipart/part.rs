@@ -1,4 +1,4 @@
-//! One part of a form: what it is called, and its data as it arrives.
+//! One part of a form: its names, and its data as it arrives.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -11,17 +11,17 @@ use super::{Multipart, Upload};
 use crate::error::{Error, Result};
 use crate::message::BodyError;
 
-/// What file systems take.
+/// Maximum length of a file name in file systems.
 const FILE_NAME_BYTES_MAX: usize = 255;
 
-/// A part of a form, which implements [`Read`]; made by [`Multipart::next_part`].
+/// A part of a form, which implements [`Read`]. [`Multipart::next_part`] returns it.
 pub struct Part<'m, 'r> {
     form: &'m mut Multipart<'r>,
-    /// Came, and was not read yet.
+    /// Received data that was not read yet.
     buffered: Bytes,
-    /// The limit of its field alone.
+    /// Limit of this part's field.
     own_limit: Option<u64>,
-    /// Bytes of it that came.
+    /// Number of bytes received.
     received: u64,
 }
 
@@ -31,32 +31,33 @@ impl<'m, 'r> Part<'m, 'r> {
         Part { form, buffered: Bytes::new(), own_limit, received: 0 }
     }
 
-    /// The name of the form's field.
+    /// Returns the name of the form field.
     pub fn name(&self) -> &str {
         &self.form.disposition.name
     }
 
-    /// The name of the file as it was sent: **text from the client**, which may be `../../etc/passwd`.
+    /// Returns the file name as it was sent. It is **text from the client** and may be `../../etc/passwd`.
     pub fn file_name(&self) -> Option<&str> {
         self.form.disposition.file_name.as_deref()
     }
 
-    /// The last segment of the file's name, without control characters and leading dots, 255 bytes at most: it
-    /// names a file in a directory and nothing else, and does not hide it. None where nothing is left of it.
+    /// Returns the last segment of the file name, without control characters and leading dots, and with at most
+    /// 255 bytes. It can only name a visible file in a directory. `None` if nothing is left.
     pub fn safe_file_name(&self) -> Option<String> {
         safe(self.file_name()?)
     }
 
-    /// The part's `Content-Type`, as the client says.
+    /// Returns the `Content-Type` that the client sent.
     pub fn content_type(&self) -> Option<&str> {
         self.form.current.as_ref()?.content_type().map(AsRef::as_ref)
     }
 
-    /// Its data.
+    /// Reads the data.
     ///
     /// # Errors
-    /// [`BodyError::FieldTooLarge`] after [`field_bytes_max`](super::MultipartLimits::field_bytes_max) bytes, or those of
-    /// [`Multipart::field_limit`], and as [`next_part`](Multipart::next_part).
+    /// [`BodyError::FieldTooLarge`] after [`field_bytes_max`](super::MultipartLimits::field_bytes_max) bytes,
+    /// or after the bytes of [`Multipart::field_limit`]. Otherwise the same as
+    /// [`next_part`](Multipart::next_part).
     pub fn bytes(mut self) -> Result<Vec<u8>, BodyError> {
         let max = self.own_limit.unwrap_or(self.form.limits.field_bytes_max);
         let mut all = Vec::new();
@@ -69,31 +70,32 @@ impl<'m, 'r> Part<'m, 'r> {
         Ok(all)
     }
 
-    /// Its data as text, which has to be UTF-8.
+    /// Reads the data as text, which must be UTF-8.
     ///
     /// # Errors
-    /// As [`bytes`](Part::bytes), and [`BodyError::NotUtf8`].
+    /// Same as [`bytes`](Part::bytes), and [`BodyError::NotUtf8`].
     pub fn text(self) -> Result<String, BodyError> {
         String::from_utf8(self.bytes()?).map_err(|_| BodyError::NotUtf8)
     }
 
-    /// Writes its data to a temporary file, in the system's directory for such unless
-    /// [`Multipart::save_in`] names another.
+    /// Writes the data to a temporary file. It is in the system's temporary directory, unless
+    /// [`Multipart::save_in`] sets another one.
     ///
     /// # Errors
-    /// The file cannot be made or written; [`BodyError::FieldTooLarge`] after
-    /// [`file_bytes_max`](super::MultipartLimits::file_bytes_max) bytes, or those of [`Multipart::field_limit`]; and as
-    /// [`next_part`](Multipart::next_part).
-    /// What was written until then is removed.
+    /// Fails if the file cannot be created or written. [`BodyError::FieldTooLarge`] after
+    /// [`file_bytes_max`](super::MultipartLimits::file_bytes_max) bytes, or after the bytes of
+    /// [`Multipart::field_limit`]. Otherwise the same as [`next_part`](Multipart::next_part). After an error,
+    /// the file is removed.
     pub fn save(&mut self) -> Result<Upload> {
         let dir = self.form.temp_dir.clone().unwrap_or_else(std::env::temp_dir);
         self.save_in(dir)
     }
 
-    /// As [`save`](Part::save), in `dir`: on the same file system as where it will be kept.
+    /// Writes the data to a temporary file in `dir`. Choose a directory on the file system where the file will
+    /// be kept.
     ///
     /// # Errors
-    /// As [`save`](Part::save).
+    /// Same as [`save`](Part::save).
     pub fn save_in(&mut self, dir: impl AsRef<Path>) -> Result<Upload> {
         let dir = dir.as_ref();
         let made = tempfile::NamedTempFile::new_in(dir);
@@ -112,7 +114,7 @@ impl<'m, 'r> Part<'m, 'r> {
         let name = self.name().to_owned();
         let content_type = self.content_type().map(str::to_owned);
         let id = FileId::of(file.as_file())?;
-        // Closed: a form may have a hundred of them.
+        // Closed, because a form may have a hundred files.
         let path = file.into_temp_path();
         Ok(Upload { name, file_name: self.file_name().map(str::to_owned), content_type, bytes, path, id })
     }
@@ -124,7 +126,8 @@ impl<'m, 'r> Part<'m, 'r> {
         let chunk = self.form.chunk()?;
         self.received += chunk.as_ref().map_or(0, Bytes::len) as u64;
         match self.own_limit {
-            // Not for the handler to go on: it may read through a parser that hides why it has failed.
+            // The form fails, so that a handler cannot go on. It may read through a parser that hides the
+            // reason of a failure.
             Some(max) if self.received > max => {
                 let error = self.form.limit_exceeded("field_limit", max);
                 Err(self.form.fail(error))
@@ -149,7 +152,7 @@ impl Read for Part<'_, '_> {
 }
 
 pub(super) fn safe(name: &str) -> Option<String> {
-    // Some browsers sent whole paths of Windows.
+    // Some browsers sent whole Windows paths.
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let plain: String = last.chars().filter(|c| !c.is_control()).collect();
     let hides = |c: char| c == '.' || c.is_whitespace();

@@ -1,4 +1,4 @@
-//! The way there: which head the server gets, and the body as the client sends it.
+//! Writes the head of an upstream request, and forwards the body as the client sends it.
 
 use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::app::path_form::non_canonical;
 use crate::error::Error;
 use crate::message::{CONNECTION_FIELDS, Request, plain_field_name};
 
-/// Fields that are ours to say, and what nobody before us has a say in. Trailers are not passed on.
+/// Fields that the proxy sets itself, so that values from clients are dropped. Trailers are not forwarded.
 const PROXY_FIELDS: [&str; 9] = [
     "host",
     "content-length",
@@ -26,13 +26,15 @@ const PROXY_FIELDS: [&str; 9] = [
     "via",
 ];
 
-/// What some proxies say beside `X-Forwarded-For`, or in place of it.
+/// Field that some proxies set beside `X-Forwarded-For`, or instead of it.
 const REAL_IP: &str = "x-real-ip";
 
-/// It is no field at all, and becomes `HTTP_PROXY` where variables are made of fields (httpoxy, CVE-2016-5385).
+/// `Proxy` is not a valid field. It becomes `HTTP_PROXY` if variables are made of fields (httpoxy,
+/// CVE-2016-5385).
 const HTTPOXY: &str = "proxy";
 
-/// The head of the request, as the server gets it, with one less of the [`forwards_left`].
+/// Returns the head of the upstream request. `forwards` is the value of [`forwards_left`], which is
+/// decremented.
 pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> Result<Vec<u8>, Failure> {
     let Proxy { upstream, options, set_headers } = proxy;
     if *req.method() == Method::CONNECT {
@@ -58,7 +60,7 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
         if plain == MAX_FORWARDS && (forwards.is_some() || is_variant_spelling(name)) {
             continue;
         }
-        // Another spelling may be the client's also where its proxy has said its own word.
+        // A variant spelling may come from the client, even if its proxy set the plain name.
         let is_said = is_believed && !is_variant_spelling(name);
         if plain == HTTPOXY || (plain == REAL_IP && told.is_some()) {
             continue;
@@ -75,7 +77,7 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
             line(name.as_str(), value.as_bytes());
         }
     }
-    // Who has told us may only have passed on what its client said there.
+    // A trusted proxy may only have forwarded what its client put there.
     let real_ip = told.filter(|_| !is_ours(REAL_IP) && req.header_values(REAL_IP).next().is_some());
     for (name, value) in forwarded_fields(req, real_ip) {
         line(name, value.as_bytes());
@@ -101,7 +103,7 @@ pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> R
     Ok(request)
 }
 
-/// And for what.
+/// Returns the fields that state the client and what it requested.
 fn forwarded_fields(req: &Request<'_>, real_ip: Option<IpAddr>) -> Vec<(&'static str, String)> {
     let client = req.client_addr().map(|client| ("X-Forwarded-For", client.to_string()));
     let real_ip = real_ip.map(|client| ("X-Real-IP", client.to_string()));
@@ -112,7 +114,7 @@ fn forwarded_fields(req: &Request<'_>, real_ip: Option<IpAddr>) -> Vec<(&'static
 
 const MAX_FORWARDS: &str = "max-forwards";
 
-/// How many proxies such a request may pass on its way (RFC 9110 section 7.6.2); none: as many as there are.
+/// Returns how many proxies may still forward the request (RFC 9110 section 7.6.2). `None` means no limit.
 pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
     if !matches!(*req.method(), Method::OPTIONS | Method::TRACE) {
         return Ok(None);
@@ -121,11 +123,11 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
     match lines[..] {
         [] => Ok(None),
         [number] if !number.is_empty() && number.iter().all(u8::is_ascii_digit) => {
-            // The lesser of what was said and of what can be counted.
+            // Saturates: a number that is too large for `u64` becomes the maximum.
             let more = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
             Ok(Some(number.iter().fold(0, more)))
         }
-        // Two servers that read it each in its way could send it in circles.
+        // Two servers that read the field differently could forward the request in a loop.
         _ => Err(Failure::Request(
             StatusCode::BAD_REQUEST,
             "Max-Forwards is one number (RFC 9110 section 7.6.2)",
@@ -133,13 +135,14 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// Whether a field is no business of the proxy itself, which sees to the framing, to the connection, and to who asked whom.
+/// Returns whether [`Proxy::set_header`] may set a field. The proxy itself sets the fields for framing, for the
+/// connection, and about the client.
 pub(super) fn may_be_set(plain: &str) -> bool {
     plain != MAX_FORWARDS && !PROXY_FIELDS.contains(&plain) && !CONNECTION_FIELDS.contains(&plain)
 }
 
-/// What was found out here: by [`RequestIds`](crate::middleware::RequestIds), where it runs, and for
-/// [`Proxy::set_header`], whose word is the last. None: that there is none.
+/// Returns the fields that replace the client's: from [`RequestIds`](crate::middleware::RequestIds) if it runs,
+/// and from [`Proxy::set_header`], which has precedence. A value of `None` removes the field.
 fn overrides(
     req: &Request<'_>,
     set_headers: &[(HeaderName, Box<HeaderSource>)],
@@ -156,23 +159,24 @@ fn overrides(
     found.chain(set_headers.iter().map(|(name, value)| (name.clone(), value(req)))).collect()
 }
 
-/// Whether this is the plain form of the name.
+/// Returns whether `plain` is the plain form of the name.
 fn is_plainly(name: &HeaderName, plain: &str) -> bool {
     let bytes = name.as_str().bytes();
     bytes.map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'-' }).eq(plain.bytes())
 }
 
-/// Whether a name is not in its plain form, but for the case of its letters.
+/// Returns whether a name has characters other than letters, digits and `-`.
 fn is_variant_spelling(name: &str) -> bool {
     !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Further fields by which proxies tell what they know of the client.
+/// Returns whether proxies use this field to describe the client.
 fn describes_client(name: &str) -> bool {
     name == REAL_IP || name.starts_with("x-forwarded-")
 }
 
-/// What is said anew for this connection: which upgrade is asked for, and that trailers are taken (RFC 9110 section 10.1.4).
+/// Returns the fields for the new connection: the requested upgrade, and whether trailers are accepted (RFC
+/// 9110 section 10.1.4).
 fn connection_fields<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'static str, &'o str)> {
     let protocol = requested_upgrade(req, options);
     let takes_trailers = req.version() == http::Version::HTTP_11 && req.has_token(header::TE, "trailers");
@@ -188,14 +192,14 @@ fn connection_fields<'o>(req: &Request<'_>, options: &'o Options) -> Vec<(&'stat
     lines
 }
 
-/// The protocol that the client asks for, if it does, and may have.
+/// Returns the protocol that the client requests, if it is allowed.
 pub(super) fn requested_upgrade<'o>(req: &Request<'_>, options: &'o Options) -> Option<&'o str> {
     let asks = req.version() == http::Version::HTTP_11 && req.has_token(header::CONNECTION, "upgrade");
     let mut asked = options.upgrades.iter().filter(|protocol| req.has_token(header::UPGRADE, protocol));
     asked.next().filter(|_| asks).map(String::as_str)
 }
 
-/// The client sends its body when it is told to (RFC 9110 section 10.1.1).
+/// Returns whether the client waits for `100 (Continue)` before it sends its body (RFC 9110 section 10.1.1).
 pub(super) fn expects_continue(req: &Request<'_>) -> bool {
     let has_body = req.body_left() != Some(0);
     has_body && req.version() == http::Version::HTTP_11 && req.has_token(header::EXPECT, "100-continue")
@@ -204,16 +208,16 @@ pub(super) fn expects_continue(req: &Request<'_>) -> bool {
 fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<String, Failure> {
     let given = req.path();
     let rest = given.strip_prefix(options.strip.as_str());
-    // `/apis` is not below `/api`.
+    // `/apis` is not under `/api`.
     let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/') || options.strip.is_empty())
     else {
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     };
-    // RFC 9112 section 3.2.4: it is of the server as a whole, and only a part of that is here.
+    // RFC 9112 section 3.2.4: `*` stands for the server as a whole, and only a part of it is here.
     if given == "*" && !upstream.base().is_empty() {
         return Err(Failure::Request(StatusCode::NOT_FOUND, "there is nothing here"));
     }
-    // To the server behind it may be another path than to the routes in front.
+    // The server may read another spelling as another path than the routes in front do.
     if let Some(non_canonical) = non_canonical(given.as_bytes()) {
         return Err(Failure::Request(StatusCode::BAD_REQUEST, non_canonical.rule()));
     }
@@ -222,10 +226,10 @@ fn path(req: &Request<'_>, upstream: &Upstream, options: &Options) -> Result<Str
     Ok(format!("{}{rest}{slash}{mark}{query}", upstream.base()))
 }
 
-/// How far the body of a request has got on its way to the server.
+/// Progress of a request body on its way to the server.
 pub(super) struct Upload {
     in_chunks: bool,
-    /// All of it was put on the way, its end included.
+    /// Whether the whole body was queued, including its end.
     is_whole: bool,
 }
 
@@ -238,14 +242,14 @@ impl Upload {
         self.is_whole
     }
 
-    /// Puts a part on its way, or, when it is empty, the end.
+    /// Queues a part of the body. An empty part queues the end.
     pub(super) fn put(&mut self, conn: &mut UpstreamConn, part: &[u8]) {
         self.is_whole |= part.is_empty();
         if !self.in_chunks {
             return conn.queue(part);
         }
         let mut chunk = Vec::with_capacity(part.len() + 16);
-        // Writing to a vector does not fail.
+        // Cannot fail: writing to a vector does not fail.
         let _ = write!(chunk, "{:x}\r\n", part.len());
         chunk.extend_from_slice(part);
         chunk.extend_from_slice(b"\r\n");
@@ -253,17 +257,17 @@ impl Upload {
     }
 }
 
-/// For so long the client is waited for before somebody looks whether the server says something; and then for twice as long,
-/// again and again, up to the other one.
+/// First wait for the client before the proxy checks for input from the server. The wait is doubled each time,
+/// up to [`POLL_MAX`].
 pub(super) const POLL_MIN: Duration = Duration::from_millis(1);
-/// A client that pauses on purpose, 10,000 times, is no load.
+/// Maximum wait. Even 10,000 clients that pause on purpose cause little load.
 pub(super) const POLL_MAX: Duration = Duration::from_secs(1);
 
 pub(super) fn next_poll_time(wait: Duration) -> Duration {
     (2 * wait).min(POLL_MAX)
 }
 
-/// Sends what is on its way, and the body as it comes, until all is sent or the server has something to say.
+/// Sends the queued bytes and the body as it arrives, until everything is sent or the server sends something.
 pub(super) fn send(
     req: &mut Request<'_>,
     upload: &mut Upload,
@@ -277,7 +281,7 @@ pub(super) fn send(
     };
     let client = |error: io::Error| Failure::Client(Error::from(error));
     while conn.send_output(options.idle_timeout, end).map_err(stuck)? && !upload.is_whole {
-        // The client may wait for an answer to what it has sent, or for the end of it all.
+        // The client may wait for a response to what it has sent, or for the end of the response.
         let mut wait = POLL_MIN;
         loop {
             if conn.has_input().map_err(stuck)? {
@@ -287,7 +291,7 @@ pub(super) fn send(
             let comes = req.body().comes_within(wait.min(left)).map_err(|error| client(error.into()))?;
             match (comes, left.is_zero()) {
                 (true, false) => break,
-                // Whoever has used up the time, it was not the client.
+                // The deadline has passed, but the client was not the cause.
                 (true, true) => return Err(Failure::Timeout(DEADLINE)),
                 (false, true) => {
                     let why = "the request body has not come in time";

@@ -1,4 +1,4 @@
-//! The way back: the server's head becomes a response, and its body is passed on as it comes.
+//! Turns the head of the upstream response into a response, and relays its body as it arrives.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,35 +13,35 @@ use super::{DEADLINE, Failure, NO_ANSWER, Options, time_left, tunnel, warn};
 use crate::message::{BodyWriter, CONNECTION_FIELDS, Problem, Request, Response};
 use crate::transport::stream::is_timed_out;
 
-/// While the server is silent, this often somebody looks whether the client is still there.
+/// Interval at which the proxy checks whether the client is still connected while the server is silent.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// What is read of a request at a time when the server answers before it has all of it.
+/// Size of one read of the request body while the server already responds.
 const PART_BYTES: usize = 8 << 10;
 
-/// A request that is on its way, and its answer.
+/// A request to the upstream server and its response.
 pub(super) struct ProxyExchange {
     pub(super) conn: UpstreamConn,
-    /// The authority of the one behind, for the log.
+    /// Authority of the upstream server, for the log.
     pub(super) server: Arc<str>,
     pub(super) options: Options,
-    /// Until then the client is not asked for its body: the server may not want it.
+    /// Until this time, the client is not asked for its body, because the server may not want it.
     pub(super) continue_by: Option<Instant>,
     pub(super) upload: Upload,
     pub(super) idle_pool: IdlePool,
 }
 
-/// The time for an answer to begin.
+/// Time limit for the start of the response.
 struct HeadTimeout {
     until: Instant,
-    /// What says so.
+    /// Name of the option that set the limit.
     limited_by: &'static str,
-    /// It was over when the server was last read from. What had come by then is looked at once, as this process may have
-    /// been stopped; who says something without end is not waited for.
+    /// Whether the limit had passed at the last read. Bytes that arrived in time are still read once, because
+    /// this process may have been suspended. A server that keeps sending does not get more time.
     is_over: bool,
 }
 
 impl ProxyExchange {
-    /// Sends the request, and reads the head of the answer.
+    /// Sends the request and reads the head of the response.
     pub(super) fn send_request(&mut self, req: &mut Request<'_>) -> Result<Received, Failure> {
         let mut head_timeout = None;
         loop {
@@ -50,7 +50,7 @@ impl ProxyExchange {
             {
                 self.send_continue(req);
             }
-            // Also behind an interim response: the server waits for the rest before it says more.
+            // Also needed after an interim response: the server waits for the rest of the request.
             if self.continue_by.is_none() && !self.is_sent() {
                 let before = self.conn.bytes_sent;
                 request::send(req, &mut self.upload, &mut self.conn, &self.options)?;
@@ -64,7 +64,7 @@ impl ProxyExchange {
                 StatusCode::SWITCHING_PROTOCOLS => return Ok(received),
                 StatusCode::CONTINUE => self.send_continue(req),
                 status if status.is_informational() => {
-                    // A client that has gone is noticed soon enough.
+                    // A client that has disconnected is noticed soon enough.
                     let _ = req.interim(status, &end_to_end(received.fields));
                 }
                 _ => return Ok(received),
@@ -78,7 +78,7 @@ impl ProxyExchange {
         HeadTimeout { until: from_now(time.min(left)), limited_by, is_over: false }
     }
 
-    /// The response that passes on the answer, with what follows its head.
+    /// Returns the response to the client, including the body that follows its head.
     pub(super) fn relay_response(
         mut self,
         req: &mut Request<'_>,
@@ -91,7 +91,8 @@ impl ProxyExchange {
         let required = required_upgrade(status, &fields, &self.options);
         let response = Response::new(status);
         let is_head = *req.method() == Method::HEAD;
-        // An early refusal is no reason to take the rest of the body, nor is an answer without leave to send it.
+        // The rest of the body is not sent after an early rejection, or after a response without permission to
+        // send the body.
         let wants_rest = !self.is_sent() && status.as_u16() < 400 && self.continue_by.is_none();
         if is_head && wants_rest {
             self.send_rest(req)?;
@@ -120,7 +121,7 @@ impl ProxyExchange {
         Ok(with_fields(streamed, fields, required))
     }
 
-    /// Sends the head. True: the server has something to say to it by then.
+    /// Sends the head. Returns true if the server has sent something by `until`.
     fn has_early_response(&mut self, req: &Request<'_>, until: Instant) -> Result<bool, Failure> {
         let pushed = self.conn.send_output(self.options.idle_timeout, from_now(time_left(req)));
         pushed
@@ -128,21 +129,21 @@ impl ProxyExchange {
             .map_err(|error| Failure::of(error, "idle_timeout"))
     }
 
-    /// Not left to whoever reads the body first: behind the head of an answer, which may be there already, nobody tells the
-    /// client any more.
+    /// Done here, because nobody sends `100 (Continue)` to the client after the head of the response.
     fn send_continue(&mut self, req: &mut Request<'_>) {
         if self.continue_by.take().is_some() {
-            // A client that has gone is noticed soon enough.
+            // A client that has disconnected is noticed soon enough.
             let _ = req.interim(StatusCode::CONTINUE, &[]);
         }
     }
 
-    /// The whole request is sent.
+    /// Returns whether the whole request is sent.
     fn is_sent(&self) -> bool {
         self.upload.is_whole() && self.conn.is_sent()
     }
 
-    /// None: the server has said a part of it, and the rest of the request is still to be sent.
+    /// Reads the head of a response. Returns `None` if only a part of it has arrived and the rest of the
+    /// request must be sent first.
     fn head(
         &mut self,
         req: &Request<'_>,
@@ -181,35 +182,37 @@ impl ProxyExchange {
         }
     }
 
-    /// The server has answered to HEAD, and may go on to read. No client waits for that answer before it sends the rest.
+    /// Sends the rest of the request after a response to HEAD. The server may still read, and no client waits
+    /// for that response before it sends the rest.
     fn send_rest(&mut self, req: &mut Request<'_>) -> Result<(), Failure> {
         match request::send(req, &mut self.upload, &mut self.conn, &self.options) {
             Err(failure @ Failure::Client(_)) => Err(failure),
-            // The answer stands, whatever the server does behind it.
+            // The response is valid, whatever the server does afterwards.
             _ => Ok(()),
         }
     }
 
-    /// The server answers while the client still sends: each is given what the other says. Who sends more than the limit
-    /// allows is cut off, as it is too late for a status. Once the answer `is_whole`, the server
-    /// gets the rest until it ends its side, or takes nothing more: neither is a fault of the answer.
+    /// Relays both directions while the client still sends. A client that exceeds the body limit is
+    /// disconnected, because it is too late for a status. Once the response `is_whole`, the server gets the
+    /// rest until it ends its side or stops reading. Neither is an error of the response.
     fn relay_both(&mut self, out: &mut BodyWriter<'_>, mut is_whole: bool) -> io::Result<()> {
         let (mut part, mut wait) = ([0; PART_BYTES], POLL_MIN);
-        // While nothing is sent, what is broken can still be told.
+        // An invalid response can still be reported while nothing was sent.
         is_whole = is_whole || self.relay_available(out)?;
-        // The client may wait for the head, also where nothing follows it.
+        // The client may wait for the head, even if no body follows.
         out.flush()?;
         while !self.is_sent() {
             if !is_whole && self.relay_available(out)? {
                 is_whole = true;
-                // Its end does not wait for a server that takes no more, nor for a client that never pauses.
+                // The end of the response must not wait for a server that stopped reading, or for a client that
+                // never pauses.
                 out.flush()?;
             }
             match self.accepts_more(is_whole) {
                 Ok(false) | Err(_) if is_whole => return Ok(()),
                 Ok(true) if !self.upload.is_whole() => {
                     if !out.request_comes_within(wait)? {
-                        // It may wait for the end of the answer before it ends its own part.
+                        // The client may wait for the end of the response before it ends the request.
                         if is_whole && wait == POLL_MAX {
                             return Ok(());
                         }
@@ -226,13 +229,14 @@ impl ProxyExchange {
         Ok(())
     }
 
-    /// Sends what is to be sent. False: the server rather says something, and behind a whole answer that is its end.
+    /// Sends the queued bytes. Returns false if the server sends something instead. After a whole response,
+    /// that is its end.
     fn accepts_more(&mut self, is_whole: bool) -> io::Result<bool> {
         Ok(self.conn.send_output(self.options.idle_timeout, from_now(Duration::MAX))?
             && !(is_whole && self.conn.has_input()?))
     }
 
-    /// Passes on what has come already. True: the body is over.
+    /// Relays the bytes that have arrived. Returns true at the end of the body.
     fn relay_available(&mut self, out: &mut BodyWriter<'_>) -> io::Result<bool> {
         while self.conn.has_input()? {
             match self.step(out, Instant::now()) {
@@ -244,7 +248,7 @@ impl ProxyExchange {
         Ok(false)
     }
 
-    /// Passes on what is left of the answer.
+    /// Relays the rest of the response.
     fn stream(mut self, out: &mut BodyWriter<'_>, keep_alive: bool) -> io::Result<()> {
         let mut until = from_now(self.options.idle_timeout);
         loop {
@@ -262,7 +266,7 @@ impl ProxyExchange {
         }
         let trailers = self.conn.reader.trailers();
         if !trailers.is_empty() {
-            // Those that may not be sent on are left out.
+            // Trailers that must not be forwarded are left out.
             let _ = out.trailers(trailers);
         }
         if keep_alive && self.is_sent() {
@@ -271,8 +275,8 @@ impl ProxyExchange {
         Ok(())
     }
 
-    /// Passes on what is there; reads once, until then at the latest, if nothing is. True: the body is over. What is timed out is the
-    /// server.
+    /// Relays buffered bytes, or waits until `until` and reads once if there are none. Returns true at the end
+    /// of the body. A timeout is always the server's.
     fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
         let (conn, limits) = (&mut self.conn, &self.options.limits);
         let client = |error: io::Error| match is_timed_out(&error) {
@@ -293,7 +297,7 @@ impl ProxyExchange {
             }
         }
         conn.examined = conn.unused().len();
-        // What came with one read goes out with one write, and nothing waits for more of it.
+        // Bytes of one read are sent with one write and do not wait for more.
         out.flush().map_err(client)?;
         if conn.fill(until)? == 0 {
             conn.reader
@@ -304,7 +308,7 @@ impl ProxyExchange {
         Ok(false)
     }
 
-    /// The server speaks another protocol from here on, and so do we.
+    /// Upgrades the client's connection after the server has switched protocols.
     fn upgrade(self, req: &Request<'_>, received: Received) -> Result<Response, Failure> {
         let asked = request::requested_upgrade(req, &self.options).filter(|_| self.is_sent());
         let mut given = received.fields.iter().filter(|(name, _)| name == header::UPGRADE);
@@ -320,7 +324,7 @@ impl ProxyExchange {
     }
 }
 
-/// What is not framed as it should be; where nothing of the answer was sent yet, the client is told whose fault that is.
+/// Returns the error for invalid framing. If nothing of the response was sent yet, the client gets a 502.
 fn broken(server: &str, fault: ResponseFault) -> io::Error {
     warn(server, fault);
     io::Error::other(Problem::new(StatusCode::BAD_GATEWAY).detail(NO_ANSWER))
@@ -338,7 +342,7 @@ fn with_fields(
     response
 }
 
-/// What a 426 requires (RFC 9110 section 15.5.22), as far as a client can have it by way of this proxy.
+/// Returns the protocols that a 426 requires (RFC 9110 section 15.5.22) and that this proxy allows.
 fn required_upgrade(
     status: StatusCode,
     fields: &[(HeaderName, HeaderValue)],
@@ -353,7 +357,7 @@ fn required_upgrade(
     HeaderValue::from_bytes(&protocols.join(&b", "[..])).ok()
 }
 
-/// The elements of all lines of a field that is a list.
+/// Returns the elements of all lines of a list field.
 fn listed<'f>(
     fields: &'f [(HeaderName, HeaderValue)],
     wanted: &'f HeaderName,
@@ -362,7 +366,8 @@ fn listed<'f>(
     lines.flat_map(|(_, value)| value.as_bytes().split(|&byte| byte == b',')).map(<[u8]>::trim_ascii)
 }
 
-/// The answer to HEAD, with the length that GET would have given, if that is known (RFC 9110 section 8.6).
+/// Returns the response to HEAD. It has the length that GET would have, if the length is known (RFC 9110
+/// section 8.6).
 fn with_content_length(response: Response, fields: &[(HeaderName, HeaderValue)]) -> Response {
     match fields.iter().find(|(name, _)| name == header::CONTENT_LENGTH) {
         _ if response.status() == StatusCode::NO_CONTENT => response,
@@ -375,7 +380,7 @@ fn with_content_length(response: Response, fields: &[(HeaderName, HeaderValue)])
     }
 }
 
-/// What is for the client, and not for this connection alone. How it is framed is ours to say.
+/// Returns the fields for the client, without the fields for the upstream connection and its framing.
 fn end_to_end(fields: Vec<(HeaderName, HeaderValue)>) -> Vec<(HeaderName, HeaderValue)> {
     let named: Vec<Vec<u8>> = listed(&fields, &header::CONNECTION).map(<[u8]>::to_ascii_lowercase).collect();
     let stays = |name: &HeaderName| {

@@ -1,4 +1,4 @@
-//! Bytes both ways, until either side ends: for protocols that are not ours to read.
+//! Copies bytes in both directions until either side ends. The proxy does not read the protocol.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,20 +13,20 @@ use crate::message::{Upgraded, UpgradedReader, UpgradedWriter};
 use crate::transport::stream::is_timed_out;
 
 const COPIED_BYTES: usize = 16 << 10;
-/// While one direction cannot go on, this often somebody looks whether the server is cutting all. Then it gives everybody
-/// a second.
+/// Interval at which a blocked direction checks whether the server is closing all connections. The server then
+/// waits for a second.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What both directions share.
+/// State that both directions share.
 struct Tunnel {
-    /// The server's end.
+    /// Connection to the upstream server.
     upstream: TcpStream,
-    /// For how long the server may take nothing.
+    /// Maximum time for which the upstream server may read nothing.
     write_timeout: Duration,
-    /// For how long nothing may go through, in either direction.
+    /// Maximum time without any byte in either direction.
     idle_timeout: Option<Duration>,
     started: Instant,
-    /// When something last went through, in milliseconds from `started`.
+    /// Time of the last transfer, in milliseconds from `started`.
     last_transfer_ms: AtomicU64,
 }
 
@@ -44,10 +44,10 @@ pub(super) fn run(upgraded: Upgraded, conn: UpstreamConn, write_timeout: Duratio
     });
     client_writer.write_all(&rest)?;
     let returning = tunnel.clone();
-    // Where there is no thread for it, all is dropped, which ends both connections.
+    // If no thread can be started, everything is dropped, which closes both connections.
     let other = OtherDirection::start(move || returning.run_to_client(client_writer))?;
     let sent = tunnel.copy_to_upstream(&mut client);
-    // The end of one direction is passed on; a failure, and the end of the server, ends both.
+    // The end of one direction is passed on. A failure, or a stop of the server, ends both directions.
     tunnel.end(if sent.is_ok() { Shutdown::Write } else { Shutdown::Both });
     other.join(|| {
         if client.is_closing() {
@@ -58,7 +58,7 @@ pub(super) fn run(upgraded: Upgraded, conn: UpstreamConn, write_timeout: Duratio
 }
 
 impl Tunnel {
-    /// From the client to the server.
+    /// Copies from the client to the server.
     fn copy_to_upstream(&self, client: &mut UpgradedReader) -> io::Result<()> {
         let (mut bytes, mut stop_seen) = (vec![0; COPIED_BYTES], false);
         loop {
@@ -71,7 +71,7 @@ impl Tunnel {
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
-                    // Those at the ends may have something to say before the server stops.
+                    // The endpoints may want to close their protocol before the server stops.
                     io::ErrorKind::ConnectionAborted if !std::mem::replace(&mut stop_seen, true) => {}
                     io::ErrorKind::TimedOut if !self.is_idle() => {}
                     _ => return Err(error),
@@ -80,7 +80,8 @@ impl Tunnel {
         }
     }
 
-    /// Has the server take all of it, unless it takes nothing for too long, or our own server is cutting all.
+    /// Sends all bytes, unless the upstream server reads nothing for too long, or this server is closing all
+    /// connections.
     fn send(&self, mut bytes: &[u8], client: &UpgradedReader) -> io::Result<()> {
         let mut until = from_now(self.write_timeout);
         while !bytes.is_empty() {
@@ -106,13 +107,13 @@ impl Tunnel {
         Ok(())
     }
 
-    /// From the server to the client.
+    /// Copies from the server to the client.
     fn run_to_client(&self, mut client: UpgradedWriter) {
         match self.copy_to_client(&mut client) {
             Ok(()) => client.shutdown(),
             Err(_) => {
                 client.cut();
-                // The other direction may be waiting for the server to take more.
+                // The other direction may be waiting for the server to read.
                 self.end(Shutdown::Both);
             }
         }
@@ -134,7 +135,7 @@ impl Tunnel {
     }
 
     fn end(&self, how: Shutdown) {
-        // The server may be gone already, which is as good.
+        // The server may have closed already, which has the same effect.
         let _ = self.upstream.shutdown(how);
     }
 
@@ -142,7 +143,7 @@ impl Tunnel {
         self.last_transfer_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// How much longer nothing may go through.
+    /// Returns the remaining time without a transfer.
     fn idle_left(&self) -> Option<Duration> {
         let last_transfer_ms =
             self.started + Duration::from_millis(self.last_transfer_ms.load(Ordering::Relaxed));
@@ -154,7 +155,7 @@ impl Tunnel {
     }
 }
 
-/// The server's end, as a fiber or a thread waits for it.
+/// Reads from the upstream server. A fiber or a thread waits for it.
 struct UpstreamReader<'a>(&'a Tunnel);
 
 impl Read for UpstreamReader<'_> {
@@ -175,11 +176,11 @@ impl Read for UpstreamReader<'_> {
     }
 }
 
-/// The direction that does not run where the tunnel was begun.
+/// The direction that does not run on the thread or fiber that started the tunnel.
 enum OtherDirection {
     #[cfg(feature = "fibers")]
     Fiber(weftwork_fiber::JoinHandle<()>),
-    /// A thread, and what is disconnected when it is done.
+    /// A thread, and a channel that is disconnected when the thread ends.
     Thread(JoinHandle<()>, Receiver<()>),
 }
 
@@ -200,7 +201,8 @@ impl OtherDirection {
         Ok(OtherDirection::Thread(thread, over))
     }
 
-    /// Waits until it is done, and calls `check` now and then. It does not panic; if it did, it has said so.
+    /// Waits for the end and calls `check` now and then. The direction does not panic. If it did, the panic was
+    /// already reported.
     fn join(self, check: impl Fn()) {
         match self {
             #[cfg(feature = "fibers")]

@@ -1,4 +1,4 @@
-//! Connections to the one server of a proxy: made, kept, and used again.
+//! Connections to the upstream server: connect, keep, reuse.
 
 #[cfg(test)]
 mod tests;
@@ -17,33 +17,33 @@ use crate::error::{Error, Result};
 use crate::transport::stream::is_timed_out;
 use crate::transport::system;
 
-/// A kept connection is not used after this: many servers close theirs after five seconds.
+/// Maximum age of an idle connection. Many servers close theirs after five seconds.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
-/// A name is not looked up again before this: where nothing answers, a resolver often does not either.
+/// Minimum time between two look-ups. If a server does not answer, its resolver often does not answer either.
 const LOOKUP_INTERVAL_MIN: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 16 << 10;
-/// Longer times count as this one: no clock overflows by it, nor do the milliseconds of a poll.
+/// Maximum of every timeout, so that neither the clock nor the milliseconds of poll(2) overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(20 * 24 * 3600);
 
-/// The server, and the connections to it that nobody uses now.
+/// The upstream server and its idle connections.
 pub(super) struct Upstream {
     authority: Arc<str>,
-    /// The same with its port.
+    /// Authority with its port.
     pub(super) named: String,
     base: String,
     pub(super) addresses: Mutex<Vec<SocketAddr>>,
     pub(super) resolve: Resolver,
-    /// When it was last asked, but for the first time.
+    /// Time of the last look-up, except the first one.
     resolved_at: Mutex<Option<Instant>>,
     pub(super) connect_timeout: Duration,
     pub(super) idle_max: usize,
     idle: IdleConns,
 }
 
-/// How the addresses of a name are found: the system's resolver, but in tests.
+/// Resolves a name. Tests replace the system's resolver.
 type Resolver = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
-/// Last in, first out: those that are not needed grow old.
+/// Last in, first out, so that connections that are not needed expire.
 type IdleConns = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
 
 impl Upstream {
@@ -83,15 +83,16 @@ impl Upstream {
         &self.authority
     }
 
-    /// The path of the URL, without a slash at its end.
+    /// Path of the URL without a final slash.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// A connection, and whether it was used before. A fresh one has to be there within `timeout`, too.
+    /// Returns a connection, and whether it was used before. A new connection must be established within
+    /// `timeout`.
     pub(super) fn acquire(&self, timeout: Duration) -> Result<(UpstreamConn, bool), Failure> {
         while let Some(stream) = self.take_idle() {
-            // What comes without being asked for, the end included, makes it useless.
+            // A connection with unexpected input, or one that ended, cannot be used.
             if is_silent(&stream) {
                 return Ok((UpstreamConn::new(stream), true));
             }
@@ -119,18 +120,18 @@ impl Upstream {
             Err(error) => error,
             connected => return connected,
         };
-        // It may have moved: that nothing answers at its old address is the usual sign.
+        // The server may have moved. The usual sign is that its old address does not answer.
         let Some(found) = self.resolve_again() else { return Err(failed) };
         let new: Vec<SocketAddr> = found.iter().filter(|found| !known.contains(found)).copied().collect();
         if new.is_empty() {
             return Err(failed);
         }
         *self.lock_addresses() = found;
-        // Where no time is left, the next request is better off.
+        // If no time is left, the next request uses the new addresses.
         if Instant::now() < until { self.connect_to(&new, until) } else { Err(failed) }
     }
 
-    /// None: it was asked only just now, or is not known.
+    /// Looks the name up again. Returns `None` if the last look-up is too recent, or if the name is unknown.
     fn resolve_again(&self) -> Option<Vec<SocketAddr>> {
         let mut resolved_at = self.resolved_at.lock().unwrap_or_else(PoisonError::into_inner);
         if resolved_at.is_some_and(|at| at.elapsed() < LOOKUP_INTERVAL_MIN) {
@@ -139,11 +140,11 @@ impl Upstream {
         *resolved_at = Some(Instant::now());
         drop(resolved_at);
         let (resolve, named) = (self.resolve, self.named.clone());
-        // It takes as long as the resolver likes, and more stack than a fiber has.
+        // The look-up blocks for as long as the resolver likes, and needs more stack than a fiber has.
         crate::blocking(move || resolve(&named)).ok()
     }
 
-    /// Tries one address after the other, each for its part of the time that is left.
+    /// Tries one address after another. Each one gets an equal share of the remaining time.
     fn connect_to(&self, addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the server has no address");
         for (at, address) in addresses.iter().enumerate() {
@@ -160,7 +161,7 @@ impl Upstream {
         Err(failed)
     }
 
-    /// The next connection begins with this one, and does not wait for those that do not answer.
+    /// Puts an address first, so that the next connection does not wait for addresses that do not answer.
     fn prefer(&self, address: SocketAddr) {
         let mut addresses = self.lock_addresses();
         if let Some(at) = addresses.iter().position(|known| *known == address) {
@@ -168,7 +169,7 @@ impl Upstream {
         }
     }
 
-    /// Where connections are put that can be used again.
+    /// Returns the pool for connections that can be reused.
     pub(super) fn idle_pool(&self) -> IdlePool {
         IdlePool { idle: self.idle.clone(), idle_max: self.idle_max }
     }
@@ -201,14 +202,15 @@ fn lock(idle: &IdleConns) -> MutexGuard<'_, Vec<(TcpStream, Instant)>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those that are not to be used any more: below fresh ones nobody would come upon them, and their server may have
-/// closed them long ago. To be dropped when the lock is given back: closing takes its time.
+/// Removes connections that are too old. They are below newer ones, so they would never be taken, and their
+/// server may have closed them. The caller drops them after it has released the lock, because closing takes
+/// time.
 fn remove_expired(idle: &mut Vec<(TcpStream, Instant)>) -> Vec<(TcpStream, Instant)> {
     let old = idle.partition_point(|(_, since)| since.elapsed() >= IDLE_AGE_MAX);
     idle.drain(..old).collect()
 }
 
-/// The end of a time that a user of the proxy chooses.
+/// Returns the end of a timeout that the user chose.
 pub(super) fn from_now(time: Duration) -> Instant {
     Instant::now() + time.min(TIMEOUT_MAX)
 }
@@ -223,7 +225,7 @@ fn is_silent(stream: &TcpStream) -> bool {
     peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Without blocking the thread where a fiber can wait.
+/// Connects without blocking the thread if a fiber can wait.
 fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = system::socket(family)?;
@@ -241,18 +243,18 @@ fn connect(address: SocketAddr, until: Instant) -> io::Result<TcpStream> {
 /// One connection in use.
 pub(super) struct UpstreamConn {
     stream: TcpStream,
-    /// Came, and not yet used from `at` on.
+    /// Received bytes, unused from `at` on.
     pub(super) input: Vec<u8>,
     pub(super) at: usize,
-    /// So much of that was looked at, and is a part of something.
+    /// Number of unused bytes that were examined and are incomplete.
     pub(super) examined: usize,
     pub(super) reader: ResponseReader,
-    /// Nothing has come since it was taken.
+    /// Whether no byte has arrived since the connection was acquired.
     pub(super) has_received_nothing: bool,
-    /// To be sent, from `sent` on.
+    /// Bytes to send, from `sent` on.
     output: Vec<u8>,
     sent: usize,
-    /// Bytes that it has taken by now.
+    /// Number of bytes that the server has accepted.
     pub(super) bytes_sent: u64,
 }
 
@@ -273,12 +275,12 @@ impl UpstreamConn {
         }
     }
 
-    /// What has come and is not used.
+    /// Returns the received bytes that are not used yet.
     pub(super) fn unused(&self) -> &[u8] {
         &self.input[self.at..]
     }
 
-    /// Adds to what is to be sent.
+    /// Queues bytes to send.
     pub(super) fn queue(&mut self, bytes: &[u8]) {
         if self.is_sent() {
             self.output.clear();
@@ -291,8 +293,8 @@ impl UpstreamConn {
         self.sent == self.output.len()
     }
 
-    /// Sends what is to be sent. False: the server takes no more, and has said something. It may take nothing for so long, and
-    /// has taken all by `end`.
+    /// Sends the queued bytes. Returns false if the server stopped reading and has sent something. The server
+    /// may read nothing for `timeout`, and must have read everything by `end`.
     pub(super) fn send_output(&mut self, timeout: Duration, end: Instant) -> io::Result<bool> {
         let mut until = from_now(timeout).min(end);
         while !self.is_sent() {
@@ -304,7 +306,7 @@ impl UpstreamConn {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                    // A server that has answered and closed is not an error yet.
+                    // A server that has responded and closed is not an error yet.
                     return if self.has_input()? { Ok(false) } else { Err(error) };
                 }
                 Err(_) if self.has_input()? => return Ok(false),
@@ -314,7 +316,7 @@ impl UpstreamConn {
         Ok(true)
     }
 
-    /// For room, but not for long: the server may rather want to say something.
+    /// Waits briefly for buffer space, because the server may send something instead.
     fn wait_writable_briefly(&self, until: Instant) -> io::Result<()> {
         const MOMENT: Duration = Duration::from_millis(20);
         let soon = Instant::now() + MOMENT;
@@ -324,7 +326,7 @@ impl UpstreamConn {
         }
     }
 
-    /// Something is there to read, or was read before and not looked at. No wait.
+    /// Returns whether input is available, or was read before and not examined. Does not wait.
     pub(super) fn has_input(&self) -> io::Result<bool> {
         if self.examined < self.unused().len() {
             return Ok(true);
@@ -336,7 +338,7 @@ impl UpstreamConn {
         }
     }
 
-    /// Waits until then for something to read. False: there is nothing.
+    /// Waits for input. Returns false if there is none by `until`.
     pub(super) fn wait_for_input(&self, until: Instant) -> io::Result<bool> {
         if self.has_input()? {
             return Ok(true);
@@ -347,7 +349,7 @@ impl UpstreamConn {
         }
     }
 
-    /// Reads once more, after a wait if need be. 0: the server has ended its side.
+    /// Reads once and waits if necessary. Returns 0 if the server has ended its side.
     pub(super) fn fill(&mut self, until: Instant) -> io::Result<usize> {
         if self.at > 0 {
             self.input.drain(..self.at);
@@ -377,7 +379,7 @@ impl UpstreamConn {
     }
 }
 
-/// Suspends a fiber, where this runs on one; else blocks the thread.
+/// Suspends the fiber if the caller runs on one. Otherwise blocks the thread.
 #[cfg(feature = "fibers")]
 pub(super) fn wait_readable(socket: &impl AsFd, until: Instant) -> io::Result<()> {
     weftwork_fiber::wait_readable(socket.as_fd(), Some(until))

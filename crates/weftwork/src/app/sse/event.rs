@@ -1,13 +1,13 @@
-//! One event, as text: whatever it is made of, it stays one event.
+//! One event as text. Any content stays a single event.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// An event for a page's `EventSource`: data, and perhaps a name, an id, and how long to wait before coming again.
+/// An event for the `EventSource` of a page: data, and optionally a name, an id and the reconnection time.
 ///
-/// Data may have any lines. Names and ids are one line: a line break in them, and a NUL in an id, is left out, so that
-/// no text from elsewhere can pass for an event or a field (HTML, section 9.2.5).
+/// Data may have any number of lines. Names and ids are a single line. Line breaks in them, and a NUL in an id,
+/// are removed, so that foreign text cannot pass for an event or a field (HTML, section 9.2.5).
 ///
 /// ```
 /// use weftwork::Event;
@@ -23,28 +23,28 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event with this data, which a page gets as a `message`.
+    /// Creates an event with this data, which a page gets as a `message`.
     pub fn new(data: impl Into<String>) -> Event {
         Event { data: data.into(), name: None, id: None, retry: None }
     }
 
-    /// An event whose data is `value` as JSON.
+    /// Creates an event whose data is `value` as JSON.
     ///
     /// # Errors
-    /// The value cannot be JSON (a map whose keys are not text, say).
+    /// Fails if the value cannot be JSON, for example a map whose keys are not text.
     #[cfg(feature = "json")]
     pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<Event, serde_json::Error> {
         serde_json::to_string(value).map(Event::new)
     }
 
-    /// The same under a name: a page gets it by `addEventListener(name, ...)`.
+    /// Sets the name. A page gets the event with `addEventListener(name, ...)`.
     #[must_use]
     pub fn name(self, name: impl AsRef<str>) -> Event {
         Event { name: Some(one_line(name.as_ref())), ..self }
     }
 
-    /// The same with an id, which the client says when it comes again. Spaces and tabs at its ends, and control characters, would
-    /// not come back (RFC 9110 section 5.5), and are left out.
+    /// Sets the id, which the client sends when it reconnects. Spaces and tabs at its ends, and control
+    /// characters, would not be sent back (RFC 9110 section 5.5). They are removed.
     #[must_use]
     pub fn id(self, id: impl AsRef<str>) -> Event {
         let mut id = one_line(id.as_ref());
@@ -52,7 +52,7 @@ impl Event {
         Event { id: Some(id.trim_matches([' ', '\t']).to_owned()), ..self }
     }
 
-    /// The same, and from now on the client waits this long before it comes again (browsers: some 3 s).
+    /// Sets how long the client waits before it reconnects. Default of browsers: about 3 s.
     #[must_use]
     pub fn retry(self, after: Duration) -> Event {
         Event { retry: Some(after), ..self }
@@ -62,7 +62,7 @@ impl Event {
         self.id.as_deref()
     }
 
-    /// The event as it is sent.
+    /// Returns the event as it is sent.
     pub fn to_bytes(&self) -> Bytes {
         let mut text = String::with_capacity(self.data.len() + 32);
         if let Some(retry) = self.retry {
@@ -91,7 +91,7 @@ fn one_line(text: &str) -> String {
     text.replace(['\r', '\n'], "")
 }
 
-/// The lines as an `EventSource` would see them: CR LF, LF and CR each end one.
+/// Splits text into lines as an `EventSource` does: CR LF, LF and CR each end a line.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Messages to and from bytes: tungstenite, with no socket of its own.
+//! Converts between messages and bytes, with tungstenite and without a socket.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -16,16 +16,16 @@ pub(super) const CLOSE_PROTOCOL: u16 = 1002;
 pub(super) const CLOSE_TEXT: u16 = 1007;
 pub(super) const CLOSE_TOO_LARGE: u16 = 1009;
 pub(super) const CLOSE_ERROR: u16 = 1011;
-/// Registered at IANA, and in no RFC.
+/// Registered at IANA, but in no RFC.
 const CLOSE_BAD_GATEWAY: u16 = 1014;
 
-/// As much may be in a control frame (RFC 6455 section 5.5), however small messages have to be.
+/// Maximum size of a control frame (RFC 6455 section 5.5). It applies even if messages must be smaller.
 const CONTROL_BYTES_MAX: usize = 125;
 
-/// A reason is what is left of a control frame behind the code.
+/// The reason takes the rest of a control frame after the code.
 const REASON_BYTES_MAX: usize = CONTROL_BYTES_MAX - 2;
 
-/// What came.
+/// A received message or control frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FrameEvent {
     Message(Message),
@@ -34,39 +34,39 @@ pub(super) enum FrameEvent {
     Close(Option<(u16, String)>),
 }
 
-/// Why nothing did.
+/// The reason why nothing was received.
 #[derive(Debug)]
 pub(super) enum FrameError {
-    /// The connection said so; with `WouldBlock` and `TimedOut` it may go on.
+    /// The connection failed. After `WouldBlock` and `TimedOut` it may continue.
     Io(io::Error),
-    /// The peer ended without a word.
+    /// The peer closed the connection without a close frame.
     Eof,
-    /// The peer broke the protocol: the code that tells it so, and how.
+    /// The peer violated the protocol. The fields are the close code and the reason.
     Protocol(u16, String),
 }
 
-/// A socket that has got a message keeps no more than this of the memory that it took, or what is read at once.
+/// Maximum memory that a socket keeps after a message, unless one read is larger.
 const RETAINED_BYTES_MAX: usize = 1 << 10;
 
-/// Room is made for no more than this at once, as it is zeroed for each read, however little comes.
+/// Maximum size of one read. The buffer is zeroed for each read, even if few bytes arrive.
 const READ_BYTES_MAX: usize = 16 << 10;
 
-/// Makes messages of bytes. Of what the protocol has to answer nothing is written: that is the caller's.
+/// Parses bytes into messages. Replies that the protocol requires are up to the caller.
 ///
-/// tungstenite makes room for a frame by the length that its head declares, and keeps it. So it is given whole frames
-/// alone, one at a time, and is made anew behind a large one.
+/// tungstenite allocates a frame by the length in its head and keeps the memory. It therefore gets only whole
+/// frames, one at a time, and is replaced after a large frame.
 pub(super) struct Incoming {
     context: WebSocketContext,
     config: WebSocketConfig,
     frame_bytes_max: usize,
-    /// How much is read at once, and held while the connection is idle.
+    /// Size of one read, which is held while the connection is idle.
     read_bytes: usize,
-    /// What has come; up to `at` it is done with.
+    /// Received bytes, used up to `at`.
     buffer: Vec<u8>,
     at: usize,
-    /// The largest frame that the context was given.
+    /// Size of the largest frame that the context got.
     largest: usize,
-    /// The peer has closed, or broken the protocol: what follows is nothing.
+    /// Whether the peer has closed or violated the protocol. Later bytes are ignored.
     is_over: bool,
 }
 
@@ -103,7 +103,8 @@ impl Incoming {
         Err(FrameError::Eof)
     }
 
-    /// How many bytes can be judged, a whole frame or one that is refused for its head; or else how many are missing.
+    /// Returns the size of the next frame, or of a frame that its head makes invalid. The error is the number
+    /// of missing bytes.
     fn missing(&self) -> Result<usize, usize> {
         let buffer = &self.buffer[self.at..];
         let mut cursor = Cursor::new(buffer);
@@ -125,20 +126,20 @@ impl Incoming {
             Ok(Whole::Text(text)) => FrameEvent::Message(Message::Text(text.as_str().to_owned())),
             Ok(Whole::Binary(bytes)) => FrameEvent::Message(Message::Binary(bytes)),
             Ok(Whole::Ping(bytes)) => FrameEvent::Ping(bytes),
-            // A raw frame never comes from reading.
+            // Reading never returns a raw frame.
             Ok(Whole::Pong(_) | Whole::Frame(_)) => FrameEvent::Pong,
             Ok(Whole::Close(said)) => {
                 self.is_over = true;
                 FrameEvent::Close(said.map(|said| (said.code.into(), said.reason.as_str().to_owned())))
             }
-            // A part of a message, and not the last one.
+            // A part of a message that is not the last one.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => {
                 self.is_over = true;
                 return Err(failed(error));
             }
         };
-        // Between two messages it knows nothing that would be lost.
+        // Between two messages, the context has no state that would be lost.
         if matches!(event, FrameEvent::Message(_)) && self.largest > self.retained_max() {
             self.context = WebSocketContext::new(Role::Server, Some(self.config));
             self.largest = 0;
@@ -146,7 +147,7 @@ impl Incoming {
         Ok(Some(event))
     }
 
-    /// Reads once. Room is made by what has come, and not by what its head declares.
+    /// Reads once. The buffer grows with the bytes that arrive, not with the length that the head declares.
     fn fill(&mut self, missing: usize, source: &mut dyn Read) -> Result<(), FrameError> {
         if self.at > 0 {
             self.buffer.drain(..self.at);
@@ -169,7 +170,7 @@ impl Incoming {
         self.read_bytes.max(RETAINED_BYTES_MAX)
     }
 
-    /// As much memory as this may hold.
+    /// Returns the maximum memory in use.
     #[cfg(test)]
     pub(super) fn footprint(&self) -> usize {
         self.buffer.capacity() + self.largest
@@ -186,7 +187,7 @@ fn failed(error: Error) -> FrameError {
     }
 }
 
-/// Gives what is there and forgets what is written.
+/// A source of the given bytes that ignores writes.
 struct ReadOnly<'b>(&'b [u8]);
 
 impl Read for ReadOnly<'_> {
@@ -208,7 +209,7 @@ impl Write for ReadOnly<'_> {
     }
 }
 
-/// A message as one frame, as a server sends it to every client alike.
+/// Encodes a message as one frame. Every client gets the same frame.
 pub(super) fn message(message: &Message) -> Vec<u8> {
     match message {
         Message::Text(text) => data(text.as_bytes(), Data::Text),
@@ -217,10 +218,10 @@ pub(super) fn message(message: &Message) -> Vec<u8> {
 }
 
 fn data(bytes: &[u8], kind: Data) -> Vec<u8> {
-    // The header alone is tungstenite's to write, so that the payload is copied once.
+    // tungstenite writes only the header, so that the payload is copied once.
     let frame = Frame::message(Bytes::new(), OpCode::Data(kind), true);
     let mut out = Vec::with_capacity(bytes.len() + 10);
-    // Writing to a vector does not fail.
+    // Cannot fail: writing to a vector does not fail.
     let _ = frame.header().format(bytes.len() as u64, &mut out);
     out.extend_from_slice(bytes);
     out
@@ -234,9 +235,10 @@ pub(super) fn pong(bytes: Bytes) -> Vec<u8> {
     control(Frame::pong(bytes))
 }
 
-/// A close. A code that must not be sent (RFC 6455 section 7.4) is a mistake of ours, and becomes the one for that.
+/// Encodes a close frame. A code that must not be sent (RFC 6455 section 7.4) is an error of the program and
+/// becomes 1011.
 pub(super) fn close(code: u16, reason: &str) -> Vec<u8> {
-    // tungstenite does not know all that are registered.
+    // tungstenite does not know all registered codes.
     let code = if CloseCode::from(code).is_allowed() || code == CLOSE_BAD_GATEWAY {
         code
     } else {
@@ -250,7 +252,7 @@ pub(super) fn close(code: u16, reason: &str) -> Vec<u8> {
     control(Frame::close(Some(CloseFrame { code: CloseCode::from(code), reason: reason[..end].into() })))
 }
 
-/// The answer to a peer's close: its own code, or none if it gave none or a forbidden one.
+/// Encodes the reply to a close frame: the same code, or none if it had none or a forbidden one.
 pub(super) fn close_reply(said: Option<&(u16, String)>) -> Vec<u8> {
     match said {
         Some((code, _)) => close(*code, ""),
@@ -260,7 +262,7 @@ pub(super) fn close_reply(said: Option<&(u16, String)>) -> Vec<u8> {
 
 fn control(frame: Frame) -> Vec<u8> {
     let mut out = Vec::with_capacity(frame.len());
-    // Writing to a vector does not fail.
+    // Cannot fail: writing to a vector does not fail.
     let _ = frame.format(&mut out);
     out
 }

@@ -1,4 +1,4 @@
-//! Is this a WebSocket handshake, and may its sender come in? RFC 6455 section 4.2.
+//! The WebSocket handshake (RFC 6455 section 4.2) and the check of its origin.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,14 +11,14 @@ use crate::message::{IntoResponse, Only, Problem, Request, Response};
 pub(super) const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 const VERSION: HeaderValue = HeaderValue::from_static("13");
 
-/// What a handshake came to.
+/// An accepted handshake.
 pub(super) struct Handshake {
     accept: HeaderValue,
     pub(super) protocol: Option<&'static str>,
 }
 
 impl Handshake {
-    /// Puts the answer to the client's key on the response.
+    /// Adds the reply to the client's key to the response.
     pub(super) fn complete(self, response: Response) -> Response {
         let response = response.with_header(header::SEC_WEBSOCKET_ACCEPT, self.accept);
         match self.protocol.map(HeaderValue::try_from) {
@@ -76,7 +76,7 @@ fn refusal(status: StatusCode, why: &str) -> Box<Response> {
     Box::new(Problem::new(status).detail(why).into_response())
 }
 
-/// 426 says what to upgrade to, and by which version of it (RFC 9110 section 15.5.22, RFC 6455 section 4.4).
+/// Returns a 426 that states the protocol and its version (RFC 9110 section 15.5.22, RFC 6455 section 4.4).
 fn upgrade_required(why: &str) -> Box<Response> {
     let mut response = refusal(StatusCode::UPGRADE_REQUIRED, why);
     response.set_header(header::UPGRADE, WEBSOCKET);

@@ -1,4 +1,4 @@
-//! WebSockets without a thread each: loops read and write them, and one function is told what comes.
+//! A hub of WebSockets that need no thread each. Event loops read and write them and call one function.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::{Message, WebSockets, handshake};
 use crate::error::{OneLine, panic_message};
 use crate::message::{Feed, FeedSender, Receive, ReceiverPanic, Request, Response};
 
-/// An idle socket holds this much to read into; messages that are larger take what they need.
+/// Read buffer of an idle socket. Larger messages take more while they are read.
 const READ_BYTES: usize = 128;
 
-/// The number of a socket in its hub.
+/// Number of a socket in its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(u64);
 
@@ -27,35 +27,35 @@ impl fmt::Display for SocketId {
     }
 }
 
-/// One socket of a hub: who it is.
+/// One socket of a hub.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HubSocket<T = ()> {
-    /// Its number. None is used twice.
+    /// Number of the socket, which is never reused.
     pub id: SocketId,
-    /// The sub-protocol that was agreed on: see [`WebSockets::protocols`].
+    /// Negotiated sub-protocol. See [`WebSockets::protocols`].
     pub protocol: Option<&'static str>,
-    /// What it was accepted with: a user, a room, what you like.
+    /// Value that the socket was accepted with, such as a user or a room.
     pub value: T,
 }
 
-/// What happens to a socket of a hub.
+/// An event of a socket in a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SocketEvent {
-    /// It was opened.
+    /// The socket was opened.
     Joined,
-    /// It sent a message.
+    /// The socket received a message.
     Message(Message),
-    /// It is gone.
+    /// The socket is gone.
     Left,
 }
 
-/// Many WebSockets, without a thread for any of them (but in the engine `workers`, where each keeps the thread of its
-/// connection). Clones are the same hub; any thread may send.
+/// A group of WebSockets without a thread for each one. (In the engine `workers`, each socket keeps the thread
+/// of its connection.) Clones share the same hub, and any thread may send.
 ///
-/// The event loops read and write the sockets, and call one function with what happens. It must be quick and must not
-/// wait: what takes long goes to a thread of your own. A socket costs its connection, its queue (see
-/// [`WebSockets::waiting`]) and a few hundred bytes. A message to everybody is made and kept once.
+/// The event loops read and write the sockets and call one function with each event. The function must be quick
+/// and must not wait. Run long work on a thread of your own. A socket costs its connection, its queue (see
+/// [`WebSockets::waiting`]) and a few hundred bytes. A message to all sockets is encoded and stored once.
 ///
 /// ```
 /// use weftwork::{Request, SocketEvent, WebSocketHub, WebSockets};
@@ -70,7 +70,7 @@ pub enum SocketEvent {
 /// # takes(handler);
 /// ```
 ///
-/// Who a socket is, the request knows that asked for it. A hub of your own type carries that on:
+/// The request tells which user opens a socket. A hub with your own type keeps that value:
 ///
 /// ```
 /// use weftwork::{Request, SocketEvent, WebSocketHub, WebSockets};
@@ -94,7 +94,7 @@ pub struct WebSocketHub<T = ()> {
     shared: Arc<Shared<T>>,
 }
 
-/// What is told of everything that happens.
+/// Function that is called with every event.
 type Callback<T> = Box<dyn Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync>;
 
 type Sockets<T> = HashMap<SocketId, (FeedSender, Arc<HubSocket<T>>)>;
@@ -113,15 +113,15 @@ impl<T> Clone for WebSocketHub<T> {
 }
 
 impl WebSocketHub {
-    /// Answers the handshake, and takes the socket in. A request that is no handshake, or is not let in, is answered
-    /// with a problem that says so.
+    /// Answers the handshake and adds the socket to the hub. A request that is not a handshake, or is not
+    /// allowed, gets a problem that states the reason.
     pub fn accept(&self, req: &Request<'_>) -> Response {
         self.accept_as(req, ())
     }
 }
 
 impl<T: Send + Sync + 'static> WebSocketHub<T> {
-    /// A hub that lets in whom `options` let in, and tells `on` what happens.
+    /// Creates a hub. `options` decide which requests are accepted. `on` is called with every event.
     pub fn new(
         options: WebSockets,
         on: impl Fn(&WebSocketHub<T>, &HubSocket<T>, SocketEvent) + Send + Sync + 'static,
@@ -130,18 +130,21 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         WebSocketHub { shared: Arc::new(Shared { options, on: Box::new(on), sockets, next }) }
     }
 
-    /// As [`accept`](WebSocketHub::accept), and the socket has this [value](HubSocket::value).
+    /// Answers the handshake like [`accept`](WebSocketHub::accept). The socket has this
+    /// [value](HubSocket::value).
     ///
-    /// It is in the hub before the function is told that it has [joined](SocketEvent::Joined), so what others send
-    /// meanwhile may come to it first.
+    /// The socket is in the hub before the function gets [`Joined`](SocketEvent::Joined). A message that is
+    /// sent meanwhile may reach the socket first.
     pub fn accept_as(&self, req: &Request<'_>, value: T) -> Response {
         self.accept_with(req, value, [])
     }
 
-    /// As [`accept_as`](WebSocketHub::accept_as), and the socket gets these messages before all others: what has been said
-    /// so far, say. That has to be bounded, or clients fill the memory. Whoever keeps it under a lock, and sends under it,
-    /// holds it here as well: then none is missed and none comes twice. The function is told meanwhile that the socket has
-    /// joined (and, should it panic at that, that it has left), and must not take the same lock for that.
+    /// Answers the handshake like [`accept_as`](WebSocketHub::accept_as). The socket gets `first_messages`
+    /// before all others, for example the history of a chat. Limit the history, or clients can fill the memory.
+    ///
+    /// If the history is under a lock, hold the lock while you call this function, and while you send. Then no
+    /// message is lost or sent twice. The function is called with [`Joined`](SocketEvent::Joined) meanwhile,
+    /// and with [`Left`](SocketEvent::Left) if it panics, so it must not take the same lock for these events.
     ///
     /// ```
     /// use std::collections::VecDeque;
@@ -193,43 +196,44 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
             sender,
             ping_sent: false,
         };
-        // A panic is the handler's, whose thread this is.
+        // A panic is the handler's, because this is its thread.
         (shared.on)(self, &socket, SocketEvent::Joined);
         agreed.complete(Response::upgrade_asked(handshake::WEBSOCKET, feed, receiver))
     }
 
-    /// Sends a message to everybody, and returns to how many.
+    /// Sends a message to all sockets. Returns the number of sockets.
     pub fn send(&self, message: &Message) -> usize {
         let frame = Bytes::from(frames::message(message));
-        // Those that cannot be sent to are on their way out.
+        // Sockets that cannot be sent to are about to be removed.
         self.lock().values().filter(|(sender, _)| sender.send(frame.clone()).is_ok()).count()
     }
 
-    /// Sends a message to those that are `wanted`, and returns to how many.
+    /// Sends a message to the sockets that `wanted` selects. Returns the number of sockets.
     pub fn send_where(&self, message: &Message, wanted: impl Fn(&HubSocket<T>) -> bool) -> usize {
         let frame = Bytes::from(frames::message(message));
-        // What is asked may ask the hub in turn, so it is not asked under the lock.
+        // `wanted` may use the hub, so it is not called under the lock.
         let all: Vec<_> = self.lock().values().cloned().collect();
         let wanted = all.iter().filter(|(_, socket)| wanted(socket));
         wanted.filter(|(sender, _)| sender.send(frame.clone()).is_ok()).count()
     }
 
-    /// Sends a message to one. False: it has gone, or is cut off for being too slow.
+    /// Sends a message to one socket. Returns false if the socket is gone, or is disconnected because its
+    /// client is too slow.
     pub fn send_to(&self, id: SocketId, message: &Message) -> bool {
         let sender = self.sender(id);
         sender.is_some_and(|sender| sender.send(frames::message(message)).is_ok())
     }
 
-    /// Closes a socket: see [`WebSocket::close`](super::WebSocket::close).
+    /// Closes a socket. See [`WebSocket::close`](super::WebSocket::close).
     pub fn close(&self, id: SocketId, code: u16, reason: &str) {
         if let Some(sender) = self.sender(id) {
-            // It is closed either way.
+            // The socket is closed in either case.
             let _ = sender.send_last(frames::close(code, reason));
             sender.close();
         }
     }
 
-    /// The sockets there are.
+    /// Returns the sockets of the hub.
     pub fn sockets(&self) -> Vec<Arc<HubSocket<T>>> {
         self.lock().values().map(|(_, socket)| socket.clone()).collect()
     }
@@ -238,7 +242,8 @@ impl<T: Send + Sync + 'static> WebSocketHub<T> {
         self.lock().get(&id).map(|(sender, _)| sender.clone())
     }
 
-    /// Says what has happened. Its loop must not go down with the function that is told: the error is what a panic has said.
+    /// Calls the function with an event. A panic must not end the loop, so it is returned as an error with its
+    /// message.
     fn notify(&self, socket: &HubSocket<T>, event: SocketEvent) -> Result<(), String> {
         let notified = catch_unwind(AssertUnwindSafe(|| (self.shared.on)(self, socket, event)));
         notified.map_err(|panic| panic_message(&*panic).to_owned())
@@ -251,13 +256,13 @@ impl<T> WebSocketHub<T> {
     }
 }
 
-/// One socket, as its loop sees it.
+/// One socket as its event loop sees it.
 struct HubReceiver<T: Send + Sync + 'static> {
     incoming: Incoming,
     hub: WebSocketHub<T>,
     socket: Arc<HubSocket<T>>,
     sender: FeedSender,
-    /// A ping was sent, and nothing has come since.
+    /// Whether a ping was sent and nothing has arrived since.
     ping_sent: bool,
 }
 
@@ -279,7 +284,8 @@ impl<T: Send + Sync + 'static> HubReceiver<T> {
         Ok(())
     }
 
-    /// A feed that takes no more is over, which its loop sees by itself. Behind a close it takes none (RFC 6455 section 5.5.1).
+    /// Queues a frame. The loop notices by itself if the feed is closed. After a close frame it accepts no more
+    /// (RFC 6455 section 5.5.1).
     fn queue(&self, frame: Vec<u8>) {
         let _ = self.sender.send(frame);
     }
@@ -288,7 +294,7 @@ impl<T: Send + Sync + 'static> HubReceiver<T> {
         let _ = self.sender.send_last(frame);
     }
 
-    /// To be sent where its function has panicked.
+    /// Returns the frame to send after the function has panicked.
     fn final_frame(&self) -> Bytes {
         match self.sender.is_closed() {
             true => Bytes::new(),
@@ -326,7 +332,7 @@ impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
     }
 
     fn stopping(&mut self) -> bool {
-        // Nothing may follow a close: from here on the hub does not know it.
+        // No frame may follow a close frame, so the hub forgets the socket now.
         self.hub.lock().remove(&self.socket.id);
         self.queue_last(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
         true
@@ -342,7 +348,7 @@ impl<T: Send + Sync + 'static> Drop for HubReceiver<T> {
     }
 }
 
-/// What has come so far: there may be more, but not now.
+/// A reader of the bytes that have arrived. More may follow later.
 struct AvailableBytes<'p, 'b>(&'p mut &'b [u8]);
 
 impl io::Read for AvailableBytes<'_, '_> {

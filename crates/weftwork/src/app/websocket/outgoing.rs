@@ -1,7 +1,7 @@
-//! How several writers share one socket, none of them waiting for another with a lock in its hand.
+//! Lets several writers share one socket. No writer waits for another one while it holds a lock.
 //!
-//! Whoever finds the socket free writes its own frames and those that are brought meanwhile. A lock held while the
-//! client keeps a writer waiting would stop a thread of fibers for ever.
+//! The writer that finds the socket free writes its own frames and those that are queued meanwhile. If a lock
+//! were held while a slow client keeps a writer waiting, a thread of fibers would stop for ever.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,34 +11,34 @@ use super::frames;
 use crate::message::UpgradedWriter;
 use crate::message::exchange::Line;
 
-/// After it room is looked for again. The client has been slow for longer.
+/// Time between two checks for space in the queue. The client has been slow for longer.
 const PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct Outgoing {
     bytes_max: usize,
-    /// To cut it off while somebody else is writing, who holds it. Nothing else here may: writers are kept by programs
-    /// that do not look which of them are done with.
+    /// Disconnects the client while another thread holds the writer. It is weak because programs keep writers
+    /// of sockets that have ended.
     line: Weak<dyn Line>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// None: somebody is writing, or nobody will.
+    /// `None` while a thread is writing, or after the end.
     writer: Option<UpgradedWriter>,
     queued: Vec<u8>,
     stage: Stage,
-    /// Whoever writes is the reader, which began with a frame of its own.
+    /// Whether the thread that writes is the reader, which started with a frame of its own.
     reader_is_writing: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// A close frame was brought: nothing follows it.
+    /// A close frame is queued, and nothing may follow it.
     Closed,
-    /// The socket is done with: whoever has the writer ends the connection.
+    /// The socket is finished. The thread with the writer ends the connection.
     Finished,
-    /// A write has failed, or too much has waited for one.
+    /// A write has failed, or the queue was full.
     Broken,
 }
 
@@ -50,11 +50,12 @@ impl Outgoing {
         Outgoing { bytes_max, line, state: Mutex::new(state) }
     }
 
-    /// Sends a frame, or leaves it to whoever is writing.
+    /// Sends a frame, or leaves it to the thread that is writing.
     pub(super) fn send(&self, frame: Vec<u8>) -> io::Result<()> {
         let mut state = self.lock();
-        // Else the only one who sends would be cut off for not waiting, and cannot know that it should: a write of the reader
-        // fails after `write_timeout`, so the wait ends. A fiber that unwinds would block the thread that the reader needs.
+        // Otherwise a single sender would be disconnected for not waiting, although it cannot know that it must
+        // wait. The wait ends, because a write of the reader fails after `write_timeout`. A fiber that unwinds
+        // must not wait, because it would block the thread that the reader needs.
         let may_wait = !std::thread::panicking();
         while may_wait && state.reader_is_writing && state.stage == Stage::Open && !self.fits(&state, &frame)
         {
@@ -65,8 +66,8 @@ impl Outgoing {
         self.queue(state, frame)
     }
 
-    /// The same for what the reader answers, which nobody misses: none may follow a close, and a writer that failed has said
-    /// so already.
+    /// Sends a reply of the reader, unless the socket is closed. A reply must not follow a close frame, and a
+    /// failed writer has already reported its error.
     pub(super) fn send_if_open(&self, frame: Vec<u8>) -> io::Result<()> {
         let mut state = self.lock();
         if state.stage != Stage::Open {
@@ -76,13 +77,13 @@ impl Outgoing {
         self.queue(state, frame)
     }
 
-    /// Sends the frame that closes, unless one was sent before.
+    /// Sends a close frame, unless one was sent before.
     pub(super) fn close(&self, frame: Vec<u8>) -> io::Result<()> {
         let mut state = self.lock();
         if state.stage != Stage::Open {
             return Ok(());
         }
-        // Whatever waits, a close has room.
+        // A close frame is queued even if the queue is full.
         state.stage = Stage::Closed;
         state.queued.extend_from_slice(&frame);
         self.write(state)
@@ -92,7 +93,7 @@ impl Outgoing {
         self.lock().stage == Stage::Open
     }
 
-    /// Nothing more is sent, nor on its way: what the client says from now on it says behind our end.
+    /// Returns whether our side has ended: nothing more is sent or queued.
     pub(super) fn has_ended(&self) -> bool {
         let state = self.lock();
         match state.stage {
@@ -102,9 +103,9 @@ impl Outgoing {
         }
     }
 
-    /// The socket is done with: closes it in order, as far as its client goes along.
+    /// Closes the socket after its last use, as far as the client takes part.
     pub(super) fn finish(&self, code: u16) {
-        // A client that is gone needs no farewell.
+        // The client may be gone, which needs no close frame.
         let _ = self.close(frames::close(code, ""));
         let mut state = self.lock();
         if state.stage == Stage::Closed {
@@ -117,11 +118,11 @@ impl Outgoing {
         }
     }
 
-    /// The client has had its time to end its side: nothing more is read of it either.
+    /// Disconnects a client that did not end its side in time. Nothing more is read from it.
     pub(super) fn abort(&self) {
         let mut state = self.lock();
         state.stage = Stage::Broken;
-        // Else nobody could end it while this is kept.
+        // Taken out because otherwise no other thread could end the connection.
         let writer = state.writer.take();
         drop(state);
         match writer {
@@ -135,7 +136,8 @@ impl Outgoing {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the WebSocket is closed"));
         }
         if !self.fits(&state, &frame) {
-            // No close goes before: what stands in its way is just what the client does not take.
+            // No close frame is sent first, because it would wait behind the bytes that the client does not
+            // read.
             state.stage = Stage::Broken;
             state.queued = Vec::new();
             drop(state);
@@ -191,7 +193,7 @@ impl Outgoing {
     }
 }
 
-/// Suspends the fiber, where it is one: the reader may be another one of its thread.
+/// Suspends the fiber if there is one, because the reader may be another fiber of the same thread.
 fn pause() {
     #[cfg(all(unix, feature = "fibers"))]
     weftwork_fiber::sleep(PAUSE);
@@ -199,8 +201,8 @@ fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-/// Dropped only where a writer unwinds: a fiber that is cancelled while its client takes nothing. Half a frame may be
-/// sent, and nobody can go on behind it.
+/// Marks the socket as broken if a writer unwinds: a fiber that is cancelled while its client reads nothing.
+/// Half a frame may be sent, so no frame can follow.
 struct MarkBroken<'o>(&'o Outgoing);
 
 impl Drop for MarkBroken<'_> {

@@ -1,4 +1,4 @@
-//! A WebSocket with a thread or a fiber: reading waits, and so does writing to a client that is slow.
+//! A WebSocket with a thread or a fiber. Reading waits for the client, and so does writing to a slow client.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -12,35 +12,35 @@ use super::outgoing::Outgoing;
 use crate::message::{Upgraded, UpgradedReader};
 use crate::transport::stream::is_timed_out;
 
-/// Read at once: most messages fit, and a thread or a fiber costs more than this anyway.
+/// Size of one read. Most messages fit, and a thread or a fiber costs more memory anyway.
 const READ_BYTES: usize = 4 << 10;
 
-/// A WebSocket, as [`WebSockets::accept`](super::WebSockets::accept) gives it.
+/// A WebSocket. [`WebSockets::accept`](super::WebSockets::accept) creates it.
 ///
-/// Pings are answered, and sent when the client is silent for the time of the setting `heartbeat`; one that says
-/// nothing for as long again is gone. When the server stops, the client is told (1001), and has the
-/// time of the setting `linger_timeout` to answer; reads give what it says meanwhile.
+/// Pings are answered automatically. If the client is silent for the time of the setting `heartbeat`, it gets a
+/// ping. If it stays silent for as long again, it counts as gone. When the server stops, the client gets 1001
+/// and has the time of the setting `linger_timeout` to answer. Reads return what the client sends meanwhile.
 pub struct WebSocket {
     reader: WebSocketReader,
     writer: WebSocketWriter,
 }
 
-/// The reading half of a [`WebSocket`]. It also answers pings and closes, so somebody has to read.
+/// The reading half of a [`WebSocket`]. It answers pings and close frames, so the program must keep reading.
 pub struct WebSocketReader {
     line: UpgradedReader,
     incoming: Incoming,
     outgoing: Arc<Outgoing>,
     protocol: Option<&'static str>,
-    /// A ping was sent, and nothing has come since.
+    /// Whether a ping was sent and nothing has arrived since.
     ping_sent: bool,
-    /// The client was told that the server stops.
+    /// Whether the client was told that the server stops.
     stop_sent: bool,
-    /// We have closed, and the client may answer until then.
+    /// Time until which the client may answer our close frame.
     close_deadline: Option<Instant>,
     is_over: bool,
 }
 
-/// The writing half of a [`WebSocket`]. Clones write to the same socket; messages are never mixed.
+/// The writing half of a [`WebSocket`]. Clones write to the same socket, and messages are never interleaved.
 #[derive(Clone)]
 pub struct WebSocketWriter {
     outgoing: Arc<Outgoing>,
@@ -74,58 +74,62 @@ impl WebSocket {
         &self.writer.outgoing
     }
 
-    /// The next message; none: the socket is closed, by either side.
+    /// Returns the next message. `None` means that either side has closed the socket.
     ///
     /// # Errors
-    /// As [`WebSocketReader::read`].
+    /// Same as [`WebSocketReader::read`].
     pub fn read(&mut self) -> io::Result<Option<Message>> {
         self.reader.read()
     }
 
-    /// Sends a message, and waits while the client is slow.
+    /// Sends a message and waits while the client is slow.
     ///
     /// # Errors
-    /// As [`WebSocketWriter::send`].
+    /// Same as [`WebSocketWriter::send`].
     pub fn send(&mut self, message: impl Into<Message>) -> io::Result<()> {
         self.writer.send(message)
     }
 
-    /// Closes the socket with a code (1000: all is well) and a reason of up to 123 bytes. Read on until none
-    /// comes: the client may have sent something before it knew. It has the time of the setting `linger_timeout` for that, from
-    /// the next read on, or from when a read that waits already is over (after `heartbeat` at most). Codes of your own are 4000 to 4999; one that must not
-    /// be sent (1005, say, or anything below 1000) is sent as 1011, and logged.
+    /// Closes the socket with a code (1000 is the normal one) and a reason of up to 123 bytes. Read on until
+    /// `None`, because the client may have sent messages before it saw the close frame. The client has the time
+    /// of the setting `linger_timeout`, measured from the next read. If a read is already waiting, the time
+    /// starts when that read ends, after `heartbeat` at most.
+    ///
+    /// Codes for programs are 4000 to 4999. A code that must not be sent, such as 1005 or any code below 1000,
+    /// is replaced by 1011 and logged.
     ///
     /// # Errors
-    /// As [`WebSocketWriter::send`].
+    /// Same as [`WebSocketWriter::send`].
     pub fn close(&mut self, code: u16, reason: &str) -> io::Result<()> {
         self.writer.close(code, reason)
     }
 
-    /// Both halves, which may go to different threads or fibers.
+    /// Returns both halves, which may move to different threads or fibers.
     pub fn split(self) -> (WebSocketReader, WebSocketWriter) {
         (self.reader, self.writer)
     }
 
-    /// The sub-protocol that was agreed on.
+    /// Returns the negotiated sub-protocol.
     pub fn protocol(&self) -> Option<&'static str> {
         self.reader.protocol
     }
 
-    /// The other end of the connection; none on a Unix socket.
+    /// Returns the address of the peer, or `None` on a Unix socket.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.reader.line.peer_addr()
     }
 }
 
 impl WebSocketReader {
-    /// The next message; none: the socket is closed, by either side.
+    /// Returns the next message. `None` means that either side has closed the socket.
     ///
     /// # Errors
-    /// - The client has gone without a word (`UnexpectedEof`, `ConnectionReset`), did not answer a ping (`TimedOut`), or
-    ///   broke the protocol (`InvalidData`), which it was told.
+    /// - The client disconnected without a close frame (`UnexpectedEof`, `ConnectionReset`), did not answer a
+    ///   ping (`TimedOut`), or violated the protocol (`InvalidData`). In the last case the client gets the
+    ///   reason.
     /// - The server stops, and its drain deadline has passed (`ConnectionAborted`).
-    /// - What this sends by itself (a pong, a ping, a close) could not be sent: the client takes nothing for longer than
-    ///   `write_timeout` (`TimedOut`), too much waits for it (`QuotaExceeded`), or it is gone (`BrokenPipe`).
+    /// - A reply of the reader (pong, ping or close) could not be sent. The client read nothing for
+    ///   `write_timeout` (`TimedOut`), its queue is full (`QuotaExceeded`), or it is gone (`BrokenPipe`).
     pub fn read(&mut self) -> io::Result<Option<Message>> {
         while !self.is_over {
             let reader = &mut TimedReader {
@@ -170,7 +174,7 @@ impl WebSocketReader {
                 self.ping_sent = true;
                 return self.outgoing.send_if_open(frames::ping());
             }
-            // It is said once. Who does not answer that has gone, or does not care: the stop is not to wait for it.
+            // Sent once. The stop does not wait for a client that does not answer.
             FrameError::Io(error) if error.kind() == io::ErrorKind::ConnectionAborted && !self.stop_sent => {
                 self.stop_sent = true;
                 return self.outgoing.close(frames::close(frames::CLOSE_AWAY, "the server is stopping"));
@@ -193,11 +197,11 @@ impl WebSocketReader {
     }
 }
 
-/// Whatever comes is a sign of life, also a part of a message that is long on its way.
+/// A reader that treats every byte as a sign of life, even a part of a long message.
 struct TimedReader<'r> {
     line: &'r mut UpgradedReader,
     ping_sent: &'r mut bool,
-    /// What comes later is not heard any more, however much it is.
+    /// Bytes that arrive later are ignored.
     close_deadline: &'r mut Option<Instant>,
     outgoing: &'r Outgoing,
 }
@@ -221,26 +225,27 @@ impl Read for TimedReader<'_> {
 }
 
 impl WebSocketWriter {
-    /// Sends a message. It waits while the client is slow, unless another thread is writing already: then that one
-    /// sends this message too. Where that is the reader's, which answers a ping, say, and too much waits, it waits for room.
+    /// Sends a message and waits while the client is slow. If another thread is writing, that thread sends the
+    /// message too, and this call returns. If the writing thread is the reader, for example with a pong, and
+    /// the queue is full, the call waits for space.
     ///
     /// # Errors
-    /// The socket is closed (`BrokenPipe`), the client takes nothing for longer than `write_timeout` (`TimedOut`), or
-    /// too much waits for it (`QuotaExceeded`, see [`WebSockets::waiting`](super::WebSockets::waiting)). After the last
-    /// two it is cut off.
+    /// The socket is closed (`BrokenPipe`), the client read nothing for `write_timeout` (`TimedOut`), or its
+    /// queue is full (`QuotaExceeded`, see [`WebSockets::waiting`](super::WebSockets::waiting)). After the last
+    /// two, the client is disconnected.
     pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
         self.outgoing.send(frames::message(&message.into()))
     }
 
-    /// Closes the socket; see [`WebSocket::close`].
+    /// Closes the socket. See [`WebSocket::close`].
     ///
     /// # Errors
-    /// As [`send`](WebSocketWriter::send).
+    /// Same as [`send`](WebSocketWriter::send).
     pub fn close(&self, code: u16, reason: &str) -> io::Result<()> {
         self.outgoing.close(frames::close(code, reason))
     }
 
-    /// Whether a message could still be sent.
+    /// Returns whether a message could still be sent.
     pub fn is_open(&self) -> bool {
         self.outgoing.is_open()
     }
