@@ -1,8 +1,8 @@
 //! A reverse proxy: a handler that forwards requests to an upstream server.
 //!
 //! ```text
-//! client --request--> forward.rs --head, then body as it comes--> upstream.rs (kept connections)
-//!        <--streamed, nothing gathered-- answer.rs <--status, fields, body as it comes--+
+//! client --request--> request.rs --head, then body as it arrives--> upstream.rs (idle connections)
+//!        <--streamed, not buffered-- response.rs <--status, fields, body as it arrives--+
 //!                       101: tunnel.rs, bytes both ways
 //! ```
 

@@ -161,7 +161,7 @@ impl WebSockets {
     /// Answers the handshake and runs `serve` with the socket on its own thread or fiber. A request that is not
     /// a handshake, or is not allowed, gets a problem that states the reason.
     ///
-    /// The socket is closed when `serve` returns: with 1000, or with 1011 after an error or a panic. Both are
+    /// The socket is closed when `serve` returns: with 1000, or with 1011 after an error or a panic. The cause is
     /// logged.
     ///
     /// ```
