@@ -1,4 +1,4 @@
-//! What runs around a handler: it may answer in its place, change its request, or change its response.
+//! Middleware: code around a handler that can answer instead of it, or change its request or response.
 
 mod access_log;
 #[cfg(feature = "auth")]
@@ -54,11 +54,11 @@ use super::router::whole_pattern;
 use crate::error::Result;
 use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Problem, Request, Response};
 
-/// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is one, where `R` is an [`IntoResponse`].
+/// Runs around a handler. Every `Fn(&mut Request, Next) -> R` is a middleware if `R` is an [`IntoResponse`].
 ///
-/// It is the linear style: what stands before [`Next::run`] happens before the handler, what stands behind it
-/// happens after. Not calling it answers in the handler's place. A body that the handler streams is written
-/// later, when every middleware has returned: [`Response::filter_stream`] is how to see or change it.
+/// Code before [`Next::run`] runs before the handler, and code after it runs after the handler. A middleware
+/// that does not call it answers instead of the handler. The body of a streamed response is written later,
+/// after every middleware has returned. To see or change it, use [`Response::filter_stream`].
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -81,7 +81,7 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Problem, Requ
     note = "write `fn(req: &mut Request, next: Next) -> Response`, and call `next.run(req)` in it; a closure has to name both types"
 )]
 pub trait Middleware: Send + Sync + 'static {
-    /// Answers one request, most often with what `next` answers.
+    /// Answers one request, usually with the response of `next`.
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response;
 }
 
@@ -95,28 +95,31 @@ where
     }
 }
 
-/// One middleware for several handlers, with one state: a rate limit that they share, say.
+/// Shares one middleware and its state between several handlers, for example a rate limit.
 impl<M: Middleware + ?Sized> Middleware for Arc<M> {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         self.as_ref().handle(req, next)
     }
 }
 
-/// What a [`Middleware`] stands in front of: the rest of them, and the handler.
+/// The rest of the chain after a [`Middleware`]: further middleware and the handler.
 pub struct Next<'h> {
     handler: &'h dyn Handler,
 }
 
 impl<'h> Next<'h> {
-    /// The rest of the way is `handler`. For a router of one's own, and to test a middleware.
+    /// Creates a chain that ends in `handler`. Use it to write a router or to test a middleware.
     pub fn new(handler: &'h dyn Handler) -> Next<'h> {
         Next { handler }
     }
 
-    /// The pattern of the route that takes `req`, with the prefixes of the routers around this: `/users/{id}`, where
-    /// `path` has `/users/7`. None, if no route takes it, or if there are none. What is counted by path is counted by this:
-    /// clients choose paths, and you the routes. Around the handler of a single route nothing is known of it: put what asks
-    /// around the router. A route that [declines](Response::decline) is told all the same.
+    /// Returns the pattern of the route that matches `req`, including the prefixes of the routers around this
+    /// middleware: `/users/{id}` for the path `/users/7`. `None` if no route matches, or if there are no
+    /// routes.
+    ///
+    /// Count requests by pattern instead of by path, because clients choose paths. Put such middleware around a
+    /// router: around the handler of a single route, the pattern is unknown. The pattern is also returned for a
+    /// route that [declines](Response::decline).
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -138,12 +141,12 @@ impl<'h> Next<'h> {
         }
     }
 
-    /// Whether a request for the same path with this method would be its own.
+    /// Returns whether a route matches a request for the same path with this method.
     pub(in crate::app) fn takes(&self, method: &Method, req: &Request<'_>) -> bool {
         self.handler.pattern(&Asked::new(method, req.path().as_bytes())).is_some()
     }
 
-    /// Has the request answered.
+    /// Runs the rest of the chain and returns its response.
     pub fn run(self, req: &mut Request<'_>) -> Response {
         self.handler.call(req)
     }
@@ -155,10 +158,10 @@ impl fmt::Debug for Next<'_> {
     }
 }
 
-/// Puts middleware around any [`Handler`].
+/// Adds middleware to any [`Handler`].
 pub trait HandlerExt: Handler + Sized {
-    /// This handler behind `middleware`, which wraps all that stands before it. So the one added **last** is
-    /// outermost: it sees the request first and the response last (as axum's `layer`; unlike Express's `use`).
+    /// Wraps this handler in `middleware`. The middleware that is added **last** is outermost: it sees the
+    /// request first and the response last. This is the same as axum's `layer` and unlike Express's `use`.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -176,7 +179,7 @@ pub trait HandlerExt: Handler + Sized {
 
 impl<H: Handler> HandlerExt for H {}
 
-/// A handler behind a middleware; made by [`HandlerExt::with`].
+/// A handler with a middleware around it. [`HandlerExt::with`] creates it.
 pub struct With<H, M> {
     handler: H,
     middleware: M,
@@ -214,12 +217,12 @@ impl<H, M> fmt::Debug for With<H, M> {
     }
 }
 
-/// What a middleware answers in a handler's place.
+/// Returns the response of a middleware that rejects a request.
 fn refusal(status: StatusCode, detail: &str) -> Response {
     Problem::new(status).detail(detail).into_response()
 }
 
-/// Says that the response depends on the request field `name`, unless it says so already (RFC 9110 §12.5.5).
+/// Adds `name` to `Vary`, unless it is there already (RFC 9110 §12.5.5).
 fn vary(response: &mut Response, name: HeaderName) {
     let says = |value: &HeaderValue| {
         let names = value.to_str().unwrap_or_default().split(',').map(str::trim);

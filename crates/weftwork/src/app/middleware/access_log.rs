@@ -1,4 +1,4 @@
-//! Who asked for what, and what came of it: one line for each request, written by a thread of its own.
+//! Access log: one line for each request, written by a separate thread.
 
 mod entry;
 mod sink;
@@ -18,37 +18,41 @@ use super::{Middleware, Next};
 use crate::error::{Error, Result};
 use crate::message::{BodyWriter, Request, Response, StreamFilter};
 
-/// How a line of an [`AccessLog`] looks.
+/// Format of the lines of an [`AccessLog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// `client - user [time] "request line" status bytes seconds`: the Common Log Format and the duration.
+    /// `client - user [time] "request line" status bytes seconds`: the Common Log Format with the duration.
     Common,
-    /// The same with `"referer" "user agent"` before the duration.
+    /// The Common format with `"referer" "user agent"` before the duration.
     Combined,
-    /// One object a line, with the fields of `Combined` by name, the route's [pattern](Next::pattern), the request's id
-    /// and trace (where [`RequestIds`](super::RequestIds) runs), and `whole`: false when a streamed body ended early.
+    /// One JSON object per line. It has the fields of `Combined` by name, the [pattern](Next::pattern) of the
+    /// route, and `whole`, which is false if a streamed body ended early. If [`RequestIds`](super::RequestIds)
+    /// runs, the object also has the id and the trace of the request.
     Json,
 }
 
-/// Writes a line for each request when its response is known; when that streams, when it is over.
+/// Writes a line for each request when its response is known. For a streamed response, the line is written at
+/// its end.
 ///
-/// - **Nothing waits for the log.** Lines go through a queue of [`AccessLog::LINES_MAX`], and of 8 MiB, to a thread that
-///   writes them in batches. When the writer cannot keep up, lines are dropped and [counted](AccessLog::dropped).
-/// - **Nobody can forge a line.** What the client sent (target, referer, agent, user) is escaped: quotes,
-///   backslashes and every byte that is not printable ASCII are `\xHH`. In JSON quotes and backslashes have a backslash before
-///   them, and such a byte is `\u00HH`, as nobody knows its encoding; the user and the route, which are UTF-8, read as they were.
-/// - The client is [`Request::client_addr`]: behind a trusted proxy not the proxy.
-/// - `bytes` are those of the body that the handler produced (before chunking); `seconds` go from the call
-///   of this middleware to the line. A response that is a whole text or file is sent after that, so a slow
-///   client shows only in streams; of one that other threads feed, no bytes are counted. A handler that panics is logged with its 500,
-///   and with the user, id and trace that the request had by then.
+/// - **Requests never wait for the log.** Lines go through a queue to a thread that writes them in batches. The
+///   queue holds [`AccessLog::LINES_MAX`] lines and 8 MiB. If the writer is too slow, lines are dropped and
+///   [counted](AccessLog::dropped).
+/// - **Clients cannot forge lines.** Everything from the client (target, referer, agent, user) is escaped.
+///   Quotes, backslashes and every byte that is not printable ASCII become `\xHH`. In JSON, quotes and
+///   backslashes get a backslash, and such a byte becomes `\u00HH`, because its encoding is unknown. The user
+///   and the route are UTF-8 and stay readable.
+/// - The client is [`Request::client_addr`], so behind a trusted proxy it is not the proxy.
+/// - `bytes` counts the body that the handler produced, before chunking. `seconds` is measured from the call of
+///   this middleware to the line. A response that is a whole text or file is sent after that, so a slow client
+///   is visible only in streams. The bytes of a feed are not counted. If a handler panics, the line has status
+///   500 and the user, id and trace known so far.
 ///
-/// - What the server refuses before any handler runs leaves no line: malformed heads (400, 414, 431), heads and bodies
-///   that come too late (408), and 503 where threads or descriptors are used up. They are logged by `log`, at the level
-///   info, and counted ([`Running::counts`](crate::Running::counts)).
+/// - Requests that the server rejects before any handler runs have no line. Examples are malformed heads (400,
+///   414, 431), heads and bodies that arrive too late (408), and 503 without a free thread or descriptor. They
+///   are logged with the crate `log` at level info, and counted ([`Running::counts`](crate::Running::counts)).
 ///
-/// Add it last, so that it is outermost. Lines that wait when the last clone of it goes are still written,
-/// for a second at most.
+/// Add this middleware last, so that it is outermost. When its last clone is dropped, waiting lines are still
+/// written, for a second at most.
 ///
 /// ```
 /// use weftwork::middleware::{AccessLog, LogFormat};
@@ -65,14 +69,14 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Lines that may wait to be written. 8,192 lines of some 200 bytes are 1.6 MB, and a tenth of a second of a
-    /// busy server.
+    /// Maximum number of lines in the queue. 8,192 lines of about 200 bytes are 1.6 MB, which is a tenth of a
+    /// second of a busy server.
     pub const LINES_MAX: usize = 8192;
 
-    /// Writes to `writer`, which may block as it likes.
+    /// Writes to `writer`, which may block.
     ///
     /// # Errors
-    /// The thread that writes could not be started.
+    /// Fails if the writer thread cannot be started.
     pub fn to(format: LogFormat, writer: impl Write + Send + 'static) -> Result<AccessLog> {
         let sink = Sink::start(Box::new(writer), AccessLog::LINES_MAX);
         let sink = sink.map_err(|error| Error::io("cannot start the thread of the access log", error))?;
@@ -82,15 +86,15 @@ impl AccessLog {
     /// Writes to the standard output.
     ///
     /// # Errors
-    /// As [`to`](AccessLog::to).
+    /// Same as [`to`](AccessLog::to).
     pub fn to_stdout(format: LogFormat) -> Result<AccessLog> {
         AccessLog::to(format, io::stdout())
     }
 
-    /// Appends to the file at `path`, which is made if it is not there. Rotate it by copy and truncation.
+    /// Appends to the file at `path` and creates it if necessary. To rotate the file, copy and truncate it.
     ///
     /// # Errors
-    /// The file cannot be opened, and as [`to`](AccessLog::to).
+    /// Fails if the file cannot be opened. Otherwise the same as [`to`](AccessLog::to).
     pub fn to_file(format: LogFormat, path: impl AsRef<Path>) -> Result<AccessLog> {
         let path = path.as_ref();
         let file = OpenOptions::new().append(true).create(true).open(path);
@@ -99,7 +103,7 @@ impl AccessLog {
         AccessLog::to(format, file)
     }
 
-    /// Lines that were not written, because the queue was full or the writer failed.
+    /// Returns the number of lines that were not written, because the queue was full or the writer failed.
     pub fn dropped(&self) -> u64 {
         self.sink.dropped()
     }
@@ -107,7 +111,7 @@ impl AccessLog {
 
 impl Middleware for AccessLog {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        // Made first, so that a panic leaves a line too.
+        // Created first, so that a panic leaves a line too.
         let mut line = PendingLine { entry: Entry::new(self.format, req, &next), sink: self.sink.clone() };
         let response = {
             let guard = RecordOnDrop { req, entry: &mut line.entry };
@@ -118,7 +122,7 @@ impl Middleware for AccessLog {
     }
 }
 
-/// What was learnt of a request while it was handled is in its entry at the end, also when that is a panic.
+/// Records what the handler added to the request, even if the handler panics.
 struct RecordOnDrop<'l, 'c> {
     req: &'l mut Request<'c>,
     entry: &'l mut Entry,
@@ -130,7 +134,7 @@ impl Drop for RecordOnDrop<'_, '_> {
     }
 }
 
-/// Writes its entry when it is dropped: with the response, or with the stream that it watches.
+/// Writes its line when it is dropped: with the response, or at the end of the stream.
 struct PendingLine {
     entry: Entry,
     sink: Arc<Sink>,

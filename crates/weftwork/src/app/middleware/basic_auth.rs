@@ -1,4 +1,4 @@
-//! Who asks, by name and password (RFC 7617)?
+//! HTTP Basic authentication (RFC 7617).
 
 use std::fmt;
 
@@ -18,12 +18,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Lets only requests through that bear the name and the password of a known user; others get 401. The
-/// handler finds the [`User`] in the request's extensions.
+/// Accepts only requests with the name and password of a known user. Others get 401. The handler finds the
+/// [`User`] in the extensions of the request.
 ///
-/// Names and passwords are compared in a time that depends on what the client sent alone, and with every
-/// user, so that no clock tells how much of a guess was right. There is no limit on guesses: put a
-/// [`RateLimit`](super::RateLimit) around it. Passwords travel in the clear: use it under TLS.
+/// Names and passwords are compared with every user, in a time that depends only on what the client sent.
+/// Timing thus does not reveal how much of a guess was right. The number of guesses is not limited, so put a
+/// [`RateLimit`](super::RateLimit) around this middleware. Passwords are sent unencrypted, so use TLS.
 ///
 /// ```
 /// use weftwork::middleware::{BasicAuth, User};
@@ -46,10 +46,10 @@ pub struct BasicAuth {
 type Check = dyn Fn(&str, &str) -> bool + Send + Sync;
 
 impl BasicAuth {
-    /// Nobody is known yet. Browsers show `realm` when they ask for the password.
+    /// Creates a middleware without users. Browsers show `realm` when they ask for the password.
     ///
     /// # Errors
-    /// `realm` has a quote, a backslash, or a character that is not printable ASCII.
+    /// Fails if `realm` has a quote, a backslash, or a character that is not printable ASCII.
     pub fn new(realm: &str) -> Result<BasicAuth> {
         let plain = realm.bytes().all(|byte| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte));
         let challenge = HeaderValue::from_str(&format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
@@ -59,15 +59,15 @@ impl BasicAuth {
         }
     }
 
-    /// Knows one more user. A name with a colon can never be sent.
+    /// Adds a user. A name with a colon can never be sent.
     #[must_use]
     pub fn user(mut self, name: &str, password: &str) -> BasicAuth {
         self.users.push((name.to_owned(), password.to_owned()));
         self
     }
 
-    /// Asks `check(name, password)` too: for passwords that are kept as hashes. What it compares, and how
-    /// long that takes, is its own affair.
+    /// Also accepts users for whom `check(name, password)` returns true, for example with password hashes. The
+    /// time that `check` takes is not hidden.
     #[must_use]
     pub fn check(self, check: impl Fn(&str, &str) -> bool + Send + Sync + 'static) -> BasicAuth {
         BasicAuth { check: Some(Box::new(check)), ..self }
@@ -96,7 +96,7 @@ impl Middleware for BasicAuth {
                 let before = req.extensions_mut().insert(user);
                 let response = next.run(req);
                 if response.is_declined() {
-                    // Whoever answers in its place is another realm's, or nobody's.
+                    // The handler that answers instead belongs to another realm, or to none.
                     match before {
                         Some(before) => drop(req.extensions_mut().insert(before)),
                         None => drop(req.extensions_mut().remove::<User>()),
@@ -110,7 +110,7 @@ impl Middleware for BasicAuth {
     }
 }
 
-/// Compares in a time that depends on the length of `given` alone.
+/// Compares in a time that depends only on the length of `given`.
 fn same(given: &[u8], secret: &[u8]) -> Choice {
     let mut equal = given.len().ct_eq(&secret.len());
     for (at, byte) in given.iter().enumerate() {

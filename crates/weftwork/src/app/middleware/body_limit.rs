@@ -1,16 +1,17 @@
-//! How large may the bodies of these routes be?
+//! Limits the size of request bodies for some handlers.
 
 use super::{Middleware, Next};
 #[cfg(doc)]
 use crate::message::BodyError;
 use crate::message::{Request, Response};
 
-/// Lowers or raises how much of a request's body may be read by the handlers behind it, and by those who
-/// [stream](Response::stream) their response while they read.
+/// Sets how much of a request body inner handlers may read, including handlers that [stream](Response::stream)
+/// their response while they read.
 ///
-/// A body whose declared length is past the limit is refused at its first read ([`BodyError::TooLarge`], which
-/// `?` makes a 413); one without a length when it passes the limit. Of several the innermost counts, so a route can allow more than the site around it.
-/// The default without this is the setting `body_bytes_max`, 2 MiB.
+/// A body with a longer declared length is rejected at its first read ([`BodyError::TooLarge`], which `?` turns
+/// into a 413). A body without a length is rejected when it exceeds the limit. If there are several limits, the
+/// innermost one counts, so a route can allow more than the rest of the site. Without this middleware, the
+/// setting `body_bytes_max` applies (2 MiB).
 ///
 /// ```
 /// use weftwork::middleware::BodyLimit;
@@ -30,7 +31,7 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    /// At most `bytes_max`; `u64::MAX` lifts the limit.
+    /// Limits bodies to `bytes_max`. `u64::MAX` removes the limit.
     pub fn new(bytes_max: u64) -> BodyLimit {
         BodyLimit { bytes_max }
     }
@@ -41,7 +42,7 @@ impl Middleware for BodyLimit {
         let before = req.body_bytes_max();
         req.set_body_bytes_max(self.bytes_max);
         let response = next.run(req);
-        // Who streams reads when the limit is the old one again. The handler may have set its own.
+        // A streamed response reads after the old limit is restored. The handler may have set its own limit.
         let within = req.body_bytes_max();
         req.set_body_bytes_max(before);
         response.reading_within(within)

@@ -1,4 +1,4 @@
-//! Which responses travel compressed, and how?
+//! Response compression.
 
 mod coding;
 mod eligible;
@@ -17,24 +17,25 @@ use crate::message::{BodyWriter, Payload, Request, Response, StreamFilter};
 pub(super) use coding::Coding;
 use encoder::Encoder;
 
-/// Compresses responses with Zstandard, Brotli or gzip, whichever the client likes best; with equal wishes in
-/// that order (feature `compression`).
+/// Compresses responses with Zstandard, Brotli or gzip (feature `compression`). The client's preference
+/// decides. Equal preferences are resolved in this order.
 ///
-/// What is **not** touched, because it would gain nothing or break:
+/// These responses are **not** compressed, because it would gain nothing or break them:
 ///
-/// - event streams, whose events have to arrive one by one, and types that are compressed already (pictures,
-///   films, archives): only text, JSON, XML, scripts, SVG, WebAssembly and fonts without compression are;
-/// - bodies of less than [`bytes_min`](Compression::bytes_min), 256 by default;
-/// - parts of a representation (206, or a `Content-Range`), and responses without a body;
-/// - what has a `Content-Encoding`, a digest of its content (also one that `Trailer` announces; one that nobody announced
-///   is not sent), or `Cache-Control: no-transform`.
+/// - Event streams, whose events must arrive one by one, and types that are compressed already (images, video,
+///   archives). Compressed types are text, JSON, XML, scripts, SVG, WebAssembly and uncompressed fonts.
+/// - Bodies shorter than [`bytes_min`](Compression::bytes_min), 256 by default.
+/// - Parts of a representation (206, or a `Content-Range`), and responses without a body.
+/// - Responses with a `Content-Encoding`, a digest of their content, or `Cache-Control: no-transform`. A digest
+///   may also be announced by `Trailer`. A digest trailer that was not announced is not sent.
 ///
-/// A streamed body stays one: when its writer flushes, or waits for the client, all that it wrote is sent. A file
-/// is compressed while it is sent, by the thread of its handler; files that are asked for often are better
-/// compressed once, beside the original. The response gets `Vary: Accept-Encoding`, and a strong `ETag` becomes
-/// a weak one, since it no longer stands for these bytes (RFC 9110 §8.8.3.3).
+/// A streamed body stays a stream. When its writer flushes, or waits for the client, everything written so far
+/// is sent. A file is compressed while it is sent, by the thread of its handler. If a file is requested often,
+/// compress it once and store it beside the original. The response gets `Vary: Accept-Encoding`. A strong
+/// `ETag` becomes weak, because it no longer stands for the same bytes (RFC 9110 §8.8.3.3).
 ///
-/// Do not compress pages that show a secret next to what an attacker can choose: the length tells (BREACH).
+/// Do not compress pages that show a secret next to text that an attacker can choose. The compressed length
+/// reveals the secret (BREACH).
 ///
 /// ```
 /// use weftwork::middleware::Compression;
@@ -48,10 +49,11 @@ pub struct Compression {
     bytes_min: u64,
 }
 
-/// The head of a response is about as large: below, the fields that say it is compressed eat up the gain.
+/// About the size of a response head. For shorter bodies, the extra fields outweigh the gain.
 const BYTES_MIN: u64 = 256;
 
-/// A stream is passed on in parts of about this: each becomes a chunk, and encoders give out a few bytes at a time.
+/// Approximate size of the parts of a compressed stream. Each part becomes a chunk, and encoders return only a
+/// few bytes at a time.
 const CHUNK_BYTES: usize = 8 << 10;
 
 impl Default for Compression {
@@ -61,13 +63,14 @@ impl Default for Compression {
 }
 
 impl Compression {
-    /// All three codings, at levels that cost a few milliseconds a megabyte: zstd 3, Brotli 4, gzip 6.
+    /// Enables all three codings, at levels that cost a few milliseconds per megabyte: zstd 3, Brotli 4, gzip
+    /// 6.
     pub fn new() -> Compression {
         Compression { bytes_min: BYTES_MIN }
     }
 
-    /// Bodies of less stay as they are. The default is 256 bytes. A stream without a declared length counts
-    /// as long.
+    /// Sets the minimum size of a compressed body, in bytes. Default: 256. A stream without a declared length
+    /// counts as long.
     #[must_use]
     pub fn bytes_min(self, bytes: u64) -> Compression {
         Compression { bytes_min: bytes }
@@ -80,11 +83,11 @@ impl Middleware for Compression {
         let no_transform = req.headers().get_all(header::CACHE_CONTROL).iter().any(eligible::is_no_transform);
         let mut response = next.run(req);
         if response.is_declined() {
-            // With another body it would be an answer, and nobody behind it would be asked.
+            // With a new body, the response would count as an answer, and no other handler would be tried.
             return response;
         }
         if response.status() == StatusCode::NOT_MODIFIED {
-            // What it stands for may have been compressed (RFC 9110 §15.4.5): then the client knows it by a weak tag.
+            // The full response may be compressed (RFC 9110 §15.4.5). The client then knows it by a weak tag.
             vary(&mut response, header::ACCEPT_ENCODING);
             let would_be_coded = coding.is_some() && !no_transform && !names_tag(req, &response, false);
             if would_be_coded || names_tag(req, &response, true) {
@@ -92,7 +95,8 @@ impl Middleware for Compression {
             }
             return response;
         }
-        // RFC 9110 section 8.6: what it does not have it may declare. Of a stream that is what counts.
+        // RFC 9110 section 8.6: a HEAD response may declare a length without a body. For a stream, the declared
+        // length counts.
         if *req.method() == Method::HEAD
             && response.body_bytes() == Some(0)
             && response.header(header::CONTENT_LENGTH).is_some()
@@ -131,7 +135,7 @@ fn compress(mut response: Response, coding: Coding) -> Response {
         }
     }
     response.set_header(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
-    // Ranges would be of the compressed bytes, which nobody can make twice alike.
+    // Ranges would apply to the compressed bytes, which are not reproducible.
     response.remove_header(header::ACCEPT_RANGES);
     weaken(&mut response);
     response
@@ -140,7 +144,7 @@ fn compress(mut response: Response, coding: Coding) -> Response {
 enum Compressed {
     Whole(Bytes),
     Stream(Encoder),
-    /// It did not get smaller.
+    /// The compressed body is not smaller.
     NotSmaller,
 }
 
@@ -151,7 +155,7 @@ fn compress_whole(body: &Bytes, coding: Coding) -> io::Result<Compressed> {
     Ok(if bytes.len() < body.len() { Compressed::Whole(bytes.into()) } else { Compressed::NotSmaller })
 }
 
-/// Whether the client has named the tag of the response, in its weak form or in its strong one.
+/// Returns whether the client sent the tag of the response, in its weak or strong form.
 fn names_tag(req: &Request<'_>, response: &Response, weak: bool) -> bool {
     let Some(own) = strong_tag(response).and_then(|tag| EntityTag::parse(tag.as_bytes())) else {
         return false;
@@ -185,7 +189,7 @@ impl StreamFilter for Encoder {
         out.write_all(&self.take())
     }
 
-    /// A digest would be of what the writer wrote.
+    /// A digest would describe the uncompressed bytes.
     fn trailers(
         &mut self,
         fields: &[(HeaderName, HeaderValue)],

@@ -1,4 +1,4 @@
-//! How many requests may be in these handlers at once?
+//! Limits the number of concurrent requests in some handlers.
 
 use std::io;
 use std::sync::Arc;
@@ -9,14 +9,13 @@ use http::{HeaderValue, StatusCode, header};
 use super::{Middleware, Next, refusal};
 use crate::message::{BodyWriter, Request, Response, StreamFilter};
 
-/// Lets at most so many requests at once into the handlers behind it; others get 503 with `Retry-After: 1`
-/// at once, and cost no more than that.
+/// Limits how many requests may be in the inner handlers at the same time. Others get 503 with `Retry-After: 1`
+/// at once.
 ///
-/// For what has few seats: a pool of database connections, a model that computes. A streamed response keeps
-/// its seat until it has been written; one that is whole, fed by other threads, or comes later, gives it back when the handler
-/// returns: what only waits needs no seat.
-/// So does an upgrade: a WebSocket has no seat from the 101 on. What runs on it is bounded by `threads_max`, or by
-/// `connections_max` in a hub.
+/// Use it for scarce resources, such as database connections or a model that computes. A streamed response
+/// keeps its permit until it is written. A response that is whole, comes from a feed, or is deferred releases
+/// its permit when the handler returns, because waiting needs no permit. So does an upgrade: a WebSocket has no
+/// permit after the 101. Its limits are `threads_max`, or `connections_max` in a hub.
 ///
 /// ```
 /// use weftwork::middleware::ConcurrencyLimit;
@@ -31,7 +30,7 @@ pub struct ConcurrencyLimit {
 }
 
 impl ConcurrencyLimit {
-    /// At most `max` at once. Clones share the seats.
+    /// Allows at most `max` requests at the same time. Clones share the permits.
     pub fn new(max: usize) -> ConcurrencyLimit {
         ConcurrencyLimit { free: Arc::new(AtomicUsize::new(max)) }
     }
@@ -55,7 +54,7 @@ impl Middleware for ConcurrencyLimit {
     }
 }
 
-/// Free again when it is dropped: also when the handler panics.
+/// Released on drop, even if the handler panics.
 struct Permit(Arc<AtomicUsize>);
 
 impl StreamFilter for Permit {

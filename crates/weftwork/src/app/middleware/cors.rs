@@ -1,4 +1,4 @@
-//! Which pages of other origins may read these responses?
+//! Cross-origin resource sharing: which pages of other origins may read responses.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,29 +9,33 @@ use super::{Middleware, Next, origin, refusal, vary};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
-/// What an answer to a preflight has beside what every response has.
+/// Fields of a preflight response, in addition to those of every response.
 const PREFLIGHT_FIELDS: [HeaderName; 3] = [
     header::ACCESS_CONTROL_ALLOW_METHODS,
     header::ACCESS_CONTROL_ALLOW_HEADERS,
     header::ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// Lets pages of other origins read the responses (the CORS protocol of the Fetch standard), and answers
-/// their preflights.
+/// Allows pages of other origins to read responses (the CORS protocol of the Fetch standard), and answers their
+/// preflights.
 ///
-/// Without it browsers keep responses from other origins. It grants; it protects nothing: requests that need
-/// no preflight reach the handler whatever it says, so see [`Csrf`](super::Csrf) for those that change things.
+/// Without it, browsers hide responses from other origins. CORS grants access and protects nothing: a request
+/// without a preflight always reaches the handler. To protect requests that change something, see
+/// [`Csrf`](super::Csrf).
 ///
-/// - The origin is compared whole, with a list of serialized origins: no prefixes, no patterns, never `null`.
-///   The answer names the one origin that asked and varies by it; for any origin it is `*`, whoever asks.
-/// - `*` and credentials do not go together, neither as `*` nor by reflecting whoever asks:
-///   [`credentials`](Cors::credentials) refuses it.
-/// - A preflight from another origin gets 403, for people who look why; browsers only miss the fields. One for a method that no
-///   route of the router has at that path is the router's, and is granted nothing, also by a handler for OPTIONS.
+/// - The whole origin is compared with a list of serialized origins. There are no prefixes and no patterns, and
+///   `null` never matches. The response names the origin of the request and varies by it. If every origin is
+///   allowed, the response always has `*`.
+/// - Credentials cannot be combined with every origin, neither as `*` nor by reflecting the origin.
+///   [`credentials`](Cors::credentials) rejects that.
+/// - A preflight from another origin gets 403. The status helps people, because browsers look only at the
+///   fields. If no route of the router has the requested method at that path, the router answers the preflight.
+///   It is then granted nothing, even if a handler for OPTIONS answers.
 ///
-/// **It goes around a router**, and not around one of its handlers: a preflight is an OPTIONS request, which a router answers
-/// itself, so that the handler never sees it, and pages may use it only where browsers ask for none (GET, and simple POSTs).
-/// For some of the routes it goes around a router of them, which is mounted:
+/// **Put it around a router**, not around a single handler. A preflight is an OPTIONS request, which a router
+/// answers itself, so a handler never sees it. Pages could then use the handler only for requests without a
+/// preflight (GET, and simple POSTs). To cover some routes, put it around a router of these routes, and mount
+/// that router:
 ///
 /// ```
 /// use weftwork::middleware::Cors;
@@ -50,7 +54,7 @@ const PREFLIGHT_FIELDS: [HeaderName; 3] = [
 /// assert!(is_granted("/api/tea") && !is_granted("/tea"));
 /// ```
 ///
-/// What there is to set:
+/// All options:
 ///
 /// ```
 /// use weftwork::middleware::Cors;
@@ -81,23 +85,25 @@ enum Allowed {
 }
 
 impl Cors {
-    /// Any page may read what anybody may read: public data.
+    /// Allows every page to read the responses. Use it for public data.
     pub fn any_origin() -> Cors {
         Cors::new(Allowed::Any)
     }
 
-    /// The pages of these origins, each written as browsers do: `https://app.example`, `http://localhost:3000`.
+    /// Allows the pages of these origins, each written as browsers do: `https://app.example`,
+    /// `http://localhost:3000`.
     ///
     /// # Errors
-    /// One has a path, a slash at its end, upper case, the default port, or is `null` or `*`: it would never
-    /// match, or match too much.
+    /// Fails if an origin has a path, a final slash, upper case or the default port, or is `null` or `*`. It
+    /// would never match, or match too much.
     pub fn origins<'o>(origins: impl IntoIterator<Item = &'o str>) -> Result<Cors> {
         let listed = origins.into_iter().map(origin::checked).collect::<Result<_>>()?;
         Ok(Cors::new(Allowed::Listed(listed)))
     }
 
-    /// The pages of those origins for which `allowed` is true. It sees only well-formed ones, never `null`.
-    /// Compare whole origins or whole labels: `ends_with("good.example")` lets `https://evilgood.example` in.
+    /// Allows the pages of origins for which `allowed` returns true. It gets only well-formed origins, never
+    /// `null`. Compare whole origins or whole labels: `ends_with("good.example")` also matches
+    /// `https://evilgood.example`.
     pub fn origin_if(allowed: impl Fn(&str) -> bool + Send + Sync + 'static) -> Cors {
         Cors::new(Allowed::If(Box::new(allowed)))
     }
@@ -107,34 +113,34 @@ impl Cors {
         Cors { allowed, methods, headers: None, exposed: None, max_age: None, credentials: false }
     }
 
-    /// The methods that pages may use. The default is GET, HEAD and POST, which they may use anyhow.
+    /// Sets the methods that pages may use. Default: GET, HEAD and POST, which need no permission.
     #[must_use]
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Cors {
         let names: Vec<_> = methods.into_iter().map(|method| method.to_string()).collect();
-        // cannot fail: methods are tokens
+        // Cannot fail: methods are tokens.
         Cors { methods: HeaderValue::try_from(names.join(", ")).unwrap_or(self.methods), ..self }
     }
 
-    /// The request headers that pages may set, beyond those that need no leave.
+    /// Sets the request headers that pages may set, beyond those that need no permission.
     ///
     /// # Errors
-    /// One is not the name of a header.
+    /// Fails if a name is not the name of a header.
     pub fn headers<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
         Ok(Cors { headers: Some(header_list(names)?), ..self })
     }
 
-    /// The response headers that pages may read, beyond the usual ones.
+    /// Sets the response headers that pages may read, beyond the usual ones.
     ///
     /// # Errors
-    /// One is not the name of a header.
+    /// Fails if a name is not the name of a header.
     pub fn exposed<'n>(self, names: impl IntoIterator<Item = &'n str>) -> Result<Cors> {
         Ok(Cors { exposed: Some(header_list(names)?), ..self })
     }
 
-    /// Pages may send cookies and the like along, and read what comes back.
+    /// Allows pages to send cookies and other credentials, and to read the responses.
     ///
     /// # Errors
-    /// Any origin is allowed: each page on the web could act as whoever visits it.
+    /// Fails if every origin is allowed. Each page on the web could then act as its visitor.
     pub fn credentials(self) -> Result<Cors> {
         match self.allowed {
             Allowed::Any => Err(Error::usage(
@@ -144,18 +150,18 @@ impl Cors {
         }
     }
 
-    /// For how long browsers may keep the answer to a preflight. The default is theirs, 5 seconds; most keep
-    /// it for two hours at most.
+    /// Sets how long browsers may cache a preflight response. Default: the browser's own, 5 seconds. Most
+    /// browsers cache it for two hours at most.
     #[must_use]
     pub fn max_age(self, age: Duration) -> Cors {
         Cors { max_age: Some(HeaderValue::from(age.as_secs())), ..self }
     }
 
-    /// What the response has to say of the origin that asked, if it may read.
+    /// Returns the value that allows the origin of the request, if it is allowed.
     fn grant(&self, origin_sent: Option<&str>) -> Option<HeaderValue> {
         let origin_sent = origin_sent.and_then(origin::serialized);
         let allowed = match &self.allowed {
-            // Also where nobody asks, or a cache hands that answer to one that does.
+            // Also without an `Origin`, because a cache may use the response for a request with one.
             Allowed::Any => return Some(HeaderValue::from_static("*")),
             Allowed::Listed(origins) => {
                 origin_sent.filter(|&origin_sent| origins.iter().any(|origin| **origin == *origin_sent))
@@ -197,7 +203,7 @@ impl Cors {
     }
 }
 
-/// What a response has to say, whoever made it.
+/// CORS fields of a response.
 struct CorsFields {
     varies: bool,
     grant: Option<HeaderValue>,
@@ -207,11 +213,11 @@ struct CorsFields {
 
 impl CorsFields {
     fn apply(&self, response: &mut Response) {
-        // Also where nothing is granted, or a cache hands the refusal to one that may.
+        // Also without a grant, because a cache may use the rejection for an allowed origin.
         if self.varies {
             vary(response, header::ORIGIN);
         }
-        // What the handler grants, or a server behind a proxy, must not widen what is allowed here.
+        // Fields from the handler, or from a server behind a proxy, must not widen what is allowed here.
         response.remove_header(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         response.remove_header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
         response.remove_header(header::ACCESS_CONTROL_EXPOSE_HEADERS);
@@ -229,7 +235,8 @@ impl Middleware for Cors {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let origin_sent = req.only("origin").value();
         let grant = self.grant(origin_sent);
-        // A preflight asks for the request that follows it: where that is another handler's, this one has nothing to say.
+        // A preflight asks about the request that follows. If another handler answers that request, this
+        // middleware does not grant anything.
         let preflighted = preflighted(req).filter(|_| origin_sent.is_some());
         if preflighted.as_ref().is_some_and(|method| next.takes(method, req)) {
             return self.preflight(grant);
@@ -249,7 +256,7 @@ impl Middleware for Cors {
     }
 }
 
-/// The method of the request that a preflight asks for.
+/// Returns the method that a preflight asks about.
 pub(in crate::app) fn preflighted(req: &Request<'_>) -> Option<Method> {
     let method = req.header("access-control-request-method").filter(|_| *req.method() == Method::OPTIONS)?;
     Method::from_bytes(method.as_bytes()).ok()

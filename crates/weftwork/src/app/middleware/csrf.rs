@@ -1,4 +1,4 @@
-//! Does this request come from a page of another site, which may only pretend that its visitor wants it?
+//! Protection against cross-site request forgery.
 
 use http::{Method, StatusCode};
 
@@ -6,22 +6,25 @@ use super::{Middleware, Next, origin, refusal};
 use crate::error::Result;
 use crate::message::{Only, Request, Response};
 
-/// Refuses requests that a page of another origin makes a browser send (cross-site request forgery), with 403.
+/// Rejects requests with 403 if a page of another origin made the browser send them (cross-site request
+/// forgery).
 ///
-/// There are no tokens: browsers tell where a request comes from. The rules are those of Go's
+/// There are no tokens, because browsers state where a request comes from. The rules are those of Go's
 /// `http.CrossOriginProtection`:
 ///
-/// 1. GET, HEAD and OPTIONS pass. They must not change anything (RFC 9110 §9.2.1).
-/// 2. With `Sec-Fetch-Site` (browsers since 2023, over TLS and on localhost): `same-origin` and `none`, which is
-///    what the user typed, pass; all else is refused, `same-site` too.
-/// 3. With `Origin` alone: it passes if its host and port are those of the request (the default port, said or not, is
-///    the same), which one of the
-///    [`trusted_proxies`](crate::Settings::trusted_proxies) may name in `X-Forwarded-Host` (or in the `host` of `Forwarded`,
-///    if that is the [`forwarded_header`](crate::Settings::forwarded_header)).
-/// 4. With neither: it passes. It comes from no browser of the last years, so nobody is being tricked.
+/// 1. GET, HEAD and OPTIONS are accepted. They must not change anything (RFC 9110 §9.2.1).
+/// 2. With `Sec-Fetch-Site` (browsers since 2023, over TLS and on localhost): `same-origin` is accepted, and so
+///    is `none`, which means that the user typed the address. Everything else is rejected, including
+///    `same-site`.
+/// 3. With `Origin` alone: the request is accepted if its host and port equal those of the origin. A default
+///    port, stated or not, makes no difference. One of the
+///    [`trusted_proxies`](crate::Settings::trusted_proxies) may state the host in `X-Forwarded-Host`. If
+///    [`forwarded_header`](crate::Settings::forwarded_header) is `Forwarded`, it states the host there.
+/// 4. With neither field: the request is accepted. It does not come from a recent browser, so no user is being
+///    tricked.
 ///
-/// An origin that is [trusted](Csrf::trust) passes in 2 and 3. There is no list of paths that are left out:
-/// put it around the handlers that need it.
+/// A [trusted](Csrf::trust) origin is accepted in rules 2 and 3. There is no list of exempt paths. Put the
+/// middleware around the handlers that need it.
 ///
 /// ```
 /// use weftwork::middleware::Csrf;
@@ -37,15 +40,15 @@ pub struct Csrf {
 }
 
 impl Csrf {
-    /// Nobody but the site itself.
+    /// Creates a middleware that trusts only the site itself.
     pub fn new() -> Csrf {
         Csrf::default()
     }
 
-    /// Lets the pages of `origin` send requests, too.
+    /// Also accepts requests from pages of `origin`.
     ///
     /// # Errors
-    /// It is not written as browsers do (`https://host`, `http://host:port`).
+    /// Fails if the origin is not written as browsers do (`https://host`, `http://host:port`).
     pub fn trust(mut self, origin: &str) -> Result<Csrf> {
         self.trusted.push(origin::checked(origin)?);
         Ok(self)

@@ -1,4 +1,4 @@
-//! How long may these handlers take?
+//! Time budgets for some handlers.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,18 @@ use http::{HeaderValue, StatusCode, header};
 use super::{Middleware, Next, refusal};
 use crate::message::{Request, Response};
 
-/// Gives the handlers behind it a time budget, and answers 503 in their place when it is over.
+/// Gives the inner handlers a time budget. When exceeded: 503 instead of the response.
 ///
-/// No thread can be stopped safely, so the handler has to look: [`Request::time_left`] is what it passes on as the
-/// timeout of a query or a call, and [`Request::deadline`] what a loop compares with [`Request::now`]. A handler that
-/// returns too late did its work in vain: its response is dropped, so that clients see the same whether it looks
-/// or not. A request whose deadline has passed already (it waited for a thread, or a deadline around this one
-/// is over) does not reach it.
+/// A thread cannot be stopped safely, so the handler must check. Use [`Request::time_left`] as the timeout of a
+/// query or a call, and compare [`Request::deadline`] with [`Request::now`] in loops. If a handler returns too
+/// late, its response is dropped, so clients see the same result whether it checks or not. A request whose
+/// deadline has already passed does not reach the handler. It may have waited for a thread, or an outer
+/// deadline may be over.
 ///
-/// Of several the soonest counts. The time begins here: a small body, up to `body_ahead_bytes_max`, was read before that. It ends
-/// when the response is known, also one that others bring [later](Response::later), and not when it is sent, as with a
-/// [delay](Response::with_delay); what is streamed after that is bounded by `write_timeout`. Behind a proxy that asks others, 504 says it better: [`status`](Deadline::status).
+/// If there are several deadlines, the earliest one counts. The time starts at this middleware, after a small
+/// body of up to `body_ahead_bytes_max` was read. It ends when the response is known, not when it is sent. This
+/// includes [deferred](Response::later) and [delayed](Response::with_delay) responses. Streams are limited by
+/// `write_timeout`. In a proxy, 504 may fit better: see [`status`](Deadline::status).
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,12 +40,12 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// `budget` for each request, from here on.
+    /// Gives each request this time budget.
     pub fn new(budget: Duration) -> Deadline {
         Deadline { budget, status: StatusCode::SERVICE_UNAVAILABLE }
     }
 
-    /// Another status than 503.
+    /// Sets the status. Default: 503.
     #[must_use]
     pub fn status(self, status: StatusCode) -> Deadline {
         Deadline { status, ..self }
@@ -59,7 +60,7 @@ impl Deadline {
             return self.timeout_response();
         }
         let Some(deadline) = deadline else { return response };
-        // What comes later is known later.
+        // A deferred response is known later.
         response.brought_by(req.now(), deadline, || self.timeout_response())
     }
 
@@ -75,13 +76,13 @@ impl Deadline {
 impl Middleware for Deadline {
     fn handle(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
         let around = req.deadline();
-        // A budget that is past the end of time is none.
+        // A budget beyond the range of the clock means no deadline.
         let deadline = req.now().checked_add(self.budget);
         if let Some(deadline) = deadline {
             req.set_deadline(deadline);
         }
         let response = self.run_within(req, next, deadline);
-        // Where the handler declined, the next one has a budget of its own.
+        // If the handler declined, the next handler has its own budget.
         req.restore_deadline(around);
         response
     }

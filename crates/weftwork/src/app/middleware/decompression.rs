@@ -1,4 +1,4 @@
-//! How do handlers read bodies that clients have compressed?
+//! Decompression of request bodies.
 
 mod decoders;
 #[cfg(test)]
@@ -13,20 +13,21 @@ use crate::message::decoding::{Decoder, Decoding};
 use crate::message::room::with_room;
 use crate::message::{IntoResponse, Request, Response};
 
-/// Lets handlers read a request body with `Content-Encoding: gzip`, `br` or `zstd` as if it had none (feature
-/// `compression`).
+/// Decodes request bodies with `Content-Encoding: gzip`, `br` or `zstd` (feature `compression`). The handler
+/// reads the decoded body.
 ///
-/// The handler sees neither that field nor a `Content-Length`; all ways to read work as ever, and what is a fault
-/// in the coding is an error of the body. Another coding, or more than one, is 415 with the three that would
-/// do in `Accept-Encoding` (RFC 9110 §15.5.16).
+/// The handler sees neither that field nor a `Content-Length`. All ways of reading work as usual, and an
+/// invalid coding is an error of the body. Another coding, or more than one, gets 415 with the supported
+/// codings in `Accept-Encoding` (RFC 9110 §15.5.16).
 ///
-/// A few bytes can stand for a disk full of zeros, so there are four bounds:
+/// A few bytes can expand to a disk full of zeros, so there are four limits:
 ///
-/// - the limit on bodies (`body_bytes_max`, [`BodyLimit`](super::BodyLimit)) holds for the **decoded** bytes;
-/// - past 64 KiB, each compressed byte may become [`ratio_max`](Decompression::ratio_max) bytes, 100 by default:
-///   text compresses 3 to 20-fold, a log with few patterns 50-fold; gzip alone could do 1,032;
-/// - a body that is twice as large compressed as decoded, plus 128 KiB, is refused: it is made to waste time;
-/// - decoding takes 32 KiB of memory for gzip, up to 8 MiB for zstd (RFC 9659) and up to 16 MiB for Brotli.
+/// - The limit on bodies (`body_bytes_max`, [`BodyLimit`](super::BodyLimit)) applies to the **decoded** bytes.
+/// - After 64 KiB, each compressed byte may expand to [`ratio_max`](Decompression::ratio_max) bytes, 100 by
+///   default. Text expands 3 to 20-fold, a repetitive log 50-fold. gzip can reach 1,032.
+/// - A body whose compressed size exceeds twice its decoded size plus 128 KiB is rejected, because it is made
+///   to waste time.
+/// - Decoding uses 32 KiB of memory for gzip, up to 8 MiB for zstd (RFC 9659) and up to 16 MiB for Brotli.
 ///
 /// ```
 /// use weftwork::middleware::Decompression;
@@ -51,12 +52,13 @@ impl Default for Decompression {
 }
 
 impl Decompression {
-    /// With a ratio of 100.
+    /// Creates a middleware with a ratio of 100.
     pub fn new() -> Decompression {
         Decompression { ratio_max: 100 }
     }
 
-    /// Bytes that each compressed byte may become, past the first 64 KiB of them; at least one.
+    /// Sets how many bytes each compressed byte may expand to, after the first 64 KiB. Default: 100. 0 counts
+    /// as 1.
     #[must_use]
     pub fn ratio_max(self, ratio: u64) -> Decompression {
         Decompression { ratio_max: ratio.max(1) }

@@ -1,4 +1,4 @@
-//! Does the client have this response already?
+//! Entity tags and conditional requests.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -8,21 +8,21 @@ use weftwork_wire::fields::{Conditions, EntityTag, Precondition, Validators, dat
 use super::{Middleware, Next, refusal};
 use crate::message::{OF_CONTENT, Request, Response};
 
-/// Names responses by what is in them (`ETag`), and answers 304 to clients that have the named one already.
+/// Adds an `ETag` computed from the content, and answers 304 if the client already has that content.
 ///
-/// It only revalidates, and stores nothing: the handler runs in any case, and what is saved is the way over the network,
-/// and the client's work. [`ResponseCache`](super::ResponseCache) answers without the handler, and names what it stores
-/// in the same way. This one is for GET and HEAD that are answered with 200:
+/// This middleware only revalidates and stores nothing. The handler always runs, and what it saves is network
+/// transfer and work of the client. [`ResponseCache`](super::ResponseCache) answers without the handler and
+/// computes tags in the same way. It applies to GET and HEAD responses with status 200:
 ///
-/// - A response whose bytes are in memory gets a strong tag, a hash of them, unless it has one or says `no-store`. A
-///   stream or a file gets none ([`files`](crate::files) name theirs), nor does an empty answer to HEAD: GET may send more.
-///   One that comes [later](Response::later) is sent as it is.
-/// - Then the conditions of the request are evaluated, with that tag and a `Last-Modified` field of the handler's,
-///   in the order of RFC 9110 §13.2.2: 304, 412, or the response. What has no tag, as a stream, is not what an `If-Match` with
-///   one names (412), but for an empty answer to HEAD.
+/// - A response in memory gets a strong tag, a hash of its bytes, unless it has a tag or `no-store`. Streams
+///   and files get no tag ([`files`](crate::files) set their own). An empty HEAD response gets no tag either,
+///   because GET may send more. A [deferred](Response::later) response is sent unchanged.
+/// - The conditions of the request are then evaluated in the order of RFC 9110 §13.2.2, with that tag and the
+///   `Last-Modified` of the handler. The result is 304, 412, or the response. A response without a tag, such as
+///   a stream, does not match an `If-Match` with a tag (412), except for an empty HEAD response.
 ///
-/// The hash is the standard library's, 64 bits, with the length beside it. A new release may hash otherwise:
-/// then everything is sent once more. Put `Compression` outside of this, not inside.
+/// The tag is the 64-bit hash of the standard library and the length. A new release may hash differently.
+/// Everything is then sent once more. Put `Compression` outside of this middleware.
 ///
 /// ```
 /// use weftwork::middleware::ETags;
@@ -37,7 +37,7 @@ use crate::message::{OF_CONTENT, Request, Response};
 pub struct ETags;
 
 impl ETags {
-    /// As the type says; there is nothing to set.
+    /// Creates the middleware. It has no options.
     pub fn new() -> ETags {
         ETags
     }
@@ -49,11 +49,11 @@ impl Middleware for ETags {
         if !matches!(*req.method(), Method::GET | Method::HEAD) || response.status() != StatusCode::OK {
             return response;
         }
-        // The conditions are for what is brought, which is not known.
+        // The conditions apply to the final response, which is not known yet.
         if response.is_to_come() {
             return response;
         }
-        // A handler for HEAD alone need not make the content that a tag would be of.
+        // A handler for HEAD alone may leave out the content, so no tag can be computed.
         let is_left_out = *req.method() == Method::HEAD && response.body_bytes() == Some(0);
         if !is_left_out {
             name(&mut response);
@@ -64,14 +64,14 @@ impl Middleware for ETags {
     }
 }
 
-/// Gives `response` a tag, unless it has one, or none can be made.
+/// Adds a tag to `response`, unless it has one or none can be computed.
 pub(super) fn name(response: &mut Response) {
     if let Some(tag) = tag_of(response) {
         response.append_header(header::ETAG, tag);
     }
 }
 
-/// This response with 200, or what the conditions of the request want in its place.
+/// Returns the response, or the result of the request's conditions.
 pub(super) fn answer(req: &Request<'_>, response: Response) -> Response {
     match precondition(req, &response) {
         Precondition::Holds => response,
@@ -90,12 +90,12 @@ fn precondition(req: &Request<'_>, response: &Response) -> Precondition {
     Conditions::of(req.fields()).precondition(true, &current)
 }
 
-/// The one that it has, if that is one.
+/// Returns the tag that the response has, if it is valid.
 fn given_tag(response: &Response) -> Option<EntityTag<'_>> {
     response.header_values(header::ETAG).next().and_then(|tag| EntityTag::parse(tag.as_bytes()))
 }
 
-/// The one that can be made for it.
+/// Returns a tag computed from the response, if possible.
 fn tag_of(response: &Response) -> Option<HeaderValue> {
     let body = response.body().filter(|_| response.header_values(header::ETAG).next().is_none())?;
     let is_kept =
@@ -105,7 +105,7 @@ fn tag_of(response: &Response) -> Option<HeaderValue> {
     }
     let mut hasher = DefaultHasher::new();
     hasher.write(body);
-    // The same bytes in another coding, or as another type, are another representation.
+    // The same bytes with another coding or type are another representation.
     for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
         hasher.write(response.header_values(name).next().map_or(&[][..], HeaderValue::as_bytes));
         hasher.write_u8(0);
@@ -113,7 +113,7 @@ fn tag_of(response: &Response) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{:016x}-{:x}\"", hasher.finish(), body.len())).ok()
 }
 
-/// What describes content is not repeated (RFC 9110 §15.4.5).
+/// Returns a 304. Fields that describe content are not repeated (RFC 9110 §15.4.5).
 fn not_modified(response: Response) -> Response {
     let mut response = response.without_body().with_status(StatusCode::NOT_MODIFIED);
     for name in &OF_CONTENT {

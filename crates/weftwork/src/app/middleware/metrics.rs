@@ -1,4 +1,4 @@
-//! How many requests, of which route, with which status, and how long did they take? As Prometheus reads it.
+//! Request counts and durations by route and status, for Prometheus.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -18,28 +18,30 @@ use weftwork_wire::fields::names_media_type;
 use super::{Middleware, Next};
 use crate::message::{BodyWriter, Handler, Request, Response, StreamFilter};
 
-/// Upper bounds in seconds, those of the semantic conventions of OpenTelemetry for this histogram.
+/// Upper bounds in seconds, from the semantic conventions of OpenTelemetry for this histogram.
 const BUCKETS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
-/// Counts and times requests, and has a page that Prometheus and its like read (OpenMetrics 1.0).
+/// Counts and times requests, and serves a page for Prometheus and compatible systems (OpenMetrics 1.0).
 ///
-/// | name | what |
+/// | name | meaning |
 /// |---|---|
-/// | `http_server_request_duration_seconds` | a histogram, by `http_request_method`, `http_route` and `http_response_status_code`; its `_count` is how many there were |
-/// | `http_server_active_requests` | how many are in progress |
-/// | `weftwork_connections`, `weftwork_threads` | how many there are now; with [`server`](Metrics::server) |
-/// | `weftwork_requests_total` and others | all of [`Counts`](crate::Counts); with [`server`](Metrics::server) |
+/// | `http_server_request_duration_seconds` | A histogram by `http_request_method`, `http_route` and `http_response_status_code`. Its `_count` is the number of requests. |
+/// | `http_server_active_requests` | Requests in progress |
+/// | `weftwork_connections`, `weftwork_threads` | Current numbers, with [`server`](Metrics::server) |
+/// | `weftwork_requests_total` and others | All of [`Counts`](crate::Counts), with [`server`](Metrics::server) |
 ///
-/// Names, labels and buckets are those of OpenTelemetry's semantic conventions. The route is its
-/// [pattern](Next::pattern), and empty where no route took the request; a method that RFC 9110 does not know is `_OTHER`.
-/// So a client cannot make up labels. The duration goes from the call of this middleware to the response; when that
-/// streams, to its end. A handler that panics counts with its 500. A stream that fails
-/// counts with the status that it began with; if it had not begun, with that of the error. What is refused before any handler runs is in the server's counts alone.
+/// Names, labels and buckets follow the semantic conventions of OpenTelemetry. The route is its
+/// [pattern](Next::pattern), and is empty if no route matched. A method that RFC 9110 does not define is
+/// `_OTHER`. Clients thus cannot create labels.
 ///
-/// Add it last, or just inside of [`AccessLog`](super::AccessLog), around the router: around the handler of one route it
-/// does not see which route that is. Whoever can ask for the page learns your routes and how
-/// busy they are: a port of its own for a second server, or [`BasicAuth`](super::BasicAuth) around it, keep it to
-/// yourself.
+/// The duration is measured from the call of this middleware to the response, or to the end of a stream. If a
+/// handler panics, the request counts with status 500. If a stream fails, the request counts with the status
+/// that was sent, or with the status of the error if nothing was sent. Requests that are rejected before any
+/// handler runs appear only in the counters of the server.
+///
+/// Add this middleware last, or just inside [`AccessLog`](super::AccessLog), and around the router. Around the
+/// handler of one route, it does not see the route. The page reveals your routes and your load. Serve it on a
+/// separate port with a second server, or put [`BasicAuth`](super::BasicAuth) around it.
 ///
 /// ```
 /// use weftwork::middleware::Metrics;
@@ -73,7 +75,7 @@ struct Labels {
 }
 
 impl Metrics {
-    /// Nothing is counted yet. Clones count together.
+    /// Creates an empty set of metrics. Clones share their counts.
     pub fn new() -> Metrics {
         let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
         let (active, mut registry) = (Gauge::default(), Registry::default());
@@ -87,15 +89,15 @@ impl Metrics {
         Metrics { shared: Arc::new(Shared { durations, active, registry: RwLock::new(registry) }) }
     }
 
-    /// Puts what a server counts onto the page: give it the server's [`View`](crate::View). One server, once: a second one
-    /// would repeat the names of the first, and scrapers refuse such a page.
+    /// Adds the counters of a server to the page. Pass the server's [`View`](crate::View). Call it for a single
+    /// server: a second one would repeat the names, and scrapers reject such a page.
     #[must_use]
     pub fn server(self, view: impl Collector) -> Metrics {
         self.register(|registry| registry.register_collector(Box::new(view)));
         self
     }
 
-    /// Lets `add` put measurements of your own onto the page.
+    /// Adds your own metrics to the page.
     ///
     /// ```
     /// use weftwork::middleware::Metrics;
@@ -109,8 +111,8 @@ impl Metrics {
         add(&mut self.shared.registry.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A handler that answers with all of it, as OpenMetrics: by that name to who asks for it, as Prometheus does, else
-    /// as `text/plain`, which browsers show.
+    /// Returns a handler for the page. A client that asks for the OpenMetrics type, such as Prometheus, gets
+    /// it. Others get `text/plain`, which browsers show.
     pub fn page(&self) -> impl Handler + use<> {
         let metrics = self.clone();
         move |req: &mut Request<'_>| {
@@ -128,7 +130,7 @@ impl Metrics {
     fn text(&self) -> String {
         let mut out = String::new();
         let registry = self.shared.registry.read().unwrap_or_else(PoisonError::into_inner);
-        // Writing to a String does not fail.
+        // Cannot fail: writing to a `String` does not fail.
         let _ = encode(&mut out, &registry);
         out
     }
@@ -146,7 +148,7 @@ impl Middleware for Metrics {
         let labels = Labels {
             http_request_method: method_label(req.method()),
             http_route: next.pattern(req).unwrap_or_default(),
-            // Until there is a response it is that of a handler that panicked.
+            // Until there is a response, the status is that of a handler that panicked.
             http_response_status_code: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
         };
         let mut active_request =
@@ -157,8 +159,7 @@ impl Middleware for Metrics {
     }
 }
 
-/// A request in progress. It is over when this is dropped: with the response, with the stream that it watches, or with
-/// a panic.
+/// A request in progress. It ends on drop: with the response, at the end of its stream, or with a panic.
 struct ActiveRequest {
     shared: Arc<Shared>,
     started: Instant,

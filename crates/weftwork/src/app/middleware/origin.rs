@@ -1,12 +1,12 @@
-//! What is an origin, and is this one written as browsers write it?
+//! Serialized origins: parsing and comparison.
 
 use std::net::Ipv6Addr;
 
 use crate::error::{Error, Result};
 use crate::message::Request;
 
-/// An origin as browsers send it: scheme, host, and a port where it is not the default one. `None` for
-/// anything else: with a path, a trailing slash, in upper case, `null`, `*`.
+/// Returns the origin if it is written as browsers send it: scheme, host, and a port if it is not the default.
+/// `None` for everything else: a path, a final slash, upper case, `null`, `*`.
 pub(super) fn serialized(text: &str) -> Option<&str> {
     let (scheme, authority) = text.split_once("://")?;
     let (host, port) = match authority.rsplit_once(':') {
@@ -29,10 +29,10 @@ pub(super) fn serialized(text: &str) -> Option<&str> {
     (is_scheme && is_host && is_port).then_some(text)
 }
 
-/// An IPv6 address as the URL standard writes it.
+/// Returns whether an IPv6 address is written as in the URL standard.
 fn is_serialized(text: &str) -> bool {
     let Ok(address) = text.parse::<Ipv6Addr>() else { return false };
-    // Rust prints the IPv4 address in it with dots.
+    // Rust writes an embedded IPv4 address with dots.
     match (address.to_ipv4_mapped(), address.segments()) {
         (Some(_), [.., high, low]) => text == format!("::ffff:{high:x}:{low:x}"),
         (None, _) => text == address.to_string(),
@@ -47,25 +47,25 @@ fn default_port(scheme: &str) -> Option<&'static str> {
     }
 }
 
-/// An origin that somebody allows: one that is written otherwise than browsers do would never match.
+/// Checks a configured origin. If it is not written as browsers do, it would never match.
 pub(in crate::app) fn checked(given: &str) -> Result<Box<str>> {
     let wanted = "https://host or http://host:port, as browsers write an origin";
     serialized(given).map(Box::from).ok_or_else(|| Error::knob("origin", given, wanted))
 }
 
-/// Whether pages of this origin, as a browser names it, are pages of the host that this request is for.
+/// Returns whether an origin, as a browser sends it, is the host of this request.
 pub(in crate::app) fn is_own(origin: &str, req: &Request<'_>) -> bool {
     let Some(((scheme, theirs), ours)) = split(origin).zip(req.authority()) else { return false };
     theirs.eq_ignore_ascii_case(without_default_port(&ours, scheme))
 }
 
-/// A serialized origin's scheme, and its host and port.
+/// Returns the scheme of a serialized origin, and its host and port.
 fn split(origin: &str) -> Option<(&str, &str)> {
     serialized(origin)?.split_once("://")
 }
 
-/// Proxies and clients may name the default port, which browsers leave out of an origin; both mean the same (RFC 9110
-/// section 4.2.3).
+/// Removes the default port. Proxies and clients may state it, and browsers leave it out of an origin. Both
+/// forms are equal (RFC 9110 section 4.2.3).
 fn without_default_port<'a>(authority: &'a str, scheme: &str) -> &'a str {
     match authority.rsplit_once(':') {
         Some((host, port)) if Some(port) == default_port(scheme) => host,

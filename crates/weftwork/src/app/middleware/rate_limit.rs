@@ -1,4 +1,4 @@
-//! How many requests may one client make in a while?
+//! Rate limits per client.
 
 mod table;
 
@@ -14,18 +14,17 @@ use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 use table::Table;
 
-/// Lets each client make so many requests in a while, and a burst of as many at once; past that it gets 429
-/// with `Retry-After`.
+/// Limits the requests of each client in a time span. When exceeded: 429 with `Retry-After`.
 ///
-/// It is a token bucket for each key, kept as one number (the generic cell rate algorithm of ITU-T I.371).
+/// Each key has a token bucket, stored as one number (the generic cell rate algorithm of ITU-T I.371).
 ///
-/// - **Key:** the address of the client ([`Request::client_addr`]), of IPv6 its /64, which one customer has all of. [`key`](RateLimit::key)
-///   takes another one: a user, an API key, the route too. A request without a key (on a Unix socket, say)
-///   passes.
-/// - **Memory:** fixed, 16 bytes a key for 65,536 keys; [`keys_max`](RateLimit::keys_max) changes that. When
-///   more keys are active at once, those closest to a full bucket are forgotten first, so a flood of addresses
-///   can loosen the limit, and can never make it fill the memory or hit somebody else.
-/// - Keys are hashed with secret numbers: nobody can choose two that collide.
+/// - **Key:** the address of the client ([`Request::client_addr`]). For IPv6 it is the /64 network, which
+///   usually belongs to one customer. [`key`](RateLimit::key) sets another key, such as a user, an API key or
+///   the route. A request without a key, for example on a Unix socket, is not limited.
+/// - **Memory:** fixed, 16 bytes for each of 65,536 keys. [`keys_max`](RateLimit::keys_max) changes the number.
+///   If more keys are active, those closest to a full bucket are forgotten first. A flood of addresses can
+///   loosen the limit, but cannot fill the memory or affect other clients.
+/// - Keys are hashed with secret numbers, so that clients cannot choose two keys that collide.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +37,7 @@ use table::Table;
 /// # Ok::<(), weftwork::Error>(())
 /// ```
 pub struct RateLimit {
-    /// One request is worth this many nanoseconds.
+    /// Nanoseconds per request.
     interval: u64,
     burst: u32,
     key: Box<Key>,
@@ -46,17 +45,18 @@ pub struct RateLimit {
     start: Instant,
 }
 
-/// The hash of a request's key.
+/// Computes the hash of a request's key.
 type Key = dyn Fn(&Request<'_>, &Table) -> Option<u64> + Send + Sync;
 
-/// Keys that are remembered at once, unless told otherwise: 1 MiB of them.
+/// Default number of keys, which takes 1 MiB.
 const KEYS_MAX: usize = 65_536;
 
 impl RateLimit {
-    /// `requests` for each client in any span of `per`, give or take the burst, which is `requests` too.
+    /// Allows `requests` for each client in any span of `per`, plus or minus the burst, which is also
+    /// `requests` by default.
     ///
     /// # Errors
-    /// `requests` is zero, or `per` is so short that a request is worth no nanosecond.
+    /// Fails if `requests` is zero, or if `per` is shorter than one nanosecond per request.
     pub fn new(requests: u32, per: Duration) -> Result<RateLimit> {
         let interval = per.as_nanos().checked_div(u128::from(requests)).unwrap_or(0);
         let interval = u64::try_from(interval).unwrap_or(u64::MAX);
@@ -70,13 +70,13 @@ impl RateLimit {
         Ok(RateLimit { interval, burst: requests, key, table, start: Instant::now() })
     }
 
-    /// How many may come at once; at least one.
+    /// Sets how many requests may come at once. Default: the number given to `new`. 0 counts as 1.
     #[must_use]
     pub fn burst(self, requests: u32) -> RateLimit {
         RateLimit { burst: requests.max(1), ..self }
     }
 
-    /// Counts by what `key` gives; a request without one passes.
+    /// Sets the key that requests are counted by. A request for which `key` returns `None` is not limited.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -91,13 +91,14 @@ impl RateLimit {
         RateLimit { key, ..self }
     }
 
-    /// How many keys are remembered, 16 bytes for each; rounded up to a power of two.
+    /// Sets the number of keys. Each takes 16 bytes. The number is rounded up to a power of two. Default:
+    /// 65,536.
     #[must_use]
     pub fn keys_max(self, max: usize) -> RateLimit {
         RateLimit { table: Table::new(max), ..self }
     }
 
-    /// Takes a request from the bucket of `key`; else gives how long it takes until there is one.
+    /// Takes a request from the bucket of `key`. The error is the time until the next request is allowed.
     fn take(&self, key: u64, now: u64) -> Result<(), Duration> {
         let tolerance = self.interval.saturating_mul(u64::from(self.burst - 1));
         self.table.update(key, now, |full_at| {
@@ -132,7 +133,7 @@ impl fmt::Debug for RateLimit {
     }
 }
 
-/// What one customer has: an IPv4 address, or an IPv6 network of 64 bits.
+/// Returns the address of one customer: an IPv4 address, or an IPv6 network of 64 bits.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() >> 64 << 64).into()),

@@ -1,4 +1,4 @@
-//! Which request is this, and which trace does it belong to?
+//! Request ids and trace contexts.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -14,23 +14,24 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 /// UUIDs have 36 characters, ids of load balancers up to about 100.
 const ID_BYTES_MAX: usize = 128;
-/// `00-` and 32, 16 and 2 hexadecimal digits with hyphens between.
+/// `00-`, and 32, 16 and 2 hexadecimal digits with hyphens between them.
 const TRACE_PARENT_BYTES: usize = 55;
 
-/// Gives each request an id and a place in a trace; both go into the request's extensions and the response.
+/// Gives each request an id and a trace context. Both are added to the extensions of the request and to the
+/// response.
 ///
-/// - [`RequestId`]: the `X-Request-Id` of the request if that has 1 to 128 letters, digits and `-_.:+/=@`;
-///   otherwise a new one of 32 hexadecimal digits. The response bears it, and so does what the server logs of the
-///   request: a handler that failed, panicked or took long.
-/// - [`TraceContext`]: the trace of a valid `traceparent`, else a new one (W3C Trace Context, section 3.2),
-///   in either case with a new span of ours. The response bears it as `traceresponse`.
+/// - [`RequestId`]: the `X-Request-Id` of the request if it has 1 to 128 letters, digits and `-_.:+/=@`,
+///   otherwise a new id of 32 hexadecimal digits. The response has the id. So do log lines of the server about
+///   the request: a handler that failed, panicked or took long.
+/// - [`TraceContext`]: the trace of a valid `traceparent`, otherwise a new trace (W3C Trace Context, section
+///   3.2). In both cases it has a new span. The response has it as `traceresponse`.
 ///
-/// A [`Proxy`](crate::Proxy) behind it passes both on, as `X-Request-Id`, `traceparent` and `tracestate`; requests of your own
-/// that a handler makes say [`TraceContext::traceparent`].
+/// An inner [`Proxy`](crate::Proxy) forwards both as `X-Request-Id`, `traceparent` and `tracestate`. For
+/// requests that your handler makes, send [`TraceContext::traceparent`].
 ///
-/// New ids come from a keyed hash of a counter: unique, and nobody guesses them from others; they are no
-/// secrets. Whoever can reach the server chooses the ids it sends; where that matters, have the proxy in front
-/// replace both fields.
+/// New ids are a keyed hash of a counter. They are unique and cannot be guessed from other ids, but they are
+/// not secrets. Clients choose the ids that they send. If that matters, let the proxy in front replace both
+/// fields.
 ///
 /// ```
 /// use weftwork::middleware::{RequestId, RequestIds};
@@ -48,12 +49,12 @@ pub struct RequestIds {
     generator: IdGenerator,
 }
 
-/// The id of a request; put into its extensions by [`RequestIds`].
+/// The id of a request. [`RequestIds`] adds it to the extensions of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(Box<str>);
 
 impl RequestId {
-    /// The id.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,7 +66,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Where a request stands in a trace (W3C Trace Context); put into its extensions by [`RequestIds`].
+/// The position of a request in a trace (W3C Trace Context). [`RequestIds`] adds it to the extensions of the
+/// request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     trace: u128,
@@ -76,39 +78,39 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// 32 hexadecimal digits: the same for all that happens because of one event.
+    /// Returns the trace id, 32 hexadecimal digits. All requests of one trace share it.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace)
     }
 
-    /// 16 hexadecimal digits: the handling of this request.
+    /// Returns the span id, 16 hexadecimal digits. It stands for the handling of this request.
     pub fn span_id(&self) -> String {
         format!("{:016x}", self.span)
     }
 
-    /// The span of the caller, when it sent one.
+    /// Returns the span of the caller, if it sent one.
     pub fn parent_id(&self) -> Option<String> {
         self.parent.map(|parent| format!("{parent:016x}"))
     }
 
-    /// Whether the caller records this trace.
+    /// Returns whether the caller records this trace.
     pub fn is_sampled(&self) -> bool {
         self.flags & 1 == 1
     }
 
-    /// The `traceparent` for requests that are made on behalf of this one.
+    /// Returns the `traceparent` for requests on behalf of this one.
     pub fn traceparent(&self) -> String {
         format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.span, self.flags)
     }
 
-    /// The caller's `tracestate`, to be passed on as it is. None without a valid `traceparent`.
+    /// Returns the caller's `tracestate`, to forward it unchanged. `None` without a valid `traceparent`.
     pub fn tracestate(&self) -> Option<&str> {
         self.state.as_deref()
     }
 }
 
 impl RequestIds {
-    /// As the type says; there is nothing to set.
+    /// Creates the middleware. It has no options.
     pub fn new() -> RequestIds {
         RequestIds::default()
     }
@@ -121,7 +123,7 @@ impl RequestIds {
     }
 
     fn trace(&self, req: &Request<'_>) -> TraceContext {
-        // Zero is no id (section 3.2.2.3).
+        // Zero is not a valid id (section 3.2.2.3).
         let span = (self.generator.next() as u64).max(1);
         match req.only("traceparent").value().and_then(TraceParent::parse) {
             Some(TraceParent { trace, span: parent, flags }) => {
@@ -173,8 +175,8 @@ struct TraceParent {
 }
 
 impl TraceParent {
-    /// Version 00 is exactly this long; a later one may go on behind a hyphen, and only its first parts
-    /// are read (section 3.2.4).
+    /// Parses a `traceparent`. Version 00 has exactly this length. A later version may continue after a hyphen,
+    /// and only its first parts are read (section 3.2.4).
     fn parse(text: &str) -> Option<TraceParent> {
         let (known, rest) = (text.get(..TRACE_PARENT_BYTES)?, &text[TRACE_PARENT_BYTES..]);
         let mut parts = known.split('-');
@@ -184,7 +186,7 @@ impl TraceParent {
         let trace = u128::from_str_radix(trace, 16).ok().filter(|&trace| trace != 0)?;
         let span = u64::from_str_radix(span, 16).ok().filter(|&span| span != 0)?;
         let flags = u8::from_str_radix(flags, 16).ok()?;
-        // The other bits mean nothing yet, and are not passed on (section 3.3).
+        // The other bits have no meaning yet and are not forwarded (section 3.3).
         (whole && version != "ff").then_some(TraceParent { trace, span, flags: flags & 1 })
     }
 }
@@ -194,7 +196,7 @@ fn is_hex(part: &str) -> bool {
     part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Numbers that do not repeat and cannot be guessed from one another.
+/// Generates numbers that do not repeat and cannot be guessed from one another.
 #[derive(Debug, Default)]
 struct IdGenerator {
     keys: [RandomState; 2],

@@ -1,4 +1,4 @@
-//! Was this asked lately, and may the same be answered without the handler?
+//! A shared response cache in memory.
 
 mod rules;
 mod store;
@@ -17,51 +17,56 @@ use super::{Middleware, Next, etags};
 use crate::message::{BodyWriter, Request, Response, StreamFilter};
 use store::{Key, Store, Stored};
 
-/// Keeps responses in memory, and answers from there while they are fresh: a shared cache as of RFC 9111. The handler
-/// behind it does not run, nor does any middleware inside of it.
+/// Stores responses in memory and answers with them while they are fresh. It is a shared cache as defined by
+/// RFC 9111. For a stored response, neither the handler nor inner middleware runs.
 ///
-/// **A handler decides** what is kept, and for how long, by `Cache-Control: max-age=60` (or `s-maxage`, which counts
-/// first). One that says nothing of it is kept only where [`fresh_for`](ResponseCache::fresh_for) is set. What is kept:
+/// **The handler decides** what is stored and for how long, with `Cache-Control: max-age=60` (or `s-maxage`,
+/// which has precedence). A response without such a directive is stored only if
+/// [`fresh_for`](ResponseCache::fresh_for) is set. The rules are:
 ///
-/// - responses to GET, with 200, of which the whole body is in memory; HEAD is answered from them, too. Streams (so all
-///   that a [`Proxy`](crate::Proxy) answers), files and parts (206) are never kept;
-/// - never those with `no-store`, `no-cache`, `private`, `Vary: *`, `Set-Cookie`, or `Connection`, nor those whose
-///   `Cache-Control` cannot be read for sure: with quoted texts, a directive twice, a number that is none. `Expires`
-///   is not read: with that alone, nothing is kept;
-/// - for a request with `Authorization` or `Cookie`, or with a [`User`](super::User), only what says `public`: where
-///   visitors have cookies, a page that is the same for all of them says `public, max-age=60`. For a request that says
-///   `no-store`, nothing.
+/// - Stored are responses to GET with status 200 whose whole body is in memory. They also answer HEAD. Streams
+///   (including everything from a [`Proxy`](crate::Proxy)), files and parts (206) are never stored.
+/// - Never stored are responses with `no-store`, `no-cache`, `private`, `Vary: *`, `Set-Cookie` or
+///   `Connection`. The same holds for an ambiguous `Cache-Control`: with quoted text, a repeated directive, or
+///   an invalid number. `Expires` is not read, and with `Expires` alone nothing is stored.
+/// - If the request has `Authorization`, `Cookie` or a [`User`](super::User), only responses with `public` are
+///   stored. If visitors have cookies, a page that is the same for all of them needs `public, max-age=60`. If
+///   the request has `no-store`, nothing is stored.
 ///
-/// **What it is found by:** scheme, host, path and query as they were sent, and the request's fields that `Vary` names,
-/// byte by byte. Nothing else is in the key: no other field, not the client's address, not the version of HTTP, nothing
-/// that outer middleware put into the extensions (but a [`User`](super::User), as above). A handler that answers by
-/// another field names it in `Vary`; one that answers by anything else of these says `private`. Else what is made for one
-/// visitor is shown to the next (cache poisoning).
+/// **Key:** scheme, host, path and query as they were sent, and the request fields that `Vary` names, compared
+/// byte by byte. Nothing else is in the key: no other field, not the client's address, not the HTTP version.
+/// Extensions from outer middleware are not in the key either, except that a [`User`](super::User) has the
+/// effect above. If a response depends on another field, name it in `Vary`. If it depends on anything else, set
+/// `private`. Otherwise a response made for one visitor is shown to the next (cache poisoning).
 ///
-/// **What always runs the handler**, and is not kept: requests with a body, `Range`, `Upgrade`, `If-Match`,
-/// `If-Unmodified-Since` or `Cache-Control: no-transform`, those for a whole URI, and all but GET and HEAD. `no-cache` and
-/// `max-age=0` of a request have no effect. So whoever wants to make the handler run can, by a query that is new if by
-/// nothing else: the cache saves work, and does not guard. [`RateLimit`](super::RateLimit) and
-/// [`ConcurrencyLimit`](super::ConcurrencyLimit) do; inside of the cache they count only what reaches the handler.
+/// **Not cached.** The handler always runs for requests with a body, `Range`, `Upgrade`, `If-Match`,
+/// `If-Unmodified-Since` or `Cache-Control: no-transform`, for requests with a whole URI, and for all methods
+/// except GET and HEAD. `no-cache` and `max-age=0` of a request have no effect. A client can always reach the
+/// handler, for example with a new query. The cache saves work and does not protect the handler.
+/// [`RateLimit`](super::RateLimit) and [`ConcurrencyLimit`](super::ConcurrencyLimit) do. Inside the cache, they
+/// count only requests that reach the handler.
 ///
-/// **Conditions:** what is kept has a tag, the handler's or one made of its bytes, and who has it gets 304, as from
-/// [`ETags`](super::ETags). What is not kept gets no tag here: `ETags` outside serves that. What is kept has `Age` and the
-/// first `Date` as well.
+/// **Conditions:** a stored response has a tag, from the handler or computed from its bytes. A client that has
+/// it gets 304, as from [`ETags`](super::ETags). A response that is not stored gets no tag here. Use `ETags`
+/// outside for that. A stored response also has `Age` and the first `Date`.
 ///
-/// **What is not fresh** is asked for anew, and never sent. A request that is not safe (POST, PUT, DELETE ...) has
-/// all forgotten that is kept for its target (RFC 9111 section 4.4), unless it is refused (4xx), and once more where a writer
-/// of its body ends; an answer that was being made meanwhile is not kept. That takes the same cache around both handlers: put it
-/// around the router, or one `Arc` of it around each. Another spelling of a path (`/%62` for `/b`) is another target.
-/// [`clear`](ResponseCache::clear) forgets everything.
+/// **Invalidation:** a stale response is never sent, and the handler runs again. An unsafe request (POST, PUT,
+/// DELETE ...) removes all stored responses of its target (RFC 9111 section 4.4), unless it is rejected (4xx).
+/// If its response is streamed, they are removed again at the end. A response that was being made meanwhile is
+/// not stored. This requires the same cache around both handlers. Put it around the router, or put one `Arc` of
+/// it around each handler. Another spelling of a path (`/%62` for `/b`) is another target.
+/// [`clear`](ResponseCache::clear) removes everything.
 ///
-/// **Memory:** [`bytes_max`](ResponseCache::bytes_max), 64 MiB, heads and keys included; past it what was used least
-/// recently goes first. A target has at most 16 responses, for different values of what `Vary` names.
+/// **Memory:** [`bytes_max`](ResponseCache::bytes_max) limits it to 64 MiB by default, including heads and
+/// keys. When exceeded: the least recently used responses are removed. A target has at most 16 responses, for
+/// different values of the fields in `Vary`.
 ///
-/// Several requests for what is missing all run the handler: a request that waited for another one would hold its thread,
-/// and on engines where a loop runs handlers, the loop. A [`ConcurrencyLimit`](super::ConcurrencyLimit) inside bounds that.
-/// Whatever lets requests in, or counts or logs them, belongs outside, and so does what gives each response something of
-/// its own: the fields of [`RequestIds`](super::RequestIds) would be kept. `Compression` inside is done once for each
-/// response that is kept, outside for each that is sent.
+/// **Order:** several requests for a missing response all run the handler. If a request waited for another one,
+/// it would hold its thread, or the loop on engines whose loop runs handlers. A
+/// [`ConcurrencyLimit`](super::ConcurrencyLimit) inside the cache limits that. Put middleware that admits,
+/// counts or logs requests outside the cache. The same holds for middleware that adds unique values to each
+/// response: the fields of [`RequestIds`](super::RequestIds) would be stored. `Compression` inside runs once
+/// for each stored response, outside once for each sent response.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,10 +92,10 @@ pub struct ResponseCache {
     store: Arc<Mutex<Store>>,
 }
 
-/// A quarter of what the smallest machines have that are for hire.
+/// A quarter of the memory of the smallest machines for rent.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// So that one response displaces no more than a 64th.
+/// One response can displace at most a 64th of the others.
 const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 
 impl Default for ResponseCache {
@@ -100,35 +105,35 @@ impl Default for ResponseCache {
 }
 
 impl ResponseCache {
-    /// Keeps what says how long it is fresh.
+    /// Creates a cache that stores responses with an explicit lifetime.
     pub fn new() -> ResponseCache {
         let store = Arc::new(Mutex::new(Store::new(BYTES_MAX)));
         ResponseCache { response_bytes_max: RESPONSE_BYTES_MAX, fresh_for: None, store }
     }
 
-    /// How many bytes may be kept in all: bodies, heads, keys, and what keeping them costs. The default is 64 MiB.
+    /// Sets the maximum size of all stored responses: bodies, heads, keys and overhead. Default: 64 MiB.
     #[must_use]
     pub fn bytes_max(self, bytes: u64) -> ResponseCache {
         ResponseCache { store: Arc::new(Mutex::new(Store::new(bytes))), ..self }
     }
 
-    /// A response with a longer body is not kept. The default is 1 MiB, so that none displaces more than a 64th of
-    /// the others.
+    /// Sets the maximum body size of a stored response. Default: 1 MiB, so that one response displaces at most
+    /// a 64th of the others.
     #[must_use]
     pub fn response_bytes_max(self, bytes: u64) -> ResponseCache {
         ResponseCache { response_bytes_max: bytes, ..self }
     }
 
-    /// Takes responses that say nothing of how long they are fresh (no `max-age`, no `s-maxage`, no `Expires`) to be
-    /// so for `freshness`. By default they are not kept: only their handler knows.
+    /// Stores responses without a lifetime (no `max-age`, no `s-maxage`, no `Expires`) for `freshness`.
+    /// Default: they are not stored, because only their handler knows.
     ///
-    /// It is for handlers that show the same to everybody. Others have to say `private`.
+    /// Use it for handlers that return the same response to every visitor. Other handlers must set `private`.
     #[must_use]
     pub fn fresh_for(self, freshness: Duration) -> ResponseCache {
         ResponseCache { fresh_for: Some(freshness), ..self }
     }
 
-    /// Forgets everything, also what handlers make at this moment.
+    /// Removes all stored responses. Responses that handlers are making at this moment are not stored.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -143,7 +148,7 @@ impl ResponseCache {
     /// cache.clear();
     /// ```
     pub fn clear(&self) {
-        // The lock is given back before what was kept is dropped.
+        // The lock is released before the responses are dropped.
         let removed = self.store().clear();
         drop(removed);
     }
@@ -152,9 +157,9 @@ impl ResponseCache {
         lock(&self.store)
     }
 
-    /// For a request that may change what its target is.
+    /// Handles a request that may change its target.
     fn invalidate(&self, req: &mut Request<'_>, next: Next<'_>) -> Response {
-        // Dropped also where the handler panics: it may have changed something before that.
+        // Also dropped if the handler panics, because it may have changed something before.
         let mut invalidation =
             InvalidateOnDrop { store: self.store.clone(), key: Key::of(req), is_refused: false };
         let response = next.run(req);
@@ -162,18 +167,18 @@ impl ResponseCache {
         if invalidation.is_refused {
             return response;
         }
-        // With 5xx, too: a middleware behind this one may have made that of a success, as `Deadline` does.
+        // Also with 5xx: an inner middleware, such as `Deadline`, may have replaced a success.
         invalidation.invalidate();
-        // What is streamed is not made yet, and perhaps the change is not either.
+        // A stream is not written yet, and the change may happen while it is.
         response.filter_stream(invalidation)
     }
 }
 
-/// Has its target forgotten once more when it is dropped: the body is over then.
+/// Invalidates its target again when it is dropped, at the end of the body.
 struct InvalidateOnDrop {
     store: Arc<Mutex<Store>>,
     key: Key,
-    /// Nothing was done.
+    /// Whether the request was rejected and changed nothing.
     is_refused: bool,
 }
 
@@ -188,7 +193,7 @@ impl StreamFilter for InvalidateOnDrop {
         io::Write::write_all(out, data)
     }
 
-    /// What stands in for a response that is to come says nothing of that.
+    /// A placeholder of a deferred response does not tell whether the request was rejected.
     fn answered(&mut self, response: &Response) {
         self.is_refused = response.status().is_client_error() && !response.is_to_come();
     }
@@ -215,7 +220,7 @@ impl Middleware for ResponseCache {
         if !rules::is_cacheable_request(req) {
             return next.run(req);
         }
-        // The response is as old as its request: the time that the handler takes counts (RFC 9111 section 4.2.3).
+        // The age counts from the request, so the time of the handler is included (RFC 9111 section 4.2.3).
         let (key, now) = (Key::of(req), req.now());
         let found = self.store().find(&key, req, now);
         let changes = match found {

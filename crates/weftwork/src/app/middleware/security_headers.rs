@@ -1,4 +1,4 @@
-//! What should browsers not do with these responses?
+//! Security headers for browsers.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::{Middleware, Next};
 use crate::error::{Error, Result};
 use crate::message::{Request, Response};
 
-/// Sets the headers that make browsers careful. One that the handler has set itself stays.
+/// Sets security headers. A header that the handler has set is kept.
 ///
-/// | header | value | why |
+/// | header | value | reason |
 /// |---|---|---|
-/// | `X-Content-Type-Options` | `nosniff` | an upload is not a script because it looks like one |
-/// | `X-Frame-Options` | `DENY` | nobody lays a page of ours under their own buttons |
-/// | `Referrer-Policy` | `strict-origin-when-cross-origin` | paths and queries stay here |
-/// | `Strict-Transport-Security` | not sent | it cannot be taken back: [`hsts`](SecurityHeaders::hsts) |
-/// | `Content-Security-Policy` | not sent | each site has its own: [`csp`](SecurityHeaders::csp) |
+/// | `X-Content-Type-Options` | `nosniff` | Browsers do not run an upload as a script because it looks like one |
+/// | `X-Frame-Options` | `DENY` | Other sites cannot frame a page and put their own buttons over it |
+/// | `Referrer-Policy` | `strict-origin-when-cross-origin` | Other sites do not get paths and queries |
+/// | `Strict-Transport-Security` | not sent | It cannot be revoked: see [`hsts`](SecurityHeaders::hsts) |
+/// | `Content-Security-Policy` | not sent | It depends on the site: see [`csp`](SecurityHeaders::csp) |
 ///
 /// ```
 /// use weftwork::middleware::SecurityHeaders;
@@ -38,7 +38,7 @@ impl Default for SecurityHeaders {
 }
 
 impl SecurityHeaders {
-    /// The three that suit every site.
+    /// Creates the three headers that suit every site.
     pub fn new() -> SecurityHeaders {
         let text = HeaderValue::from_static;
         SecurityHeaders {
@@ -50,38 +50,39 @@ impl SecurityHeaders {
         }
     }
 
-    /// Pages may be framed by pages of the same origin (`SAMEORIGIN`).
+    /// Allows pages of the same origin to frame pages (`SAMEORIGIN`).
     #[must_use]
     pub fn framed_by_same_origin(self) -> SecurityHeaders {
         self.set(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"))
     }
 
-    /// Another `Referrer-Policy`.
+    /// Sets another `Referrer-Policy`.
     ///
     /// # Errors
-    /// `policy` cannot be the value of a header.
+    /// Fails if `policy` cannot be the value of a header.
     pub fn referrer_policy(self, policy: &str) -> Result<SecurityHeaders> {
         Ok(self.set(header::REFERRER_POLICY, value("referrer_policy", policy)?))
     }
 
-    /// Browsers ask this host by TLS only, for this long, in whole seconds (RFC 6797): 31,536,000 are a year, and what preload
-    /// lists ask for. Only where every page of this host is to be had by TLS, and will be for that long. It is sent over
-    /// plain HTTP, too, as TLS is often that of a proxy of which the server knows nothing; browsers ignore it there (section 8.1).
+    /// Tells browsers to use only TLS for this host, for `time` in whole seconds (RFC 6797). A year is
+    /// 31,536,000 seconds, which preload lists require. Use it only if every page of this host is available
+    /// over TLS and will be for that long. The header is also sent over plain HTTP, because a proxy may
+    /// terminate TLS without the server knowing. Browsers ignore it there (section 8.1).
     #[must_use]
     pub fn hsts(self, time: Duration) -> SecurityHeaders {
         self.hsts_with(&format!("max-age={}", time.as_secs()))
     }
 
-    /// As [`hsts`](SecurityHeaders::hsts), for all hosts below this one too.
+    /// Sets the header of [`hsts`](SecurityHeaders::hsts) for all subdomains too.
     #[must_use]
     pub fn hsts_with_subdomains(self, time: Duration) -> SecurityHeaders {
         self.hsts_with(&format!("max-age={}; includeSubDomains", time.as_secs()))
     }
 
-    /// The `Content-Security-Policy` for every response.
+    /// Sets the `Content-Security-Policy` of every response.
     ///
     /// # Errors
-    /// `policy` cannot be the value of a header.
+    /// Fails if `policy` cannot be the value of a header.
     pub fn csp(self, policy: &str) -> Result<SecurityHeaders> {
         Ok(self.set(header::CONTENT_SECURITY_POLICY, value("csp", policy)?))
     }
@@ -120,7 +121,7 @@ impl Middleware for SecurityHeaders {
         if !response.is_to_come() {
             return with(&self.headers, response);
         }
-        // What stands in for it may have some of them, and what comes may not.
+        // A placeholder may have some of the headers that the final response lacks.
         let headers = self.headers.clone();
         response.changed_by(move |response| with(&headers, response))
     }

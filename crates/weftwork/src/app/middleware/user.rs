@@ -1,20 +1,20 @@
-//! Whose request is this?
+//! The authenticated user of a request.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of an authenticated user, put into a request's extensions by whatever middleware checked it
-/// (`BasicAuth` with the feature `auth`, or one of yours). The access log writes it down.
+/// The name of an authenticated user. The middleware that checked it adds it to the extensions of the request:
+/// `BasicAuth` (feature `auth`), or your own. The access log writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User(Arc<str>);
 
 impl User {
-    /// A user of that name.
+    /// Creates a user with that name.
     pub fn new(name: impl Into<Arc<str>>) -> User {
         User(name.into())
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What one line says, and how nobody outside can make it say something else.
+//! Formats one line of the access log. Text from clients is escaped so that it cannot forge a line.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::LogFormat;
 use crate::app::middleware::{Next, RequestId, TraceContext, User};
 use crate::message::{Request, Response};
 
-/// A request, and what is known of its response so far.
+/// A request, and what is known of its response.
 pub(super) struct Entry {
     format: LogFormat,
     at: SystemTime,
@@ -31,7 +31,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Until [`record_response`](Entry::record_response) is called it is that of a handler that panicked.
+    /// Creates the entry. Before [`record_response`](Entry::record_response), it describes a handler that
+    /// panicked.
     pub(super) fn new(format: LogFormat, req: &Request<'_>, next: &Next<'_>) -> Entry {
         let field = |name: &str| -> Box<[u8]> { req.header_values(name).next().unwrap_or_default().into() };
         let wanted = format != LogFormat::Common;
@@ -55,7 +56,7 @@ impl Entry {
         }
     }
 
-    /// What middleware inside of this has found out.
+    /// Records what inner middleware found out about the client.
     pub(super) fn record_identity(&mut self, req: &Request<'_>) {
         self.user = req.extension().cloned();
         self.id = req.extension().cloned();
@@ -66,12 +67,12 @@ impl Entry {
         self.status = response.status();
         let has_none = matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let has_body = self.method != Method::HEAD && !has_none;
-        // It may stand in for one that is to come: then nothing of this holds for that.
+        // The response may be a placeholder of a deferred one. Its size then says nothing.
         self.bytes = response.body_bytes().filter(|_| has_body).unwrap_or(0);
         self.whole = !(response.is_to_come() || has_body && response.is_filtered());
     }
 
-    /// The line, with its end.
+    /// Returns the line with its line break.
     pub(super) fn line(&self) -> String {
         let mut line = String::with_capacity(256);
         match self.format {
@@ -88,7 +89,7 @@ impl Entry {
             None => line.push_str("- - "),
         }
         match &self.user {
-            // As Apache's: a field that is empty would be none.
+            // As in Apache: an empty field would look like a missing one.
             Some(user) if user.name().is_empty() => line.push_str("\"\""),
             Some(user) => push_escaped(line, user.name().as_bytes(), b" "),
             None => line.push('-'),
@@ -141,11 +142,11 @@ impl Entry {
 }
 
 fn write_args(line: &mut String, text: std::fmt::Arguments<'_>) {
-    // cannot fail: a String takes everything
+    // Cannot fail: a `String` accepts every write.
     let _ = line.write_fmt(text);
 }
 
-/// Printable ASCII stays, but for what ends a field; the rest is `\xHH`.
+/// Keeps printable ASCII, except characters that end a field. Other bytes become `\xHH`.
 fn push_escaped(line: &mut String, bytes: &[u8], also: &[u8]) {
     for &byte in bytes {
         match byte {
@@ -156,7 +157,7 @@ fn push_escaped(line: &mut String, bytes: &[u8], also: &[u8]) {
     }
 }
 
-/// A member of a JSON object, with a text; none where that is empty.
+/// Writes a text member of a JSON object, unless the text is empty.
 fn push_member(line: &mut String, name: &str, value: impl Iterator<Item = char>) {
     let mut value = value.peekable();
     if value.peek().is_some() {
@@ -166,12 +167,12 @@ fn push_member(line: &mut String, name: &str, value: impl Iterator<Item = char>)
     }
 }
 
-/// What a client sent. Bytes past ASCII stand for themselves, whatever encoding they were meant in.
+/// Returns the bytes as characters. Bytes beyond ASCII stand for themselves, whatever their encoding was.
 fn each(bytes: &[u8]) -> impl Iterator<Item = char> {
     bytes.iter().copied().map(char::from)
 }
 
-/// In JSON all that is not printable ASCII is `\uHHHH`, as UTF-16 has it.
+/// Writes a JSON string. Everything except printable ASCII becomes `\uHHHH`, in UTF-16.
 fn push_escaped_json(line: &mut String, text: impl Iterator<Item = char>) {
     for char in text {
         match char {
@@ -186,12 +187,12 @@ fn push_escaped_json(line: &mut String, text: impl Iterator<Item = char>) {
     }
 }
 
-/// The parts of an HTTP date, `Sun, 06 Nov 1994 08:49:37 GMT`, which is always as long as that.
+/// The parts of an HTTP date, `Sun, 06 Nov 1994 08:49:37 GMT`, which has a fixed length.
 struct Date(String);
 
 impl Date {
     fn of(at: SystemTime) -> Date {
-        // Years from 1970 to 9999 have an HTTP date; a clock that is beyond is set back.
+        // HTTP dates cover the years from 1970 to 9999. Other times are set to the nearest one.
         let last = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(253_402_300_799);
         Date(httpdate::fmt_http_date(at.clamp(SystemTime::UNIX_EPOCH, last)))
     }

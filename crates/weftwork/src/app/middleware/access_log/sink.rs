@@ -1,4 +1,4 @@
-//! How lines get to a writer that may block, without anybody waiting for it.
+//! Passes lines to a writer that may block, through a queue that never blocks requests.
 
 use std::fmt;
 use std::io::Write;
@@ -8,24 +8,25 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// At the end, what waits in the queue gets this long.
+/// Time to write the queued lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
-/// One write takes up to this much, so that a busy log is a few system calls a second.
+/// Maximum size of one write, so that a busy log needs few system calls.
 const BATCH_BYTES: usize = 64 << 10;
-/// So much may wait in the queue: five times what usual lines take there. But a client can make one of more than a hundred KiB.
+/// Maximum size of the queue, five times the size of typical lines. A client can cause a line of more than a
+/// hundred KiB.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// The queue in front of the thread that writes.
+/// The queue of the writer thread.
 pub(super) struct Sink {
     lines: Option<SyncSender<String>>,
     stats: Arc<QueueStats>,
-    /// Ends when the thread does.
+    /// Disconnected when the thread ends.
     ended: Mutex<Receiver<()>>,
 }
 
 #[derive(Default)]
 struct QueueStats {
-    /// Bytes of the lines in the queue.
+    /// Size of the queued lines in bytes.
     waiting: AtomicUsize,
     dropped: AtomicU64,
 }
@@ -63,7 +64,7 @@ impl Drop for Sink {
     fn drop(&mut self) {
         drop(self.lines.take());
         if let Ok(ended) = self.ended.get_mut() {
-            // It ends with an error in either case: the thread has ended, or takes too long.
+            // Returns an error in both cases: the thread has ended, or takes too long.
             let _ = ended.recv_timeout(LAST_LINES);
         }
     }

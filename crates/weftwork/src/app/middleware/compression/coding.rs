@@ -1,10 +1,10 @@
-//! Which content coding does the client want (RFC 9110 section 12.5.3)?
+//! Negotiates the content coding (RFC 9110 section 12.5.3).
 
 use weftwork_wire::fields::quality;
 
 use crate::message::Request;
 
-/// A content coding that we can make and undo.
+/// A content coding that this library can encode and decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     Zstd,
@@ -13,7 +13,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// Those that a client likes equally are taken in this order: by what they cost for what they save.
+    /// Codings in the order of preference if the client has none, by cost and gain.
     pub(crate) const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
     pub(crate) fn name(self) -> &'static str {
@@ -30,14 +30,14 @@ impl Coding {
         Coding::ALL.into_iter().find(|coding| coding.name().eq_ignore_ascii_case(name))
     }
 
-    /// The one that is wanted most; none where the client rather has the bytes as they are.
+    /// Returns the coding that the client prefers. `None` if the client prefers the uncompressed bytes.
     pub(super) fn wanted_by(req: &Request<'_>) -> Option<Coding> {
         Coding::wanted_in(&req.header_values("accept-encoding").collect::<Vec<_>>())
     }
 
     fn wanted_in(lines: &[&[u8]]) -> Option<Coding> {
         let wanted = |coding: Coding| quality(lines, coding.name());
-        // Of equals the first one: `max_by_key` takes the last.
+        // `max_by_key` returns the last of equals, so the order is reversed.
         let best = Coding::ALL.into_iter().rev().max_by_key(|&coding| wanted(coding))?;
         (wanted(best) > 0 && wanted(best) >= quality(lines, "identity")).then_some(best)
     }

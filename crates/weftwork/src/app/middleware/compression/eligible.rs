@@ -1,10 +1,10 @@
-//! Can this response be compressed, and is it worth it?
+//! Decides whether a response can be compressed and whether it pays off.
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use crate::message::Response;
 
-/// What would no longer be true of the compressed bytes, or says that they are not to be touched.
+/// Fields that would be wrong for the compressed bytes, or that forbid a change.
 pub(super) const FORBIDS: [HeaderName; 6] = [
     header::CONTENT_ENCODING,
     header::CONTENT_RANGE,
@@ -30,18 +30,19 @@ pub(super) fn is_eligible(response: &Response, bytes_min: u64) -> bool {
         && !response.header_values(header::CACHE_CONTROL).any(is_no_transform)
 }
 
-/// A part of what may be compressed as a whole: RFC 9110 section 15.3.7 wants the `Vary` of that.
+/// Returns whether the response is a part of a representation that may be compressed as a whole. RFC 9110
+/// section 15.3.7 requires its `Vary`.
 pub(super) fn is_part(response: &Response) -> bool {
     response.status() == StatusCode::PARTIAL_CONTENT
         && response.content_type().is_some_and(|kind| is_compressible(kind) || is_byteranges(kind))
 }
 
-/// What is in the parts is not known.
+/// The type of the parts is unknown.
 fn is_byteranges(content_type: &HeaderValue) -> bool {
     essence(content_type) == "multipart/byteranges"
 }
 
-/// Of a body that is not made yet.
+/// Returns whether `Trailer` announces a digest of a body that is not written yet.
 fn names_digest(trailer: &HeaderValue) -> bool {
     FORBIDS.iter().any(|field| lists(trailer, field.as_str()))
 }
@@ -61,7 +62,7 @@ fn lists(value: &HeaderValue, wanted: &str) -> bool {
     elements.into_iter().any(|element| element.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// A media type without its parameters, in lower case.
+/// Returns a media type without its parameters, in lower case.
 fn essence(content_type: &HeaderValue) -> String {
     let text = content_type.to_str().unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()

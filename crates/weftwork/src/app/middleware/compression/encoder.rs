@@ -1,20 +1,21 @@
-//! The three encoders behind one face: bytes in, compressed bytes out, whenever they are wanted.
+//! One interface to the three encoders: bytes in, compressed bytes out.
 
 use std::io::{self, Write};
 
 use super::Coding;
 use crate::message::room::with_room;
 
-/// What the libraries call so; each is a compromise that their documentation recommends for traffic.
+/// Compression levels, as the libraries call them. Their documentation recommends these values for HTTP
+/// traffic.
 const ZSTD_LEVEL: i32 = 3;
 const BROTLI_QUALITY: u32 = 4;
-/// A window of 1 MiB: memory for each response in progress, against little gain beyond.
+/// A window of 1 MiB. Each response in progress needs this memory, and a larger window gains little.
 const BROTLI_WINDOW_BITS: u32 = 20;
 const GZIP_LEVEL: u32 = 6;
 
 pub(super) struct Encoder {
     inner: Inner,
-    /// Something was pushed since the last flush, which would make bytes of nothing.
+    /// Whether bytes were pushed since the last flush. A flush without new bytes would still produce output.
     unflushed: bool,
 }
 
@@ -36,7 +37,7 @@ impl Encoder {
         with_room(|| self.writer().write_all(data))
     }
 
-    /// Makes all that was pushed decodable.
+    /// Makes everything pushed so far decodable.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.unflushed) {
             return Ok(());
@@ -44,7 +45,7 @@ impl Encoder {
         with_room(|| self.writer().flush())
     }
 
-    /// How many compressed bytes are there.
+    /// Returns the number of compressed bytes that are ready.
     pub(super) fn pending_bytes(&self) -> usize {
         match &self.inner {
             Inner::Zstd(encoder) => encoder.get_ref().len(),
@@ -54,7 +55,7 @@ impl Encoder {
         }
     }
 
-    /// The compressed bytes that are there.
+    /// Takes the compressed bytes that are ready.
     pub(super) fn take(&mut self) -> Vec<u8> {
         match &mut self.inner {
             Inner::Zstd(encoder) => std::mem::take(encoder.get_mut()),
@@ -64,7 +65,7 @@ impl Encoder {
         }
     }
 
-    /// Ends the stream, and gives what is left of it.
+    /// Ends the stream and returns the remaining bytes.
     pub(super) fn end(&mut self) -> io::Result<Vec<u8>> {
         let inner = std::mem::replace(&mut self.inner, Inner::Ended(io::sink()));
         with_room(|| match inner {

@@ -1,4 +1,4 @@
-//! The three decoders behind one face, each bound to little memory.
+//! One interface to the three decoders, each with a memory limit.
 
 use std::io;
 
@@ -9,9 +9,9 @@ use zstd::stream::raw::{DParameter, Operation};
 
 use super::{Coding, Decoder};
 
-/// RFC 9659: what a zstd body may ask a server to remember, 8 MiB.
+/// Window of 8 MiB, which a zstd body may require by RFC 9659.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-/// RFC 1952: always 32 KiB.
+/// Window of 32 KiB, as RFC 1952 always has.
 const GZIP_WINDOW_BITS: u8 = 15;
 
 pub(super) fn new(coding: Coding) -> io::Result<Box<dyn Decoder>> {
@@ -23,7 +23,7 @@ pub(super) fn new(coding: Coding) -> io::Result<Box<dyn Decoder>> {
         }
         Coding::Brotli => {
             let alloc = StandardAlloc::default;
-            // Strict: the other one takes windows of a gigabyte.
+            // Strict, because the other mode accepts windows of a gigabyte.
             Box::new(Brotli {
                 state: Box::new(BrotliState::new_strict(alloc(), alloc(), alloc())),
                 whole: false,

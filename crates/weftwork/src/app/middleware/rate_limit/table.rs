@@ -1,14 +1,15 @@
-//! A number for each key, in fixed memory: what does not fit is forgotten, the least telling first.
+//! A table with one number for each key and a fixed size. If it is full, the least significant number is
+//! forgotten first.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Mutex, PoisonError};
 
-/// Keys whose hashes agree in some bits share so many places.
+/// Number of buckets that share a set. Keys whose hashes agree in some bits are in one set.
 const WAYS: usize = 8;
 
-/// When the bucket of a key is full again, in nanoseconds. A past time is a full bucket, which is as good as
-/// no place at all.
+/// The time at which the bucket of a key is full again, in nanoseconds. A past time means a full bucket, which
+/// is the same as no bucket.
 #[derive(Clone, Copy, Default)]
 struct Bucket {
     key: u64,
@@ -30,9 +31,9 @@ impl Table {
         self.state.hash_one(key)
     }
 
-    /// Gives `change` the number of `key` (0 for one that is not known), and keeps what it makes of it.
+    /// Calls `change` with the number of `key`, or with 0 if the key is unknown, and stores the result.
     pub(super) fn update<R>(&self, key: u64, now: u64, change: impl FnOnce(u64) -> (u64, R)) -> R {
-        // cannot fail: the number of sets is a power of two, and above zero
+        // Cannot fail: the number of sets is a power of two and above zero.
         let set = &self.sets[key as usize & (self.sets.len() - 1)];
         let mut buckets = set.lock().unwrap_or_else(PoisonError::into_inner);
         let known = buckets.iter().position(|bucket| bucket.key == key && bucket.full_at > now);

@@ -1,4 +1,4 @@
-//! May this response be kept, for whom, and for how long?
+//! Rules of RFC 9111: which responses may be stored, for which clients, and for how long.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,51 +8,52 @@ use weftwork_wire::fields::date;
 use crate::app::middleware::User;
 use crate::message::{Request, Response};
 
-/// On what terms a response is kept.
+/// Conditions under which a response is stored.
 pub(super) struct CachePolicy {
-    /// Who shows credentials may get it, too.
+    /// Whether requests with credentials may get the response.
     pub(super) is_public: bool,
-    /// How old it was when it came.
+    /// Age of the response when it arrived.
     pub(super) age: Duration,
-    /// It is fresh while it is not as old as this.
+    /// Age at which the response becomes stale.
     pub(super) lifetime: Duration,
-    /// What `Vary` names, with the values that it was made for.
+    /// Fields in `Vary` with the values of the request.
     pub(super) vary_values: Vec<(HeaderName, Vec<Vec<u8>>)>,
 }
 
-/// Larger numbers of seconds mean this one (RFC 9111 section 1.2.2).
+/// Maximum number of seconds. Larger numbers count as this one (RFC 9111 section 1.2.2).
 const SECONDS_MAX: u64 = 1 << 31;
 
-/// A cookie is for one visitor; what `Connection` names is for one connection, and so is what it says.
+/// A cookie is for one visitor. `Connection` and the fields that it names are for one connection.
 const FORBIDS: [HeaderName; 2] = [header::SET_COOKIE, header::CONNECTION];
 
-/// Whether a kept response may answer this request, and be made of the answer to it.
+/// Returns whether a stored response may answer this request, and whether its response may be stored.
 pub(super) fn is_cacheable_request(req: &Request<'_>) -> bool {
     let is_special = |(name, value): (&str, &[u8])| {
         let is = |wanted: HeaderName| name.eq_ignore_ascii_case(wanted.as_str());
-        // What is in a body is in no key.
+        // The body is not part of the key.
         let has_body = is(header::TRANSFER_ENCODING) || (is(header::CONTENT_LENGTH) && value != b"0");
-        // These two are about what the handler has, not about what is kept (RFC 9111 section 4.3.2).
+        // These fields refer to the state of the handler, not to the stored response (RFC 9111 section 4.3.2).
         let is_for_handler = is(header::IF_MATCH) || is(header::IF_UNMODIFIED_SINCE);
         has_body || is_for_handler || is(header::RANGE) || is(header::UPGRADE)
     };
     matches!(*req.method(), Method::GET | Method::HEAD)
-        // A `Host` beside a whole URI says nothing (RFC 9112 section 3.2.2), but a handler can read it.
+        // With a whole URI, `Host` has no meaning (RFC 9112 section 3.2.2), but a handler can read it.
         && req.target().starts_with('/')
-        // Not by its fields alone: what decodes a body takes them away.
+        // Fields alone are not enough, because decompression removes them.
         && req.body_left() == Some(0)
         && !req.header_lines().any(is_special)
-        // `Compression` inside heeds it, so its answers are others for who says it.
+        // An inner `Compression` respects it, so its responses differ for such requests.
         && !req.has_token(header::CACHE_CONTROL, "no-transform")
 }
 
-/// Whether it says whose request it is: then the answer may be for that one alone.
+/// Returns whether the request identifies a user, so that the response may be for that user alone.
 pub(super) fn has_credentials(req: &Request<'_>) -> bool {
     let has = |name| req.header_values(name).next().is_some();
     has(header::AUTHORIZATION) || has(header::COOKIE) || req.extension::<User>().is_some()
 }
 
-/// None: it must not be kept, or nobody says for how long. `wall` is the time of day.
+/// Returns the conditions for storing the response. `None` if it must not be stored, or if its lifetime is
+/// unknown. `wall` is the time of day.
 pub(super) fn policy(
     req: &Request<'_>,
     response: &Response,
@@ -81,7 +82,7 @@ pub(super) fn policy(
     })
 }
 
-/// What `Cache-Control` of a response says, where it does not forbid.
+/// Directives of a `Cache-Control` that allows storing.
 #[derive(Default)]
 struct CacheControl {
     is_public: bool,
@@ -90,8 +91,8 @@ struct CacheControl {
 }
 
 impl CacheControl {
-    /// None: it forbids to keep the response, or cannot be read for sure. A comma may stand in a quoted text, which only
-    /// `private` and `no-cache` have, or what is not known.
+    /// Parses `Cache-Control`. `None` if it forbids storing or is ambiguous. A quoted text may have a comma.
+    /// Only `private`, `no-cache` and unknown directives have quoted text.
     fn by(response: &Response) -> Option<CacheControl> {
         let mut directives = CacheControl::default();
         for value in response.header_values(header::CACHE_CONTROL) {
@@ -127,8 +128,8 @@ fn seconds(text: &str) -> Option<u64> {
     is_number.then(|| text.parse().unwrap_or(u64::MAX).min(SECONDS_MAX))
 }
 
-/// How old it is, where the handler got it from somewhere else (RFC 9111 section 4.2.3). None: it says so in a way that
-/// cannot be read.
+/// Returns the age of a response that the handler got from elsewhere (RFC 9111 section 4.2.3). `None` if its
+/// fields are invalid.
 fn age(response: &Response, wall: SystemTime) -> Option<Duration> {
     let mut age = Duration::ZERO;
     for value in response.header_values(header::AGE) {
@@ -140,7 +141,7 @@ fn age(response: &Response, wall: SystemTime) -> Option<Duration> {
     Some(age)
 }
 
-/// None: `Vary` has `*`, or something that names no field.
+/// Returns the fields in `Vary` with their values. `None` for `*`, or for an invalid name.
 fn vary_values(req: &Request<'_>, response: &Response) -> Option<Vec<(HeaderName, Vec<Vec<u8>>)>> {
     let names = response.header_values(header::VARY).map(HeaderValue::as_bytes);
     let names = names.flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);

@@ -1,4 +1,4 @@
-//! Which responses are kept, which of them suits a request, and which go first?
+//! Stores responses, selects one for a request, and removes the least recently used.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,21 +13,23 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use super::rules::{CachePolicy, has_credentials};
 use crate::message::{Request, Response};
 
-/// How many responses one target has. They are looked through one by one, and a client chooses what `Vary` names.
+/// Maximum number of responses for one target. They are searched one by one, and a client chooses the values of
+/// the fields in `Vary`.
 const VARIANTS_MAX: usize = 16;
 
-/// What a response costs beside its bytes: its places in both maps, its key's, and its own.
+/// Overhead of a response: its entries in both maps, its key, and the struct itself.
 const ENTRY_BYTES: usize = 512;
 
-/// Changes are counted for so many groups of targets, in 32 KiB: a change of one hinders keeping the others of its group.
+/// Number of groups whose changes are counted, in 32 KiB. A change of one target also prevents storing the
+/// others of its group.
 const GROUPS: usize = 4096;
 
-/// What a client asks for.
+/// The target of a request.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Key {
     scheme: &'static str,
     host: Option<Box<str>>,
-    /// What a trusted proxy says of the host.
+    /// Host according to a trusted proxy.
     forwarded_host: Option<Box<str>>,
     path: Box<str>,
     query: Option<Box<str>>,
@@ -35,8 +37,8 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn of(req: &Request<'_>) -> Key {
-        // Hosts are the same in whatever case (RFC 9110 section 4.2.3). Nothing else is made alike: whatever of a
-        // request does not count here, a handler might show to the next visitor.
+        // Host names ignore case (RFC 9110 section 4.2.3). Nothing else is normalized. If a part of the request
+        // were not in the key, a handler could show it to the next visitor.
         Key {
             scheme: req.scheme(),
             host: req.host().map(|host| host.to_ascii_lowercase().into()),
@@ -52,7 +54,7 @@ impl Key {
     }
 }
 
-/// A response that is kept.
+/// A stored response.
 pub(super) struct Stored {
     policy: CachePolicy,
     received: Instant,
@@ -62,12 +64,12 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// None: its body is not in memory.
+    /// Copies a response. Returns `None` if its body is not in memory.
     pub(super) fn of(response: &Response, policy: CachePolicy, received: Instant) -> Option<Stored> {
-        // Copies: a part of something larger would hold all of that.
+        // Copied, because a slice would keep a larger buffer in memory.
         let body = Bytes::copy_from_slice(response.body()?);
         let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
-        // A wrong `Content-Length` stays, so that it fails each time alike.
+        // A wrong `Content-Length` is kept, so that it fails in the same way each time.
         let kept = response.header_lines().iter().filter(|(name, _)| *name != header::AGE);
         let fields = kept.map(|(name, value)| Some((name.clone(), copied(value)?)));
         let fields = fields.collect::<Option<_>>()?;
@@ -97,7 +99,7 @@ impl Stored {
         self.age(now) < self.policy.lifetime
     }
 
-    /// Whether it was made for a request like this (RFC 9111 section 4.1).
+    /// Returns whether the response was made for a request like this (RFC 9111 section 4.1).
     fn matches(&self, req: &Request<'_>) -> bool {
         let same = |(name, values): &(HeaderName, Vec<Vec<u8>>)| {
             req.header_values(name).eq(values.iter().map(Vec::as_slice))
@@ -117,25 +119,25 @@ impl Stored {
     }
 }
 
-/// All that is kept.
+/// All stored responses.
 pub(super) struct Store {
     bytes_max: u64,
     bytes: u64,
     targets: HashMap<Arc<Key>, CachedTarget>,
-    /// By when they were used last.
+    /// Keys by the time of their last use.
     order: BTreeMap<u64, Arc<Key>>,
     uses: u64,
-    /// How often targets were forgotten, in groups by the hash of their key.
+    /// Number of invalidations, in groups by the hash of the key.
     changes: Box<[u64]>,
 }
 
-/// What was kept, to be dropped where no lock is held.
+/// Removed entries, which are dropped without the lock.
 pub(super) type Removed = (HashMap<Arc<Key>, CachedTarget>, BTreeMap<u64, Arc<Key>>);
 
 pub(super) struct CachedTarget {
     used: u64,
     bytes: u64,
-    /// The newest is last.
+    /// Responses of the target, the newest last.
     variants: Vec<Arc<Stored>>,
 }
 
@@ -145,8 +147,8 @@ impl Store {
         Store { bytes_max, bytes: 0, targets, order, uses: 0, changes: vec![0; GROUPS].into() }
     }
 
-    /// The newest response that suits `req` and is fresh. Else how often the target was changed, which
-    /// [`keep`](Store::keep) wants to know.
+    /// Returns the newest fresh response that matches `req`. The error is the number of changes of the target,
+    /// which [`insert`](Store::insert) needs.
     pub(super) fn find(&mut self, key: &Key, req: &Request<'_>, now: Instant) -> Result<Arc<Stored>, u64> {
         self.found(key, req, now).ok_or_else(|| self.changes[self.group(key)])
     }
@@ -165,8 +167,8 @@ impl Store {
         Some(found)
     }
 
-    /// Keeps the answer to `req`, in the place of others that suit it and of those that are no longer fresh; unless
-    /// the target has changed since `changes`: then the handler may have seen what was before.
+    /// Stores a response. It replaces responses for the same request fields and stale ones. If the target has
+    /// changed since `changes`, nothing is stored, because the handler may have seen the old state.
     pub(super) fn insert(&mut self, key: Key, changes: u64, stored: Stored, req: &Request<'_>) {
         if self.changes[self.group(&key)] != changes {
             return;
@@ -198,18 +200,18 @@ impl Store {
         self.targets.insert(key, CachedTarget { used: self.uses, bytes, variants });
     }
 
-    /// The target has changed: what is kept for it is of no use.
+    /// Removes all responses of a changed target.
     pub(super) fn invalidate(&mut self, key: &Key) {
         let group = self.group(key);
         self.changes[group] += 1;
         self.remove(key);
     }
 
-    /// Everything may have changed.
+    /// Removes all responses.
     pub(super) fn clear(&mut self) -> Removed {
         self.changes.iter_mut().for_each(|changes| *changes += 1);
         self.bytes = 0;
-        // With the same hasher: by that a target is in a group.
+        // Uses the same hasher, because it determines the groups.
         let empty = HashMap::with_hasher(self.targets.hasher().clone());
         (mem::replace(&mut self.targets, empty), mem::take(&mut self.order))
     }
