@@ -1,11 +1,11 @@
-//! A chat for everybody who opens its page:
-//! `cargo run -p weftwork-examples --example chat`, then <http://127.0.0.1:8080>, twice.
+//! A chat for all visitors of a page: `cargo run -p weftwork-examples --example chat`, then open
+//! <http://127.0.0.1:8080> twice.
 
 use weftwork::prelude::*;
 use weftwork::{Message, SocketEvent, WebSocketHub, WebSockets};
 
-/// The function is called by the event loops: no socket has a thread, and what is said is made once for all. A socket's
-/// value is the name that it was accepted with.
+/// The event loops call the function, so no socket has a thread, and a message is encoded once for all. The
+/// value of a socket is the name that it was accepted with.
 fn site() -> impl Handler {
     let chat = WebSocketHub::<String>::new(WebSockets::new().message_bytes_max(1000), |chat, from, event| {
         let name = &from.value;

@@ -1,5 +1,6 @@
-//! A live clock for any number of clients (six pages of one browser: it opens no more connections to a host over HTTP/1.1):
-//! `cargo run -p weftwork-examples --example clock`, then <http://127.0.0.1:8080>.
+//! A live clock for any number of clients: `cargo run -p weftwork-examples --example clock`, then
+//! <http://127.0.0.1:8080>. One browser can show six pages, because it opens no more connections to a host over
+//! HTTP/1.1.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +19,7 @@ fn site(clock: EventHub) -> impl Handler {
     }
 }
 
-/// The one thread there is, however many look.
+/// The only thread, for any number of clients.
 fn tick(clock: &EventHub) {
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

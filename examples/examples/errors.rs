@@ -1,4 +1,4 @@
-//! What is seen when something fails: the client gets 500 and no word of why, the log the request and every cause.
+//! Errors of handlers: the client gets 500 without a reason, and the log has the request and every cause.
 //! `cargo run -p weftwork-examples --example errors`, then `curl -i localhost:8080/orders/7`, and `/stock`.
 
 use anyhow::Context;
@@ -13,12 +13,12 @@ enum Site {
     Stock,
 }
 
-/// An error of its own, as most are: `?` takes it.
+/// An ordinary error type, which `?` converts.
 fn order(id: u64) -> std::io::Result<String> {
     std::fs::read_to_string(format!("no/such/folder/{id}"))
 }
 
-/// One of `anyhow` is in a box, and has to be taken out of it: `map_err(Error::boxed)`.
+/// An `anyhow` error, which needs `map_err(Error::boxed)`.
 fn stock() -> anyhow::Result<u32> {
     let text = std::fs::read_to_string("no/such/file").context("cannot count the stock")?;
     Ok(text.trim().parse()?)
@@ -26,7 +26,7 @@ fn stock() -> anyhow::Result<u32> {
 
 fn site(route: Site, _: &mut Request) -> Result<String> {
     Ok(match route {
-        // What the client did wrong it is told.
+        // The client is told what it did wrong.
         Site::Order { id: 0 } => Err(Problem::new(StatusCode::NOT_FOUND).detail("orders begin with 1"))?,
         Site::Order { id } => order(id)?,
         Site::Stock => stock().map_err(Error::boxed)?.to_string(),
@@ -34,7 +34,7 @@ fn site(route: Site, _: &mut Request) -> Result<String> {
 }
 
 fn main() -> weftwork::Result<()> {
-    // Without a logger there is nothing to see. Any for the crate `log` will do.
+    // Without a logger nothing is shown. Any logger for the crate `log` works.
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).init();
     Server::bind("127.0.0.1:8080")?.run(routes(site))
 }

@@ -1,11 +1,11 @@
-//! A folder, files that are part of the program, and one that a handler chooses:
+//! Files from a folder, files embedded in the program, and a file that a handler chooses:
 //! `cargo run -p weftwork-examples --example files FOLDER`, then open http://localhost:8080.
 
 use weftwork::http::HeaderValue;
 use weftwork::prelude::*;
 use weftwork::{Files, embedded, files};
 
-/// `include_bytes!("../site/index.html")` puts a file of yours here.
+/// To embed a file, use `include_bytes!("../site/index.html")`.
 static SITE: &[(&str, &[u8])] = &[
     ("index.html", b"<!doctype html><link rel=stylesheet href=/style.css><h1><a href=/files/>Files</a></h1>"),
     ("style.css", b"h1 { font: 2rem system-ui; text-align: center }"),
@@ -28,7 +28,8 @@ impl Site {
     fn answer(&self, req: &mut Request) -> Response {
         match req.path().split('/').nth(1) {
             Some("files") => self.folder.call(req),
-            // The same rules, for a name that is not that of the path: here of a query, as in /get?name=a.txt. Saved, not shown.
+            // The same rules apply to a name from elsewhere, here from a query, as in /get?name=a.txt. The
+            // browser saves the file instead of showing it.
             Some("get") => match req.query_value("name").map(|name| name.into_owned()) {
                 Some(name) => self.folder.send(req, &name).with_attachment(&name),
                 None => Response::text("which file?\n").with_status(StatusCode::BAD_REQUEST),

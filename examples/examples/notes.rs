@@ -1,4 +1,4 @@
-//! A JSON API over SQLite. Nothing says which routes wait for the disk: the engine finds out, and `/health` stays quick.
+//! A JSON API with SQLite. No route is marked as blocking: the engine learns it, and `/health` stays fast.
 //! `cargo run -p weftwork-examples --example notes`, then
 //! `curl localhost:8080/notes -H 'content-type: application/json' -d '{"text": "tea"}'`.
 
@@ -17,10 +17,10 @@ pub(crate) struct Note {
     text: String,
 }
 
-/// So many requests are in the database at once; the others wait for a connection, each on a thread.
+/// Number of concurrent database requests. Others wait for a connection, each on a thread.
 pub(crate) const CONNECTIONS: usize = 8;
-/// For so long at most: who waits longer is better told so.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time to wait for a connection. After that, the client gets an error.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Notes {
     pub(crate) pool: Pool,
@@ -34,9 +34,9 @@ impl Notes {
     }
 
     fn with<T>(&self, req: &Request, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        let patience = req.time_left().map_or(PATIENCE, |left| left.min(PATIENCE));
+        let wait_max = req.time_left().map_or(WAIT_MAX, |left| left.min(WAIT_MAX));
         let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE).detail("the database is busy");
-        Ok(self.pool.lend(patience, work).ok_or_else(busy)??)
+        Ok(self.pool.lend(wait_max, work).ok_or_else(busy)??)
     }
 
     fn add(&self, Json(note): Json<Note>, req: &mut Request) -> Result<(StatusCode, Json<Note>)> {
@@ -55,7 +55,8 @@ impl Notes {
     }
 }
 
-/// Crates like `r2d2` have one for any database, which also replaces what broke.
+/// A minimal connection pool. Crates like `r2d2` have one for any database, which also replaces broken
+/// connections.
 pub(crate) struct Pool {
     pub(crate) free: Mutex<Vec<Connection>>,
     returned: Condvar,
@@ -67,10 +68,10 @@ impl Pool {
         Ok(Pool { free: Mutex::new(free?), returned: Condvar::new() })
     }
 
-    /// Lends `work` a connection; none, if none gets free in time.
-    fn lend<T>(&self, patience: Duration, work: impl FnOnce(&Connection) -> T) -> Option<T> {
+    /// Calls `work` with a connection. Returns `None` if no connection is free in time.
+    fn lend<T>(&self, wait_max: Duration, work: impl FnOnce(&Connection) -> T) -> Option<T> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.returned.wait_timeout_while(free, patience, |free| free.is_empty());
+        let waited = self.returned.wait_timeout_while(free, wait_max, |free| free.is_empty());
         let (mut free, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let lent = PooledConnection { pool: self, connection: free.pop() };
         drop(free);
@@ -78,7 +79,7 @@ impl Pool {
     }
 }
 
-/// Comes back to its pool by itself, also where `work` panics.
+/// Returns to its pool when dropped, even if `work` panics.
 struct PooledConnection<'p> {
     pool: &'p Pool,
     connection: Option<Connection>,

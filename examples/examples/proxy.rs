@@ -1,4 +1,4 @@
-//! In front of another server, a language model's say, whose words come through one by one:
+//! A proxy to another server, for example a language model whose tokens arrive one by one:
 //! `cargo run -p weftwork-examples --example proxy -- http://127.0.0.1:11434`, then <http://127.0.0.1:8080>.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use weftwork::Proxy;
 use weftwork::prelude::*;
 
-/// All below `/api` is the other server's, the rest is ours.
+/// Forwards everything under `/api` and answers the rest.
 fn site(url: &str) -> Result<impl Handler> {
     let api = Proxy::to(url)?.strip_prefix("/api").response_timeout(Duration::from_secs(300));
     Ok(move |req: &mut Request| match req.path() {

@@ -1,5 +1,5 @@
-//! Routes as an enum: parsed, matched and linked to by type.
-//! `cargo run -p weftwork-examples --example routes`, then <http://127.0.0.1:8080>.
+//! Routes as an enum: parsed, matched and linked by type. `cargo run -p weftwork-examples --example routes`,
+//! then <http://127.0.0.1:8080>.
 
 use weftwork::prelude::*;
 

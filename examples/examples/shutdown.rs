@@ -1,13 +1,13 @@
-//! A server that ends in good order, and tells a load balancer before:
-//! `cargo run -p weftwork-examples --example shutdown`, then Ctrl-C in the middle of a request.
+//! Graceful shutdown that tells a load balancer first: `cargo run -p weftwork-examples --example shutdown`,
+//! then press Ctrl-C during a request.
 
 use std::time::Duration;
 
 use weftwork::Signals;
 use weftwork::prelude::*;
 
-/// Takes a moment, and is not interrupted. `/ready` is for a load balancer, which sends nobody here any more once it is
-/// told 503; `drain_delay` is the time it has to find out.
+/// Takes a moment and is not interrupted. `/ready` is for a load balancer, which sends no more requests after a
+/// 503. `drain_delay` gives it the time to notice.
 fn site(req: &mut Request) -> Response {
     match req.path() {
         "/ready" if req.is_stopping() => text("stopping\n").with_status(StatusCode::SERVICE_UNAVAILABLE),
@@ -20,7 +20,7 @@ fn site(req: &mut Request) -> Response {
 }
 
 fn main() -> weftwork::Result<()> {
-    // Before the start, so that no signal comes in between.
+    // Installed before the start, so that no signal is missed.
     let signals = Signals::install()?;
     let seconds = Duration::from_secs;
     let server =
@@ -29,7 +29,7 @@ fn main() -> weftwork::Result<()> {
     println!("at {:?}; stop with Ctrl-C, twice to stop at once", running.local_addr());
     let report = running.wait(signals)?;
     println!("{report}");
-    // Here is the place to flush and to close what the handlers used: none of them runs any more.
+    // Flush and close what the handlers used here. No handler runs any more.
     Ok(())
 }
 

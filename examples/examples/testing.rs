@@ -1,8 +1,8 @@
-//! A handler and its tests, without a port: `cargo test -p weftwork-examples --example testing`.
+//! A handler and its tests without a port: `cargo test -p weftwork-examples --example testing`.
 
 use weftwork::prelude::*;
 
-/// `/shout` gives the text of its body back, loudly; `/later` takes an hour.
+/// `/shout` returns the body in upper case. `/later` takes an hour.
 fn site(req: &mut Request) -> Result<Response> {
     Ok(match (req.method(), req.path()) {
         (&Method::POST, "/shout") => Response::text(req.body().text()?.to_uppercase()),

@@ -1,4 +1,4 @@
-//! A page that takes files of up to 1 GiB and keeps them in `weft-uploads`, where temporary files are:
+//! A page for uploads of up to 1 GiB, which are kept in `weft-uploads` in the directory for temporary files:
 //! `cargo run -p weftwork-examples --example upload`, then <http://127.0.0.1:8080>.
 
 use std::path::Path;
@@ -11,8 +11,8 @@ use weftwork::prelude::*;
 const PAGE: &str = "<!doctype html><title>Upload</title><form method=post enctype=multipart/form-data>\
     <input type=file name=file multiple required> <button>Keep</button></form>";
 
-/// Parts go to disk as they arrive. A file gets its name when all of it is there; else it is removed. Two may be called alike, and
-/// neither takes the place of the other.
+/// Parts are written to disk as they arrive. A complete file gets its name, and an incomplete one is removed.
+/// Files with the same name do not replace each other.
 fn site(folder: &Path, req: &mut Request) -> Result<Response> {
     if req.method() != Method::POST {
         return Ok(html(PAGE));
@@ -21,7 +21,7 @@ fn site(folder: &Path, req: &mut Request) -> Result<Response> {
     let mut form = req.multipart()?;
     while let Some(mut part) = form.next_part()? {
         let Some(mut name) = part.safe_file_name() else { continue };
-        // With the number in front, 255 bytes are the most that a file system takes.
+        // With the number in front, the name has at most 255 bytes, the limit of file systems.
         while name.len() > 200 {
             name.pop();
         }
@@ -33,7 +33,7 @@ fn site(folder: &Path, req: &mut Request) -> Result<Response> {
     Ok(text(kept).with_status(StatusCode::CREATED))
 }
 
-/// No other file has it, not of an earlier run either.
+/// No other file has this number, not even from an earlier run.
 fn number() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,1 +1,1 @@
-//! Small programs, one idea each: see the `examples` folder of this crate.
+//! Small programs, one idea each. See the `examples` folder of this crate.

@@ -1,6 +1,6 @@
-//! Does every example do what it says? Each is run, in memory or at a port of its own.
+//! Tests that every example works, in memory or on a port of its own.
 
-// Their `main` is not called: it would serve until a signal comes.
+// `main` is not called, because it would serve until a signal arrives.
 #[path = "../examples/hello.rs"]
 #[allow(dead_code)]
 mod hello;
@@ -50,7 +50,7 @@ fn routes_are_linked_and_answered() {
     assert_eq!((hidden.status.as_u16(), hidden.header("location")), (303, Some("/books/1")));
 }
 
-/// Writers that wait for the lock of SQLite, every one of them, and a quick route beside them; every answer is right.
+/// Writers that all wait for the lock of SQLite, and a fast route beside them. Every response is correct.
 #[test]
 fn notes_are_kept_while_others_are_quick() {
     const WRITERS: usize = 4;
@@ -114,7 +114,7 @@ fn notes_are_kept_while_others_are_quick() {
     assert!(wrong.starts_with("HTTP/1.1 422 ") && wrong.contains("\"field\":\"text\""), "{wrong}");
 }
 
-/// While every connection is lent, who asks waits for no longer than its own deadline allows, and is told why.
+/// If every connection is in use, a request waits no longer than its own deadline allows, and gets the reason.
 #[test]
 fn the_wait_for_a_connection_ends() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn the_wait_for_a_connection_ends() {
     let mut client = TestClient::new(notes::site(notes.clone()).with(soon));
     let begun = Instant::now();
     let answer = client.get("/notes/1").send();
-    assert!(begun.elapsed() < notes::PATIENCE, "it waited for {:?}", begun.elapsed());
+    assert!(begun.elapsed() < notes::WAIT_MAX, "it waited for {:?}", begun.elapsed());
     assert!(answer.status == 503 && answer.text().contains("the database is busy"), "{}", answer.text());
     notes.pool.free.lock().unwrap().extend(lent);
     assert_eq!(client.get("/notes/1").send().status, 404);

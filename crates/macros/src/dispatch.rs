@@ -1,6 +1,7 @@
-//! The search for a route, as code: what is wholly literal is compared at once, the rest segment by segment.
+//! Generates the search for a route. Fully literal paths are compared at once, others segment by segment.
 //!
-//! It is a search in bytes: to see that a path is text takes longer than to find its route, and only captures have to be.
+//! The search works on bytes. Checking that a path is UTF-8 takes longer than finding its route, and only
+//! captures need it.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +11,20 @@ use syn::Ident;
 
 use crate::pattern::Segment;
 
-/// A way into a route, as the search sees it.
+/// A route attribute as the search sees it.
 #[derive(Clone)]
 pub(crate) struct Target<'p> {
-    /// What is left of its path at this place.
+    /// Remaining segments of its path.
     pub(crate) segments: &'p [Segment],
     /// A constant of `Verbs`.
     pub(crate) verb: &'static str,
-    /// Its routes are searched for by the enum that it holds.
+    /// Whether the routes of a nested enum continue the search.
     pub(crate) nest: bool,
     pub(crate) number: u16,
 }
 
-/// The body of a function of `verb` and `path` that returns the number of a way and the parts of the path that
-/// fill its captures, `captures_max` of them.
+/// Returns the body of a function of `verb` and `path`. It returns the number of a route attribute and the
+/// `captures_max` parts of the path that fill its captures.
 pub(crate) fn search(targets: &[Target<'_>], captures_max: usize) -> TokenStream {
     let writer = Writer { captures_max };
     let node = writer.node(targets, &format_ident!("tail"), &[]);
@@ -42,8 +43,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Tries `targets` with `tail`. It returns from the function where one takes it, and goes on behind itself
-    /// where none does: that is all there is to trying the less literal ones next.
+    /// Generates code that tries `targets` with `tail`. The code returns if a target matches, and otherwise
+    /// continues after itself. Less literal targets thus come next.
     fn node(&self, targets: &[Target<'_>], tail: &Ident, captured: &[Ident]) -> TokenStream {
         let (literal, open): (Vec<Target<'_>>, Vec<Target<'_>>) =
             targets.iter().cloned().partition(|target| !target.nest && target.text().is_some());
@@ -55,7 +56,7 @@ impl Writer {
         quote! { #whole #split #rest }
     }
 
-    /// Targets of which nothing is left but literal text.
+    /// Generates code for targets with literal segments only.
     fn whole(&self, targets: &[Target<'_>], tail: &Ident, captured: &[Ident]) -> TokenStream {
         let mut texts: BTreeMap<String, Vec<Target<'_>>> = BTreeMap::new();
         for target in targets {
@@ -65,12 +66,12 @@ impl Writer {
         switch(tail, arms.collect())
     }
 
-    /// Targets for which the next segment has to be known.
+    /// Generates code for targets that need the next segment.
     fn split(&self, targets: &[Target<'_>], tail: &Ident, captured: &[Ident]) -> TokenStream {
         if targets.is_empty() {
             return TokenStream::new();
         }
-        // Each level has names of its own: what was captured above must not be hidden.
+        // Each level has its own variable names, because inner code uses outer captures.
         let (segment, rest) = (format_ident!("{tail}_segment"), format_ident!("{tail}_rest"));
         let mut literals: BTreeMap<String, Vec<Target<'_>>> = BTreeMap::new();
         let mut captures = Vec::new();
@@ -87,7 +88,7 @@ impl Writer {
         let with_segment: Vec<Ident> = captured.iter().chain([&segment]).cloned().collect();
         let mut open = self.after_segment(&captures, &at, &with_segment);
         if !captures.is_empty() {
-            // A capture has something in it, as with a `Router`.
+            // A capture is never empty, the same as in a `Router`.
             open = quote! { if !#segment.is_empty() { #open } };
         }
         quote! {
@@ -97,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Targets that have taken the segment at `at`.
+    /// Generates code for targets that have consumed the segment at `at`.
     fn after_segment(
         &self,
         targets: &[Target<'_>],
@@ -119,7 +120,7 @@ impl Writer {
             let node = self.node(&going, &next, captured);
             code.extend(quote! { if let ::core::option::Option::Some(#next) = #rest { #node } });
         }
-        // What is nested owns its prefix: only more literal ways, above, come before it.
+        // A nest owns its prefix. Only more literal routes, above, come before it.
         if let Some(nest) = nests.first() {
             let found = self.found(nest, captured, Some(quote!(__weft::nested_path(#tail, #segment))));
             code.extend(quote! { return #found; });
@@ -127,10 +128,10 @@ impl Writer {
         code
     }
 
-    /// Targets that take the path, each for its method.
+    /// Generates code for targets that match the path, one for each method.
     fn leaf(&self, targets: &[Target<'_>], captured: &[Ident], last: Option<TokenStream>) -> TokenStream {
         let mut targets = targets.to_vec();
-        // Its own method first, then HEAD by GET's, then what takes any.
+        // The exact method comes first, then GET for HEAD, then any method.
         targets.sort_by_key(|target| match target.verb {
             "ANY" => 2,
             "GET" => 1,
@@ -159,7 +160,7 @@ impl Writer {
     }
 }
 
-/// A segment that was cut from `tail`, and what is behind it.
+/// The first segment of `tail`, and the text after it.
 struct SplitSegment<'t> {
     tail: &'t Ident,
     segment: &'t Ident,
@@ -171,7 +172,7 @@ impl<'p> Target<'p> {
         Target { segments: &self.segments[1..], ..self.clone() }
     }
 
-    /// What is left, if it is nothing but literal.
+    /// Returns the rest of the path if all its segments are literal.
     fn text(&self) -> Option<String> {
         let parts = self.segments.iter().map(|segment| match segment {
             Segment::Literal(text) => Some(text.as_str()),
@@ -181,10 +182,10 @@ impl<'p> Target<'p> {
     }
 }
 
-/// Runs the code of the text that `subject` is: by its length, then by the byte that tells most of them apart,
+/// Generates a search for `subject` among texts: by length, then by the byte that distinguishes most of them,
 /// then by one comparison.
 fn switch(subject: &Ident, arms: Vec<(String, TokenStream)>) -> TokenStream {
-    /// So many comparisons are as quick as a jump.
+    /// Maximum number of comparisons that are as fast as a jump.
     const FEW: usize = 2;
     if arms.len() <= FEW {
         return compare(subject, &arms);
@@ -207,7 +208,7 @@ fn by_byte(subject: &Ident, length: usize, arms: &[(String, TokenStream)]) -> To
         bytes.dedup();
         bytes.len()
     };
-    // The first of the best: texts of one length that are not equal differ somewhere.
+    // Takes the first of the best positions. Different texts of one length differ somewhere.
     let at = (0..length).rev().max_by_key(|at| distinct(*at)).unwrap_or(0);
     let mut groups: BTreeMap<u8, Vec<(String, TokenStream)>> = BTreeMap::new();
     for (text, code) in arms {

@@ -1,4 +1,4 @@
-//! From the enum to the code of its trait.
+//! Generates the implementation of the trait from the enum.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -11,7 +11,7 @@ use crate::overlap;
 use crate::pattern::{Pattern, Segment};
 use crate::sibling_literals;
 
-/// A way with its number, which is its place among all of the enum.
+/// A route attribute with its index among all attributes of the enum.
 struct NumberedAttr<'v> {
     number: u16,
     variant: &'v Variant<'v>,
@@ -32,10 +32,10 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
     let methods = variants.iter().map(method);
     let captures_max = captures_max(&attrs);
     Ok(quote! {
-        // Some of the code stands where the user wrote, who may be held to more than it can keep.
+        // The generated code is in the user's crate, which may have stricter lints.
         #[allow(non_snake_case, unused_qualifications)]
         const _: () = {
-            // Names of ours stay behind a path: the enum, or a type in it, may have any of them.
+            // Our names are behind a path, because the enum or a type in it may have the same names.
             use ::weftwork::derived as __weft;
 
             #[allow(unused_mut, unused_assignments, unused_variables, clippy::all)]
@@ -78,7 +78,8 @@ pub(crate) fn routes(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// The error, and a trait without substance: what uses the enum shall not be told as a second mistake.
+/// Returns the error and an empty implementation of the trait, so that uses of the enum cause no further
+/// errors.
 pub(crate) fn error_impl(input: &DeriveInput, error: &syn::Error) -> TokenStream {
     let (error, name) = (error.to_compile_error(), &input.ident);
     if !input.generics.params.is_empty() {
@@ -125,7 +126,7 @@ fn search(attrs: &[NumberedAttr<'_>]) -> TokenStream {
     dispatch::search(&targets, captures_max(attrs))
 }
 
-/// A nest has one part more: the path that is left.
+/// Returns the maximum number of parts. A nest has one more part, the remaining path.
 fn captures_max(attrs: &[NumberedAttr<'_>]) -> usize {
     attrs
         .iter()
@@ -152,7 +153,7 @@ fn table<'v>(attrs: &'v [NumberedAttr<'_>]) -> impl Iterator<Item = TokenStream>
     })
 }
 
-/// The arm that makes the value of a way.
+/// Returns the match arm that constructs the value of a route attribute.
 fn constructed(attr: &NumberedAttr<'_>) -> TokenStream {
     let NumberedAttr { number, variant, attr } = attr;
     let ident = &variant.item.ident;
@@ -172,7 +173,8 @@ fn constructed(attr: &NumberedAttr<'_>) -> TokenStream {
     quote! { #number => ::core::result::Result::Ok(Self::#ident { #(#fields),* }), }
 }
 
-/// Its code stands at the field's type: that is where the error belongs if the type cannot be in a path.
+/// Returns the code for a field's value. It has the span of the field's type, so that errors about the type are
+/// reported there.
 fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
     let (name, span) = (name_of(field), field.ty.span());
     let (parts, query) = (call_site("parts"), call_site("query"));
@@ -190,12 +192,12 @@ fn field_value(field: &Field, pattern: &Pattern) -> TokenStream {
             let (read, key) = (Ident::new(read, span), &parameter.name);
             quote_spanned!(span=> __weft::#read(#query, #key)?)
         }
-        // Of a second way, which does without it: None, or no values.
+        // A field that a further attribute does not fill: `None`, or no values.
         (None, _) => quote!(::core::default::Default::default()),
     }
 }
 
-/// What is told of a request before its route is made.
+/// Returns the functions that describe a request before its route is constructed.
 fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
     let (seed, blocking, buffering) =
         (seed(name), attrs.iter().map(blocking_arm), attrs.iter().map(buffering));
@@ -209,7 +211,7 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
                 ::core::result::Result::Ok((number, _)) => {
                     __weft::Blocking::Learn { route: __weft::route_id(SEED, number as u64) }
                 }
-                // Refused without a handler.
+                // Rejected without a handler.
                 ::core::result::Result::Err(_) => __weft::Blocking::Never,
             }
         }
@@ -239,7 +241,8 @@ fn request_properties(name: &str, attrs: &[NumberedAttr<'_>]) -> TokenStream {
     }
 }
 
-/// What the routes in a nest are asked, by a function of verb and path. None: it is no nest.
+/// Returns a call to the nested enum with the method and the rest of the path. `None` if the variant is not a
+/// nest.
 fn ask_nested(NumberedAttr { variant, attr, .. }: &NumberedAttr<'_>, function: &str) -> Option<TokenStream> {
     let inner = &variant.nested?.ty;
     let (at, function) = (attr.pattern.captures().count(), Ident::new(function, inner.span()));
@@ -247,7 +250,7 @@ fn ask_nested(NumberedAttr { variant, attr, .. }: &NumberedAttr<'_>, function: &
     Some(quote_spanned!(inner.span()=> <#inner as __weft::Routes>::#function(#verb, #parts[#at])))
 }
 
-/// The arm that tells whether a way is known to wait; the others are learned.
+/// Returns the match arm that states whether a route is known to block. Other routes are learned.
 fn blocking_arm(attr: &NumberedAttr<'_>) -> TokenStream {
     let NumberedAttr { number, variant, .. } = attr;
     if variant.blocks {
@@ -261,7 +264,7 @@ fn blocking_arm(attr: &NumberedAttr<'_>) -> TokenStream {
     }
 }
 
-/// The arm that tells whether the handler of a way waits for the body; most do.
+/// Returns the match arm that states whether a handler waits for the body. Most handlers do.
 fn buffering(attr: &NumberedAttr<'_>) -> TokenStream {
     let NumberedAttr { number, variant, .. } = attr;
     if variant.unbuffered {
@@ -271,7 +274,7 @@ fn buffering(attr: &NumberedAttr<'_>) -> TokenStream {
     quote!(::core::result::Result::Ok((#number, parts)) => #inner,)
 }
 
-/// The arm that tells the pattern of a way into a nest, with that of the route in there.
+/// Returns the match arm for the pattern of a nest, followed by the pattern of the nested route.
 fn nested_pattern(attr: &NumberedAttr<'_>) -> TokenStream {
     let number = attr.number;
     let Some(inner) = ask_nested(attr, "pattern") else { return TokenStream::new() };
@@ -282,7 +285,7 @@ fn nested_pattern(attr: &NumberedAttr<'_>) -> TokenStream {
     }
 }
 
-/// The arm that writes a variant's path, by its first way.
+/// Returns the match arm that writes the path of a variant, from its first attribute.
 fn written(variant: &Variant<'_>, all: &[Variant<'_>]) -> TokenStream {
     let (ident, out) = (&variant.item.ident, call_site("out"));
     let names = variant.fields().map(|field| {
@@ -310,7 +313,8 @@ fn written(variant: &Variant<'_>, all: &[Variant<'_>]) -> TokenStream {
     quote! { Self::#ident { #(#names),* } => { #path #(#parameters)* #nested } }
 }
 
-/// The variable that holds a field while it is written; it stands at the field's type, as its errors shall.
+/// Returns the variable that holds a field while its path is written. It has the span of the field's type, for
+/// error messages.
 fn local_of(field: &Field) -> Ident {
     Ident::new(&format!("field_{}", name_of(field)), field.ty.span())
 }
@@ -362,13 +366,13 @@ fn method(variant: &Variant<'_>) -> TokenStream {
     }
 }
 
-/// A variable of the code around. Code that stands at a field's type, so that its errors do, names it by this: a macro
-/// may have been given the type, and then the bare name would be one of the macro's caller.
+/// Returns an identifier with the span of the macro call. Code with the span of a field's type must use it: if
+/// a macro passed the type in, a plain name would belong to the caller of that macro.
 fn call_site(name: &str) -> Ident {
     Ident::new(name, Span::call_site())
 }
 
-/// A number for the enum (FNV-1a), so that routes of several have different ones.
+/// Returns a number for the enum (FNV-1a), so that routes of different enums have different numbers.
 fn seed(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

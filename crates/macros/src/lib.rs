@@ -1,4 +1,4 @@
-//! The derive macros of weftwork; its documentation shows them at work.
+//! The derive macros of weftwork. See the documentation of `weftwork` for examples.
 
 mod dispatch;
 mod expand;
@@ -9,7 +9,7 @@ mod sibling_literals;
 
 use proc_macro::TokenStream;
 
-/// Makes an enum the routes of a site: see the trait `weftwork::Routes`.
+/// Derives the trait `weftwork::Routes` for an enum.
 #[proc_macro_derive(
     Routes,
     attributes(get, post, put, delete, patch, head, options, trace, connect, any, nest, blocks, unbuffered)

@@ -1,4 +1,4 @@
-//! What does the enum declare? Each variant with its routes, its fields joined to their captures.
+//! Parses the enum: each variant with its route attributes, and its fields matched to captures.
 
 use syn::spanned::Spanned;
 use syn::{
@@ -7,7 +7,7 @@ use syn::{
 
 use crate::pattern::Pattern;
 
-/// The attributes that make routes, and the constants of `Verbs` for them.
+/// Route attributes and the constants of `Verbs` for them.
 const VERBS: [(&str, &str); 9] = [
     ("get", "GET"),
     ("post", "POST"),
@@ -25,18 +25,18 @@ pub(crate) struct Variant<'i> {
     pub(crate) attrs: Vec<RouteAttr>,
     pub(crate) blocks: bool,
     pub(crate) unbuffered: bool,
-    /// The field that holds nested routes.
+    /// Field that holds nested routes.
     pub(crate) nested: Option<&'i Field>,
 }
 
-/// One attribute: a way in.
+/// One route attribute.
 pub(crate) struct RouteAttr {
-    /// A constant of `Verbs`; `ANY` for a nest.
+    /// A constant of `Verbs`, or `ANY` for a nest.
     pub(crate) verb: &'static str,
     pub(crate) pattern: Pattern,
 }
 
-/// How a field stands in a query.
+/// How often a field may occur in a query.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Cardinality {
     Once,
@@ -76,7 +76,7 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
     errors.map_or(Ok(read), Err)
 }
 
-/// What stands above the enum, or a field, would be passed over without a word.
+/// Reports attributes on the enum or on a field, which would be ignored.
 fn misplaced<'a>(attributes: impl IntoIterator<Item = &'a Attribute>, place: &str) -> Option<Error> {
     let errors = attributes.into_iter().filter_map(|attribute| {
         let name = attribute.path().get_ident()?.to_string();
@@ -142,7 +142,7 @@ fn text(attribute: &Attribute, example: &str) -> Result<LitStr> {
 }
 
 impl<'i> Variant<'i> {
-    /// Every capture has its field, and every field its capture.
+    /// Checks that every capture has a field and every field a capture.
     fn join_fields(&mut self, is_nest: bool) -> Result<()> {
         if let Fields::Unnamed(fields) = &self.item.fields {
             return self.join_unnamed(fields, is_nest);
@@ -238,13 +238,13 @@ impl<'i> Variant<'i> {
     }
 }
 
-/// A field's name as patterns write it; a nest's only field may have none.
+/// Returns the name of a field as in patterns. The only field of a nest may have no name.
 pub(crate) fn name_of(field: &Field) -> String {
     use syn::ext::IdentExt;
     field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default()
 }
 
-/// How often the field stands in a query, and the type of one value.
+/// Returns how often the field may occur in a query, and the type of one value.
 pub(crate) fn cardinality(field: &Field) -> (Cardinality, &Type) {
     let Type::Path(path) = ungrouped(&field.ty) else { return (Cardinality::Once, &field.ty) };
     let Some(last) = path.path.segments.last() else { return (Cardinality::Once, &field.ty) };
@@ -261,7 +261,7 @@ pub(crate) fn cardinality(field: &Field) -> (Cardinality, &Type) {
     }
 }
 
-/// Without the group, which no one sees, that a type comes in where a macro was given it.
+/// Removes the invisible group around a type that a macro passed in.
 fn ungrouped(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => ungrouped(&group.elem),

@@ -1,4 +1,4 @@
-//! Do two routes take the same path?
+//! Reports routes that match the same path.
 
 use syn::{Error, Result};
 
@@ -10,7 +10,7 @@ struct Entry<'v> {
     attr: &'v RouteAttr,
 }
 
-/// Each way against all before it.
+/// Checks each route against all routes before it.
 pub(crate) fn check(variants: &[Variant<'_>]) -> Result<()> {
     let entries: Vec<Entry<'_>> = variants
         .iter()
@@ -56,13 +56,14 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
     Some(Error::new(later.attr.pattern.text.span(), why))
 }
 
-/// Both take exactly the same paths.
+/// Returns whether both patterns match exactly the same paths.
 fn same_paths(one: &[Segment], two: &[Segment]) -> bool {
     one.len() == two.len() && one.iter().zip(two).all(|(one, two)| same(one, two))
 }
 
-/// Every path of `segments` is one beneath `prefix`. A capture takes no empty segment and leaves a rest at its place
-/// the paths that begin with one: nobody means a route for these alone.
+/// Returns whether every path of `segments` is under `prefix`. A capture does not match an empty segment, so a
+/// rest at that position keeps paths that start with an empty segment. A route for only these paths is never
+/// intended.
 fn is_under(segments: &[Segment], prefix: &[Segment]) -> bool {
     let takes = |(segment, prefix): (&Segment, &Segment)| {
         same(segment, prefix) || matches!((segment, prefix), (Segment::Rest(_), Segment::Capture(_)))

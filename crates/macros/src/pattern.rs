@@ -1,9 +1,9 @@
-//! What does the text of a route say? `/users/{id}/{*rest}?{q}&page-size={size}`
+//! Parses the pattern of a route: `/users/{id}/{*rest}?{q}&page-size={size}`.
 
 use syn::ext::IdentExt;
 use syn::{Error, Ident, LitStr, Result};
 
-/// One part of a path, between slashes.
+/// One segment of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Segment {
     /// Encoded as it is sent.
@@ -13,7 +13,7 @@ pub(crate) enum Segment {
 }
 
 impl Segment {
-    /// The field that it fills.
+    /// Returns the field that the segment fills.
     pub(crate) fn field(&self) -> Option<&str> {
         match self {
             Segment::Literal(_) => None,
@@ -22,7 +22,7 @@ impl Segment {
     }
 }
 
-/// A query parameter, and the field that it fills.
+/// A query parameter and the field that it fills.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
@@ -60,7 +60,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// The prefix of a nest: `/` alone is none, and a query belongs to the routes inside.
+    /// Parses the prefix of a nest. `/` alone is not a prefix, and a query belongs to the nested routes.
     pub(crate) fn parse_prefix(text: &LitStr) -> Result<Pattern> {
         let pattern = Pattern::parse(text)?;
         let fail = |why: &str| Err(Error::new(text.span(), why));
@@ -79,12 +79,12 @@ impl Pattern {
         }
     }
 
-    /// The fields that the path fills, in its order.
+    /// Returns the fields that the path fills, in order.
     pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(Segment::field)
     }
 
-    /// Every field that the pattern fills.
+    /// Returns every field that the pattern fills.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
         self.captures().chain(self.parameters.iter().map(|parameter| parameter.field.as_str()))
     }
@@ -156,7 +156,7 @@ fn literal(part: &str) -> std::result::Result<Segment, String> {
     Ok(Segment::Literal(encoded(part)))
 }
 
-/// `{q}`, or `name={field}`.
+/// Parses `{q}`, or `name={field}`.
 fn parameter(part: &str) -> std::result::Result<Parameter, String> {
     let (name, value) = match part.split_once('=') {
         Some((name, value)) => (Some(name), value),
@@ -178,7 +178,7 @@ fn parameter(part: &str) -> std::result::Result<Parameter, String> {
     Ok(Parameter { name, field })
 }
 
-/// `mark` is what stands before the name.
+/// Parses the name of a field. `mark` is the text before the name.
 fn field_name(mark: &str, name: &str) -> std::result::Result<String, String> {
     let word = name.strip_prefix("r#").unwrap_or(name);
     let ident = syn::parse_str::<Ident>(word).or_else(|_| syn::parse_str(&format!("r#{word}")));
@@ -188,15 +188,16 @@ fn field_name(mark: &str, name: &str) -> std::result::Result<String, String> {
         ));
     };
     let field = ident.unraw().to_string();
-    // syn passes over blanks and comments.
+    // syn ignores white space and comments.
     if field != word {
         return Err(format!("`{{{mark}{name}}}` is not the name alone: write `{{{mark}{field}}}`"));
     }
     Ok(field)
 }
 
-/// A literal as clients send it: what RFC 3986 does not let stand in a segment is percent-encoded, but for the brackets,
-/// which browsers leave as they are (https://url.spec.whatwg.org/#path-percent-encode-set). `Router` does the same.
+/// Encodes a literal as clients send it. Characters that RFC 3986 does not allow in a segment are
+/// percent-encoded, except brackets, which browsers leave unencoded
+/// (https://url.spec.whatwg.org/#path-percent-encode-set). `Router` does the same.
 fn encoded(part: &str) -> String {
     let mut out = String::with_capacity(part.len());
     for byte in part.bytes() {

@@ -1,12 +1,12 @@
-//! Which literal parts of other routes could a capture's value be taken for?
+//! Finds literals of other routes that equal a value of a capture.
 
 use std::collections::BTreeSet;
 
 use crate::model::Variant;
 use crate::pattern::Segment;
 
-/// The literals that stand where `segments[at]` stands, in routes that agree with it up to there. For a rest
-/// also those behind that place.
+/// Returns the literals at the position of `segments[at]`, in routes that match up to there. For a rest, later
+/// literals are included.
 pub(crate) fn of(segments: &[Segment], at: usize, variants: &[Variant<'_>]) -> BTreeSet<String> {
     let is_rest = matches!(segments[at], Segment::Rest(_));
     let others = variants.iter().flat_map(|variant| &variant.attrs).map(|attr| &attr.pattern.segments);

@@ -1,5 +1,5 @@
-//! How is a connection driven without an engine? By its client: whenever the server has nothing left to do,
-//! the client acts or the clock moves.
+//! Drives a connection without an engine. Whenever the server has nothing left to do, the client runs its next
+//! step, or the clock moves.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::transport::context::{Context, Stage};
 use crate::transport::stream::{Duplex, is_would_block};
 use crate::transport::{DateCache, Pool, Post, Stream, Tick};
 
-/// What the connections of one test share.
+/// State that the connections of one test share.
 pub(super) struct TestServer {
     pub(super) handler: Arc<dyn Handler>,
     pub(super) cx: Context,
@@ -46,10 +46,10 @@ impl TestServer {
     }
 }
 
-/// One connection to the handler of a [`TestClient`](super::TestClient), byte by byte: for what an ordinary
-/// client does not do, such as malformed requests, pipelining, and leaving in the middle.
+/// One connection to the handler of a [`TestClient`](super::TestClient), byte by byte. Use it for what an
+/// ordinary client does not do, such as malformed requests, pipelining and early disconnects.
 ///
-/// The server side acts whenever this side has done something, until it waits for this side again.
+/// After each action of this side, the server side runs until it waits for this side again.
 ///
 /// ```
 /// use weftwork::{Request, TestClient};
@@ -64,19 +64,19 @@ impl TestServer {
 /// ```
 pub struct TestConnection {
     server: Arc<TestServer>,
-    /// None once the server has dropped it.
+    /// `None` after the server has dropped the connection.
     pub(super) conn: Option<Box<Conn>>,
     pub(super) pipe: Arc<Pipe>,
     pub(super) pool: Pool,
     dates: DateCache,
     post: Arc<Post>,
-    /// Of the requests that the handler has got, and whose responses were not taken yet.
+    /// Methods of the requests that the handler got and whose responses were not taken yet.
     methods: VecDeque<Method>,
-    /// The response that was written last is over with its head.
+    /// Whether the response that was written last ends with its head.
     ends_with_head: bool,
-    /// The handler has answered with something that needs a thread and a socket of its own.
+    /// Whether the handler answered with something that needs a thread and a socket of its own.
     pub(super) is_upgraded: bool,
-    /// It is driven by a thread of its own, which gives the test its turn where the handler waits.
+    /// Set if a separate thread drives the connection. It yields to the test when the handler waits.
     pub(super) lockstep: Option<Lockstep>,
 }
 
@@ -86,7 +86,7 @@ impl TestConnection {
         Ok(TestConnection::over(server, peer, pipe.clone(), pipe))
     }
 
-    /// The server side talks to `stream`, which passes on to `pipe` what it likes to.
+    /// Creates a connection whose server side uses `stream`, which may forward to `pipe`.
     pub(super) fn over(
         server: &Arc<TestServer>,
         peer: SocketAddr,
@@ -114,35 +114,36 @@ impl TestConnection {
         }
     }
 
-    /// Sends bytes, of whatever.
+    /// Sends arbitrary bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.act(ClientStep::Bytes(bytes.as_ref().to_vec()));
     }
 
-    /// Sends bytes in pieces, each when the server waits for more, be it in the handler or between requests.
+    /// Sends bytes in pieces. Each piece is sent when the server waits for input, in the handler or between
+    /// requests.
     pub fn send_pieces<B: AsRef<[u8]>>(&mut self, pieces: impl IntoIterator<Item = B>) {
         pieces.into_iter().for_each(|piece| self.pipe.push_step(ClientStep::Bytes(piece.as_ref().to_vec())));
         self.run();
     }
 
-    /// Ends this side and goes on reading.
+    /// Ends this side and keeps reading.
     pub fn end(&mut self) {
         self.act(ClientStep::End);
     }
 
-    /// Leaves without a word: the server's next read or write fails.
+    /// Disconnects without closing properly: the server's next read or write fails.
     pub fn reset(&mut self) {
         self.act(ClientStep::Reset);
     }
 
-    /// Takes `bytes` more of what the server sends, then no more until it is called again. Without it all is
-    /// taken at once; a client that holds 64 MiB which its test has not taken leaves.
+    /// Takes `bytes` more of what the server sends, then nothing until the next call. Without this call
+    /// everything is taken at once. A client that holds 64 MiB which its test has not taken disconnects.
     pub fn read_at_most(&mut self, bytes: usize) {
         self.pipe.take_at_most(bytes, false);
         self.run();
     }
 
-    /// Lets time pass; deadlines that come up meanwhile do what they do.
+    /// Advances the clock. Deadlines that pass take effect.
     pub fn advance(&mut self, time: Duration) {
         self.advance_until(self.server.now().after(time));
     }
@@ -156,22 +157,22 @@ impl TestConnection {
     /// Takes the next whole response.
     ///
     /// # Panics
-    /// There is none; see [`try_response`](TestConnection::try_response).
+    /// Panics if there is no whole response. See [`try_response`](TestConnection::try_response).
     #[track_caller]
     pub fn response(&mut self) -> TestResponse {
         self.try_response().unwrap_or_else(|none| panic!("{none}"))
     }
 
-    /// Takes the next whole response; one to HEAD is over with its head.
+    /// Takes the next whole response. A response to HEAD ends with its head.
     ///
     /// # Errors
-    /// There is none, only half of one, or something else.
+    /// Fails if there is no response, only a part of one, or something else.
     pub fn try_response(&mut self) -> Result<TestResponse, NoResponse> {
-        // Somebody else may have moved the clock.
+        // Another connection may have moved the clock.
         self.run();
         let ended = self.is_closed();
-        // What no handler has seen is refused, and nothing is written behind a refusal. It has a body that says why,
-        // unless the request was known to be a HEAD.
+        // A request that no handler got was rejected, and nothing is written after a rejection. The rejection
+        // has a body with the reason, unless the request was known to be a HEAD.
         let refused = if self.ends_with_head { &Method::HEAD } else { &Method::GET };
         let method = self.methods.front().unwrap_or(refused);
         let taken = self.pipe.received(|bytes| take_response(bytes, method, ended));
@@ -188,7 +189,7 @@ impl TestConnection {
         self.pipe.received(std::mem::take)
     }
 
-    /// The server has ended its side.
+    /// Returns whether the server has ended its side.
     pub fn is_closed(&mut self) -> bool {
         self.run();
         self.conn.is_none() || self.pipe.server_has_ended()
@@ -199,7 +200,7 @@ impl TestConnection {
         self.run();
     }
 
-    /// What a loop does: all that can be done without waiting. Then the client has its turn.
+    /// Does what a loop does: everything that needs no wait. Then the client runs its next step.
     pub(super) fn run(&mut self) {
         while let Some(conn) = &mut self.conn {
             let (now, cx) = (self.server.now(), &self.server.cx);
@@ -209,7 +210,7 @@ impl TestConnection {
             match conn.step(now, cx) {
                 Step::Call => self.call(),
                 Step::Close => self.close(),
-                // Another protocol needs a thread of its own and a socket that it can wait for.
+                // Another protocol needs its own thread and a socket that it can wait for.
                 Step::Takeover => {
                     self.is_upgraded = true;
                     self.close();
@@ -239,7 +240,7 @@ impl TestConnection {
         }
     }
 
-    /// Moves the clock to when a response that is to come later is due, if nobody has brought one.
+    /// Moves the clock to the due time of a deferred response, if it has not been sent.
     pub(super) fn advance_to_response(&mut self) {
         let due = |this: &TestConnection| this.conn.as_ref().and_then(|conn| conn.response_due());
         while let Some(due) = due(self).filter(|due| *due > self.server.now()) {
@@ -248,7 +249,7 @@ impl TestConnection {
         }
     }
 
-    /// The client says nothing for a while, unless it is told meanwhile that there is no use in going on.
+    /// Lets the client pause, unless the server meanwhile ends the connection.
     fn pause(&mut self, until: Tick) {
         let script = self.pipe.take_script();
         while self.advance_to_deadline(until) {
@@ -295,7 +296,7 @@ impl TestConnection {
     }
 }
 
-/// Its deadline has passed, and it has been told so.
+/// Returns whether the deadline has passed, and tells the connection.
 fn expires(conn: &mut Conn, server: &TestServer) -> bool {
     let now = server.now();
     let passed = conn.deadline(&server.cx) <= now;
@@ -305,7 +306,7 @@ fn expires(conn: &mut Conn, server: &TestServer) -> bool {
     passed
 }
 
-/// A handler that waits for its client gives it its turn.
+/// Waits of a handler for its client. The client runs its next step instead.
 struct TestWait<'a> {
     server: &'a TestServer,
     pipe: &'a Pipe,
@@ -313,10 +314,10 @@ struct TestWait<'a> {
 }
 
 impl TestWait<'_> {
-    /// Nothing will come until then: that time is over at once.
+    /// Ends a wait at once by moving the clock to `until`, because nothing arrives before.
     fn skip_to(&self, until: Tick) -> io::Result<()> {
         if until == Tick(u64::MAX) {
-            // It would wait for ever; in a test that means that the client has left.
+            // The wait would never end. In a test this means that the client has disconnected.
             self.pipe.end();
             return Ok(());
         }
@@ -331,7 +332,7 @@ impl Wait for TestWait<'_> {
     }
 
     fn moment(&self) -> Instant {
-        // No moment stands for a tick past the end of time.
+        // A tick beyond the range of the clock has no `Instant`.
         self.server.cx.clock.moment(self.now()).unwrap_or_else(Instant::now)
     }
 
@@ -366,7 +367,7 @@ impl Wait for TestWait<'_> {
     }
 }
 
-/// Nobody waits in a test: a handler that sleeps by the library's means moves the clock.
+/// A sleep of the library moves the clock instead of waiting.
 struct MockSleep(Arc<AtomicU64>);
 
 impl BlockingHook for MockSleep {

@@ -1,11 +1,11 @@
-//! What does a browser keep of the cookies that it is sent, and which of them does it send back?
+//! A cookie store that behaves like a browser.
 
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue, header};
 use weftwork_wire::fields::date;
 
-/// The cookies of one browser (RFC 6265), which visits one host.
+/// The cookies of one browser (RFC 6265) that visits one host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cookies(Vec<StoredCookie>);
 
@@ -14,12 +14,12 @@ struct StoredCookie {
     name: Vec<u8>,
     value: Vec<u8>,
     path: Vec<u8>,
-    /// By the clock of the client.
+    /// Expiry on the client's clock.
     until: Option<Duration>,
 }
 
 impl Cookies {
-    /// What a response to a request for `target` sets or removes (section 5.3).
+    /// Stores or removes the cookies that a response to a request for `target` sets (section 5.3).
     pub(super) fn keep(&mut self, headers: &HeaderMap, target: &str, now: Duration) {
         for line in headers.get_all(header::SET_COOKIE) {
             let Some((cookie, is_over)) = parse(line.as_bytes(), target, now) else { continue };
@@ -27,7 +27,7 @@ impl Cookies {
                 self.0.iter().position(|known| known.name == cookie.name && known.path == cookie.path);
             match before {
                 Some(at) if is_over => drop(self.0.remove(at)),
-                // It keeps its place: section 5.3, step 11.
+                // The cookie keeps its position: section 5.3, step 11.
                 Some(at) => self.0[at] = cookie,
                 None if is_over => {}
                 None => self.0.push(cookie),
@@ -35,7 +35,8 @@ impl Cookies {
         }
     }
 
-    /// The `Cookie` of a request for `target` (section 5.4): longer paths first, then as they came.
+    /// Returns the `Cookie` field of a request for `target` (section 5.4). Longer paths come first, then older
+    /// cookies.
     pub(super) fn field(&self, target: &str, now: Duration) -> Option<HeaderValue> {
         let path = path_of(target).as_bytes();
         let sent = |cookie: &&StoredCookie| {
@@ -49,7 +50,7 @@ impl Cookies {
     }
 }
 
-/// A cookie, and whether this removes it.
+/// Returns a cookie, and whether it is removed.
 fn parse(line: &[u8], target: &str, now: Duration) -> Option<(StoredCookie, bool)> {
     let mut parts = line.split(|&byte| byte == b';').map(split);
     let (name, Some(value)) = parts.next()? else { return None };
@@ -72,7 +73,7 @@ fn parse(line: &[u8], target: &str, now: Duration) -> Option<(StoredCookie, bool
             _ => {}
         }
     }
-    // Max-Age counts where both are given (section 5.3, step 3).
+    // `Max-Age` has precedence (section 5.3, step 3).
     let seconds = age.map(|age| u64::try_from(age).unwrap_or(0));
     cookie.until = seconds.and_then(|seconds| now.checked_add(Duration::from_secs(seconds)));
     let is_over = seconds.map_or(is_past, |seconds| seconds == 0);

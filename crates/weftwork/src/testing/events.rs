@@ -1,4 +1,4 @@
-//! How is a stream of events tested? By a client that reads them as a page does, one at a time.
+//! A test client for event streams, which reads events one at a time, as a page does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use super::pipe::Pipe;
 use super::response::{NO_LIMITS, take_response};
 use crate::app::Event;
 
-/// An event as a page gets it. One that a handler sends is compared by `Event::new("tea").into()`.
+/// An event as a page gets it. To compare it with an event of a handler, use `Event::new("tea").into()`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TestEvent {
-    /// Its name; none: a page gets it as a `message`.
+    /// Name of the event. Without a name, a page gets it as a `message`.
     pub name: Option<String>,
-    /// Its data: lines are ended by `\n`.
+    /// Data of the event, with lines separated by `\n`.
     pub data: String,
-    /// The id that it has itself.
+    /// Id that the event sets.
     pub id: Option<String>,
-    /// How long the client is to wait before it comes again, where this event says so.
+    /// Reconnection time that the event sets.
     pub retry: Option<Duration>,
 }
 
 impl TestEvent {
-    /// The data, read as JSON.
+    /// Parses the data as JSON.
     ///
     /// # Panics
-    /// They are no JSON, or another one; the message shows the event.
+    /// Panics if the data is not the expected JSON. The message shows the event.
     #[cfg(feature = "json")]
     #[track_caller]
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
@@ -47,16 +47,16 @@ impl From<Event> for TestEvent {
     fn from(event: Event) -> TestEvent {
         let mut parser = EventParser::default();
         parser.text.extend_from_slice(&event.to_bytes());
-        // cannot be none: an event has data, if only an empty line of them
+        // Cannot be `None`: an event has data, at least an empty line.
         parser.next_event().unwrap_or_default()
     }
 }
 
-/// The client's end of a stream of server-sent events of a [`TestClient`](super::TestClient), as
-/// [`TestRequest::events`](super::TestRequest::events) gives it.
+/// The client side of an event stream of a [`TestClient`](super::TestClient).
+/// [`TestRequest::events`](super::TestRequest::events) creates it.
 ///
-/// A handler that writes them by itself ([`sse`](crate::sse())) has a thread here, and runs while the test asks for
-/// something, until it waits for a time that has not come yet:
+/// A handler that writes events itself ([`sse`](crate::sse())) runs on its own thread here. It runs only during
+/// a call of the test, until it waits for a later time:
 ///
 /// ```
 /// use std::time::Duration;
@@ -82,9 +82,10 @@ impl From<Event> for TestEvent {
 /// assert_eq!(page.read().unwrap().data, "2");
 /// ```
 ///
-/// Comments, as heartbeats are, no page sees. A client that is dropped has left without a word, and its handler is over then.
+/// Comments, such as heartbeats, are invisible to a page. Dropping this client disconnects it, which ends the
+/// handler.
 pub struct TestEvents {
-    // The first to be dropped.
+    // Dropped first.
     driver: Driver,
     server: Arc<TestServer>,
     pipe: Arc<Pipe>,
@@ -113,42 +114,42 @@ impl TestEvents {
         }
     }
 
-    /// The headers of the response.
+    /// Returns the headers of the response.
     pub fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// The next event; none: there is none now.
+    /// Returns the next event, or `None` if there is no event now.
     ///
     /// # Panics
-    /// The server has sent what is no response, or no UTF-8. Or its handler waits for something else than its client and the
-    /// time: see [`TestRequest::events`](super::TestRequest::events).
+    /// Panics if the server sent an invalid response or invalid UTF-8. Also panics if its handler waits for
+    /// something other than its client and the time: see [`TestRequest::events`](super::TestRequest::events).
     #[track_caller]
     pub fn read(&mut self) -> Option<TestEvent> {
         self.run(Duration::ZERO);
         self.parser.next_event()
     }
 
-    /// How long the server wants the client to wait before it comes again, as far as was [read](TestEvents::read); an
-    /// [`EventHub`](crate::EventHub) says so when the server stops.
+    /// Returns the reconnection time that the server set, as far as the stream was [read](TestEvents::read). An
+    /// [`EventHub`](crate::EventHub) sets it when the server stops.
     pub fn retry(&self) -> Option<Duration> {
         self.parser.retry
     }
 
-    /// The server has ended the stream. Events that came before may still have to be read.
+    /// Returns whether the server has ended the stream. Earlier events may still be unread.
     ///
     /// # Panics
-    /// As [`read`](TestEvents::read).
+    /// Same as [`read`](TestEvents::read).
     #[track_caller]
     pub fn is_over(&mut self) -> bool {
         self.run(Duration::ZERO);
         self.is_over
     }
 
-    /// Lets time pass, for the handler and for the connection: what comes up meanwhile happens.
+    /// Advances the clock of the handler and the connection. What is due happens.
     ///
     /// # Panics
-    /// As [`read`](TestEvents::read).
+    /// Same as [`read`](TestEvents::read).
     #[track_caller]
     pub fn advance(&mut self, time: Duration) {
         self.run(time);
@@ -189,7 +190,7 @@ impl fmt::Debug for TestEvents {
     }
 }
 
-/// The head of a stream of events, if it is one.
+/// Takes the head of the response, if it is an event stream.
 fn take_head(reader: &mut ResponseReader, bytes: &mut Vec<u8>, method: &Method) -> Option<HeaderMap> {
     let mut used = 0;
     let head = loop {
@@ -208,16 +209,16 @@ fn take_head(reader: &mut ResponseReader, bytes: &mut Vec<u8>, method: &Method) 
     })
 }
 
-/// The lines of a stream, read as HTML has it, section 9.2.6.
+/// Parses the lines of a stream (HTML, section 9.2.6).
 #[derive(Default)]
 struct EventParser {
-    /// What was not read yet.
+    /// Bytes that were not parsed yet.
     text: Vec<u8>,
-    /// Of the event that has begun.
+    /// The event that has started.
     partial: TestEvent,
     has_data: bool,
     retry: Option<Duration>,
-    /// The last line was ended by CR: an LF belongs to that.
+    /// Whether the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
     past_bom: bool,
 }
@@ -269,7 +270,7 @@ impl EventParser {
                 self.partial.retry = value.parse().ok().map(Duration::from_millis);
                 self.retry = self.partial.retry.or(self.retry);
             }
-            // A comment has no name; others are for clients that know them.
+            // A comment has no name. Other fields are ignored.
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
-//! How does a test hold a handler that waits on a thread of its own? It says how far time may go, and waits until that is reached.
+//! Runs a test and a handler on another thread in lockstep. The test sets a time limit and waits until the
+//! handler has reached it.
 //!
-//! One of both sides runs at any moment, so a test sees the same each time.
+//! Only one side runs at any moment, so a test always has the same result.
 
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,10 +11,10 @@ use std::time::Duration;
 use super::connection::TestConnection;
 use crate::transport::Tick;
 
-/// Of the system's time: a handler that takes longer waits for something that does not come.
+/// Maximum time of the system's clock. A handler that takes longer waits for something that will not happen.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The end of the thread that drives the connection.
+/// The side of the thread that drives the connection.
 pub(super) struct Lockstep {
     limits: Receiver<Tick>,
     yields: Sender<()>,
@@ -21,31 +22,31 @@ pub(super) struct Lockstep {
 }
 
 impl Lockstep {
-    /// How far time may go.
+    /// Returns how far the clock may move.
     pub(super) fn limit(&self) -> Tick {
         self.limit.get()
     }
 
-    /// Nothing is left to do up to the limit: the test has its turn. False: it is not interested any more.
+    /// Yields to the test after everything up to the limit is done. Returns false if the test has ended.
     pub(super) fn yield_to_test(&self) -> bool {
         let next = self.yields.send(()).ok().and_then(|()| self.limits.recv().ok());
         next.inspect(|limit| self.limit.set(*limit)).is_some()
     }
 }
 
-/// The test's end.
+/// The side of the test.
 pub(super) struct Driver {
-    /// None: the test has let go.
+    /// `None` after the test has ended.
     limits: Option<Sender<Tick>>,
     yields: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Driver {
-    /// A thread that drives `connection`, as soon as it is told how far.
+    /// Starts a thread that drives `connection` as soon as it gets a limit.
     ///
     /// # Panics
-    /// The system has no thread left.
+    /// Panics if the system has no thread left.
     #[track_caller]
     pub(super) fn new(mut connection: TestConnection) -> Driver {
         let (limits, of_test) = channel();
@@ -57,7 +58,7 @@ impl Driver {
             loop {
                 let Some(until) = connection.lockstep.as_ref().map(Lockstep::limit) else { return };
                 connection.advance_until(until);
-                // The handler may have given turns meanwhile, and time may go further since.
+                // The handler may have yielded meanwhile, and the limit may have moved.
                 let is_met = |lockstep: &Lockstep| lockstep.limit() == until;
                 if connection
                     .lockstep
@@ -74,17 +75,17 @@ impl Driver {
         }
     }
 
-    /// Lets the other side go on, and time up to `limit`.
+    /// Runs the other side, and the clock, up to `limit`.
     ///
     /// # Panics
-    /// It does not come to an end.
+    /// Panics if the other side does not yield.
     #[track_caller]
     pub(super) fn run(&mut self, limit: Tick) {
         if self.limits.as_ref().is_none_or(|limits| limits.send(limit).is_err()) {
             return;
         }
         if self.yields.recv_timeout(STEP_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            // Nobody waits for it when this is dropped.
+            // Then the drop does not wait for the thread.
             self.thread = None;
             panic!(
                 "the handler gave no answer in {STEP_TIMEOUT:?}: it waits for something else than its client and the time"
@@ -93,12 +94,12 @@ impl Driver {
     }
 }
 
-/// Its handler learns that the client has left, and is over when this is.
+/// Tells the handler that the client has disconnected, and waits for its end.
 impl Drop for Driver {
     fn drop(&mut self) {
         self.limits = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of a handler ends in its response; one of our own was printed.
+            // A panic of a handler ends in its response. A panic of the test client was already printed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! How does one test a handler without a port, a thread, or a wait?
+//! A test client that calls a handler without a port, a thread or a wait.
 //!
 //! ```text
 //! TestClient -- bytes --> parser -> handler -> encoder -- bytes --> TestResponse
@@ -42,11 +42,12 @@ use crate::settings::Settings;
 use crate::transport::context::Stage;
 use crate::transport::counters::Counts;
 
-/// A client for tests: sends requests to a handler through the real parser, connection and encoder, in memory.
+/// A client for tests. It sends requests to a handler through the real parser, connection and encoder, in
+/// memory.
 ///
-/// There is no server, no port and no thread; nothing waits, and a test takes microseconds. Time is a clock of
-/// the client's own, which [`advance`](TestClient::advance) and [`weftwork::sleep`](crate::sleep) move, so that
-/// deadlines can be tested as well. Requests go over one kept-alive connection, as long as both sides keep it.
+/// There is no server, no port and no thread. Nothing waits, and a test takes microseconds. The client has its
+/// own clock, which [`advance`](TestClient::advance) and [`weftwork::sleep`](crate::sleep) move, so that tests
+/// can check deadlines. Requests use one keep-alive connection, as long as both sides keep it.
 ///
 /// ```
 /// use weftwork::prelude::*;
@@ -65,8 +66,7 @@ use crate::transport::counters::Counts;
 /// assert_eq!(answer.text(), "hello, Ada & Bob");
 /// ```
 ///
-/// What engines do (threads, fairness, shutdown under load) needs a real server: [`Server`](crate::Server) at
-/// port 0.
+/// To test an engine (threads, fairness, shutdown under load), use a real [`Server`](crate::Server) at port 0.
 pub struct TestClient {
     server: Arc<TestServer>,
     peer: SocketAddr,
@@ -75,11 +75,11 @@ pub struct TestClient {
 }
 
 impl TestClient {
-    /// A client of `handler`, with the default settings. Variables of the environment do not count.
+    /// Creates a client of `handler` with the default settings. Environment variables are ignored.
     ///
     /// # Panics
-    /// No server would start with this handler: its routes conflict, or a [`State`](crate::State) is missing. Or the process has
-    /// no descriptor left.
+    /// Panics if a server would not start with this handler, because its routes conflict or a
+    /// [`State`](crate::State) is missing. Also panics if the process has no descriptor left.
     #[track_caller]
     pub fn new(handler: impl Handler) -> TestClient {
         if let Err(error) = handler.check().and_then(|()| check_states(&handler)) {
@@ -88,7 +88,7 @@ impl TestClient {
         TestClient::start(Arc::new(handler), Settings::default())
     }
 
-    /// Changes settings. The clock and the counters start again.
+    /// Changes settings. The clock and the counters restart.
     ///
     /// ```
     /// # use weftwork::{ByteCount, Request, Result, TestClient};
@@ -101,7 +101,7 @@ impl TestClient {
     /// ```
     ///
     /// # Panics
-    /// No server could run with them, or the process has no descriptor left.
+    /// Panics if a server could not run with these settings, or if the process has no descriptor left.
     #[must_use]
     #[track_caller]
     pub fn settings(self, change: impl FnOnce(Settings) -> Settings) -> TestClient {
@@ -113,9 +113,9 @@ impl TestClient {
         TestClient { peer, cookies, ..TestClient::start(server.handler.clone(), settings) }
     }
 
-    /// Keeps the cookies of responses and sends them back, as a browser does: by their `Path`, and until they are removed
-    /// or their `Max-Age` is over on the client's clock. A request with a `Cookie` of its own sends just that one.
-    /// Without it, the default, a request has what the test gives it.
+    /// Stores the cookies of responses and sends them back as a browser does. The `Path` counts, and so does
+    /// `Max-Age` on the client's clock. A request with its own `Cookie` sends only that one. Default: no
+    /// cookies are stored.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -146,76 +146,76 @@ impl TestClient {
         TestClient { server, peer, connection: None, cookies: None }
     }
 
-    /// Connects from this address from now on, as handlers see it; 127.0.0.1 otherwise.
+    /// Sets the address of the client, as handlers see it, for new connections. Default: 127.0.0.1.
     pub fn peer(&mut self, peer: SocketAddr) -> &mut TestClient {
         self.peer = peer;
         self.connection = None;
         self
     }
 
-    /// A GET of `target`: path and query.
+    /// Creates a GET request for `target`: path and query.
     pub fn get(&mut self, target: impl Into<String>) -> TestRequest<'_> {
         self.request(Method::GET, target)
     }
 
-    /// A HEAD of `target`.
+    /// Creates a HEAD request for `target`.
     pub fn head(&mut self, target: impl Into<String>) -> TestRequest<'_> {
         self.request(Method::HEAD, target)
     }
 
-    /// A POST to `target`.
+    /// Creates a POST request for `target`.
     pub fn post(&mut self, target: impl Into<String>) -> TestRequest<'_> {
         self.request(Method::POST, target)
     }
 
-    /// A PUT to `target`.
+    /// Creates a PUT request for `target`.
     pub fn put(&mut self, target: impl Into<String>) -> TestRequest<'_> {
         self.request(Method::PUT, target)
     }
 
-    /// A PATCH of `target`.
+    /// Creates a PATCH request for `target`.
     pub fn patch(&mut self, target: impl Into<String>) -> TestRequest<'_> {
         self.request(Method::PATCH, target)
     }
 
-    /// A DELETE of `target`.
+    /// Creates a DELETE request for `target`.
     pub fn delete(&mut self, target: impl Into<String>) -> TestRequest<'_> {
         self.request(Method::DELETE, target)
     }
 
-    /// An OPTIONS of `target`.
+    /// Creates an OPTIONS request for `target`.
     pub fn options(&mut self, target: impl Into<String>) -> TestRequest<'_> {
         self.request(Method::OPTIONS, target)
     }
 
-    /// A request with any method.
+    /// Creates a request with any method.
     pub fn request(&mut self, method: Method, target: impl Into<String>) -> TestRequest<'_> {
         TestRequest::new(self, method, target.into())
     }
 
-    /// A WebSocket, to `target`: see [`TestRequest::websocket`].
+    /// Opens a WebSocket to `target`. See [`TestRequest::websocket`].
     ///
     /// # Panics
-    /// As there.
+    /// Same as [`TestRequest::websocket`].
     #[cfg(feature = "websocket")]
     #[track_caller]
     pub fn websocket(&mut self, target: impl Into<String>) -> TestWebSocket {
         self.get(target).websocket()
     }
 
-    /// A stream of events, from `target`: see [`TestRequest::events`].
+    /// Opens an event stream of `target`. See [`TestRequest::events`].
     ///
     /// # Panics
-    /// As there.
+    /// Same as [`TestRequest::events`].
     #[track_caller]
     pub fn events(&mut self, target: impl Into<String>) -> TestEvents {
         self.get(target).events()
     }
 
-    /// A connection of its own, byte by byte.
+    /// Opens a separate connection that is used byte by byte.
     ///
     /// # Panics
-    /// The process has no descriptor left.
+    /// Panics if the process has no descriptor left.
     #[track_caller]
     pub fn connect(&self) -> TestConnection {
         match TestConnection::open(&self.server, self.peer) {
@@ -224,9 +224,9 @@ impl TestClient {
         }
     }
 
-    /// Lets time pass: deadlines that come up end what they bound. The clock is that of all connections, but those that were
-    /// opened by themselves, and streams of events and WebSockets, go on when they are looked at next; step by step, as time
-    /// passes for a server, by their own `advance`.
+    /// Advances the clock of all connections. Deadlines that pass take effect. Separate connections, event
+    /// streams and WebSockets continue when they are used next. To move them step by step, as time passes for a
+    /// server, use their own `advance`.
     pub fn advance(&mut self, time: Duration) {
         match &mut self.connection {
             Some(connection) => connection.advance(time),
@@ -234,16 +234,16 @@ impl TestClient {
         }
     }
 
-    /// How much time has passed on the client's clock.
+    /// Returns the time that has passed on the client's clock.
     pub fn elapsed(&self) -> Duration {
         Duration::from_millis(self.server.now().0)
     }
 
-    /// The server is told to stop, as by SIGTERM: idle connections end (those that were opened by themselves when they are
-    /// looked at next), and others with their next response. With a
-    /// `drain_delay` it goes on as before, and [`Request::is_stopping`](crate::Request::is_stopping), until this is called
-    /// once more. That call stands for the end of the `drain_delay`, not for a second SIGTERM, which cuts all requests of a
-    /// real server at once.
+    /// Tells the server to stop, as SIGTERM does. Idle connections close, and others close after their next
+    /// response. Separate connections notice it when they are used next. With a `drain_delay`, the server
+    /// continues as before, and [`Request::is_stopping`](crate::Request::is_stopping) returns true, until the
+    /// next call. The second call stands for the end of the `drain_delay`. It does not stand for a second
+    /// SIGTERM, which closes all requests of a real server at once.
     pub fn drain(&mut self) {
         let cx = &self.server.cx;
         if !cx.is_stopping() && !cx.settings.drain_delay.is_zero() {
@@ -255,7 +255,7 @@ impl TestClient {
         }
     }
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     pub fn counts(&self) -> Counts {
         self.server.cx.counts()
     }
@@ -277,12 +277,12 @@ impl TestClient {
         connection.run();
         connection.advance_to_response();
         let answered = connection.try_response();
-        // What the server did not ask for is not sent.
+        // Steps that the server did not wait for are dropped.
         drop(connection.pipe.take_script());
         match answered {
             Err(none) if leave_after.is_some() => none.or_partial(),
             answered => {
-                // Where there is no response, the next request would be taken for more of this one.
+                // Without a response, the next request would be taken for a part of this one.
                 match connection.is_closed() || answered.is_err() {
                     true => connection.end(),
                     false => self.connection = Some(connection),

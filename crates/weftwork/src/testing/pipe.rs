@@ -1,4 +1,4 @@
-//! What is on its way between a test's client and a server, and what the client will send next?
+//! A connection in memory between a test client and a server, with the client's next steps.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,37 +11,37 @@ use rustix::io::Errno;
 
 use crate::transport::stream::Duplex;
 
-/// A client holds no more than this of what its test has not taken, so that a handler that never stops writing ends its test.
+/// Maximum number of unread bytes of a client. A handler that never stops writing thus ends its test.
 pub(super) const RECEIVED_BYTES_MAX: usize = 64 << 20;
 
-/// Something that the client does when its turn comes: when the server waits for it.
+/// A step of the client, run when the server waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClientStep {
     Bytes(Vec<u8>),
-    /// Says nothing for this long.
+    /// Sends nothing for this long.
     Pause(Duration),
-    /// Goes on when `100 Continue` has come; a final response drops what is behind it.
+    /// Continues when `100 Continue` has arrived. A final response drops the remaining steps.
     Continue,
-    /// Ends its side, and goes on reading.
+    /// Ends its side and keeps reading.
     End,
-    /// Is gone: the server's next read or write fails.
+    /// Disconnects: the server's next read or write fails.
     Reset,
 }
 
-/// What became of the client's next part.
+/// Result of the client's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepResult {
     /// There is something for the server to read.
     Done,
     Pause(Duration),
-    /// Nothing more comes.
+    /// No more steps.
     Idle,
 }
 
 /// A connection without a socket.
 #[derive(Debug)]
 pub(super) struct Pipe {
-    /// Somebody may ask for a descriptor; this one means nothing.
+    /// Descriptor for callers that ask for one. It has no meaning.
     null: File,
     state: Mutex<State>,
 }
@@ -51,11 +51,11 @@ struct State {
     script: VecDeque<ClientStep>,
     to_server: VecDeque<u8>,
     from_server: Vec<u8>,
-    /// How many bytes more the client takes.
+    /// Number of bytes that the client still accepts.
     accept_bytes: usize,
-    /// It leaves when it has taken them.
+    /// Whether the client disconnects after these bytes.
     resets_when_full: bool,
-    /// Nobody has said how many; what the test takes makes room for more.
+    /// Whether the number is unlimited, so that bytes which the test takes make space for more.
     is_unlimited: bool,
     client_ended: bool,
     server_ended: bool,
@@ -82,12 +82,12 @@ impl Pipe {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds to what the client will do.
+    /// Adds a step of the client.
     pub(super) fn push_step(&self, step: ClientStep) {
         self.state().script.push_back(step);
     }
 
-    /// The client does what is next on its list, unless the server still has something to read.
+    /// Runs the next step of the client, unless the server still has something to read.
     pub(super) fn run_step(&self) -> StepResult {
         let state = &mut *self.state();
         if !state.to_server.is_empty() {
@@ -96,7 +96,7 @@ impl Pipe {
         match state.script.front() {
             None => return StepResult::Idle,
             Some(ClientStep::Continue) if !said_continue(&state.from_server) => return StepResult::Idle,
-            // Whoever reads while it sends sees that there is no use in going on.
+            // A client that reads while it sends sees that the server has ended.
             Some(ClientStep::Pause(_)) if state.server_ended => return StepResult::Idle,
             Some(_) => {}
         }
@@ -110,12 +110,12 @@ impl Pipe {
         StepResult::Done
     }
 
-    /// The client's pause is not over: this much of it is left.
+    /// Puts back the rest of a pause.
     pub(super) fn resume_pause(&self, time: Duration) {
         self.state().script.push_front(ClientStep::Pause(time));
     }
 
-    /// Takes away what the client was going to do.
+    /// Takes the remaining steps.
     pub(super) fn take_script(&self) -> VecDeque<ClientStep> {
         std::mem::take(&mut self.state().script)
     }
@@ -124,7 +124,7 @@ impl Pipe {
         self.state().script = script;
     }
 
-    /// The client has nothing more to say.
+    /// Ends the client's side.
     pub(super) fn end(&self) {
         self.state().client_ended = true;
     }
@@ -134,7 +134,7 @@ impl Pipe {
         state.client_ended && state.to_server.is_empty()
     }
 
-    /// The server has dropped its end.
+    /// Ends the server's side.
     pub(super) fn close(&self) {
         self.state().server_ended = true;
     }
@@ -143,14 +143,14 @@ impl Pipe {
         self.state().server_ended
     }
 
-    /// The client takes all, up to [`RECEIVED_BYTES_MAX`].
+    /// Accepts everything, up to [`RECEIVED_BYTES_MAX`].
     pub(super) fn take_all(&self) {
         let state = &mut *self.state();
         let accept_bytes = RECEIVED_BYTES_MAX.saturating_sub(state.from_server.len());
         (state.accept_bytes, state.resets_when_full, state.is_unlimited) = (accept_bytes, true, true);
     }
 
-    /// From now on the client takes this many bytes more, then it leaves or waits.
+    /// Accepts this many more bytes. After that the client disconnects or waits.
     pub(super) fn take_at_most(&self, bytes: usize, resets_when_full: bool) {
         let state = &mut *self.state();
         (state.accept_bytes, state.resets_when_full, state.is_unlimited) = (bytes, resets_when_full, false);
@@ -166,7 +166,7 @@ impl Pipe {
         looked
     }
 
-    /// It has left with so much in its hands.
+    /// Returns whether the client disconnected because its buffer was full.
     pub(super) fn is_full(&self) -> bool {
         let state = self.state();
         state.reset && state.is_unlimited && state.accept_bytes == 0
@@ -187,7 +187,7 @@ impl Duplex for Pipe {
         if count == 0 && !state.client_ended {
             return Err(Errno::AGAIN);
         }
-        // In two pieces at most: byte by byte, this costs more than all that is tested.
+        // Copies two slices. A copy byte by byte costs more than everything that is tested.
         let (front, back) = state.to_server.as_slices();
         let of_front = count.min(front.len());
         into.extend_from_slice(&front[..of_front]);

@@ -1,4 +1,4 @@
-//! What does a test ask for? A request, as its client will send it.
+//! A request of the test client.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use super::response::{NoResponse, TestResponse};
 #[cfg(feature = "websocket")]
 use super::websocket::TestWebSocket;
 
-/// A request of a [`TestClient`], sent by [`send`](TestRequest::send).
+/// A request of a [`TestClient`]. [`send`](TestRequest::send) sends it.
 ///
-/// `Host: localhost` is added unless another one is given, and the body is framed.
+/// `Host: localhost` is added if there is no `Host`, and the body is framed.
 #[must_use = "a request does nothing before it is sent"]
 pub struct TestRequest<'c> {
     client: &'c mut TestClient,
@@ -28,7 +28,7 @@ pub struct TestRequest<'c> {
     leave_after: Option<usize>,
 }
 
-/// Long and odd, so that no test has it in its files by chance.
+/// Long and unusual, so that no file of a test contains it.
 const BOUNDARY: &str = "----weftwork-form-5b1f0c93e7a2";
 
 enum Body {
@@ -51,10 +51,10 @@ impl<'c> TestRequest<'c> {
         }
     }
 
-    /// Adds a header; one of that name that is there already stays.
+    /// Adds a header and keeps existing headers of that name.
     ///
     /// # Panics
-    /// The name is no token, or the value has a control character. What no client should send goes through
+    /// Panics if the name is not a token, or if the value has a control character. To send invalid headers, use
     /// [`TestConnection::send`](super::TestConnection::send).
     #[track_caller]
     pub fn header<N, V>(mut self, name: N, value: V) -> TestRequest<'c>
@@ -74,7 +74,7 @@ impl<'c> TestRequest<'c> {
         self
     }
 
-    /// Adds a query parameter, encoded.
+    /// Adds a query parameter and encodes it.
     pub fn query(mut self, name: &str, value: impl AsRef<str>) -> TestRequest<'c> {
         self.target.push(if self.target.contains('?') { '&' } else { '?' });
         encode_pair(&mut self.target, name, value.as_ref());
@@ -86,7 +86,8 @@ impl<'c> TestRequest<'c> {
         TestRequest { body: Body::Whole(bytes.into()), ..self }
     }
 
-    /// Sends the body in chunks, one at a time: each when the server waits for it, `pause` after the last one.
+    /// Sends the body in chunks. Each chunk is sent when the server waits for it, `pause` after the previous
+    /// one.
     pub fn chunks<B: Into<Vec<u8>>>(
         self,
         chunks: impl IntoIterator<Item = B>,
@@ -99,7 +100,7 @@ impl<'c> TestRequest<'c> {
     /// Sends `value` as `application/json`.
     ///
     /// # Panics
-    /// It cannot be written as JSON.
+    /// Panics if `value` cannot be written as JSON.
     #[cfg(feature = "json")]
     #[track_caller]
     pub fn json<T: serde::Serialize + ?Sized>(self, value: &T) -> TestRequest<'c> {
@@ -124,8 +125,8 @@ impl<'c> TestRequest<'c> {
         self.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(text)
     }
 
-    /// Sends a form with files, as `multipart/form-data`: fields by name and value, then files by the name of their
-    /// field, their own name, and what is in them.
+    /// Sends a form with files as `multipart/form-data`. A field has a name and a value. A file has the name of
+    /// its field, a file name and content.
     ///
     /// ```
     /// # #[cfg(feature = "multipart")]
@@ -160,18 +161,18 @@ impl<'c> TestRequest<'c> {
         self.header(header::CONTENT_TYPE, format!("multipart/form-data; boundary={BOUNDARY}")).body(body)
     }
 
-    /// Sends `Expect: 100-continue`, and the body only when the server has asked for it.
+    /// Sends `Expect: 100-continue`, and the body only after the server asks for it.
     pub fn expect_continue(self) -> TestRequest<'c> {
         TestRequest { expects_continue: true, ..self }.header(header::EXPECT, "100-continue")
     }
 
-    /// Speaks HTTP/1.0: the connection ends behind the response.
+    /// Uses HTTP/1.0, so the connection closes after the response.
     pub fn http10(self) -> TestRequest<'c> {
         TestRequest { version: Version::HTTP_10, ..self }
     }
 
-    /// Leaves when this many bytes of the response have come, its head included: what comes back may not be
-    /// whole. For responses that have no end.
+    /// Disconnects after this many bytes of the response, including its head. The returned response may be
+    /// incomplete. Use it for responses without an end.
     pub fn leave_after(self, bytes: usize) -> TestRequest<'c> {
         TestRequest { leave_after: Some(bytes), ..self }
     }
@@ -179,7 +180,7 @@ impl<'c> TestRequest<'c> {
     /// Sends the request and returns the response.
     ///
     /// # Panics
-    /// There is none; see [`try_send`](TestRequest::try_send).
+    /// Panics if there is no response. See [`try_send`](TestRequest::try_send).
     #[track_caller]
     pub fn send(self) -> TestResponse {
         self.try_send().unwrap_or_else(|none| panic!("{none}"))
@@ -188,8 +189,9 @@ impl<'c> TestRequest<'c> {
     /// Sends the request and returns the response.
     ///
     /// # Errors
-    /// The server ended the connection before the response was whole: the writer of a streamed body failed,
-    /// say, or a deadline passed. Or it has no more to say until its client or its clock goes on; then the client leaves.
+    /// Fails if the server closed the connection before the response was complete, for example because a stream
+    /// failed or a deadline passed. Also fails if the server waits for its client or the clock. The client then
+    /// disconnects.
     pub fn try_send(mut self) -> Result<TestResponse, NoResponse> {
         let steps = self.steps();
         let answered = self.client.exchange(steps, self.leave_after)?;
@@ -204,10 +206,10 @@ impl<'c> TestRequest<'c> {
         }
     }
 
-    /// Asks for server-sent events with this request, as a page's `EventSource` does, over a connection of its own.
+    /// Requests server-sent events, as the `EventSource` of a page does, on a separate connection.
     ///
-    /// The handler may be an [`EventHub`](crate::EventHub), or write them by itself ([`sse`](crate::sse())): one that waits for
-    /// the next is let on by [`TestEvents::advance`], and comes no further.
+    /// The handler may be an [`EventHub`](crate::EventHub), or write events itself ([`sse`](crate::sse())). A
+    /// handler that waits between events runs only as far as [`TestEvents::advance`] allows.
     ///
     /// ```
     /// use weftwork::{Event, EventHub, Request, TestClient};
@@ -227,8 +229,9 @@ impl<'c> TestRequest<'c> {
     /// ```
     ///
     /// # Panics
-    /// The answer is no stream of events: the message shows it. Or the handler waits for something else than its client, a
-    /// channel say, and that for 10 seconds: what it waits for has to be there already, or be brought by another thread.
+    /// Panics if the response is not an event stream. The message shows the response. Also panics if the
+    /// handler waits for 10 seconds for something other than its client, for example a channel. The value must
+    /// be there already, or come from another thread.
     #[track_caller]
     pub fn events(self) -> TestEvents {
         let mut request = self;
@@ -243,10 +246,10 @@ impl<'c> TestRequest<'c> {
         events
     }
 
-    /// Asks for a WebSocket with this request, over a connection of its own.
+    /// Opens a WebSocket with this request, on a separate connection.
     ///
-    /// The server's side of it has to be a [`WebSocketHub`](crate::WebSocketHub). A socket with a thread
-    /// ([`websocket`](crate::websocket())) needs a real server: [`Server`](crate::Server) at port 0.
+    /// The server side must be a [`WebSocketHub`](crate::WebSocketHub). A socket with a thread
+    /// ([`websocket`](crate::websocket())) needs a real [`Server`](crate::Server) at port 0.
     ///
     /// ```
     /// use weftwork::{Message, Request, SocketEvent, TestClient, WebSocketHub, WebSockets};
@@ -263,7 +266,7 @@ impl<'c> TestRequest<'c> {
     /// ```
     ///
     /// # Panics
-    /// The handler gives none: the message shows its answer.
+    /// Panics if the handler does not accept. The message shows the response.
     #[cfg(feature = "websocket")]
     #[track_caller]
     pub fn websocket(self) -> TestWebSocket {
@@ -336,7 +339,7 @@ impl<'c> TestRequest<'c> {
     }
 }
 
-/// As browsers write forms, but a space is `%20`, which every reader understands.
+/// Encodes a pair as browsers do in forms. A space is `%20`, which every parser understands.
 fn encode_pair(out: &mut String, name: &str, value: &str) {
     encode(out, name);
     out.push('=');
@@ -352,7 +355,7 @@ fn encode(out: &mut String, text: &str) {
     }
 }
 
-/// As browsers write a name in a form (HTML, "multipart/form-data encoding algorithm").
+/// Encodes a name as browsers do in multipart forms (HTML, "multipart/form-data encoding algorithm").
 fn quoted(name: &str) -> String {
     name.replace('\r', "%0D").replace('\n', "%0A").replace('"', "%22")
 }

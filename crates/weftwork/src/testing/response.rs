@@ -1,4 +1,4 @@
-//! What did the server answer?
+//! A response to the test client.
 
 use std::fmt;
 
@@ -6,42 +6,42 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use weftwork_wire::{BodyEvent, Limits, ResponseFault, ResponseReader};
 
-/// A response to a [`TestClient`](super::TestClient), whole.
+/// A complete response to a [`TestClient`](super::TestClient).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct TestResponse {
-    /// The status.
+    /// Status of the response.
     pub status: StatusCode,
-    /// The headers.
+    /// Headers of the response.
     pub headers: HeaderMap,
-    /// The fields behind a chunked body.
+    /// Fields after a chunked body.
     pub trailers: HeaderMap,
-    /// The 1xx responses that came before it, `100 Continue` among them.
+    /// Earlier 1xx responses, including `100 Continue`.
     pub interims: Vec<(StatusCode, HeaderMap)>,
     body: Bytes,
     whole: bool,
 }
 
 impl TestResponse {
-    /// The first value of the header `name` (case does not matter), when it is text.
+    /// Returns the first value of the header `name`, in any case, if it is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         std::str::from_utf8(self.headers.get(name.as_ref())?.as_bytes()).ok()
     }
 
-    /// Every value of the header `name` (case does not matter), as it was sent.
+    /// Returns every value of the header `name`, in any case, as it was sent.
     pub fn header_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &HeaderValue> {
         self.headers.get_all(name.as_ref()).iter()
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn bytes(&self) -> &Bytes {
         &self.body
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Panics
-    /// It is not UTF-8.
+    /// Panics if the body is not UTF-8.
     #[track_caller]
     pub fn text(&self) -> &str {
         match std::str::from_utf8(&self.body) {
@@ -50,10 +50,10 @@ impl TestResponse {
         }
     }
 
-    /// The body, read as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// It is not JSON, or another one; the message shows the body.
+    /// Panics if the body is not the expected JSON. The message shows the body.
     #[cfg(feature = "json")]
     #[track_caller]
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
@@ -63,12 +63,12 @@ impl TestResponse {
         }
     }
 
-    /// False: the client left in the middle of it, as it was asked to.
+    /// Returns false if the client was told to disconnect and did so before the end.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// It says that the connection ends behind it.
+    /// Returns whether the response closes the connection.
     pub fn closes(&self) -> bool {
         self.header(header::CONNECTION).is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -81,7 +81,7 @@ impl fmt::Debug for TestResponse {
     }
 }
 
-/// There was no whole response.
+/// The error for a missing or incomplete response.
 #[derive(Clone, Debug)]
 pub struct NoResponse {
     why: String,
@@ -94,29 +94,29 @@ impl NoResponse {
         NoResponse { why: why.into(), received: Bytes::copy_from_slice(received), partial: None }
     }
 
-    /// It was the client that left.
+    /// Explains that the client disconnected.
     pub(super) fn client_full(self) -> NoResponse {
         let why = "the client of the test has left with 64 MiB of a response, and holds no more".to_owned();
         NoResponse { why, ..self }
     }
 
-    /// All that came instead.
+    /// Returns all bytes that arrived instead.
     pub fn received(&self) -> &Bytes {
         &self.received
     }
 
-    /// The response as far as it came, when its head was whole.
+    /// Returns the incomplete response, if its head was complete.
     pub fn partial(&self) -> Option<&TestResponse> {
         self.partial.as_deref()
     }
 
-    /// What came is a response as far as it goes.
+    /// Returns whether the bytes are a valid beginning of a response.
     #[cfg(test)]
     pub(crate) fn is_cut(&self) -> bool {
         !self.why.starts_with("not a response")
     }
 
-    /// For a client that left when it had seen enough.
+    /// Returns the incomplete response for a client that was told to disconnect.
     pub(super) fn or_partial(mut self) -> Result<TestResponse, NoResponse> {
         self.partial.take().map(|response| *response).ok_or(self)
     }
@@ -131,7 +131,7 @@ impl fmt::Display for NoResponse {
 
 impl std::error::Error for NoResponse {}
 
-/// Takes the response to `method` at the start of `bytes`, and leaves what is behind it.
+/// Takes the response to `method` from the start of `bytes` and leaves the rest.
 pub(crate) fn take_response(
     bytes: &mut Vec<u8>,
     method: &Method,
@@ -167,7 +167,7 @@ pub(crate) fn take_response(
 
 const BODY: &str = "the body";
 
-/// A handler may answer with whatever it likes to.
+/// A handler may send any response.
 pub(super) const NO_LIMITS: Limits = Limits {
     request_line_bytes_max: u32::MAX,
     head_bytes_max: u32::MAX,
@@ -186,7 +186,7 @@ impl From<ResponseFault> for ReadError {
     }
 }
 
-/// How many of `bytes` it took.
+/// Reads a response and returns its size in `bytes`.
 fn read(
     bytes: &[u8],
     method: &Method,

@@ -1,4 +1,4 @@
-//! How is a hub of WebSockets tested? By a client that makes the frames, and never waits.
+//! A test client for WebSocket hubs. It encodes frames and never waits.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,11 +13,11 @@ use super::connection::TestConnection;
 use super::response::TestResponse;
 use crate::app::Message;
 
-/// The client's end of a WebSocket of a [`TestClient`](super::TestClient), as
-/// [`TestRequest::websocket`](super::TestRequest::websocket) gives it.
+/// The client side of a WebSocket of a [`TestClient`](super::TestClient).
+/// [`TestRequest::websocket`](super::TestRequest::websocket) creates it.
 ///
-/// Pings are answered while it is read: one that is not read is a client that does not answer. One that is dropped has
-/// left without a word.
+/// Pings are answered during reads. A client that is not read does not answer them. Dropping this client
+/// disconnects it without a close frame.
 pub struct TestWebSocket {
     socket: WebSocket<ClientStream>,
     answer: TestResponse,
@@ -30,12 +30,12 @@ impl TestWebSocket {
         TestWebSocket { socket: WebSocket::from_raw_socket(stream, Role::Client, None), answer, closed: None }
     }
 
-    /// The 101, with its headers.
+    /// Returns the 101 response with its headers.
     pub fn answer(&self) -> &TestResponse {
         &self.answer
     }
 
-    /// Sends a message. On a socket that is closed it is lost.
+    /// Sends a message. It is lost if the socket is closed.
     pub fn send(&mut self, message: impl Into<Message>) {
         let _ = self.socket.send(match message.into() {
             Message::Text(text) => Whole::text(text),
@@ -43,10 +43,10 @@ impl TestWebSocket {
         });
     }
 
-    /// The next message of the server's; none: there is none now.
+    /// Returns the next message from the server, or `None` if there is no message now.
     ///
     /// # Panics
-    /// The server has sent what is no WebSocket.
+    /// Panics if the server sent invalid frames.
     #[track_caller]
     pub fn read(&mut self) -> Option<Message> {
         loop {
@@ -68,23 +68,23 @@ impl TestWebSocket {
         }
     }
 
-    /// Closes the socket, or answers the server's close.
+    /// Closes the socket, or answers the server's close frame.
     pub fn close(&mut self, code: u16, reason: &str) {
-        // Where it is closed already, nothing is left to say.
+        // The socket may be closed already.
         let _ = self.socket.close(Some(CloseFrame { code: code.into(), reason: reason.into() }));
     }
 
-    /// With which code and reason the server has closed, as far as that was [read](TestWebSocket::read).
+    /// Returns the code and reason of the server's close frame, if it was [read](TestWebSocket::read).
     pub fn closed(&self) -> Option<(u16, &str)> {
         self.closed.as_ref().map(|(code, reason)| (*code, reason.as_str()))
     }
 
-    /// The server has ended the connection.
+    /// Returns whether the server has closed the connection.
     pub fn is_over(&mut self) -> bool {
         self.socket.get_mut().connection.is_closed()
     }
 
-    /// Lets time pass: see [`TestConnection::advance`].
+    /// Advances the clock. See [`TestConnection::advance`].
     pub fn advance(&mut self, time: Duration) {
         self.socket.get_mut().connection.advance(time);
     }
