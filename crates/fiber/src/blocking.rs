@@ -1,4 +1,4 @@
-//! Where does code run that blocks and cannot be told otherwise?
+//! Runs blocking code on separate threads, so that other fibers continue.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,18 +9,17 @@ use crate::large_stack::{call_outlined, on_large_stack_if_possible};
 use crate::pool::{Pool, PoolFull};
 use crate::scheduler::{self, Location};
 
-/// The default of [`set_blocking_threads_max`]: as many blocking calls at once as a busy server's database pool and
-/// file reads need, and few enough that their stacks do not matter.
+/// Default of [`set_blocking_threads_max`]. It is enough for the database pool and file reads of a busy server,
+/// and small enough that the stacks do not matter.
 const THREADS_MAX: usize = 512;
 
-/// The pool of the process, for [`blocking`].
+/// The process-wide pool of [`blocking`].
 static POOL: LazyLock<BlockingPool> = LazyLock::new(|| BlockingPool::new(THREADS_MAX, usize::MAX));
 
-/// Threads for calls that block, apart from the process's: at most so many at once, and at most so many calls that
-/// wait for one of them.
+/// A separate pool of threads for blocking calls. It limits the threads, and the calls that wait for a thread.
 ///
-/// Threads are started when needed and end after 10 s without work, or when the pool is dropped: a call that is in
-/// progress then runs to its end, and one that waits for a thread is dropped and never runs.
+/// Threads are started when needed. A thread ends after 10 s without work, or when the pool is dropped. On
+/// drop, calls in progress run to their end, and calls that wait for a thread are dropped without running.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -39,29 +38,30 @@ impl fmt::Debug for BlockingPool {
 }
 
 impl BlockingPool {
-    /// A pool of at most `threads_max` threads (0 counts as 1), for which at most `waiting_max` calls wait.
+    /// Creates a pool of at most `threads_max` threads (0 counts as 1). At most `waiting_max` calls wait for a
+    /// thread.
     pub fn new(threads_max: usize, waiting_max: usize) -> BlockingPool {
         BlockingPool(Pool::new(threads_max, waiting_max))
     }
 
-    /// As [`blocking()`], on a thread of this pool. Where that just runs `f`, it does so however full the pool is. A call
-    /// that is taken back makes room for another at once.
+    /// Runs `f` like [`blocking()`], on a thread of this pool. If `blocking()` would run `f` directly, so does
+    /// this function, even if the pool is full. If a waiting call is cancelled, its place is free at once.
     ///
     /// # Errors
     ///
-    /// The pool is full; `f` is dropped.
+    /// Fails if the pool is full. `f` is dropped.
     ///
     /// # Panics
     ///
-    /// As `f` does, and where the pool is gone before `f` has begun.
+    /// Panics if `f` panics, or if the pool is dropped before `f` starts.
     pub fn blocking<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Result<T, PoolFull> {
         let (core, fiber) = match scheduler::location() {
             Location::Fiber(core, fiber) => (core, fiber),
-            // What blocks may need more stack than a fiber has.
+            // Blocking code may need more stack than a fiber has.
             Location::Unwinding => return Ok(on_large_stack_if_possible(f)),
             Location::Thread => return Ok(call_outlined(f)),
         };
-        // Later `f` would be with a thread already, and nobody there for what it gives.
+        // Checked first. Later a thread would already have `f`, and its value would be lost.
         core.unwind_if_interrupted(fiber);
         let slot = CallResult::new();
         let reply = Reply::new(&slot, core.remote(), fiber);
@@ -76,18 +76,18 @@ impl BlockingPool {
         }
     }
 
-    /// Threads there are now, those without work among them.
+    /// Returns the number of threads, including idle ones.
     pub fn threads(&self) -> usize {
         self.0.threads()
     }
 
-    /// Threads that are in a call now; also where nobody waits for its end any more.
+    /// Returns the number of threads in a call, including calls that no fiber waits for any more.
     pub fn busy(&self) -> usize {
         self.0.busy()
     }
 
-    /// How often the system has refused it a thread. Where it had none then, the caller made the call by itself, and its
-    /// other fibers waited.
+    /// Returns how often the system refused to start a thread. If the pool had no thread at all, the caller ran
+    /// the call itself, and its other fibers waited.
     pub fn threads_refused(&self) -> u64 {
         self.0.refusals()
     }
@@ -95,27 +95,28 @@ impl BlockingPool {
 
 impl Drop for BlockingPool {
     fn drop(&mut self) {
-        // The fibers of the calls that wait are gone, or they could not call this.
+        // The fibers of waiting calls are gone, because they borrow the pool.
         self.0.close();
     }
 }
 
-/// Runs `f` on a thread of the process's pool for blocking calls, the fiber suspended meanwhile. Outside a fiber,
-/// and in one that unwinds, it just runs `f`.
+/// Runs `f` on a thread of the process-wide pool and suspends the fiber meanwhile. Outside a fiber, and in a
+/// fiber that unwinds, `f` runs directly.
 ///
-/// For what would stall every fiber of the thread: files, name look-ups, database drivers, long computations.
+/// Use it for code that would block every fiber of the thread: files, name look-ups, database drivers, long
+/// computations.
 ///
-/// If the fiber is cancelled, or a [`timeout`](crate::timeout) around the call elapses, `f` is taken back and dropped
-/// as long as it waits for a thread; once it has begun it runs to its end, and its value is dropped. In a fiber that was
-/// interrupted before, and caught that, `f` is dropped and never runs.
+/// If the fiber is cancelled, or a [`timeout`](crate::timeout) around the call elapses, a waiting `f` is
+/// dropped. If `f` has started, it runs to its end, and its value is dropped. If a fiber was interrupted
+/// earlier and caught the interruption, `f` is dropped and never runs.
 ///
-/// If there is no thread and the system gives none, the fiber's own thread runs `f` and whatever else waits, and all
-/// its fibers wait for that. There, and in a fiber that unwinds, `f` has a [large stack](crate::on_large_stack), or that
-/// of the fiber if there is no memory for one.
+/// If there is no thread and the system starts none, the fiber's own thread runs `f` and all waiting calls, and
+/// all its fibers wait. In this case, and in a fiber that unwinds, `f` has a
+/// [large stack](crate::on_large_stack). If there is no memory for one, `f` runs on the stack of the fiber.
 ///
 /// # Panics
 ///
-/// As `f` does.
+/// Panics if `f` panics.
 pub fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     match POOL.blocking(f) {
         Ok(value) => value,
@@ -123,9 +124,10 @@ pub fn blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T 
     }
 }
 
-/// Sets how many threads [`blocking`] uses at most, in the whole process; further calls wait in a queue. The default
-/// is 512, and 0 counts as 1. Threads are started when needed and end after 10 s without work. Where calls wait and more
-/// are allowed now, they are started at once; where fewer are, those too many end with the call they are in.
+/// Sets the maximum number of threads of [`blocking`], in the whole process. Default: 512. 0 counts as 1.
+/// Further calls wait in a queue. Threads are started when needed and end after 10 s without work. If the
+/// maximum grows and calls wait, threads are started at once. If it shrinks, surplus threads end after their
+/// current call.
 pub fn set_blocking_threads_max(threads: usize) {
     POOL.0.set_threads_max(threads);
 }

@@ -1,4 +1,5 @@
-//! Who hears how a blocking call ends, also when its fiber leaves first, or nobody makes it?
+//! The result of a blocking call. The fiber always gets one, even if it stops waiting or the call is never
+//! made.
 
 use std::mem;
 use std::panic::resume_unwind;
@@ -13,13 +14,13 @@ use crate::task::catch_panic;
 enum State<T> {
     Awaited,
     Ended(thread::Result<T>),
-    /// Who was to make it dropped it.
+    /// The call was dropped before it was made.
     Dropped,
-    /// Its fiber took what it gave, or waits no longer.
+    /// The fiber took the result, or waits no longer.
     Abandoned,
 }
 
-/// What the fiber and who makes the call have in common.
+/// State that the fiber and the calling thread share.
 pub(crate) struct CallResult<T>(Mutex<State<T>>);
 
 impl<T> CallResult<T> {
@@ -32,17 +33,17 @@ impl<T> CallResult<T> {
     }
 }
 
-/// A call's end, which who makes it owes the fiber: the fiber is told even if this is dropped.
+/// The calling thread's side. The fiber is woken even if this is dropped.
 pub(crate) struct Reply<T> {
     slot: Arc<CallResult<T>>,
     remote: Remote,
     fiber: Key,
 }
 
-/// The fiber's part of a call: dropped before the call has begun, it takes the call back.
+/// The fiber's side. If it is dropped before the call starts, the call is cancelled.
 pub(crate) struct Call<'a, T> {
     slot: Arc<CallResult<T>>,
-    /// Dropped when nobody waits any more: who drops the job then has nobody to wake.
+    /// Dropped last, when no fiber waits any more. The drop of the job then wakes no fiber.
     _queued: Queued<'a>,
 }
 
@@ -76,11 +77,11 @@ impl<'a, T> Call<'a, T> {
         Call { slot, _queued: queued }
     }
 
-    /// What the call gave, if it has ended.
+    /// Returns the result of the call, if it has ended.
     ///
     /// # Panics
     ///
-    /// As the call did, or it will never be made.
+    /// Panics if the call panicked, or if it will never be made.
     pub(crate) fn take(&self) -> Option<T> {
         let mut state = self.slot.lock();
         if matches!(*state, State::Awaited) {
@@ -100,7 +101,7 @@ impl<'a, T> Call<'a, T> {
 impl<T> Drop for Call<'_, T> {
     fn drop(&mut self) {
         let end = mem::replace(&mut *self.slot.lock(), State::Abandoned);
-        // The fiber may unwind, which a value that panics must not meet.
+        // The fiber may be unwinding, and a second panic must not occur.
         catch_panic(|| drop(end));
     }
 }

@@ -1,4 +1,4 @@
-//! What can be set about a runtime, and why is the default what it is?
+//! Settings of a runtime and their defaults.
 
 /// Settings of a [`Runtime`](crate::Runtime).
 ///
@@ -10,15 +10,16 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Usable bytes of each stack, rounded up to whole pages; a guard page comes on top. The default is 64 KiB:
-    /// formatting, a panic with its backtrace and typical handlers fit in it, and only touched pages take memory.
-    /// Deep recursion and large local arrays need more, and so do large values that a fiber's closure captures or gives
-    /// back: builds without optimisation have several copies of them on the stack, and abort from some 8 KiB on.
+    /// Usable bytes of each stack, rounded up to whole pages, plus a guard page. Default: 64 KiB. Formatting, a
+    /// panic with its backtrace and typical handlers fit, and only touched pages use memory. Deep recursion and
+    /// large local arrays need more. So do large values that the closure of a fiber captures or returns: builds
+    /// without optimisation copy them on the stack several times, and abort from about 8 KiB on.
     pub stack_bytes: usize,
-    /// So many unused stacks are kept for reuse, with all pages that were touched; further ones go back to the kernel. The
-    /// default is 1,024: at one or two touched pages each that is 4 to 8 MiB a thread after a burst.
+    /// Maximum number of unused stacks that are kept for reuse, with all touched pages. Others are returned to
+    /// the kernel. Default: 1,024. With one or two touched pages each, that is 4 to 8 MiB per thread after a
+    /// burst.
     pub stacks_kept_max: usize,
-    /// Events taken from the kernel at once, 65,536 at most. The default is 1,024 (12 KiB on Linux).
+    /// Maximum number of events per read from the kernel, up to 65,536. Default: 1,024 (12 KiB on Linux).
     pub events_max: usize,
 }
 
@@ -29,7 +30,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The defaults.
+    /// Creates the default settings.
     pub fn new() -> Self {
         Self::default()
     }

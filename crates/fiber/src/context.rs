@@ -1,7 +1,7 @@
-//! How does a thread step onto a fiber's stack and back? One of the two files with `unsafe`.
+//! Switches between the stack of a thread and the stacks of fibers. One of the two files with `unsafe`.
 //!
-//! Invariant: `YIELDER` is null while the thread runs on its own stack, and otherwise points to the yielder of
-//! the fiber that it runs, which lives at the base of that fiber's stack until the fiber has ended.
+//! Invariant: `YIELDER` is null while the thread runs on its own stack. Otherwise it points to the yielder of
+//! the running fiber, which lives at the base of that fiber's stack until the fiber has ended.
 
 #![allow(unsafe_code)]
 
@@ -19,7 +19,7 @@ thread_local! {
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
 }
 
-/// A stack, and where on it a fiber stands.
+/// A stack with a suspended fiber.
 pub(crate) struct Context {
     coroutine: Coroutine<(), (), (), DefaultStack>,
 }
@@ -32,18 +32,18 @@ impl Context {
             YIELDER.set(yielder);
             overflow::set_guarded(Some(guarded));
             if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
-                // Only a destructor of a panic's own payload comes here; running it again could panic again.
+                // Only a destructor of a panic's payload gets here. Running it again could panic again.
                 std::mem::forget(payload);
             }
         });
         Context { coroutine }
     }
 
-    /// Runs the fiber until it suspends or ends; true if it has ended.
+    /// Runs the fiber until it suspends or ends. Returns true if it has ended.
     ///
     /// # Panics
     ///
-    /// When called from a fiber: fibers do not nest.
+    /// Panics if called from a fiber, because fibers do not nest.
     pub(crate) fn resume(&mut self) -> bool {
         assert!(YIELDER.get().is_null(), "a fiber cannot run other fibers from its own stack");
         let result = self.coroutine.resume(());
@@ -52,17 +52,18 @@ impl Context {
         matches!(result, CoroutineResult::Return(()))
     }
 
-    /// The stack of a fiber that has ended.
+    /// Returns the stack of a fiber that has ended.
     pub(crate) fn into_stack(self) -> GuardedStack {
         GuardedStack::from_inner(self.coroutine.into_stack())
     }
 }
 
-/// Leaves the stack that the running fiber stands on, its own or one that it took for some work; returns once it is resumed.
+/// Leaves the current stack of the running fiber: its own, or one for a single call. Returns when the fiber is
+/// resumed.
 ///
 /// # Panics
 ///
-/// Outside a fiber.
+/// Panics outside a fiber.
 pub(crate) fn suspend() {
     let (yielder, guarded) = (YIELDER.get(), overflow::guarded());
     assert!(!yielder.is_null(), "only a fiber can be suspended");

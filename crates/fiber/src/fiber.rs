@@ -1,4 +1,4 @@
-//! What is a fiber to its users: how is it started, awaited and ended?
+//! Spawning, joining and cancelling fibers.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,14 +12,14 @@ use crate::slab::Key;
 use crate::sync::wait_list::WaitList;
 use crate::task::{Body, CancelUnwind};
 
-/// Why a fiber has no value to give.
+/// The reason why a fiber has no value.
 pub enum JoinError {
-    /// It panicked; this is what `panic!` was given.
+    /// The fiber panicked. The field is the payload of the panic.
     Panicked(Box<dyn Any + Send>),
-    /// It was cancelled, or its runtime was dropped.
+    /// The fiber was cancelled, or its runtime was dropped.
     Cancelled,
-    /// It never ran, because the kernel gave no memory for a stack. With very many fibers `vm.max_map_count` is
-    /// the limit on Linux: two mappings a fiber.
+    /// The fiber never ran, because the kernel had no memory for a stack. With very many fibers, the limit on
+    /// Linux is `vm.max_map_count`, with two mappings per fiber.
     NoStack(io::Error),
 }
 
@@ -59,13 +59,13 @@ fn panic_text(payload: &(dyn Any + Send)) -> &str {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(not a text)")
 }
 
-/// What a fiber and its handle share.
+/// State that a fiber and its handle share.
 struct Outcome<T> {
     result: Cell<Option<Result<T, JoinError>>>,
     ended: WaitList,
 }
 
-/// A fiber's side of the outcome: whatever becomes of the fiber, an outcome is set.
+/// The fiber's side of the outcome. It always sets an outcome, at the latest on drop.
 struct Promise<T>(Rc<Outcome<T>>);
 
 impl<T> Promise<T> {
@@ -101,9 +101,9 @@ impl<T, F: FnOnce() -> T> Body for Job<F, T> {
     }
 }
 
-/// The right to await a fiber, or to cancel it. Dropping it leaves the fiber running.
+/// A handle to join or cancel a fiber. Dropping the handle leaves the fiber running.
 ///
-/// It belongs to the fiber's thread:
+/// The handle belongs to the thread of the fiber:
 ///
 /// ```compile_fail
 /// fn is_send<T: Send>() {}
@@ -122,19 +122,19 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Suspends until the fiber has ended, and gives its value.
+    /// Suspends until the fiber has ended, and returns its value.
     ///
     /// # Errors
     ///
-    /// See [`JoinError`]. In a fiber that unwinds, which cannot wait for another: `Cancelled`, unless the fiber
-    /// has ended already.
+    /// See [`JoinError`]. A fiber that unwinds cannot wait, so it gets `Cancelled`, unless the other fiber has
+    /// already ended.
     ///
     /// # Panics
     ///
-    /// Outside a fiber, if the fiber has not ended: take [turns](crate::Runtime::turn), or use
-    /// [`Runtime::block_on`](crate::Runtime::block_on).
+    /// Panics outside a fiber if the fiber has not ended. There, call [`Runtime::turn`](crate::Runtime::turn),
+    /// or use [`Runtime::block_on`](crate::Runtime::block_on).
     pub fn join(self) -> Result<T, JoinError> {
-        // The gate has no permits: it answers when it is closed.
+        // The list has no permits, so this returns when it is closed.
         let _ = self.outcome.ended.acquire("JoinHandle::join");
         self.take_result()
     }
@@ -143,19 +143,23 @@ impl<T> JoinHandle<T> {
         self.outcome.result.take().unwrap_or(Err(JoinError::Cancelled))
     }
 
-    /// Whether the fiber has ended, so that [`join`](JoinHandle::join) would not wait.
+    /// Returns whether the fiber has ended, so that [`join`](JoinHandle::join) would not wait.
     pub fn is_finished(&self) -> bool {
         self.outcome.ended.is_closed()
     }
 
-    /// Ends the fiber. One that has not begun is dropped at once; one that is suspended unwinds from there when it
-    /// is next run, so that its destructors run; one that runs (the caller itself) unwinds when it next has to
-    /// wait. Until it has ended every further wait unwinds again, so a fiber may catch the unwinding with
-    /// [`catch_unwind`](std::panic::catch_unwind) but not live on it: it can only return, and then its value stands.
-    /// What it waited for is not lost: a mutex, a permit, a message of a channel or an event that was on its way to it goes
-    /// to the next. (The value of a [`oneshot`](crate::sync::oneshot) has no next.)
+    /// Cancels the fiber:
     ///
-    /// The panic hook is not called. Cancelling needs `panic = "unwind"`.
+    /// - A fiber that has not started is dropped at once.
+    /// - A suspended fiber unwinds when it runs next, so that its destructors run.
+    /// - A running fiber (the caller itself) unwinds at its next wait.
+    ///
+    /// Until the fiber has ended, every further wait unwinds again. A fiber may catch the unwinding with
+    /// [`catch_unwind`](std::panic::catch_unwind), but can only return. Its value then counts. What the fiber
+    /// waited for is not lost: a mutex, a permit, a channel message or an event goes to the next fiber. The
+    /// value of a [`oneshot`](crate::sync::oneshot) has no next fiber.
+    ///
+    /// The panic hook is not called. Cancelling requires `panic = "unwind"`.
     pub fn cancel(&self) {
         if let (Some(core), Some(fiber)) = (self.core.upgrade(), self.fiber) {
             core.cancel(fiber);
@@ -166,14 +170,15 @@ impl<T> JoinHandle<T> {
 pub(crate) fn spawn_on<T: 'static>(core: &Rc<Core>, f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
     let outcome = Rc::new(Outcome { result: Cell::new(None), ended: WaitList::new(0) });
     let promise = Promise(Rc::clone(&outcome));
-    // A closing runtime gives the body back; dropping it sets `Cancelled`.
+    // A closing runtime returns the body, and dropping it sets `Cancelled`.
     let fiber = core.spawn(Box::new(Job { f, promise })).ok();
     JoinHandle { outcome, fiber, core: Rc::downgrade(core) }
 }
 
-/// Makes a fiber on this thread that runs `f` when the caller next waits (or the runtime takes its next turn).
+/// Creates a fiber on this thread. It runs `f` when the caller next waits, or in the next turn of the runtime.
 ///
-/// A fiber never leaves its thread, so `f` and what it gives need not be `Send`. A panic in it ends that fiber only.
+/// A fiber never leaves its thread, so `f` and its value need not be `Send`. A panic in `f` ends only that
+/// fiber.
 ///
 /// ```
 /// let sum = weftwork_fiber::run(|| {
@@ -187,7 +192,7 @@ pub(crate) fn spawn_on<T: 'static>(core: &Rc<Core>, f: impl FnOnce() -> T + 'sta
 ///
 /// # Panics
 ///
-/// If the thread has no [`Runtime`](crate::Runtime).
+/// Panics if the thread has no [`Runtime`](crate::Runtime).
 pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
     match scheduler::current() {
         Some(core) => spawn_on(&core, f),
@@ -195,8 +200,8 @@ pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
     }
 }
 
-/// Lets the other fibers that can run go first. Outside a fiber it yields the thread; in a fiber that unwinds it
-/// does nothing.
+/// Lets other runnable fibers go first. Outside a fiber it yields the thread. In a fiber that unwinds it does
+/// nothing.
 pub fn yield_now() {
     match scheduler::location() {
         Location::Fiber(core, fiber) => core.yield_now(fiber),
@@ -205,7 +210,7 @@ pub fn yield_now() {
     }
 }
 
-/// Whether the caller runs in a fiber.
+/// Returns whether the caller runs in a fiber.
 pub fn in_fiber() -> bool {
     scheduler::current().is_some_and(|core| core.in_fiber())
 }

@@ -1,4 +1,4 @@
-//! What other threads have for a runtime, until it looks: no message without a wake-up, and one wake-up for many.
+//! Messages from other threads to a runtime. No message lacks a wake-up, and one wake-up serves many messages.
 
 use std::sync::PoisonError;
 #[cfg(not(loom))]
@@ -13,11 +13,12 @@ use loom::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Who puts something here, or knocks, and hears `true`, has to wake the runtime, which looks here after each wait.
+/// A caller of `push` or `notify` that gets `true` must wake the runtime, which reads the inbox after each
+/// wait.
 pub(crate) struct Inbox<M> {
-    // None once the runtime is gone.
+    // `None` after the runtime is gone.
     messages: Mutex<Option<Vec<M>>>,
-    // True from the first message until the runtime looks: one system call a batch, not a message.
+    // True from the first message until the runtime reads, so that there is one system call per batch.
     notified: AtomicBool,
 }
 
@@ -26,16 +27,16 @@ impl<M> Inbox<M> {
         Inbox { messages: Mutex::new(Some(Vec::new())), notified: AtomicBool::new(false) }
     }
 
-    /// None: the runtime is gone, and the message is dropped.
+    /// Adds a message. `None` if the runtime is gone, and the message is dropped.
     pub(crate) fn push(&self, message: M) -> Option<bool> {
         self.lock().as_mut()?.push(message);
         Some(self.notify())
     }
 
-    /// The runtime is to look, though there may be nothing.
+    /// Makes the runtime read the inbox, even if it is empty.
     pub(crate) fn notify(&self) -> bool {
-        // Whoever turns the flag up wakes. Whoever finds it up relies on the runtime's `swap` in `take`, which is still to
-        // come and sees what was pushed before.
+        // The caller that sets the flag wakes the runtime. A caller that finds it set relies on the runtime's
+        // later `swap` in `take`, which sees what was pushed before.
         !self.notified.swap(true, Ordering::AcqRel)
     }
 
@@ -43,12 +44,12 @@ impl<M> Inbox<M> {
         self.lock().is_some()
     }
 
-    /// Whether `take` has anything to do.
+    /// Returns whether `take` has anything to do.
     pub(crate) fn is_notified(&self) -> bool {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// The messages so far.
+    /// Takes the messages.
     pub(crate) fn take(&self) -> Vec<M> {
         if !self.is_notified() || !self.notified.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -56,7 +57,7 @@ impl<M> Inbox<M> {
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Refuses messages from now on; returns those that were not seen.
+    /// Rejects messages from now on. Returns those that were not read.
     pub(crate) fn close(&self) -> Vec<M> {
         self.lock().take().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Where does a fiber run work that needs more stack than it has?
+//! Runs code on a larger stack than that of the fiber.
 
 use std::cell::Cell;
 use std::io;
@@ -8,19 +8,19 @@ use corosensei::on_stack;
 use crate::overflow::{self, Guarded, Owner};
 use crate::stack::{GuardedStack, StackPool};
 
-/// As much as std gives a thread.
+/// The same size as the stack of a std thread.
 const LARGE_STACK_BYTES: usize = 2 << 20;
 
 thread_local! {
-    /// The large stack of the last call, for the next.
+    /// The large stack of the last call, kept for the next.
     static CACHED: Cell<Option<GuardedStack>> = const { Cell::new(None) };
 }
 
-/// Runs `work` on a stack of 2 MiB, and comes back to that of the fiber; outside a fiber it just runs it. For what
-/// needs more stack than a fiber has: a decoder written in C, say. Calls within `work` get a stack each.
+/// Runs `work` on a stack of 2 MiB. Outside a fiber, `work` runs directly. Use it for code that needs more
+/// stack than a fiber has, for example a decoder written in C. A nested call gets its own stack.
 ///
-/// What waits in it suspends the fiber, as elsewhere. The stack is its own meanwhile; a thread keeps one for all calls that
-/// do not wait.
+/// A wait in `work` suspends the fiber as usual, and the stack stays in use meanwhile. Each thread keeps one
+/// stack for calls that do not wait.
 ///
 /// ```
 /// let sum = weftwork_fiber::run(|| {
@@ -32,7 +32,8 @@ thread_local! {
 ///
 /// # Panics
 ///
-/// When `work` panics; and in a fiber, before `work` has begun, when the kernel has no memory for the stack.
+/// Panics if `work` panics. In a fiber, also panics before `work` starts if the kernel has no memory for the
+/// stack.
 pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
         return call_outlined(work);
@@ -43,13 +44,14 @@ pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Calls `work` with a frame of its own: inlined, its locals would lie in the frame of a caller that is to run it elsewhere.
+/// Calls `work` with its own stack frame. If it were inlined, its locals would be in the frame of a caller that
+/// runs it elsewhere.
 #[inline(never)]
 pub(crate) fn call_outlined<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// As [`on_large_stack`]; on the stack that the caller stands on where the kernel has no memory for another.
+/// Runs `work` like [`on_large_stack`], or on the current stack if the kernel has no memory for another.
 pub(crate) fn on_large_stack_if_possible<R>(work: impl FnOnce() -> R) -> R {
     if !crate::in_fiber() {
         return call_outlined(work);
@@ -60,10 +62,10 @@ pub(crate) fn on_large_stack_if_possible<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// A stack while it is in use: that of one call, which may wait, and so may a coroutine of the user's own around it.
+/// A stack in use by one call. The call may wait, and so may a coroutine of the user around it.
 struct LargeStack {
     stack: Option<GuardedStack>,
-    /// What the call came from.
+    /// The stack that the call came from.
     around: Option<Guarded>,
 }
 
@@ -89,7 +91,7 @@ impl LargeStack {
 impl Drop for LargeStack {
     fn drop(&mut self) {
         overflow::set_guarded(self.around);
-        // A thread that ends keeps none.
+        // A thread that ends keeps no stack.
         let _ = CACHED.try_with(|cached| cached.set(self.stack.take()));
     }
 }

@@ -1,9 +1,9 @@
 //! Stackful fibers: many waits on one thread, in plain blocking code.
 //!
-//! A fiber is a function call with a stack of its own. When it has to wait (for a socket, the clock, another fiber),
-//! its thread goes on with another one. There is no `async`, no `await` and no second kind of function; panics,
-//! `catch_unwind` and destructors work as in a thread. Switching costs some tens of nanoseconds, a waiting
-//! fiber some 5 KiB of memory.
+//! A fiber is a function call with its own stack. When a fiber waits for a socket, the clock or another fiber,
+//! its thread runs another fiber. There is no `async`, no `await` and no second kind of function. Panics,
+//! `catch_unwind` and destructors work as in a thread. A switch costs tens of nanoseconds, and a waiting fiber
+//! about 5 KiB of memory.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -30,31 +30,38 @@
 //!
 //! # The rules
 //!
-//! - **Pinned.** A fiber runs on the thread that spawned it, always; nothing about it is `Send`. Work is spread by
-//!   running one [`Runtime`] a thread and sending to it through its [`Remote`].
-//! - **Cooperative.** A fiber runs until it waits. The waits are the functions of this crate: [`sleep`],
-//!   [`yield_now`], [`JoinHandle::join`], [`sync`], [`net`], [`wait_readable`], [`blocking()`]. Foreign blocking (a
-//!   std socket, a file, a lock of std held by another thread) stalls every fiber of the thread: wrap it in
-//!   [`blocking()`]. A std mutex held across a wait and locked by another fiber of the thread deadlocks it: use
-//!   [`sync::Mutex`].
-//! - **Thread-locals belong to the thread**, so all its fibers share them, and another fiber may change one across
-//!   a wait. Pinning does not make them fiber-local. **Never wait in the initialiser of a `thread_local!`**: another fiber
-//!   may initialise it meanwhile, and std replaces that value under whoever borrows it, which is undefined behaviour. Nor
-//!   in that of a `LazyLock` or `OnceLock`: another fiber that asks for it deadlocks the thread.
-//! - **Cancelling unwinds.** [`JoinHandle::cancel`], [`timeout`] and dropping the [`Runtime`] throw through the
-//!   fiber from its suspension point, so that destructors run. This needs `panic = "unwind"`. A wait within a callback from C
-//!   (`extern "C"`) cannot be unwound: the process aborts.
-//! - **A fiber that unwinds is not suspended.** std counts panics by thread: if another fiber ran while one unwinds,
-//!   it would see [`std::thread::panicking`] and poison its locks. So in destructors during unwinding `sleep` and
-//!   [`blocking()`] block the thread, [`yield_now`] does nothing, [`sync`] does not wait, and a socket call that would have
-//!   to fails with `WouldBlock`: a peer that does not read would hold up all fibers. A `lock` or `acquire` that would have to
-//!   wait there panics, which in a destructor aborts the process: use `try_lock` and `try_acquire`.
-//! - **Outside a fiber** sockets, `sleep` and [`blocking()`] block the thread as std does; [`sync`] works as long as
-//!   it does not have to wait, and else panics and says so; [`spawn`] and [`timeout`] need a runtime and a fiber.
-//! - **Stacks are small and guarded**: 64 KiB by default; [`on_large_stack`] lends what needs more a larger
-//!   one. One that overflows meets its guard page; the process says `fiber stack overflow: ... raise stack_bytes` and aborts.
-//! - **A logger may not wait** over the lines that mio writes, at level trace and with its feature `log` alone: the poller
-//!   is at work meanwhile.
+//! - **Pinned.** A fiber always runs on the thread that spawned it, and nothing about it is `Send`. To
+//!   distribute work, run one [`Runtime`] per thread and send to it through its [`Remote`].
+//! - **Cooperative.** A fiber runs until it waits. It waits in functions of this crate: [`sleep`],
+//!   [`yield_now`], [`JoinHandle::join`], [`sync`], [`net`], [`wait_readable`], [`blocking()`]. Other blocking
+//!   calls (a std socket, a file, a std lock held by another thread) block every fiber of the thread. Wrap them
+//!   in [`blocking()`]. If a std mutex is held across a wait and another fiber of the thread locks it, the
+//!   thread deadlocks. Use [`sync::Mutex`].
+//! - **Thread-locals belong to the thread.** All its fibers share them, and another fiber may change one across
+//!   a wait. Pinning does not make them fiber-local. **Never wait in the initialiser of a `thread_local!`.**
+//!   Another fiber may initialise it meanwhile, and std then replaces a value that is borrowed, which is
+//!   undefined behaviour. Do not wait in the initialiser of a `LazyLock` or `OnceLock` either: another fiber
+//!   that uses it deadlocks the thread.
+//! - **Cancelling unwinds.** [`JoinHandle::cancel`], [`timeout`] and dropping the [`Runtime`] unwind the fiber
+//!   from its suspension point, so that destructors run. This requires `panic = "unwind"`. A wait within a
+//!   callback from C (`extern "C"`) cannot be unwound, so the process aborts.
+//! - **A fiber that unwinds is not suspended.** std counts panics by thread. If another fiber ran meanwhile, it
+//!   would see [`std::thread::panicking`] and poison its locks. In destructors during unwinding, the following
+//!   therefore holds:
+//! - `sleep` and [`blocking()`] block the thread.
+//! - [`yield_now`] does nothing, and [`sync`] does not wait.
+//! - A socket call that must wait fails with `WouldBlock`, because a peer that does not read would block all
+//!   fibers.
+//! - A `lock` or `acquire` that must wait panics, which aborts the process in a destructor. Use `try_lock` and
+//!   `try_acquire`.
+//! - **Outside a fiber**, sockets, `sleep` and [`blocking()`] block the thread as std does. [`sync`] works if
+//!   it does not have to wait, and panics otherwise. [`spawn`] requires a runtime, and [`timeout`] requires a
+//!   fiber.
+//! - **Stacks are small and guarded.** The default is 64 KiB. [`on_large_stack`] provides a larger stack for a
+//!   single call. A stack overflow hits the guard page: the process writes
+//!   `fiber stack overflow: ... raise stack_bytes` and aborts.
+//! - **A logger must not wait** in lines that mio writes, because the poller is in use. mio logs only at level
+//!   trace and with its feature `log`.
 //!
 //! Unix only: epoll or kqueue through mio. On other systems the crate is empty.
 

@@ -1,9 +1,9 @@
-//! What is said when a fiber runs out of stack? One of the two files with `unsafe`.
+//! Reports a stack overflow of a fiber. One of the two files with `unsafe`.
 //!
-//! The guard page turns an overflow into SIGSEGV (SIGBUS on some systems). A handler on an alternate stack looks
-//! whether the address lies in the guard page of the fiber that this thread runs; if so it names the remedy and
-//! aborts, else it hands the signal to the handler that was there before (Rust's own, a sanitizer's). Rust code
-//! cannot step over a guard page, because its stack probes touch every page of a large frame.
+//! The guard page turns an overflow into SIGSEGV (SIGBUS on some systems). A handler on an alternate stack
+//! checks whether the address is in the guard page of the running fiber. If so, it writes a message with the
+//! remedy and aborts. Otherwise it passes the signal to the previous handler (Rust's own, or a sanitizer's).
+//! Rust code cannot skip a guard page, because its stack probes touch every page of a large frame.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::{io, mem, ptr};
 
 use crate::stack::GuardedStack;
 
-/// The guard page of a stack, and what its overflow message names.
+/// The guard page of a stack, and the values of its overflow message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guarded {
     low: usize,
@@ -23,11 +23,11 @@ pub(crate) struct Guarded {
     owner: Owner,
 }
 
-/// Who needs more than there is.
+/// The owner of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     Fiber,
-    /// `on_large_stack`
+    /// A call of `on_large_stack`.
     Call,
 }
 
@@ -39,16 +39,16 @@ impl Guarded {
 }
 
 thread_local! {
-    // Without a destructor and const: the signal handler may read it at any time.
+    // Const and without a destructor, because the signal handler may read it at any time.
     static RUNNING: Cell<Option<Guarded>> = const { Cell::new(None) };
 }
 
-/// Which stack this thread runs on, if it is not its own.
+/// Returns the stack that this thread runs on, if it is not its own.
 pub(crate) fn guarded() -> Option<Guarded> {
     RUNNING.get()
 }
 
-/// Notes which stack this thread runs on.
+/// Sets the stack that this thread runs on.
 pub(crate) fn set_guarded(guarded: Option<Guarded>) {
     RUNNING.set(guarded);
 }
@@ -57,7 +57,7 @@ const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 static PREVIOUS: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
 
-/// Keeps the calling thread's alternate signal stack; `None` inside if the thread had one already.
+/// Keeps the alternate signal stack of the calling thread. `None` if the thread already had one.
 #[derive(Debug)]
 pub(crate) struct SignalStack(Option<Vec<u8>>);
 
@@ -65,7 +65,7 @@ pub(crate) struct SignalStack(Option<Vec<u8>>);
 ///
 /// # Errors
 ///
-/// The kernel refused one of the two.
+/// Fails if the kernel rejects one of the two.
 pub(crate) fn install() -> io::Result<SignalStack> {
     static INSTALL: Once = Once::new();
     let mut result = Ok(());
@@ -123,7 +123,7 @@ impl Drop for SignalStack {
         unsafe {
             let mut now: libc::stack_t = mem::zeroed();
             let is_known = libc::sigaltstack(ptr::null(), &mut now) == 0;
-            // Somebody else may have given the thread another one since.
+            // Other code may have set another stack since.
             if is_known && now.ss_sp.cast::<u8>().cast_const() != bytes.as_ptr() {
                 return;
             }

@@ -1,9 +1,9 @@
-//! Which descriptors does this thread wait for, and who is told when one is ready?
+//! The poller of a thread: registered descriptors and the fibers that wait for them.
 //!
-//! Registration is edge-triggered and lasts: a descriptor is registered in a direction when it is first waited for
-//! there, and stays so until its owner lets go. A wait then costs no system call of its own. This is sound because
-//! a wait begins only after a call said "would block" (or a poll(2) said "not ready"), so that the edge it waits for
-//! is still to come; and events are taken from the kernel only while no fiber runs.
+//! Registration is edge-triggered and permanent. A descriptor is registered in a direction at its first wait,
+//! and stays registered until its owner releases it. A wait then needs no system call of its own. This is sound
+//! for two reasons. A wait starts only after a call returned "would block", or poll(2) returned "not ready", so
+//! its edge is still to come. And events are read from the kernel only while no fiber runs.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -14,14 +14,14 @@ use mio::{Events, Poll, Token, Waker};
 
 use crate::slab::{Key, Slab};
 
-/// What a descriptor should be ready for.
+/// Readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// There is something to read, or a connection to accept, or the peer has closed.
+    /// Bytes to read, a connection to accept, or the end of the peer's stream.
     Readable,
-    /// There is room to write.
+    /// Space to write.
     Writable,
-    /// Either.
+    /// Either of the two.
     Both,
 }
 
@@ -35,20 +35,20 @@ impl Interest {
     }
 }
 
-/// A watched descriptor that became ready; see [`Runtime::watch`](crate::Runtime::watch).
+/// A watched descriptor that became ready. See [`Runtime::watch`](crate::Runtime::watch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What was given to `watch`.
+    /// Token that was given to `watch`.
     pub token: usize,
-    /// Something may be read, or the peer has closed its sending side.
+    /// Whether bytes may be readable, or the peer has closed its sending side.
     pub readable: bool,
-    /// Something may be written, or writing would tell an error.
+    /// Whether the descriptor may be writable, or writing would return an error.
     pub writable: bool,
-    /// The peer has closed its sending side, or the socket has failed.
+    /// Whether the peer has closed its sending side, or the socket has failed.
     pub closed: bool,
 }
 
-/// The two ways bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -87,23 +87,23 @@ impl Source {
 }
 
 const WAKER: Token = Token(usize::MAX);
-/// More are no gain, and the kernel takes no more than fit into 2 GiB.
+/// A larger number gains nothing, and the kernel accepts at most what fits into 2 GiB.
 const EVENTS_MAX: usize = 64 << 10;
 
-/// The poller of one thread, and the table of what is registered with it.
+/// The poller of one thread with its table of registrations.
 #[derive(Debug)]
 pub(crate) struct Poller {
     poll: Poll,
     events: Events,
     sources: Slab<Source>,
-    // Indexed by descriptor: the kernel hands out the lowest free number, so the table stays dense.
+    // Indexed by descriptor. The kernel assigns the lowest free number, so the table stays dense.
     by_fd: Vec<Option<Key>>,
 }
 
 impl Poller {
     /// # Errors
     ///
-    /// The process or the system has no descriptor left.
+    /// Fails if the process or the system has no descriptor left.
     pub(crate) fn new(events_max: usize) -> io::Result<(Self, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
@@ -111,9 +111,9 @@ impl Poller {
         Ok((Poller { poll, events, sources: Slab::new(), by_fd: Vec::new() }, waker))
     }
 
-    /// Waits for events; puts the fibers to wake into `woken` and the watched descriptors into `ready`.
+    /// Waits for events. Adds fibers to wake to `woken` and watched descriptors to `ready`.
     ///
-    /// Takes all that there are: who waits for the poller's own descriptor is told once of what comes.
+    /// Takes all events, because a caller that polls the poller's own descriptor is notified once.
     pub(crate) fn poll(
         &mut self,
         mut timeout: Option<Duration>,
@@ -132,7 +132,7 @@ impl Poller {
         }
     }
 
-    /// Tells those whom the events taken last are for; returns how many there were.
+    /// Assigns the last events to fibers and watchers. Returns the number of events.
     fn sort(&mut self, woken: &mut Vec<Key>, ready: &mut Vec<Ready>) -> usize {
         let mut taken = 0;
         for event in &self.events {
@@ -144,7 +144,7 @@ impl Poller {
             let closed = event.is_read_closed() || event.is_error();
             let mut readable = event.is_readable() || closed;
             let mut writable = event.is_writable() || event.is_write_closed() || event.is_error();
-            // A fiber that waits takes the event; only what nobody waits for is the watcher's.
+            // A waiting fiber takes the event. The watcher gets only events that no fiber waits for.
             let is_for_both = (readable || writable) && !source.both.is_empty();
             if is_for_both {
                 woken.append(&mut source.both);
@@ -167,7 +167,7 @@ impl Poller {
         taken
     }
 
-    /// The source of `fd`, registered in at least this direction, with one more user.
+    /// Returns the source of `fd`, registered in at least this direction, and adds a user.
     pub(crate) fn acquire(&mut self, fd: RawFd, interest: Interest) -> io::Result<Key> {
         if let Some(key) = self.find(fd) {
             self.ensure(key, interest)?;
@@ -193,8 +193,9 @@ impl Poller {
         Ok(key)
     }
 
-    /// [`acquire`](Poller::acquire) for the owner of a descriptor: what is known by its number may be left over from a
-    /// descriptor that was closed without `unwatch`, and would never tell of anything again.
+    /// Acquires a source like [`acquire`](Poller::acquire), for the owner of a descriptor. An entry with the
+    /// same number may belong to a descriptor that was closed without `unwatch`. It would never report an
+    /// event.
     pub(crate) fn adopt(&mut self, fd: RawFd, interest: Interest) -> io::Result<Key> {
         if let Some(key) = self.find(fd)
             && let Err(error) = self.rearm(fd)
@@ -206,7 +207,7 @@ impl Poller {
         self.acquire(fd, interest)
     }
 
-    /// One user less; the last one deregisters.
+    /// Removes a user. The last one deregisters the source.
     pub(crate) fn release(&mut self, key: Key) {
         let Some(source) = self.sources.get_mut(key) else { return };
         source.users -= 1;
@@ -217,7 +218,7 @@ impl Poller {
         self.sources.remove(key);
         if self.find(fd) == Some(key) {
             self.by_fd[fd as usize] = None;
-            // The only failure is a descriptor that its owner has closed already, which deregistered it.
+            // Fails only if the owner has already closed the descriptor, which deregistered it.
             let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
         }
     }
@@ -245,12 +246,12 @@ impl Poller {
         Ok(())
     }
 
-    /// False once the event has come.
+    /// Returns false after the event has arrived.
     pub(crate) fn is_waiting(&mut self, key: Key, interest: Interest, fiber: Key) -> bool {
         self.sources.get_mut(key).is_some_and(|source| source.waiters(interest).contains(&fiber))
     }
 
-    /// False if it was not there: its event has come.
+    /// Removes a waiter. Returns false if its event has already arrived.
     pub(crate) fn remove_waiter(&mut self, key: Key, interest: Interest, fiber: Key) -> bool {
         let Some(source) = self.sources.get_mut(key) else { return false };
         let waiters = source.waiters(interest);
@@ -259,12 +260,12 @@ impl Poller {
         waiters.len() < before
     }
 
-    /// Has what is watched reported once more, if it is ready.
+    /// Reports a watched descriptor once more, if it is ready.
     pub(crate) fn report_again(&mut self, key: Key) {
         if let Some(source) = self.sources.get(key)
             && source.watch.is_some()
         {
-            // It fails where the descriptor is closed, and then there is nothing to report.
+            // Fails if the descriptor is closed. Then there is nothing to report.
             let _ = self.rearm(source.fd);
         }
     }
@@ -282,7 +283,7 @@ impl Poller {
         if known.is_some() { self.rearm(fd) } else { Ok(()) }
     }
 
-    /// Of one that somebody watches.
+    /// Registers a watched descriptor again.
     pub(crate) fn rearm_watched(&mut self, fd: RawFd) -> io::Result<()> {
         let source = self.find(fd).and_then(|key| self.sources.get(key));
         source.filter(|source| source.watch.is_some()).ok_or_else(unwatched)?;

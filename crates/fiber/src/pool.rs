@@ -1,4 +1,4 @@
-//! Which thread makes a blocking call?
+//! The thread pool for blocking calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,35 +11,35 @@ use crate::large_stack::on_large_stack_if_possible;
 use crate::scheduler;
 use crate::task::catch_panic;
 
-/// An unused thread stays so long for the next call.
+/// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
 struct State {
-    /// Those that no thread has taken, by their numbers, so the oldest first.
+    /// Waiting jobs by number, the oldest first.
     jobs: BTreeMap<u64, Job>,
-    /// Jobs there have been.
+    /// Number of jobs submitted so far.
     submitted: u64,
-    /// Threads that are about to look at the jobs: without one, just started, or notified and not awake yet.
+    /// Threads about to check for jobs: idle, just started, or notified and not yet awake.
     idle: usize,
     threads: usize,
     threads_max: usize,
-    /// Calls that may wait for a thread.
+    /// Maximum number of calls that wait for a thread.
     waiting_max: usize,
-    /// Nobody calls any more: threads without work end at once.
+    /// Whether the pool is closed. Idle threads then end at once.
     closed: bool,
 }
 
-/// The calls that wait, and the threads of which each makes one at a time.
+/// The waiting calls, and the threads that run one call at a time.
 pub(crate) struct Pool {
     state: Mutex<State>,
     wake: Condvar,
-    /// How often the system has refused a thread.
+    /// Number of threads that the system refused to start.
     refusals: AtomicU64,
 }
 
-/// A job's place among those that wait. Dropped, it takes along a job that no thread has taken.
+/// A waiting job. On drop, the job is removed if no thread has taken it.
 pub(crate) struct Queued<'a> {
     pool: &'a Pool,
     number: u64,
@@ -48,12 +48,13 @@ pub(crate) struct Queued<'a> {
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         let job = self.pool.lock().jobs.remove(&self.number);
-        // Whoever waited may unwind, which what the job holds must not meet with a panic.
+        // The fiber may be unwinding, and a second panic must not occur.
         catch_panic(|| drop(job));
     }
 }
 
-/// Every thread of a [`BlockingPool`](crate::BlockingPool) is in use, and as many calls wait for one as may.
+/// All threads of a [`BlockingPool`](crate::BlockingPool) are in use, and the maximum number of calls is
+/// waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolFull;
 
@@ -66,7 +67,8 @@ impl fmt::Display for PoolFull {
 impl std::error::Error for PoolFull {}
 
 impl Pool {
-    /// A pool without threads yet, of at most `threads_max` (0 counts as 1), for which at most `waiting_max` calls wait.
+    /// Creates a pool without threads. It has at most `threads_max` threads (0 counts as 1) and `waiting_max`
+    /// waiting calls.
     pub(crate) fn new(threads_max: usize, waiting_max: usize) -> Arc<Pool> {
         let state = State {
             jobs: BTreeMap::new(),
@@ -80,23 +82,23 @@ impl Pool {
         Arc::new(Pool { state: Mutex::new(state), wake: Condvar::new(), refusals: AtomicU64::new(0) })
     }
 
-    /// Threads there are now, those without work among them.
+    /// Returns the number of threads, including idle ones.
     pub(crate) fn threads(&self) -> usize {
         self.lock().threads
     }
 
-    /// Threads that are in a call now.
+    /// Returns the number of threads in a call.
     pub(crate) fn busy(&self) -> usize {
         let state = self.lock();
         state.threads - state.idle
     }
 
-    /// How often the system has refused it a thread.
+    /// Returns how often the system refused to start a thread.
     pub(crate) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Where calls wait and more threads are allowed now, they are started.
+    /// Sets the maximum number of threads. If calls wait and more threads are allowed, starts them.
     pub(crate) fn set_threads_max(self: &Arc<Pool>, threads: usize) {
         let mut state = self.lock();
         state.threads_max = threads.max(1);
@@ -108,7 +110,7 @@ impl Pool {
         (0..more).for_each(|_| self.start());
     }
 
-    /// Nobody calls any more: drops what waits, and has the threads end.
+    /// Closes the pool: drops waiting jobs and ends the threads.
     pub(crate) fn close(&self) {
         let jobs = {
             let mut state = self.lock();
@@ -116,11 +118,12 @@ impl Pool {
             std::mem::take(&mut state.jobs)
         };
         self.wake.notify_all();
-        // What panics as it is dropped keeps no other from being dropped.
+        // A panic in one drop must not prevent the others.
         jobs.into_values().for_each(|job| catch_panic(|| drop(job)));
     }
 
-    /// Has a thread run `job`, one that is there or a new one; the caller where there is none and none can be started.
+    /// Runs `job` on an existing or new thread. If there is no thread and the system starts none, the caller
+    /// runs it.
     pub(crate) fn submit(self: &Arc<Pool>, job: Job) -> Result<Queued<'_>, PoolFull> {
         let mut state = self.lock();
         let waiting = state.jobs.len().checked_sub(state.idle);
@@ -156,11 +159,12 @@ impl Pool {
         if state.threads > 0 {
             return;
         }
-        // No thread will come for the jobs: they block the caller rather than wait for ever. All of them, since another's
-        // may be there whose thread was refused as well, or that may not have one.
+        // No thread will take the jobs, so the caller runs them all. Another thread's job may be among them,
+        // whose thread was refused too.
         let jobs = std::mem::take(&mut state.jobs);
         drop(state);
-        // What blocks may need more stack than a fiber has. The caller's being cancelled is nothing to it.
+        // Blocking code may need more stack than a fiber has. Cancelling the caller must not interrupt the
+        // jobs.
         on_large_stack_if_possible(|| scheduler::outside_fibers(|| jobs.into_values().for_each(catch_panic)));
     }
 
@@ -169,14 +173,14 @@ impl Pool {
         state.idle -= 1;
         loop {
             if state.threads > state.threads_max {
-                // It may have been told of a job, and nobody else.
+                // This thread may be the only one that was notified of a job.
                 state.threads -= 1;
                 self.wake.notify_one();
                 return;
             }
             if let Some((_, job)) = state.jobs.pop_first() {
                 drop(state);
-                // What panics is a value that nobody took, as it was dropped.
+                // A panic can only come from a value that no fiber took.
                 catch_panic(job);
                 state = self.lock();
                 continue;

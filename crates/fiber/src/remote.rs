@@ -1,4 +1,4 @@
-//! How do other threads reach a runtime, without a lost wake-up?
+//! The handle that other threads use to reach a runtime.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use mio::Waker;
 use crate::inbox::Inbox;
 use crate::slab::Key;
 
-/// What other threads ask of a runtime.
+/// A request of another thread to a runtime.
 pub(crate) enum Message {
     Spawn(Box<dyn FnOnce() + Send>),
     Wake(Key),
@@ -20,7 +20,7 @@ struct Shared {
     waker: Waker,
 }
 
-/// A handle to a [`Runtime`](crate::Runtime) for other threads: `Send`, `Sync`, and cheap to clone.
+/// A handle to a [`Runtime`](crate::Runtime) for other threads. It is `Send`, `Sync`, and cheap to clone.
 #[derive(Clone)]
 pub struct Remote(Arc<Shared>);
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// The runtime that a [`Remote`] leads to has been dropped.
+/// The runtime of a [`Remote`] has been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuntimeGone;
 
@@ -47,23 +47,24 @@ impl Remote {
         Remote(Arc::new(Shared { inbox: Inbox::new(), waker }))
     }
 
-    /// Runs `f` in a new fiber on the runtime's thread. A panic in `f` ends that fiber only. If the kernel has no memory
-    /// for its stack by then ([`NoStack`](crate::JoinError::NoStack)), `f` is dropped without having run, and so it is if the
-    /// runtime goes first: who has to know sends something along whose drop tells, such as a channel's sender.
+    /// Runs `f` in a new fiber on the thread of the runtime. A panic in `f` ends only that fiber. `f` is
+    /// dropped without running if the kernel has no memory for its stack
+    /// ([`NoStack`](crate::JoinError::NoStack)), or if the runtime is dropped first. To notice that, move a
+    /// value into `f` whose drop tells you, such as the sender of a channel.
     ///
     /// # Errors
     ///
-    /// The runtime is gone; `f` is dropped.
+    /// Fails if the runtime is gone. `f` is dropped.
     pub fn spawn(&self, f: impl FnOnce() + Send + 'static) -> Result<(), RuntimeGone> {
         self.send(Message::Spawn(Box::new(f)))
     }
 
-    /// Ends the runtime's wait, so that [`Runtime::turn`](crate::Runtime::turn) returns. A wake-up that comes
-    /// between two turns ends the next.
+    /// Ends the wait of the runtime, so that [`Runtime::turn`](crate::Runtime::turn) returns. A wake-up between
+    /// two turns ends the next one.
     ///
     /// # Errors
     ///
-    /// The runtime is gone.
+    /// Fails if the runtime is gone.
     pub fn wake(&self) -> Result<(), RuntimeGone> {
         if !self.0.inbox.is_open() {
             return Err(RuntimeGone);
@@ -75,7 +76,7 @@ impl Remote {
     }
 
     pub(crate) fn wake_fiber(&self, fiber: Key) {
-        // A runtime that is gone has unwound the fiber.
+        // If the runtime is gone, it has unwound the fiber.
         let _ = self.send(Message::Wake(fiber));
     }
 
@@ -93,17 +94,17 @@ impl Remote {
         }
     }
 
-    /// Whether `take` has anything to do.
+    /// Returns whether `take` has anything to do.
     pub(crate) fn is_notified(&self) -> bool {
         self.0.inbox.is_notified()
     }
 
-    /// The messages so far; called by the runtime's thread after each poll.
+    /// Takes the messages. The thread of the runtime calls it after each poll.
     pub(crate) fn take(&self) -> Vec<Message> {
         self.0.inbox.take()
     }
 
-    /// Refuses messages from now on; returns those that were not seen.
+    /// Rejects messages from now on. Returns those that were not read.
     pub(crate) fn close(&self) -> Vec<Message> {
         self.0.inbox.close()
     }

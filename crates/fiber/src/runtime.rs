@@ -1,4 +1,4 @@
-//! How is a thread made to run fibers: all by itself, or turn by turn under someone else's loop?
+//! The runtime of a thread: it runs fibers to completion, or turn by turn within another event loop.
 
 use std::fmt;
 use std::io;
@@ -13,12 +13,12 @@ use crate::poller::{Interest, Ready};
 use crate::remote::Remote;
 use crate::scheduler::Core;
 
-/// The fibers, timers and descriptors of one thread, for a program that has a loop of its own.
+/// The fibers, timers and descriptors of one thread, for programs with their own event loop.
 ///
-/// A thread has at most one. It does nothing by itself: each [`turn`](Runtime::turn) runs the fibers that can run,
-/// waits for events once, and runs what they woke. Beside the fibers, which cost a stack each, it watches any
-/// number of descriptors that cost none: their readiness comes out of `turn`, and a fiber is spawned only when
-/// there is something to do.
+/// A thread has at most one runtime. The runtime does nothing by itself. Each [`turn`](Runtime::turn) runs the
+/// runnable fibers, waits for events once, and runs the fibers that the events woke. Each fiber needs a stack.
+/// The runtime can also watch any number of descriptors without a fiber: `turn` reports their readiness, and
+/// the program spawns a fiber only if there is work.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -48,17 +48,21 @@ use crate::scheduler::Core;
 ///
 /// # Dropping
 ///
-/// Dropping the runtime cancels every fiber and unwinds it, so that destructors run, before `drop` returns. A fiber
-/// that catches the unwinding and waits again is unwound again: one that does so for ever hangs the drop. Where the
-/// thread itself unwinds meanwhile, such a wait blocks it, since no fiber can be suspended then. Do not
-/// keep a runtime in a `thread_local!`: when the thread ends, its fibers may have borrowed thread-locals that are gone, so
-/// they are leaked. That is noticed if the thread ran no fiber before the runtime was in its place; else they are unwound, which
-/// is a use of what is gone. A runtime that is leaked (`mem::forget`) unwinds no fiber at all: what those lent of the thread's
-/// own to other threads is gone when the thread ends.
+/// Dropping the runtime cancels and unwinds every fiber before `drop` returns, so that destructors run. If a
+/// fiber catches the unwinding and waits again, it is unwound again. A fiber that does so for ever hangs the
+/// drop. If the thread itself is unwinding, such a wait blocks the thread, because no fiber can be suspended
+/// then.
+///
+/// Do not keep a runtime in a `thread_local!`. When the thread ends, its fibers may have borrowed thread-locals
+/// that are gone, so they are leaked. This is detected only if the thread ran no fiber before the runtime was
+/// stored there. Otherwise they are unwound, which uses values that are gone.
+///
+/// A leaked runtime (`mem::forget`) unwinds no fiber. References that its fibers lent to other threads then
+/// dangle when the thread ends.
 ///
 /// # Threads
 ///
-/// A runtime and all that belongs to it stay on their thread; [`Remote`] is what other threads get.
+/// A runtime and all its parts stay on their thread. Other threads use a [`Remote`].
 ///
 /// ```compile_fail
 /// fn is_send<T: Send>() {}
@@ -73,62 +77,64 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// A runtime with the default [`Config`].
+    /// Creates a runtime with the default [`Config`].
     ///
     /// # Errors
     ///
-    /// As [`with_config`](Runtime::with_config).
+    /// Same as [`with_config`](Runtime::with_config).
     pub fn new() -> io::Result<Self> {
         Self::with_config(&Config::default())
     }
 
-    /// A runtime for this thread.
+    /// Creates a runtime for this thread.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if the thread has one; else what the kernel says (no descriptors left for the poller).
+    /// `AlreadyExists` if the thread has a runtime, or the error of the kernel (no descriptor left for the
+    /// poller).
     pub fn with_config(config: &Config) -> io::Result<Self> {
         Core::new(config).map(Runtime)
     }
 
-    /// Makes a fiber that runs `f` from the next turn on.
+    /// Creates a fiber that runs `f` from the next turn on.
     pub fn spawn<T: 'static>(&self, f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
         spawn_on(&self.0, f)
     }
 
-    /// One turn: runs the fibers that can run, looks for events, runs what they woke, and appends to `ready` the
-    /// watched descriptors that became ready. Only if there was no fiber to run does it wait for events, for at
-    /// most `timeout` (`None`: until there is one), so it never waits after the fiber that the caller needs has
-    /// ended. It may return with nothing to report.
+    /// Runs one turn: runs the runnable fibers, polls for events, and runs the fibers that the events woke.
+    /// Appends the watched descriptors that became ready to `ready`. It waits for events only if no fiber was
+    /// runnable, for at most `timeout` (`None` for no limit). It thus never waits after the fiber that the
+    /// caller needs has ended. It may return without a report.
     ///
     /// # Errors
     ///
-    /// The poller failed; an interrupted wait is no error.
+    /// Fails if the poller fails. An interrupted wait is not an error.
     ///
     /// # Panics
     ///
-    /// In a fiber, and while the thread unwinds.
+    /// Panics in a fiber, and while the thread unwinds.
     pub fn turn(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.check_turn();
         self.0.turn(timeout, ready)
     }
 
-    /// Runs the fibers that can run, those whose time has come and those that other threads sent or woke among
-    /// them, without a look at the sockets and so without a system call. True: something ran.
+    /// Runs the runnable fibers, including those whose time has come and those that other threads sent or woke.
+    /// Does not poll sockets, so it makes no system call. Returns true if a fiber ran.
     ///
-    /// For a program whose own poller watches the runtime's descriptor (see [`AsRawFd`]): it calls `turn` when
-    /// that is readable, this after anything else that it did, and waits for [`park_timeout`](Runtime::park_timeout).
+    /// For programs whose own poller watches the descriptor of the runtime (see [`AsRawFd`]). Call `turn` when
+    /// the descriptor is readable, call this function after any other work, and wait for at most
+    /// [`park_timeout`](Runtime::park_timeout).
     ///
     /// # Panics
     ///
-    /// As [`turn`](Runtime::turn).
+    /// Same as [`turn`](Runtime::turn).
     pub fn run_ready(&self) -> bool {
         self.check_turn();
         self.0.run_due()
     }
 
-    /// How long the thread may wait elsewhere before a fiber wants to run: zero if one does now, `None` if only
-    /// a descriptor or another thread can make one.
+    /// Returns how long the thread may wait elsewhere before a fiber needs to run. Zero if a fiber is runnable.
+    /// `None` if only a descriptor or another thread can make a fiber runnable.
     pub fn park_timeout(&self) -> Option<Duration> {
         if self.0.has_runnable() { Some(Duration::ZERO) } else { self.0.until_next_timer(None) }
     }
@@ -138,16 +144,17 @@ impl Runtime {
         assert!(!std::thread::panicking(), "a turn of the runtime was taken by a thread that unwinds");
     }
 
-    /// Runs `f` as a fiber and takes turns until it has ended; other fibers run meanwhile and stay. Descriptors
-    /// watched by [`watch`](Runtime::watch) must not become ready meanwhile: their readiness would be dropped.
+    /// Runs `f` as a fiber and takes turns until it has ended. Other fibers run meanwhile and stay. Descriptors
+    /// watched by [`watch`](Runtime::watch) must not become ready meanwhile, because their reports would be
+    /// lost.
     ///
     /// # Errors
     ///
-    /// The poller failed.
+    /// Fails if the poller fails.
     ///
     /// # Panics
     ///
-    /// As `f` does, and as [`turn`](Runtime::turn).
+    /// Panics if `f` panics. Otherwise the same as [`turn`](Runtime::turn).
     pub fn block_on<T: 'static>(&self, f: impl FnOnce() -> T + 'static) -> io::Result<T> {
         value_of(self.outcome_of(f)?)
     }
@@ -163,49 +170,50 @@ impl Runtime {
         Ok(main.take_result())
     }
 
-    /// Whether a turn has anything to do or to wait for: a fiber that has not ended, or a message from another
-    /// thread. Watched descriptors do not count.
+    /// Returns whether a turn has work or something to wait for: a fiber that has not ended, or a message from
+    /// another thread. Watched descriptors do not count.
     pub fn has_work(&self) -> bool {
         self.fibers() > 0 || self.0.has_runnable()
     }
 
-    /// Fibers that have not ended.
+    /// Returns the number of fibers that have not ended.
     pub fn fibers(&self) -> usize {
         self.0.fibers()
     }
 
-    /// When the next `sleep`, `timeout` or socket deadline falls due; a turn waits no longer.
+    /// Returns the time of the next `sleep`, `timeout` or socket deadline. A turn waits no longer.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.0.next_deadline()
     }
 
-    /// A handle for other threads.
+    /// Returns a handle for other threads.
     pub fn remote(&self) -> Remote {
         self.0.remote()
     }
 
-    /// Watches a descriptor, which must be non-blocking, without a fiber: when it becomes ready, `turn` reports
-    /// `token`. Reports are edge-triggered: after one, read (or accept, or write) until "would block", or
-    /// [`rearm`](Runtime::rearm), else the next report may not come. While a fiber waits for the descriptor in the
-    /// same direction, through [`wait_readable`](crate::wait_readable) or `wait_writable`, the event wakes the
-    /// fiber instead. Such a wait costs no registration of its own.
+    /// Watches a non-blocking descriptor without a fiber. When it becomes ready, `turn` reports `token`.
+    /// Reports are edge-triggered: after a report, read (or accept, or write) until "would block", or call
+    /// [`rearm`](Runtime::rearm). Otherwise there may be no further report. While a fiber waits for the
+    /// descriptor in the same direction, with [`wait_readable`](crate::wait_readable) or `wait_writable`, the
+    /// event wakes the fiber instead. Such a wait needs no registration of its own.
     ///
-    /// [`unwatch`](Runtime::unwatch) before the descriptor is closed: the number will be reused, and a wait for its next
-    /// bearer would never end.
+    /// Call [`unwatch`](Runtime::unwatch) before you close the descriptor. Its number will be reused, and a
+    /// wait for the new descriptor would never end.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if it is watched, `PermissionDenied` if it cannot be polled (a regular file).
+    /// `AlreadyExists` if the descriptor is watched, `PermissionDenied` if it cannot be polled (a regular
+    /// file).
     pub fn watch(&self, fd: impl AsFd, interest: Interest, token: usize) -> io::Result<()> {
         self.0.poller.borrow_mut().watch(fd.as_fd().as_raw_fd(), interest, token)
     }
 
-    /// Has a watched descriptor reported again if it is ready now, as when it was handed to a fiber that may have
-    /// left bytes unread. One system call.
+    /// Reports a watched descriptor again if it is ready now. Use it after a fiber may have left bytes unread.
+    /// It costs one system call.
     ///
     /// # Errors
     ///
-    /// `NotFound` if it is not watched.
+    /// `NotFound` if the descriptor is not watched.
     pub fn rearm(&self, fd: impl AsFd) -> io::Result<()> {
         self.0.poller.borrow_mut().rearm_watched(fd.as_fd().as_raw_fd())
     }
@@ -214,14 +222,14 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `NotFound` if it is not watched.
+    /// `NotFound` if the descriptor is not watched.
     pub fn unwatch(&self, fd: impl AsFd) -> io::Result<()> {
         self.0.poller.borrow_mut().unwatch(fd.as_fd().as_raw_fd())
     }
 }
 
-/// The descriptor of the runtime's poller: readable when [`turn`](Runtime::turn) would find an event. Pollers nest,
-/// so a program can wait for it among its own descriptors. Each `turn` takes all events there are, so
+/// The descriptor of the runtime's poller. It is readable when [`turn`](Runtime::turn) would find an event.
+/// Pollers nest, so a program can wait for it in its own poller. Each `turn` takes all events, so
 /// edge-triggered interest is enough.
 impl AsRawFd for Runtime {
     fn as_raw_fd(&self) -> RawFd {
@@ -235,36 +243,36 @@ impl Drop for Runtime {
     }
 }
 
-/// Runs `f` as the first fiber of this thread, and returns its value once `f` and every fiber spawned meanwhile have
-/// ended.
+/// Runs `f` as the first fiber of this thread. Returns its value after `f` and all fibers spawned meanwhile
+/// have ended.
 ///
 /// # Errors
 ///
-/// As [`Runtime::with_config`] (so it does not nest), or the poller failed.
+/// Same as [`Runtime::with_config`], so it does not nest. Also fails if the poller fails.
 ///
 /// # Panics
 ///
-/// If `f` panics, with its payload, after the other fibers were cancelled and unwound.
+/// Panics with the payload of `f` if `f` panics, after the other fibers were cancelled and unwound.
 pub fn run<T: 'static>(f: impl FnOnce() -> T + 'static) -> io::Result<T> {
     run_with(&Config::default(), f)
 }
 
-/// [`run`] with other settings.
+/// Runs `f` like [`run`], with other settings.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Same as [`run`].
 ///
 /// # Panics
 ///
-/// As [`run`].
+/// Same as [`run`].
 pub fn run_with<T: 'static>(config: &Config, f: impl FnOnce() -> T + 'static) -> io::Result<T> {
     let runtime = Runtime::with_config(config)?;
     let first = runtime.outcome_of(f)?;
     while first.is_ok() && runtime.has_work() {
         runtime.turn(None, &mut Vec::new())?;
     }
-    // Before a panic goes on: in a thread that unwinds no fiber can be suspended, not even one that does not.
+    // Dropped before a panic continues, because no fiber can be suspended in a thread that unwinds.
     drop(runtime);
     value_of(first)
 }

@@ -1,4 +1,4 @@
-//! Which fiber runs next, and what ends its wait?
+//! The scheduler of one thread: run queue, timers, and what ends a fiber's wait.
 //!
 //! Invariant: no `RefCell` here stays borrowed while a fiber or a destructor of a user's value runs.
 
@@ -22,37 +22,37 @@ use crate::task::{Body, Detached, Scope, Stage, Task, catch_panic};
 use crate::timers::{TimerEntry, TimerKey, Timers};
 use crate::wait::{Signal, block_thread};
 
-/// So many fibers run before the sockets are looked at again; a look costs about as much as ten switches.
+/// Maximum number of fibers that run between two polls. A poll costs about as much as ten switches.
 const RESUMES_A_POLL_MAX: usize = 256;
 
-/// So many socket calls may succeed at once before the fiber lets others run: a peer that always has bytes ready
-/// must not keep a thread to itself.
+/// Maximum number of socket calls that succeed at once before the fiber yields. A peer that always has bytes
+/// ready must not occupy a thread.
 const CALLS_A_SLICE_MAX: u32 = 128;
 
 thread_local! {
     static CURRENT: RefCell<Weak<Core>> = const { RefCell::new(Weak::new()) };
-    /// Made before the first fiber runs, and so dropped behind the thread-locals that fibers have made.
+    /// Created before the first fiber runs, and thus dropped after the thread-locals of fibers.
     static SENTINEL: Sentinel = const { Sentinel };
 }
 
 struct Sentinel;
 
 impl Drop for Sentinel {
-    // What has none is never gone.
+    // Without a destructor, the value would never be gone.
     fn drop(&mut self) {}
 }
 
-/// Where the caller stands, which decides how it can wait.
+/// The context of the caller, which determines how it can wait.
 pub(crate) enum Location {
-    /// In a fiber: it suspends.
+    /// In a fiber, which suspends.
     Fiber(Rc<Core>, Key),
-    /// In a fiber that unwinds: std counts panics by thread, so another fiber must not run now.
+    /// In a fiber that unwinds. std counts panics by thread, so another fiber must not run now.
     Unwinding,
-    /// In no fiber: the thread waits.
+    /// Outside a fiber. The thread waits.
     Thread,
 }
 
-/// The state of one thread's runtime.
+/// State of one thread's runtime.
 pub(crate) struct Core {
     tasks: RefCell<Slab<Task>>,
     queue: RefCell<VecDeque<Key>>,
@@ -67,7 +67,7 @@ pub(crate) struct Core {
     _signal_stack: SignalStack,
 }
 
-/// The runtime of this thread, if it has one.
+/// Returns the runtime of this thread, if it has one.
 pub(crate) fn current() -> Option<Rc<Core>> {
     CURRENT.try_with(|core| core.borrow().upgrade()).ok().flatten()
 }
@@ -81,7 +81,8 @@ pub(crate) fn location() -> Location {
     }
 }
 
-/// Runs `work`, which does not panic, as if no fiber ran: its waits block the thread, and nothing interrupts them.
+/// Runs `work` as if no fiber ran. Its waits block the thread, and nothing interrupts them. `work` must not
+/// panic.
 pub(crate) fn outside_fibers(work: impl FnOnce()) {
     let Some(core) = current() else { return work() };
     let fiber = core.current.take();
@@ -136,7 +137,7 @@ impl Core {
         self.timers.borrow().next_deadline()
     }
 
-    /// Makes a fiber that will run in a later turn; hands the body back if the runtime is closing.
+    /// Creates a fiber that will run in a later turn. Returns the body if the runtime is closing.
     pub(crate) fn spawn(&self, body: Box<dyn Body>) -> Result<Key, Box<dyn Body>> {
         if self.closing.get() {
             return Err(body);
@@ -146,7 +147,7 @@ impl Core {
         Ok(fiber)
     }
 
-    /// Puts a fiber into the run queue, unless it is there or gone.
+    /// Adds a fiber to the run queue, unless it is queued or gone.
     pub(crate) fn wake(&self, fiber: Key) {
         if let Some(task) = self.tasks.borrow_mut().get_mut(fiber)
             && !task.queued
@@ -156,27 +157,27 @@ impl Core {
         }
     }
 
-    /// Wakes a fiber and hands it what it waits for; false if it is gone.
+    /// Grants a fiber what it waits for and wakes it. Returns false if it is gone.
     pub(crate) fn grant(&self, fiber: Key) -> bool {
         let found = self.tasks.borrow_mut().get_mut(fiber).map(|task| task.granted = true).is_some();
         self.wake(fiber);
         found
     }
 
-    /// Takes what was handed over, if anything was.
+    /// Takes a grant, if there is one.
     pub(crate) fn take_grant(&self, fiber: Key) -> bool {
         self.tasks.borrow_mut().get_mut(fiber).is_some_and(|task| std::mem::take(&mut task.granted))
     }
 
-    /// Suspends the running fiber until someone wakes it, perhaps for another reason than the one it waits for.
-    /// Unwinds if the fiber was cancelled or a `timeout` around it has elapsed.
+    /// Suspends the running fiber until it is woken, perhaps for another reason than its own. Unwinds if the
+    /// fiber was cancelled or a `timeout` around it has elapsed.
     pub(crate) fn park(&self, fiber: Key) {
         self.suspend(fiber);
         self.unwind_if_interrupted(fiber);
     }
 
-    /// As [`park`](Core::park), but that a `timeout` has elapsed meanwhile is left to the caller: what came in time counts,
-    /// also where the fiber gets to run later.
+    /// Suspends like [`park`](Core::park), but leaves an elapsed `timeout` to the caller. An event that came in
+    /// time counts, even if the fiber runs later.
     pub(crate) fn suspend(&self, fiber: Key) {
         self.unwind_if_interrupted(fiber);
         context::suspend();
@@ -191,7 +192,8 @@ impl Core {
         }
     }
 
-    /// What was to be interrupted later than at `moment` was over by then, also where the fiber gets to run later.
+    /// Unwinds unless the wait was over at `moment`, before the interruption. The fiber may run later than
+    /// that.
     fn unwind_if_interrupted_by(&self, fiber: Key, moment: Option<Instant>) {
         let payload = self.tasks.borrow().get(fiber).and_then(|task| task.interruption(moment));
         if let Some(payload) = payload {
@@ -203,13 +205,13 @@ impl Core {
         self.tasks.borrow().get(fiber).and_then(|task| task.interruption(None))
     }
 
-    /// Lets others run.
+    /// Lets other fibers run.
     pub(crate) fn yield_now(&self, fiber: Key) {
         self.wake(fiber);
         self.park(fiber);
     }
 
-    /// Counts one socket call of the running fiber, and yields when its slice is used up.
+    /// Counts one socket call of the running fiber. Yields after its last allowed call.
     pub(crate) fn count_call(&self, fiber: Key) {
         match self.calls_left.get() {
             0 => self.yield_now(fiber),
@@ -233,7 +235,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// `TimedOut` at the deadline, `Interrupted` by the signal, or the poller refuses the descriptor.
+    /// `TimedOut` at the deadline, `Interrupted` by the signal, or the error of the poller.
     pub(crate) fn wait_source(
         &self,
         fiber: Key,
@@ -252,8 +254,8 @@ impl Core {
             if !self.poller.borrow_mut().is_waiting(source, interest, fiber) {
                 return Ok(());
             }
-            // Nobody may have looked at the sockets for longer than a `timeout`, nor than the deadline: what came in time
-            // counts.
+            // The sockets may not have been polled for longer than a `timeout` or the deadline. An event that
+            // came in time counts.
             if self.interruption(fiber).is_some() && block_thread(fd, interest, Some(Instant::now())).is_ok()
             {
                 return Ok(());
@@ -269,7 +271,7 @@ impl Core {
         }
     }
 
-    /// Starts to count down a `timeout` of the running fiber; returns its number.
+    /// Starts a `timeout` of the running fiber. Returns its number.
     pub(crate) fn open_scope(&self, fiber: Key, at: Instant) -> u64 {
         let id = self.scope_id.get() + 1;
         self.scope_id.set(id);
@@ -288,7 +290,7 @@ impl Core {
         }
     }
 
-    /// Ends a fiber: at once if it has not begun, else by unwinding it when it is next suspended.
+    /// Cancels a fiber: at once if it has not started, otherwise by unwinding it when it is next suspended.
     pub(crate) fn cancel(&self, fiber: Key) {
         let unstarted = {
             let mut tasks = self.tasks.borrow_mut();
@@ -302,10 +304,11 @@ impl Core {
         }
     }
 
-    /// Runs what can run; looks for events, waiting for them only if nothing ran; runs what they woke.
+    /// Runs runnable fibers, polls for events, and runs the fibers that the events woke. Waits for events only
+    /// if nothing ran.
     pub(crate) fn turn(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         let ran = self.run_ready();
-        // What ran may have been all that the caller waits for.
+        // The caller may wait only for what just ran.
         let look = ran || self.has_runnable();
         let timeout = if look { Some(Duration::ZERO) } else { self.until_next_timer(timeout) };
         let mut woken = Vec::new();
@@ -315,7 +318,7 @@ impl Core {
         Ok(())
     }
 
-    /// Runs what can run, after a look at the clock and at what other threads sent. False: there was nothing.
+    /// Runs runnable fibers after checking timers and messages of other threads. Returns false if nothing ran.
     pub(crate) fn run_due(&self) -> bool {
         self.read_messages();
         self.fire_timers();
@@ -353,8 +356,8 @@ impl Core {
         }
     }
 
-    /// False if there was nothing to run. Ends behind a fiber that used up its slice: that took much longer than a look
-    /// at the sockets.
+    /// Returns false if nothing ran. Stops after a fiber that used its whole slice, because that took much
+    /// longer than a poll.
     fn run_ready(&self) -> bool {
         let _ = SENTINEL.try_with(|_| {});
         for ran in 0..RESUMES_A_POLL_MAX {
@@ -381,7 +384,7 @@ impl Core {
         }
     }
 
-    /// The context of a fiber that is to run now; none if it is gone or cannot get a stack.
+    /// Takes the context of a fiber that runs next. `None` if the fiber is gone or cannot get a stack.
     fn check_out(&self, fiber: Key) -> Option<Context> {
         let stage = {
             let mut tasks = self.tasks.borrow_mut();
@@ -399,27 +402,27 @@ impl Core {
             Ok(stack) => Some(Context::new(stack, move || body.run())),
             Err(error) => {
                 self.tasks.borrow_mut().remove(fiber);
-                // What it took along is dropped there.
+                // The captured values are dropped there.
                 catch_panic(|| body.refuse(error));
                 None
             }
         }
     }
 
-    /// Cancels and unwinds every fiber; refuses new ones from now on. Where the thread drops its thread-locals already, the
-    /// fibers are left as they are, with all that they hold: they may have borrowed one that is gone.
+    /// Cancels and unwinds every fiber, and rejects new ones. If the thread is already dropping its
+    /// thread-locals, the fibers are leaked, because they may have borrowed one that is gone.
     pub(crate) fn close(self: &Rc<Self>) {
         self.closing.set(true);
         if SENTINEL.try_with(|_| {}).is_err() {
             std::mem::forget(Rc::clone(self));
             return;
         }
-        // What panics as it is dropped keeps no other fiber from being unwound.
+        // A panic in one drop must not prevent the unwinding of other fibers.
         self.remote.close().into_iter().for_each(|message| catch_panic(|| drop(message)));
         while self.fibers() > 0 {
             let fibers = self.tasks.borrow().keys();
             fibers.into_iter().for_each(|fiber| catch_panic(|| self.cancel(fiber)));
-            // All that are cancelled, or it would be said to all of them again.
+            // Runs all cancelled fibers. Otherwise they would all be cancelled again.
             while self.run_ready() {}
         }
     }
@@ -450,7 +453,7 @@ impl Drop for WaiterGuard<'_> {
         let mut poller = self.core.poller.borrow_mut();
         let has_taken = !poller.remove_waiter(self.source, self.interest, self.fiber);
         if has_taken && std::thread::panicking() {
-            // The fiber is cancelled, and whoever watches the descriptor does not know of the event.
+            // The fiber is cancelled, and the watcher of the descriptor has not seen the event.
             poller.report_again(self.source);
         }
     }

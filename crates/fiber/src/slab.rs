@@ -1,6 +1,6 @@
-//! How is a fiber or a source named so that a stale name finds nothing?
+//! A slab with generations: a stale key finds nothing.
 
-/// A name of a value in a [`Slab`]; once the value is gone the name never finds another.
+/// A key of a value in a [`Slab`]. After the value is gone, the key never finds another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     index: u32,
@@ -8,7 +8,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The slot, which is reused once its value is gone.
+    /// Index of the slot, which is reused after its value is gone.
     pub(crate) fn index(self) -> usize {
         self.index as usize
     }
@@ -20,7 +20,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// A table whose keys carry a generation.
+/// A table whose keys have a generation.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -56,7 +56,7 @@ impl<T> Slab<T> {
         self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation)?.value.as_mut()
     }
 
-    /// Whatever is in slot `index` now.
+    /// Returns the current value in slot `index`.
     pub(crate) fn at_mut(&mut self, index: usize) -> Option<&mut T> {
         self.slots.get_mut(index)?.value.as_mut()
     }
@@ -69,7 +69,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The keys of all values, in no particular order.
+    /// Returns the keys of all values, in any order.
     pub(crate) fn keys(&self) -> Vec<Key> {
         let taken = |(index, slot): (usize, &Slot<T>)| {
             slot.value.as_ref().map(|_| Key { index: index as u32, generation: slot.generation })

@@ -1,11 +1,11 @@
-//! Where do stacks come from, and how many are kept for reuse?
+//! Stacks of fibers and a cache of unused ones.
 
 use std::io;
 use std::ops::Range;
 
 use corosensei::stack::{DefaultStack, Stack};
 
-/// The guarded stacks of one thread: last in, first out, so that the next fiber gets the one still in cache.
+/// The guarded stacks of one thread. The last one returned is used first, because it is still in the CPU cache.
 #[derive(Debug)]
 pub(crate) struct StackPool {
     free: Vec<GuardedStack>,
@@ -24,16 +24,16 @@ impl std::fmt::Debug for GuardedStack {
 
 impl StackPool {
     pub(crate) fn new(stack_bytes: usize, kept_max: usize) -> Self {
-        // No address space has so much: it leads to the kernel's error, and not to an overflow on the way there.
+        // No address space is that large. The kernel then returns an error, instead of an overflow here.
         let stack_bytes = stack_bytes.min(isize::MAX as usize);
         StackPool { free: Vec::new(), stack_bytes, kept_max }
     }
 
-    /// A stack that was used before, or a new one.
+    /// Returns a used stack, or a new one.
     ///
     /// # Errors
     ///
-    /// The kernel has no memory, or no more mappings (`vm.max_map_count`), to give.
+    /// Fails if the kernel has no memory or no mappings (`vm.max_map_count`) left.
     pub(crate) fn take(&mut self) -> io::Result<GuardedStack> {
         match self.free.pop() {
             Some(stack) => Ok(stack),
@@ -41,7 +41,7 @@ impl StackPool {
         }
     }
 
-    /// Takes a stack back; past the cap it goes back to the kernel.
+    /// Returns a stack to the pool. If the pool is full, the stack goes back to the kernel.
     pub(crate) fn put(&mut self, stack: GuardedStack) {
         if self.free.len() < self.kept_max {
             self.free.push(stack);
@@ -50,13 +50,13 @@ impl StackPool {
 }
 
 impl GuardedStack {
-    /// The addresses of the guard page.
+    /// Returns the address range of the guard page.
     pub(crate) fn guard(&self) -> Range<usize> {
         let low = self.0.limit().get();
         low..low + rustix::param::page_size()
     }
 
-    /// The bytes above the guard page.
+    /// Returns the number of bytes above the guard page.
     pub(crate) fn usable_bytes(&self) -> usize {
         self.0.base().get() - self.guard().end
     }

@@ -1,4 +1,4 @@
-//! What does the scheduler know about one fiber?
+//! State of one fiber for the scheduler.
 
 use std::any::Any;
 use std::io;
@@ -8,26 +8,27 @@ use std::time::Instant;
 use crate::context::Context;
 use crate::timers::TimerKey;
 
-/// What a fiber was spawned for.
+/// The closure of a fiber.
 pub(crate) trait Body {
     fn run(self: Box<Self>);
-    /// There was no stack to run it on.
+    /// Called if there is no stack to run on.
     fn refuse(self: Box<Self>, error: io::Error);
 }
 
-/// A panic that comes out of `act` is that of a destructor which nobody waits for; its own payload could panic again.
+/// Runs `act` and discards a panic. It comes from a destructor that no fiber waits for, and dropping its
+/// payload could panic again.
 pub(crate) fn catch_panic(act: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(act)) {
         std::mem::forget(payload);
     }
 }
 
-/// Thrown through a fiber that was cancelled.
+/// Payload that unwinds a cancelled fiber.
 pub(crate) struct CancelUnwind;
 
-/// Whether what [`catch_unwind`] caught is no panic: the fiber was cancelled, or a [`timeout`](crate::timeout)
-/// around the call has elapsed. Code that answers panics should pass it on with
-/// [`resume_unwind`](std::panic::resume_unwind).
+/// Returns whether a payload of [`catch_unwind`] is not a panic, but an interruption: the fiber was cancelled,
+/// or a [`timeout`](crate::timeout) around the call has elapsed. Code that handles panics should pass it on
+/// with [`resume_unwind`](std::panic::resume_unwind).
 ///
 /// ```
 /// use std::panic::catch_unwind;
@@ -47,20 +48,20 @@ pub fn is_interruption(payload: &(dyn Any + Send)) -> bool {
     payload.is::<CancelUnwind>() || payload.is::<ElapsedUnwind>()
 }
 
-/// Thrown through a fiber up to the `timeout` of this number.
+/// Payload that unwinds a fiber up to the `timeout` of this number.
 pub(crate) struct ElapsedUnwind(pub(crate) u64);
 
-/// A `timeout` that the fiber is in.
+/// A `timeout` around the current code of a fiber.
 pub(crate) struct Scope {
     pub(crate) id: u64,
-    /// When it ends.
+    /// End of the time limit.
     pub(crate) at: Instant,
     pub(crate) timer: TimerKey,
     pub(crate) elapsed: bool,
 }
 
 pub(crate) enum Stage {
-    /// Without a stack yet: ten thousand short fibers spawned at once then share a few stacks.
+    /// Not started and without a stack, so that ten thousand short fibers spawned at once share a few stacks.
     Spawned(Box<dyn Body>),
     Suspended(Context),
     Running,
@@ -68,35 +69,36 @@ pub(crate) enum Stage {
 
 pub(crate) struct Task {
     pub(crate) stage: Stage,
-    /// In the run queue.
+    /// Whether the fiber is in the run queue.
     pub(crate) queued: bool,
-    /// What it waited for was handed to it.
+    /// Whether the fiber was granted what it waited for.
     pub(crate) granted: bool,
     pub(crate) cancelled: bool,
-    /// The outermost first.
+    /// Active timeouts, the outermost first.
     pub(crate) scopes: Vec<Scope>,
 }
 
 impl Task {
-    /// A task that is about to be queued.
+    /// Creates a task that is about to be queued.
     pub(crate) fn new(body: Box<dyn Body>) -> Self {
         let stage = Stage::Spawned(body);
         Task { stage, queued: true, granted: false, cancelled: false, scopes: Vec::new() }
     }
 
-    /// What must be thrown through the fiber, if anything; of its time limits those that ended `by` then.
+    /// Returns the payload to unwind with, if the fiber is interrupted. Of its timeouts, those that ended `by`
+    /// then count.
     pub(crate) fn interruption(&self, by: Option<Instant>) -> Option<Box<dyn Any + Send>> {
         if self.cancelled {
             return Some(Box::new(CancelUnwind));
         }
-        // The outermost: what is inside ends with it.
+        // The outermost timeout, because inner ones end with it.
         let in_time = |scope: &&Scope| scope.elapsed && by.is_none_or(|moment| scope.at <= moment);
         let scope = self.scopes.iter().find(in_time)?;
         Some(Box::new(ElapsedUnwind(scope.id)))
     }
 }
 
-/// A closure that another thread sent: nobody joins it.
+/// A closure from another thread, which cannot be joined.
 pub(crate) struct Detached(Box<dyn FnOnce() + Send>);
 
 impl Detached {
@@ -107,7 +109,7 @@ impl Detached {
 
 impl Body for Detached {
     fn run(self: Box<Self>) {
-        // The panic hook has spoken; the payload is nobody's.
+        // The panic hook has reported the panic, and no handle gets the payload.
         drop(catch_unwind(AssertUnwindSafe(self.0)));
     }
 

@@ -1,4 +1,4 @@
-//! How does a fiber wait for time to pass, or give up after a while?
+//! Sleeping and timeouts.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +9,7 @@ use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 use crate::task::ElapsedUnwind;
 
-/// The time given to [`timeout`] has passed.
+/// The time of [`timeout`] has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -21,7 +21,7 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Suspends the fiber for at least `duration`. Outside a fiber, and in one that unwinds, the thread sleeps.
+/// Suspends the fiber for at least `duration`. Outside a fiber, and in a fiber that unwinds, the thread sleeps.
 ///
 /// The poller counts in milliseconds and rounds up.
 pub fn sleep(duration: Duration) {
@@ -29,20 +29,21 @@ pub fn sleep(duration: Duration) {
     core.sleep_until(fiber, deadline_after(duration));
 }
 
-/// A century stands for durations that the clock cannot count.
+/// Returns the end of `duration`. If the clock cannot represent it, a century is used.
 fn deadline_after(duration: Duration) -> Instant {
     let now = Instant::now();
     let century = Duration::from_secs(100 * 365 * 24 * 3_600);
     now.checked_add(duration).unwrap_or_else(|| now + century)
 }
 
-/// Runs `f` in this fiber, and unwinds it at its suspension point when `duration` has passed.
+/// Runs `f` in this fiber. After `duration`, unwinds it at its suspension point.
 ///
-/// Destructors in `f` run. As with [`cancel`](crate::JoinHandle::cancel), code that catches the unwinding meets it
-/// again at its next wait, and a value that `f` returns all the same stands. `f` that never waits is never
-/// interrupted; what it waited for, if that came in time, is not lost where the thread looks at it too late. Timeouts nest.
-/// A coroutine of your own may not be suspended inside `f` and go on elsewhere: it is the fiber that is interrupted. What `f`
-/// borrows may be left half-changed, as after a caught panic.
+/// Destructors in `f` run. As with [`cancel`](crate::JoinHandle::cancel), code that catches the unwinding is
+/// unwound again at its next wait, and a value that `f` returns anyway counts. If `f` never waits, it is never
+/// interrupted. If an event comes in time and the thread notices it too late, it is not lost. Timeouts nest.
+///
+/// Do not suspend a coroutine of your own inside `f` and resume it elsewhere, because the fiber is interrupted,
+/// not the coroutine. Values that `f` borrows may be left half-changed, as after a caught panic.
 ///
 /// ```
 /// use std::time::Duration;
@@ -55,12 +56,12 @@ fn deadline_after(duration: Duration) -> Instant {
 ///
 /// # Errors
 ///
-/// [`Elapsed`], if `f` was interrupted.
+/// [`Elapsed`] if `f` was interrupted.
 ///
 /// # Panics
 ///
-/// As `f` does; and outside a fiber, where nothing could interrupt `f`. In a fiber that unwinds nothing can either,
-/// and `f` just runs.
+/// Panics if `f` panics. Also panics outside a fiber, because nothing could interrupt `f`. In a fiber that
+/// unwinds, `f` runs without a limit.
 pub fn timeout<T>(duration: Duration, f: impl FnOnce() -> T) -> Result<T, Elapsed> {
     let (core, fiber) = match scheduler::location() {
         Location::Fiber(core, fiber) => (core, fiber),

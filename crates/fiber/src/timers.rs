@@ -1,23 +1,23 @@
-//! Which deadline is the nearest, and whom does it wake?
+//! The timers of one thread.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::slab::Key;
 
-/// Names one timer; ordered by its deadline.
+/// Key of a timer, ordered by its deadline.
 pub(crate) type TimerKey = (Instant, u64);
 
-/// What a timer does when its time has come.
+/// The effect of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimerEntry {
     pub(crate) fiber: Key,
-    /// The `timeout` that has elapsed; none for a plain wake-up.
+    /// The `timeout` that has elapsed. `None` for a wake-up.
     pub(crate) scope: Option<u64>,
 }
 
-/// The timers of one thread. An ordered map and not a heap, because nearly every timer guards a read and is
-/// taken back unfired: a heap would keep thirty seconds' worth of dead entries.
+/// The timers of one thread. This is an ordered map instead of a heap, because nearly every timer guards a read
+/// and is removed before it fires. A heap would keep thirty seconds of dead entries.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     pending: BTreeMap<TimerKey, TimerEntry>,
@@ -32,7 +32,7 @@ impl Timers {
         key
     }
 
-    /// Takes the timer back; false if it has fired.
+    /// Removes a timer. Returns false if it has fired.
     pub(crate) fn remove(&mut self, key: TimerKey) -> bool {
         self.pending.remove(&key).is_some()
     }
@@ -45,7 +45,7 @@ impl Timers {
         self.pending.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// The earliest alarm whose time has come.
+    /// Takes the earliest timer that is due.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<TimerEntry> {
         let first = self.pending.first_entry()?;
         if first.key().0 > now { None } else { Some(first.remove()) }

@@ -1,4 +1,4 @@
-//! How does a fiber, or a plain thread, wait for a descriptor?
+//! Waits of a fiber or a thread for a descriptor.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -15,40 +15,40 @@ use crate::poller::Interest;
 use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 
-/// Waits until reading `fd` would not block: bytes, a connection, the end of the stream, or an error.
+/// Waits until a read from `fd` would not block: bytes, a connection, the end of the stream, or an error.
 ///
-/// In a fiber it suspends the fiber; outside it blocks the thread. For a descriptor that the runtime
-/// [watches](crate::Runtime::watch) it costs one poll(2) if that shows readiness, and in the direction that is watched no
-/// registration of its own; for others the descriptor is registered for the length of the wait.
+/// In a fiber it suspends the fiber, and outside it blocks the thread. If the runtime
+/// [watches](crate::Runtime::watch) the descriptor and it is ready, the call costs one poll(2). In the watched
+/// direction it needs no registration of its own. Other descriptors are registered for the time of the wait.
 ///
 /// # Errors
 ///
-/// `TimedOut` when the deadline has passed, or what the kernel says about the descriptor. `WouldBlock` in a fiber that
-/// unwinds, if it would have to wait.
+/// `TimedOut` after the deadline, or the error of the kernel. `WouldBlock` if a fiber that unwinds would have
+/// to wait.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
     wait(fd, Interest::Readable, deadline, None)
 }
 
-/// Waits until writing to `fd` would not block; otherwise as [`wait_readable`].
+/// Waits until a write to `fd` would not block. Otherwise the same as [`wait_readable`].
 ///
 /// # Errors
 ///
-/// As [`wait_readable`].
+/// Same as [`wait_readable`].
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<()> {
     wait(fd, Interest::Writable, deadline, None)
 }
 
-/// Waits until `fd` is ready for what `interest` says, for [`Interest::Both`] until it is ready for either; otherwise as
-/// [`wait_readable`].
+/// Waits until `fd` is ready for `interest`. [`Interest::Both`] waits for either direction. Otherwise the same
+/// as [`wait_readable`].
 ///
 /// # Errors
 ///
-/// As [`wait_readable`].
+/// Same as [`wait_readable`].
 pub fn wait_for(fd: BorrowedFd<'_>, interest: Interest, deadline: Option<Instant>) -> io::Result<()> {
     wait(fd, interest, deadline, None)
 }
 
-/// Ends waits before their event comes. It belongs to one thread; keep one for each.
+/// A signal that ends waits before their event arrives. It belongs to one thread, so create one per thread.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -75,7 +75,7 @@ pub struct Signal {
     waiting: RefCell<BTreeSet<Key>>,
 }
 
-/// Borrows nothing: what it is written to may suspend the fiber.
+/// Borrows nothing, because writing the text may suspend the fiber.
 impl fmt::Debug for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Signal").field("set", &self.flag).finish_non_exhaustive()
@@ -83,12 +83,12 @@ impl fmt::Debug for Signal {
 }
 
 impl Signal {
-    /// A signal that was not given.
+    /// Creates a signal that is not set.
     pub const fn new() -> Signal {
         Signal { flag: Cell::new(false), waiting: RefCell::new(BTreeSet::new()) }
     }
 
-    /// Ends every wait that was begun with this signal on this thread, and each that is begun from now on.
+    /// Sets the signal. It ends every wait with this signal on this thread, now and later.
     pub fn set(&self) {
         self.flag.set(true);
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
@@ -97,12 +97,12 @@ impl Signal {
         }
     }
 
-    /// As [`wait_for`], until the signal is given. Outside a fiber nobody can give it meanwhile, and it is only
-    /// looked at first.
+    /// Waits like [`wait_for`], and also ends when the signal is set. Outside a fiber, the signal cannot be set
+    /// during the wait, so it is only checked first.
     ///
     /// # Errors
     ///
-    /// As [`wait_readable`], and `Interrupted` when the signal is given.
+    /// Same as [`wait_readable`], and `Interrupted` if the signal is set.
     pub fn wait_for(
         &self,
         fd: BorrowedFd<'_>,
@@ -120,7 +120,7 @@ impl Signal {
     }
 }
 
-/// A fiber is among those that a signal wakes, for as long as this lives.
+/// Adds a fiber to those that a signal wakes, until it is dropped.
 struct SignalWaiter<'a> {
     signal: &'a Signal,
     fiber: Key,
@@ -154,13 +154,13 @@ fn wait(
         Location::Thread => return block_thread(fd, interest, deadline),
     };
     let lasting = core.poller.borrow().find(fd.as_raw_fd()).is_some();
-    // Registering tells of readiness that is there already; a registration that lasts may have told it before.
+    // Registration reports readiness that exists already. A permanent registration may have reported it before.
     if lasting && retry_on_intr(|| is_ready(fd, interest, Some(Duration::ZERO)))? {
         core.count_call(fiber);
         return Ok(());
     }
     let source = match Acquired::new(&core, fd, interest) {
-        // A regular file, of which poll(2) says that it is always ready.
+        // A regular file. poll(2) always reports it as ready.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return block_thread(fd, interest, deadline);
         }
@@ -188,7 +188,8 @@ impl Drop for Acquired<'_> {
     }
 }
 
-/// What a wait is answered with in a fiber that unwinds: all other fibers would stand still, for as long as its peer likes.
+/// The error of a wait in a fiber that unwinds. Waiting would block all other fibers for as long as the peer
+/// likes.
 #[cold]
 pub(crate) fn cannot_wait() -> io::Error {
     io::Error::new(io::ErrorKind::WouldBlock, "a fiber that unwinds cannot wait for a socket")

@@ -1,4 +1,4 @@
-//! What do all sockets share: try, wait, try again?
+//! Shared code of all sockets: try, wait, try again.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug};
@@ -15,24 +15,24 @@ use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 use crate::wait::{block_thread, cannot_wait};
 
-/// Accepted connections wait in a queue of so many, which the kernel caps at its own limit (`somaxconn`). The 128 of
-/// std make clients of a burst wait a second for their next try.
+/// Length of the queue of accepted connections. The kernel limits it to `somaxconn`. With the 128 of std,
+/// clients of a burst wait a second for their next try.
 pub(super) const BACKLOG: i32 = 4_096;
 
-/// A non-blocking socket of std, its time limits, and its place in the poller.
+/// A non-blocking std socket with its timeouts and its registration in the poller.
 pub(super) struct Io<S> {
     // Dropped before the socket: deregister, then close.
     registration: RefCell<Option<Registration>>,
     read_timeout: Cell<Option<Duration>>,
     write_timeout: Cell<Option<Duration>>,
-    /// Of the handles to one socket, each has one.
+    /// Counts the handles to one socket.
     handles: Rc<()>,
-    /// It came from std so: others share it, perhaps, who want that.
+    /// Whether the std socket was already non-blocking. It may be shared with code that needs that.
     was_nonblocking: bool,
     socket: S,
 }
 
-/// Borrows nothing: what it is written to may suspend the fiber.
+/// Borrows nothing, because writing the text may suspend the fiber.
 impl<S: Debug> Debug for Io<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.socket.fmt(f)
@@ -53,7 +53,7 @@ impl Drop for Registration {
 }
 
 impl<S: AsFd> Io<S> {
-    /// Takes over a socket that is non-blocking already.
+    /// Wraps a socket that is already non-blocking.
     pub(super) fn new(socket: S) -> Self {
         Io {
             registration: RefCell::new(None),
@@ -65,7 +65,7 @@ impl<S: AsFd> Io<S> {
         }
     }
 
-    /// Another handle to the same socket, of which `socket` is a duplicate.
+    /// Creates another handle to the same socket. `socket` is a duplicate of it.
     pub(super) fn duplicate(&self, socket: S) -> Self {
         Io {
             registration: RefCell::new(None),
@@ -81,14 +81,15 @@ impl<S: AsFd> Io<S> {
         &self.socket
     }
 
-    /// Takes over a socket of std, in whatever mode it is.
+    /// Wraps a std socket in any mode.
     pub(super) fn from_std_socket(socket: S) -> io::Result<Self> {
         let was_nonblocking = fcntl_getfl(&socket)?.contains(OFlags::NONBLOCK);
         ioctl_fionbio(&socket, true)?;
         Ok(Io { was_nonblocking, ..Io::new(socket) })
     }
 
-    /// The socket, in the mode that it came in, if this is the only handle to it: all share that.
+    /// Returns the socket. Restores its original mode if this is the only handle, because all handles share the
+    /// mode.
     pub(super) fn restore_mode(self) -> io::Result<S> {
         if Rc::strong_count(&self.handles) == 1 && !self.was_nonblocking {
             ioctl_fionbio(&self.socket, false)?;
@@ -103,7 +104,7 @@ impl<S: AsFd> Io<S> {
         }
     }
 
-    /// Sets how long one call may wait; as in std a limit of zero is refused.
+    /// Sets how long one call may wait. As in std, zero is rejected.
     pub(super) fn set_timeout(&self, direction: Direction, limit: Option<Duration>) -> io::Result<()> {
         if limit == Some(Duration::ZERO) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time limit of zero is no limit"));
@@ -112,7 +113,7 @@ impl<S: AsFd> Io<S> {
         Ok(())
     }
 
-    /// Tries `attempt` until it does not say "would block", with the socket's time limit.
+    /// Repeats `attempt` until it does not return "would block", within the timeout of the socket.
     pub(super) fn retry<T>(
         &self,
         direction: Direction,
@@ -121,7 +122,7 @@ impl<S: AsFd> Io<S> {
         self.retry_by(direction, attempt, |deadline| self.wait(direction, deadline))
     }
 
-    /// As `retry`, with another way to wait.
+    /// Repeats `attempt` with another way to wait.
     pub(super) fn retry_by<T>(
         &self,
         direction: Direction,
@@ -138,7 +139,7 @@ impl<S: AsFd> Io<S> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => return result,
             }
-            // The clock is read only by calls that have to wait.
+            // Only calls that have to wait read the clock.
             if deadline.is_none() {
                 deadline = self.timeout(direction).get().and_then(|limit| Instant::now().checked_add(limit));
             }
@@ -169,11 +170,11 @@ impl<S: AsFd> Io<S> {
     }
 }
 
-/// What both types of streams have; `Read` and `Write` also for a reference to one.
+/// Methods of both stream types. `Read` and `Write` are also implemented for references.
 macro_rules! stream_io {
     ($stream:ident) => {
         impl $stream {
-            /// The other end's address.
+            /// Returns the address of the peer.
             ///
             /// # Errors
             ///
@@ -182,7 +183,8 @@ macro_rules! stream_io {
                 self.0.socket().peer_addr()
             }
 
-            /// Closes one direction or both: `Write` tells the peer that no more will come, and still reads.
+            /// Closes one direction or both. After `Write`, the peer sees the end of the stream, and reading
+            /// still works.
             ///
             /// # Errors
             ///
@@ -191,11 +193,11 @@ macro_rules! stream_io {
                 self.0.socket().shutdown(how)
             }
 
-            /// Reads without taking; suspends until there is something.
+            /// Reads without removing the bytes. Suspends until bytes arrive.
             ///
             /// # Errors
             ///
-            /// As reading.
+            /// Same as reading.
             pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 use rustix::net::{RecvFlags, recv};
                 self.0.retry(Direction::Read, |socket| {
@@ -257,28 +259,28 @@ macro_rules! stream_io {
     };
 }
 
-/// What both types of listeners have.
+/// Methods of both listener types.
 macro_rules! listener_io {
     ($listener:ident, $std:ty, $stream:ident) => {
         impl $listener {
             fn listening(listener: $std) -> io::Result<Self> {
-                // A second listen(2) only sets the backlog, of which std takes no account.
+                // A second listen(2) only sets the backlog, which std does not let us choose.
                 rustix::net::listen(&listener, BACKLOG)?;
                 Self::fresh(listener)
             }
 
-            /// The next connection; suspends until there is one. An error such as too many open files is the
-            /// caller's to wait out: the listener stays good.
+            /// Accepts the next connection. Suspends until there is one. After an error such as too many open
+            /// files, wait before you call it again. The listener stays valid.
             ///
             /// # Errors
             ///
-            /// `TimedOut` after the read time limit, or what accept(2) says.
+            /// `TimedOut` after the read timeout, or the error of accept(2).
             pub fn accept(&self) -> io::Result<($stream, SocketAddr)> {
                 let (stream, peer) = self.0.retry(Direction::Read, <$std>::accept)?;
                 Ok(($stream::fresh(stream)?, peer))
             }
 
-            /// The connections as they come; never ends.
+            /// Returns an iterator over the connections. It never ends.
             pub fn incoming(&self) -> impl Iterator<Item = io::Result<$stream>> + '_ {
                 std::iter::repeat_with(|| self.accept().map(|(stream, _)| stream))
             }
@@ -286,38 +288,41 @@ macro_rules! listener_io {
     };
 }
 
-/// What both types of datagram sockets have.
+/// Methods of both datagram socket types.
 macro_rules! datagram_io {
     ($socket:ident) => {
         impl $socket {
-            /// Sends one datagram to the peer set by [`connect`](Self::connect); suspends while there is no room.
+            /// Sends one datagram to the peer set by [`connect`](Self::connect). Suspends while the buffer is
+            /// full.
             ///
             /// # Errors
             ///
-            /// What the kernel says.
+            /// Returns the error of the kernel.
             pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
                 self.0.retry(Direction::Write, |socket| socket.send(bytes))
             }
 
-            /// Receives one datagram, once connected from its peer alone; what does not fit into the buffer is lost.
+            /// Receives one datagram. A connected socket receives only from its peer. Bytes that do not fit
+            /// into the buffer are lost.
             ///
             /// # Errors
             ///
-            /// What the kernel says.
+            /// Returns the error of the kernel.
             pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 self.0.retry(Direction::Read, |socket| socket.recv(buffer))
             }
 
-            /// Receives one datagram and who sent it; what does not fit into the buffer is lost.
+            /// Receives one datagram and the address of its sender. Bytes that do not fit into the buffer are
+            /// lost.
             ///
             /// # Errors
             ///
-            /// What the kernel says.
+            /// Returns the error of the kernel.
             pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
                 self.0.retry(Direction::Read, |socket| socket.recv_from(buffer))
             }
 
-            /// The peer set by [`connect`](Self::connect).
+            /// Returns the peer set by [`connect`](Self::connect).
             ///
             /// # Errors
             ///
@@ -329,15 +334,15 @@ macro_rules! datagram_io {
     };
 }
 
-/// What every socket type has: its address, time limits, the way from and to std, its descriptor.
+/// Methods of every socket type: address, timeouts, conversion from and to std, and the descriptor.
 macro_rules! socket_basics {
     ($socket:ident, $std:ty) => {
         impl $socket {
-            /// Takes over a socket of std with its time limits, and makes it non-blocking.
+            /// Wraps a std socket, keeps its timeouts, and makes it non-blocking.
             ///
             /// # Errors
             ///
-            /// The kernel refuses the mode.
+            /// Fails if the kernel rejects the mode.
             pub fn from_std(socket: $std) -> io::Result<Self> {
                 use rustix::net::sockopt::{Timeout, socket_timeout};
                 let ours = $socket(Io::from_std_socket(socket)?);
@@ -346,53 +351,53 @@ macro_rules! socket_basics {
                 Ok(ours)
             }
 
-            /// One that has no time limits yet: to ask for them costs two system calls.
+            /// Wraps a new socket without timeouts. Reading the timeouts would cost two system calls.
             fn fresh(socket: $std) -> io::Result<Self> {
                 socket.set_nonblocking(true)?;
                 Ok($socket(Io::new(socket)))
             }
 
-            /// Lets go of the socket, which then blocks, unless it came from std as one that does not, and may go to another
-            /// thread. While there are clones of it, which share its mode, it stays non-blocking; they go on as before. Of clones
-            /// that std made nothing is known here: take over one that is non-blocking already. The time limits that it has then
-            /// are those with which it came from std.
+            /// Returns the std socket, which may move to another thread. The socket blocks again, unless it was
+            /// non-blocking when it came from std. If clones of this type exist, they share the mode, so the
+            /// socket stays non-blocking and the clones keep working. Clones made by std are unknown here. If
+            /// there are any, wrap a socket that is already non-blocking. The timeouts are those that the
+            /// socket had when it came from std.
             ///
             /// # Errors
             ///
-            /// The kernel refuses the mode.
+            /// Fails if the kernel rejects the mode.
             pub fn into_std(self) -> io::Result<$std> {
                 self.0.restore_mode()
             }
 
-            /// Another handle to the same socket. The time limits are each handle's own.
+            /// Creates another handle to the same socket. Each handle has its own timeouts.
             ///
             /// # Errors
             ///
-            /// No descriptor is left.
+            /// Fails if no descriptor is left.
             pub fn try_clone(&self) -> io::Result<Self> {
                 Ok($socket(self.0.duplicate(self.0.socket().try_clone()?)))
             }
 
-            /// This end's address: for a listener, where it listens.
+            /// Returns the local address. For a listener, it is the address that it listens on.
             ///
             /// # Errors
             ///
-            /// What the kernel says.
+            /// Returns the error of the kernel.
             pub fn local_addr(&self) -> io::Result<SocketAddr> {
                 self.0.socket().local_addr()
             }
 
-            /// The error that is pending on the socket, which this clears.
+            /// Returns and clears the pending error of the socket.
             ///
             /// # Errors
             ///
-            /// The kernel refuses to tell.
+            /// Returns the error of the kernel if the option cannot be read.
             pub fn take_error(&self) -> io::Result<Option<io::Error>> {
                 self.0.socket().take_error()
             }
 
-            /// Sets how long a call that reads or accepts may wait before it fails with `TimedOut`. The default is
-            /// `None`: for ever.
+            /// Sets how long a read or accept may wait. When exceeded: `TimedOut`. Default: `None`, no limit.
             ///
             /// # Errors
             ///
@@ -401,8 +406,7 @@ macro_rules! socket_basics {
                 self.0.set_timeout(Direction::Read, limit)
             }
 
-            /// Sets how long a call that writes may wait before it fails with `TimedOut`. The default is `None`: for
-            /// ever.
+            /// Sets how long a write may wait. When exceeded: `TimedOut`. Default: `None`, no limit.
             ///
             /// # Errors
             ///
@@ -411,20 +415,20 @@ macro_rules! socket_basics {
                 self.0.set_timeout(Direction::Write, limit)
             }
 
-            /// The limit set by [`set_read_timeout`](Self::set_read_timeout).
+            /// Returns the limit set by [`set_read_timeout`](Self::set_read_timeout).
             ///
             /// # Errors
             ///
-            /// None; it is as in std.
+            /// Never fails. The type is that of std.
             pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.0.timeout(Direction::Read).get())
             }
 
-            /// The limit set by [`set_write_timeout`](Self::set_write_timeout).
+            /// Returns the limit set by [`set_write_timeout`](Self::set_write_timeout).
             ///
             /// # Errors
             ///
-            /// None; it is as in std.
+            /// Never fails. The type is that of std.
             pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.0.timeout(Direction::Write).get())
             }

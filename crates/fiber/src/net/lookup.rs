@@ -1,22 +1,22 @@
-//! Which addresses does a name stand for?
+//! Name resolution.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 
 use crate::blocking::blocking;
 
-/// What names one or more socket addresses; the `ToSocketAddrs` of std, except that the name service is asked on
-/// a thread of [`blocking`](crate::blocking()), since the resolver of the system blocks.
+/// Types that name one or more socket addresses, the counterpart of std's `ToSocketAddrs`. The system's
+/// resolver blocks, so it runs on a thread of [`blocking`](crate::blocking()).
 pub trait Resolve {
-    /// The addresses, in the order in which they should be tried.
+    /// Returns the addresses in the order in which they should be tried.
     ///
     /// # Errors
     ///
-    /// The text is no `host:port`, or the name service knows no such host.
+    /// Fails if the text is not `host:port`, or if the host is unknown.
     fn resolve(&self) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// The addresses of `host`, which may be a name or an address, with `port`. Addresses are parsed at once.
+/// Returns the addresses of `host`, a name or an address, with `port`. Addresses are parsed without a look-up.
 ///
 /// ```
 /// use weftwork_fiber::net::lookup;
@@ -28,7 +28,7 @@ pub trait Resolve {
 ///
 /// # Errors
 ///
-/// The name service knows no such host.
+/// Fails if the host is unknown.
 pub fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
@@ -96,7 +96,7 @@ macro_rules! resolve_to_itself {
 
 resolve_to_itself!(SocketAddr, SocketAddrV4, SocketAddrV6, (IpAddr, u16), (Ipv4Addr, u16), (Ipv6Addr, u16));
 
-/// Tries `attempt` with each address until one succeeds; else the last error.
+/// Calls `attempt` with each address until one succeeds. Otherwise returns the last error.
 pub(super) fn try_each<T>(
     addresses: impl Resolve,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,

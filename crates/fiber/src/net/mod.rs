@@ -1,14 +1,14 @@
-//! Sockets in the shapes of `std::net` and `std::os::unix::net` that suspend the fiber instead of the thread.
+//! Sockets like those of `std::net` and `std::os::unix::net`, which suspend the fiber instead of the thread.
 //!
-//! Each call is tried first; if it would block, the fiber waits for the descriptor and tries again. A socket is
-//! registered with its thread's poller at its first wait and deregistered when it is dropped. After 128 calls
-//! in a row that did not have to wait a fiber yields, so that a busy peer cannot keep a thread to itself.
+//! Each call is tried first. If it would block, the fiber waits for the descriptor and tries again. A socket is
+//! registered with the poller of its thread at its first wait, and deregistered on drop. After 128 calls in a
+//! row without a wait, a fiber yields, so that a busy peer cannot occupy a thread.
 //!
-//! Outside a fiber the same calls block the thread, as those of std do. In a fiber that unwinds, in its destructors, a call
-//! that would have to wait fails with `WouldBlock`.
+//! Outside a fiber, the same calls block the thread, as in std. In a fiber that unwinds, in its destructors, a
+//! call that must wait fails with `WouldBlock`.
 //!
-//! A socket that has waited belongs to that runtime, so sockets are not `Send`. `into_std` and `from_std` take one
-//! to another thread:
+//! A socket that has waited belongs to its runtime, so sockets are not `Send`. To move one to another thread,
+//! use `into_std` and `from_std`:
 //!
 //! ```compile_fail
 //! fn is_send<T: Send>() {}

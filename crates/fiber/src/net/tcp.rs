@@ -1,4 +1,4 @@
-//! How does a fiber speak TCP?
+//! TCP streams and listeners.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{self, Shutdown, SocketAddr};
@@ -11,11 +11,11 @@ use super::io::{BACKLOG, Io, listener_io, socket_basics, stream_io};
 use super::lookup::{Resolve, try_each};
 use crate::poller::Direction;
 
-/// A TCP connection; [`std::net::TcpStream`] that suspends the fiber.
+/// A TCP connection like [`std::net::TcpStream`], which suspends the fiber.
 #[derive(Debug)]
 pub struct TcpStream(Io<net::TcpStream>);
 
-/// A TCP server socket; [`std::net::TcpListener`] that suspends the fiber.
+/// A TCP listener like [`std::net::TcpListener`], which suspends the fiber.
 #[derive(Debug)]
 pub struct TcpListener(Io<net::TcpListener>);
 
@@ -25,20 +25,20 @@ stream_io!(TcpStream);
 listener_io!(TcpListener, net::TcpListener, TcpStream);
 
 impl TcpStream {
-    /// Connects to the first of the addresses that answers.
+    /// Connects to the first address that accepts.
     ///
     /// # Errors
     ///
-    /// As the name look-up, or the last address's error.
+    /// Returns the error of the name look-up, or of the last address.
     pub fn connect(addresses: impl Resolve) -> io::Result<Self> {
         try_each(addresses, |address| connect(address, None))
     }
 
-    /// Connects to one address, and waits no longer than `limit`.
+    /// Connects to one address within `limit`.
     ///
     /// # Errors
     ///
-    /// `TimedOut`, `InvalidInput` for a limit of zero, or what the kernel says.
+    /// `TimedOut`, `InvalidInput` for a limit of zero, or the error of the kernel.
     pub fn connect_timeout(address: &SocketAddr, limit: Duration) -> io::Result<Self> {
         if limit.is_zero() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time limit of zero is no limit"));
@@ -46,20 +46,20 @@ impl TcpStream {
         connect(*address, Instant::now().checked_add(limit))
     }
 
-    /// Sets whether small writes go out at once (`TCP_NODELAY`); the kernel's default is no.
+    /// Sets whether small writes are sent at once (`TCP_NODELAY`). Default of the kernel: `false`.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.0.socket().set_nodelay(nodelay)
     }
 
-    /// Whether small writes go out at once.
+    /// Returns whether small writes are sent at once.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.0.socket().nodelay()
     }
@@ -68,26 +68,26 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.0.socket().set_ttl(ttl)
     }
 
-    /// How many routers a packet may pass.
+    /// Returns how many routers a packet may pass.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.socket().ttl()
     }
 
-    /// Sets after how long a silence the kernel asks whether the peer is still there (`SO_KEEPALIVE`, with
-    /// `TCP_KEEPIDLE` on Linux, whole seconds); `None`, the default, never.
+    /// Sets the idle time after which the kernel checks whether the peer is alive (`SO_KEEPALIVE`, with
+    /// `TCP_KEEPIDLE` on Linux, in whole seconds). Default: `None`, never.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
         #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
         if let Some(idle) = idle {
@@ -96,11 +96,11 @@ impl TcpStream {
         Ok(sockopt::set_socket_keepalive(self, idle.is_some())?)
     }
 
-    /// Whether the kernel asks after a silent peer.
+    /// Returns whether the kernel checks an idle peer.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn keepalive(&self) -> io::Result<bool> {
         Ok(sockopt::socket_keepalive(self)?)
     }
@@ -114,7 +114,7 @@ fn connect(address: SocketAddr, deadline: Option<Instant>) -> io::Result<TcpStre
             return Err(error);
         }
         match stream.peer_addr() {
-            // The poller may report a socket before its connection stands.
+            // The poller may report a socket before it is connected.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
             result => return result.map(|_| stream),
         }
@@ -122,12 +122,12 @@ fn connect(address: SocketAddr, deadline: Option<Instant>) -> io::Result<TcpStre
 }
 
 impl TcpListener {
-    /// Listens on the first of the addresses that can be had, with a backlog of 4,096; port 0 lets the kernel
-    /// choose. `SO_REUSEADDR` is set, as by std.
+    /// Listens on the first available address, with a backlog of 4,096. With port 0, the kernel chooses the
+    /// port. `SO_REUSEADDR` is set, as in std.
     ///
     /// # Errors
     ///
-    /// As the name look-up, or the last address's error.
+    /// Returns the error of the name look-up, or of the last address.
     pub fn bind(addresses: impl Resolve) -> io::Result<Self> {
         Self::listening(try_each(addresses, net::TcpListener::bind)?)
     }
@@ -136,16 +136,16 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.0.socket().set_ttl(ttl)
     }
 
-    /// How many routers a packet of its connections may pass.
+    /// Returns how many routers a packet of its connections may pass.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.socket().ttl()
     }

@@ -1,4 +1,4 @@
-//! How does a fiber speak UDP?
+//! UDP sockets.
 
 use std::io;
 use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,7 @@ use super::io::{Io, datagram_io, socket_basics};
 use super::lookup::{Resolve, try_each};
 use crate::poller::Direction;
 
-/// A UDP socket; [`std::net::UdpSocket`] that suspends the fiber.
+/// A UDP socket like [`std::net::UdpSocket`], which suspends the fiber.
 #[derive(Debug)]
 pub struct UdpSocket(Io<net::UdpSocket>);
 
@@ -17,20 +17,21 @@ socket_basics!(UdpSocket, net::UdpSocket);
 datagram_io!(UdpSocket);
 
 impl UdpSocket {
-    /// Binds to the first of the addresses that can be had.
+    /// Binds to the first available address.
     ///
     /// # Errors
     ///
-    /// As the name look-up, or the last address's error.
+    /// Returns the error of the name look-up, or of the last address.
     pub fn bind(addresses: impl Resolve) -> io::Result<Self> {
         Self::fresh(try_each(addresses, net::UdpSocket::bind)?)
     }
 
-    /// Sets the peer of [`send`](UdpSocket::send) and [`recv`](UdpSocket::recv), from whom alone datagrams then come.
+    /// Sets the peer of [`send`](UdpSocket::send) and [`recv`](UdpSocket::recv). Only its datagrams are
+    /// received.
     ///
     /// # Errors
     ///
-    /// As the name look-up, or the last address's error.
+    /// Returns the error of the name look-up, or of the last address.
     pub fn connect(&self, addresses: impl Resolve) -> io::Result<()> {
         try_each(addresses, |address| self.0.socket().connect(address))
     }
@@ -39,7 +40,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// As the name look-up, or what the kernel says.
+    /// Returns the error of the name look-up, or of the kernel.
     pub fn send_to(&self, bytes: &[u8], addresses: impl Resolve) -> io::Result<usize> {
         let first = addresses.resolve()?.into_iter().next();
         let no_address = || io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address");
@@ -47,20 +48,20 @@ impl UdpSocket {
         self.0.retry(Direction::Write, |socket| socket.send_to(bytes, address))
     }
 
-    /// [`recv`](UdpSocket::recv) that leaves the datagram there.
+    /// Receives like [`recv`](UdpSocket::recv), and keeps the datagram in the queue.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.retry(Direction::Read, |socket| socket.peek(buffer))
     }
 
-    /// [`recv_from`](UdpSocket::recv_from) that leaves the datagram there.
+    /// Receives like [`recv_from`](UdpSocket::recv_from), and keeps the datagram in the queue.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.0.retry(Direction::Read, |socket| socket.peek_from(buffer))
     }
@@ -69,106 +70,108 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.0.socket().set_ttl(ttl)
     }
 
-    /// How many routers a datagram may pass.
+    /// Returns how many routers a datagram may pass.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.socket().ttl()
     }
 
-    /// Sets whether it may send to broadcast addresses (`SO_BROADCAST`); the kernel's default is no.
+    /// Sets whether the socket may send to broadcast addresses (`SO_BROADCAST`). Default of the kernel:
+    /// `false`.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
         self.0.socket().set_broadcast(broadcast)
     }
 
-    /// Whether it may send to broadcast addresses.
+    /// Returns whether the socket may send to broadcast addresses.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn broadcast(&self) -> io::Result<bool> {
         self.0.socket().broadcast()
     }
 
-    /// Joins a multicast group on the interface with this address (the unspecified one: any).
+    /// Joins a multicast group on the interface with this address. The unspecified address stands for any
+    /// interface.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.0.socket().join_multicast_v4(group, interface)
     }
 
-    /// Joins a multicast group on the interface with this index (0: any).
+    /// Joins a multicast group on the interface with this index. 0 stands for any interface.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.0.socket().join_multicast_v6(group, interface)
     }
 
-    /// Leaves a multicast group that was joined on this interface.
+    /// Leaves a multicast group on this interface.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.0.socket().leave_multicast_v4(group, interface)
     }
 
-    /// Leaves a multicast group that was joined on this interface.
+    /// Leaves a multicast group on this interface.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.0.socket().leave_multicast_v6(group, interface)
     }
 
-    /// Sets whether what it sends to a group comes back to this machine (`IP_MULTICAST_LOOP`).
+    /// Sets whether datagrams to a group are also delivered to this machine (`IP_MULTICAST_LOOP`).
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_multicast_loop_v4(&self, comes_back: bool) -> io::Result<()> {
         self.0.socket().set_multicast_loop_v4(comes_back)
     }
 
-    /// Whether what it sends to a group comes back to this machine.
+    /// Returns whether datagrams to a group are also delivered to this machine.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn multicast_loop_v4(&self) -> io::Result<bool> {
         self.0.socket().multicast_loop_v4()
     }
 
-    /// Sets whether what it sends to a group comes back to this machine (`IPV6_MULTICAST_LOOP`).
+    /// Sets whether datagrams to a group are also delivered to this machine (`IPV6_MULTICAST_LOOP`).
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_multicast_loop_v6(&self, comes_back: bool) -> io::Result<()> {
         self.0.socket().set_multicast_loop_v6(comes_back)
     }
 
-    /// Whether what it sends to a group comes back to this machine.
+    /// Returns whether datagrams to a group are also delivered to this machine.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn multicast_loop_v6(&self) -> io::Result<bool> {
         self.0.socket().multicast_loop_v6()
     }
@@ -177,16 +180,16 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
         self.0.socket().set_multicast_ttl_v4(ttl)
     }
 
-    /// How many routers a packet to a group may pass.
+    /// Returns how many routers a packet to a group may pass.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// Returns the error of the kernel.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
         self.0.socket().multicast_ttl_v4()
     }

@@ -1,4 +1,4 @@
-//! How does a fiber speak through sockets of the file system?
+//! Unix domain sockets.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
@@ -13,15 +13,15 @@ use crate::scheduler::{self, Location};
 use crate::time::sleep;
 use crate::wait::cannot_wait;
 
-/// A connection; [`std::os::unix::net::UnixStream`] that suspends the fiber.
+/// A Unix stream like [`std::os::unix::net::UnixStream`], which suspends the fiber.
 #[derive(Debug)]
 pub struct UnixStream(Io<net::UnixStream>);
 
-/// A server socket; [`std::os::unix::net::UnixListener`] that suspends the fiber.
+/// A Unix listener like [`std::os::unix::net::UnixListener`], which suspends the fiber.
 #[derive(Debug)]
 pub struct UnixListener(Io<net::UnixListener>);
 
-/// A datagram socket; [`std::os::unix::net::UnixDatagram`] that suspends the fiber.
+/// A Unix datagram socket like [`std::os::unix::net::UnixDatagram`], which suspends the fiber.
 #[derive(Debug)]
 pub struct UnixDatagram(Io<net::UnixDatagram>);
 
@@ -32,7 +32,7 @@ stream_io!(UnixStream);
 listener_io!(UnixListener, net::UnixListener, UnixStream);
 datagram_io!(UnixDatagram);
 
-/// Between two tries to connect to a listener whose backlog is full: the kernel offers nothing to wait for.
+/// Time between two tries to connect to a listener with a full backlog. The kernel has no event for that.
 const FULL_BACKLOG_PAUSE: Duration = Duration::from_millis(1);
 
 fn pause() -> io::Result<()> {
@@ -44,21 +44,22 @@ fn pause() -> io::Result<()> {
 }
 
 impl UnixStream {
-    /// Connects to the socket at `path`; while its backlog is full, tries again every millisecond.
+    /// Connects to the socket at `path`. While its backlog is full, tries again every millisecond.
     ///
     /// # Errors
     ///
-    /// What connect(2) says.
+    /// Returns the error of connect(2).
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         Self::connect_by(|| mio::net::UnixStream::connect(path))
     }
 
-    /// [`connect`](UnixStream::connect) to an address, which need not be a path: Linux has abstract ones.
+    /// Connects like [`connect`](UnixStream::connect) to an address, which need not be a path. Linux has
+    /// abstract addresses.
     ///
     /// # Errors
     ///
-    /// What connect(2) says.
+    /// Returns the error of connect(2).
     pub fn connect_addr(address: &SocketAddr) -> io::Result<Self> {
         Self::connect_by(|| mio::net::UnixStream::connect_addr(address))
     }
@@ -67,17 +68,17 @@ impl UnixStream {
         loop {
             match connect() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => pause()?,
-                // It stands: between two sockets of one kernel there is nobody else to ask.
+                // Connected: within one kernel, no answer of the peer is needed.
                 result => return Ok(UnixStream(Io::new(result?.into()))),
             }
         }
     }
 
-    /// Two connected ends.
+    /// Creates two connected sockets.
     ///
     /// # Errors
     ///
-    /// No descriptor is left.
+    /// Fails if no descriptor is left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = net::UnixStream::pair()?;
         Ok((Self::fresh(one)?, Self::fresh(two)?))
@@ -89,54 +90,56 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if the path exists, or what bind(2) says.
+    /// `AddrInUse` if the path exists, or the error of bind(2).
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::listening(net::UnixListener::bind(path)?)
     }
 
-    /// [`bind`](UnixListener::bind) to an address, which need not be a path: Linux has abstract ones.
+    /// Binds like [`bind`](UnixListener::bind) to an address, which need not be a path. Linux has abstract
+    /// addresses.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if somebody has it, or what bind(2) says.
+    /// `AddrInUse` if the address is in use, or the error of bind(2).
     pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
         Self::listening(net::UnixListener::bind_addr(address)?)
     }
 }
 
 impl UnixDatagram {
-    /// A socket at `path`, which must not exist yet.
+    /// Binds a socket at `path`, which must not exist yet.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if the path exists, or what bind(2) says.
+    /// `AddrInUse` if the path exists, or the error of bind(2).
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::fresh(net::UnixDatagram::bind(path)?)
     }
 
-    /// [`bind`](UnixDatagram::bind) to an address, which need not be a path: Linux has abstract ones.
+    /// Binds like [`bind`](UnixDatagram::bind) to an address, which need not be a path. Linux has abstract
+    /// addresses.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if somebody has it, or what bind(2) says.
+    /// `AddrInUse` if the address is in use, or the error of bind(2).
     pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
         Self::fresh(net::UnixDatagram::bind_addr(address)?)
     }
 
-    /// A socket without a path, to send from.
+    /// Creates a socket without a path, to send from.
     ///
     /// # Errors
     ///
-    /// No descriptor is left.
+    /// Fails if no descriptor is left.
     pub fn unbound() -> io::Result<Self> {
         Self::fresh(net::UnixDatagram::unbound()?)
     }
 
-    /// Two connected ends.
+    /// Creates two connected sockets.
     ///
     /// # Errors
     ///
-    /// No descriptor is left.
+    /// Fails if no descriptor is left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = net::UnixDatagram::pair()?;
         Ok((Self::fresh(one)?, Self::fresh(two)?))
@@ -146,42 +149,43 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What connect(2) says.
+    /// Returns the error of connect(2).
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.0.socket().connect(path)
     }
 
-    /// [`connect`](UnixDatagram::connect) to an address.
+    /// Sets the peer like [`connect`](UnixDatagram::connect), from an address.
     ///
     /// # Errors
     ///
-    /// What connect(2) says.
+    /// Returns the error of connect(2).
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
         self.0.socket().connect_addr(address)
     }
 
-    /// Sends one datagram to the socket at `path`; tries again every millisecond while that one's queue is full.
+    /// Sends one datagram to the socket at `path`. While its queue is full, tries again every millisecond.
     ///
     /// # Errors
     ///
-    /// What the kernel says; `TimedOut` where the queue stays full for the time of
+    /// Returns the error of the kernel. `TimedOut` if the queue stays full for the time of
     /// [`set_write_timeout`](UnixDatagram::set_write_timeout).
     pub fn send_to(&self, bytes: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
         self.send_by(|socket| socket.send_to(bytes, path))
     }
 
-    /// [`send_to`](UnixDatagram::send_to) for an address, such as [`recv_from`](UnixDatagram::recv_from) gives of who asks.
+    /// Sends like [`send_to`](UnixDatagram::send_to) to an address, such as the sender's address from
+    /// [`recv_from`](UnixDatagram::recv_from).
     ///
     /// # Errors
     ///
-    /// As there.
+    /// Same as [`send_to`](UnixDatagram::send_to).
     pub fn send_to_addr(&self, bytes: &[u8], address: &SocketAddr) -> io::Result<usize> {
         self.send_by(|socket| socket.send_to_addr(bytes, address))
     }
 
     fn send_by(&self, send: impl FnMut(&net::UnixDatagram) -> io::Result<usize>) -> io::Result<usize> {
-        // Readiness of our own socket says nothing about the queue of a peer we are not connected to.
+        // Readiness of our own socket says nothing about the queue of a peer that it is not connected to.
         self.0.retry_by(Direction::Write, send, |deadline| {
             if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Err(io::ErrorKind::TimedOut.into());

@@ -1,4 +1,4 @@
-//! How do fibers hand on a stream of values, the fast ones waiting for the slow ones?
+//! A bounded channel between fibers of one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,33 +7,33 @@ use std::rc::Rc;
 
 use super::wait_list::WaitList;
 
-/// The receiver is gone, or the fiber unwinds and cannot wait; the value comes back.
+/// The receiver is gone, or the fiber unwinds and cannot wait. The field is the value that was not sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
-/// All senders are gone and all values taken, or the fiber unwinds and cannot wait.
+/// All senders are gone and all values are taken, or the fiber unwinds and cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvError;
 
-/// Why [`Sender::try_send`] did not send; the value comes back.
+/// The reason why [`Sender::try_send`] failed. The field is the value that was not sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
-    /// The channel holds as many values as it may.
+    /// The channel is full.
     Full(T),
     /// The receiver is gone.
     Closed(T),
 }
 
-/// Why there is no value.
+/// The reason why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// Not now.
+    /// There is no value now.
     Empty,
-    /// There will be none.
+    /// There will be no more values.
     Closed,
 }
 
-/// One gate counts free places, the other values: that is all the waiting there is.
+/// The two wait lists count the free slots and the values.
 struct Shared<T> {
     values: RefCell<VecDeque<T>>,
     free_slots: WaitList,
@@ -41,13 +41,13 @@ struct Shared<T> {
     senders: Cell<usize>,
 }
 
-/// The sending half of a [`channel`]; clone it for more senders.
+/// The sending half of a [`channel`]. Clone it for more senders.
 pub struct Sender<T>(Rc<Shared<T>>);
 
 /// The receiving half of a [`channel`].
 pub struct Receiver<T>(Rc<Shared<T>>);
 
-/// A channel that holds up to `capacity` values between the fibers of one thread; 0 counts as 1.
+/// Creates a channel for up to `capacity` values between the fibers of one thread. 0 counts as 1.
 ///
 /// ```
 /// use weftwork_fiber::{run, spawn, sync::channel};
@@ -71,7 +71,7 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Sends; suspends while the channel is full.
+    /// Sends a value. Suspends while the channel is full.
     ///
     /// # Errors
     ///
@@ -79,9 +79,9 @@ impl<T> Sender<T> {
     ///
     /// # Panics
     ///
-    /// If it has to wait outside a fiber.
+    /// Panics if it has to wait outside a fiber.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        // A closed gate may still have permits.
+        // A closed list may still have permits.
         if self.is_closed() || self.0.free_slots.acquire("Sender::send").is_err() {
             return Err(SendError(value));
         }
@@ -92,7 +92,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Sends if there is room.
+    /// Sends a value if the channel is not full.
     ///
     /// # Errors
     ///
@@ -113,14 +113,14 @@ impl<T> Sender<T> {
         self.0.filled.release();
     }
 
-    /// Whether the receiver is gone.
+    /// Returns whether the receiver is gone.
     pub fn is_closed(&self) -> bool {
         self.0.free_slots.is_closed()
     }
 }
 
 impl<T> Receiver<T> {
-    /// The next value; suspends until there is one.
+    /// Returns the next value. Suspends until there is one.
     ///
     /// # Errors
     ///
@@ -128,17 +128,17 @@ impl<T> Receiver<T> {
     ///
     /// # Panics
     ///
-    /// If it has to wait outside a fiber.
+    /// Panics if it has to wait outside a fiber.
     pub fn recv(&self) -> Result<T, RecvError> {
         self.0.filled.acquire("Receiver::recv").map_err(|_| RecvError)?;
         self.take().ok_or(RecvError)
     }
 
-    /// The next value, if there is one.
+    /// Returns the next value, if there is one.
     ///
     /// # Errors
     ///
-    /// Not now, or never.
+    /// See [`TryRecvError`].
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         if self.0.filled.try_acquire()
             && let Some(value) = self.take()
@@ -154,13 +154,13 @@ impl<T> Receiver<T> {
         value
     }
 
-    /// The values as they come, until all senders are gone.
+    /// Returns an iterator over the values, until all senders are gone.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.recv().ok())
     }
 }
 
-/// The values of a [`Receiver`] as they come, until all senders are gone.
+/// An iterator over the values of a [`Receiver`], until all senders are gone.
 #[derive(Debug)]
 pub struct IntoIter<T>(Receiver<T>);
 
@@ -200,7 +200,7 @@ impl<T> Drop for Sender<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.0.free_slots.close();
-        // What nobody will read goes now and not with the last sender. The borrow ends before destructors run.
+        // Drops unread values now instead of with the last sender. The borrow ends before destructors run.
         let unread = self.0.values.take();
         drop(unread);
     }

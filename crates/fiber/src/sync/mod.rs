@@ -1,14 +1,14 @@
-//! How do the fibers of one thread hand things to each other?
+//! Synchronization between the fibers of one thread.
 //!
-//! All of these belong to one thread: what they hold need not be `Send`, and they use no atomics. Every operation
-//! that does not have to wait works anywhere on that thread. One that has to wait suspends the fiber; outside a
-//! fiber it panics and says so, since no other fiber could run meanwhile. In a fiber that unwinds, where none may
-//! run, it returns its error where it has one (`send`, `recv`, `join`) and panics where it has none (`lock`,
-//! `acquire`): use the `try_` forms in destructors.
+//! All types here belong to one thread. Their values need not be `Send`, and they use no atomics. An operation
+//! that does not have to wait works anywhere on that thread. An operation that has to wait suspends the fiber.
+//! Outside a fiber it panics, because no other fiber could run meanwhile. In a fiber that unwinds, no other
+//! fiber may run, so the operation returns its error if it has one (`send`, `recv`, `join`) and otherwise
+//! panics (`lock`, `acquire`). Use the `try_` forms in destructors.
 //!
-//! Between threads use [`Remote::spawn`](crate::Remote::spawn) towards a runtime, or
-//! [`blocking`](crate::blocking()) around a channel of std: a channel across threads would make every one of
-//! these pay for atomics.
+//! Between threads, use [`Remote::spawn`](crate::Remote::spawn) to reach a runtime, or
+//! [`blocking`](crate::blocking()) around a std channel. A channel across threads would make all types here pay
+//! for atomics.
 
 mod channel;
 mod mutex;

@@ -1,4 +1,4 @@
-//! How does a fiber keep a value to itself across its waits?
+//! A mutex for fibers.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt;
@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 
 use super::{Permit, Semaphore};
 
-/// A mutex that suspends the fiber, for what must stay locked across a wait; within one stretch without waits a
-/// [`RefCell`] does. First come, first served. A panic does not poison it.
+/// A mutex that suspends the fiber, for values that stay locked across a wait. Without a wait, a [`RefCell`] is
+/// enough. Fibers get the lock in the order in which they asked. A panic does not poison the mutex.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -34,30 +34,30 @@ pub struct Mutex<T> {
     value: RefCell<T>,
 }
 
-/// The right to a [`Mutex`]'s value, until it is dropped.
+/// Access to the value of a [`Mutex`], until it is dropped.
 pub struct MutexGuard<'a, T> {
-    // Dropped in this order: the value is free before the next fiber is let in.
+    // Dropped in this order: the value is free before the next fiber gets the lock.
     value: RefMut<'a, T>,
     _permit: Permit<'a>,
 }
 
 impl<T> Mutex<T> {
-    /// An unlocked mutex.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Mutex { semaphore: Semaphore::new(1), value: RefCell::new(value) }
     }
 
-    /// Locks; suspends until it can.
+    /// Locks the mutex. Suspends until it is free.
     ///
     /// # Panics
     ///
-    /// If it has to wait outside a fiber, or in one that unwinds: in a destructor that aborts the process, as any panic there
-    /// does. Use [`try_lock`](Self::try_lock) in destructors.
+    /// Panics if it has to wait outside a fiber, or in a fiber that unwinds. In a destructor, any panic aborts
+    /// the process. Use [`try_lock`](Self::try_lock) in destructors.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.guard(self.semaphore.acquire_by("Mutex::lock"))
     }
 
-    /// Locks if nobody else has.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.semaphore.try_acquire().map(|permit| self.guard(permit))
     }
@@ -66,12 +66,12 @@ impl<T> Mutex<T> {
         MutexGuard { value: self.value.borrow_mut(), _permit: permit }
     }
 
-    /// The value, without locking: nobody else can hold it.
+    /// Returns the value without locking, because no other fiber can hold it.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }

@@ -1,4 +1,4 @@
-//! How is one value handed over once?
+//! A channel for a single value.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct OneshotSender<T>(Rc<Slot<T>>);
 /// The receiving half of [`oneshot`].
 pub struct OneshotReceiver<T>(Rc<Slot<T>>);
 
-/// A channel for one value.
+/// Creates a channel for one value.
 ///
 /// ```
 /// use weftwork_fiber::{run, spawn, sync::oneshot};
@@ -38,11 +38,11 @@ pub fn oneshot<T>() -> (OneshotSender<T>, OneshotReceiver<T>) {
 }
 
 impl<T> OneshotSender<T> {
-    /// Hands the value over; never waits.
+    /// Sends the value. Never waits.
     ///
     /// # Errors
     ///
-    /// The receiver is gone; the value comes back.
+    /// Fails if the receiver is gone. The error contains the value.
     pub fn send(self, value: T) -> Result<(), SendError<T>> {
         if self.is_closed() {
             return Err(SendError(value));
@@ -51,7 +51,7 @@ impl<T> OneshotSender<T> {
         Ok(())
     }
 
-    /// Whether the receiver is gone, so that the value need not be made.
+    /// Returns whether the receiver is gone, so that the value is not needed.
     pub fn is_closed(&self) -> bool {
         Rc::strong_count(&self.0) == 1
     }
@@ -64,26 +64,26 @@ impl<T> Drop for OneshotSender<T> {
 }
 
 impl<T> OneshotReceiver<T> {
-    /// The value; suspends until it is there.
+    /// Returns the value. Suspends until it is sent.
     ///
     /// # Errors
     ///
-    /// The sender is gone without a value, or the fiber unwinds and cannot wait.
+    /// Fails if the sender is gone without a value, or if the fiber unwinds and cannot wait.
     ///
     /// # Panics
     ///
-    /// If it has to wait outside a fiber.
+    /// Panics if it has to wait outside a fiber.
     pub fn recv(self) -> Result<T, RecvError> {
-        // The gate has no permits: it answers when the sender has closed it.
+        // The list has no permits, so this returns when the sender has closed it.
         let _ = self.0.filled.acquire("OneshotReceiver::recv");
         self.0.value.take().ok_or(RecvError)
     }
 
-    /// The value, if it is there; it comes once.
+    /// Returns the value if it was sent. The value is returned once.
     ///
     /// # Errors
     ///
-    /// Not yet, or never.
+    /// See [`TryRecvError`].
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let closed = if self.0.filled.is_closed() { TryRecvError::Closed } else { TryRecvError::Empty };
         self.0.value.take().ok_or(closed)

@@ -1,8 +1,9 @@
-//! How do fibers share a bounded number of things?
+//! A counting semaphore for fibers.
 
 use super::wait_list::{NoPermit, WaitList};
 
-/// A number of permits; a fiber that finds none waits its turn, first come, first served.
+/// A number of permits. A fiber without a permit waits, and fibers get permits in the order in which they
+/// asked.
 ///
 /// ```
 /// use weftwork_fiber::sync::Semaphore;
@@ -16,28 +17,28 @@ use super::wait_list::{NoPermit, WaitList};
 #[derive(Debug)]
 pub struct Semaphore(WaitList);
 
-/// A permit of a [`Semaphore`], given back when dropped.
+/// A permit of a [`Semaphore`], released on drop.
 #[derive(Debug)]
 #[must_use = "a permit that is not held is given back at once"]
 pub struct Permit<'a>(&'a WaitList);
 
 impl Semaphore {
-    /// A semaphore with this many permits.
+    /// Creates a semaphore with this many permits.
     pub const fn new(permits: usize) -> Self {
         Semaphore(WaitList::new(permits))
     }
 
-    /// Takes a permit; suspends until there is one.
+    /// Takes a permit. Suspends until there is one.
     ///
     /// # Panics
     ///
-    /// If it has to wait outside a fiber, or in one that unwinds: in a destructor that aborts the process, as any panic there
-    /// does. Use [`try_acquire`](Self::try_acquire) in destructors.
+    /// Panics if it has to wait outside a fiber, or in a fiber that unwinds. In a destructor, any panic aborts
+    /// the process. Use [`try_acquire`](Self::try_acquire) in destructors.
     pub fn acquire(&self) -> Permit<'_> {
         self.acquire_by("Semaphore::acquire")
     }
 
-    /// For the call of that name.
+    /// Takes a permit. `what` is the name of the call for panic messages.
     pub(super) fn acquire_by(&self, what: &str) -> Permit<'_> {
         match self.0.acquire(what) {
             Ok(()) => Permit(&self.0),
@@ -50,7 +51,7 @@ impl Semaphore {
         self.0.try_acquire().then(|| Permit(&self.0))
     }
 
-    /// Permits that nobody holds.
+    /// Returns the number of free permits.
     pub fn available(&self) -> usize {
         self.0.permits()
     }

@@ -1,4 +1,4 @@
-//! How does one fiber wait for another? The one waiting list that every primitive here is built on.
+//! The wait list that every primitive here uses.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,19 +7,19 @@ use std::fmt;
 use crate::scheduler::{self, Core, Location};
 use crate::slab::Key;
 
-/// A counter of permits with a queue. Permits go straight to the fiber that has waited longest, so nobody barges in
-/// and nobody starves; a permit handed to a fiber that is cancelled before it runs goes to the next.
+/// A counter of permits with a queue. A permit goes directly to the fiber that has waited longest, so the order
+/// is fair. If that fiber is cancelled before it runs, the permit goes to the next one.
 pub(crate) struct WaitList {
     permits: Cell<usize>,
     closed: Cell<bool>,
     waiters: RefCell<VecDeque<Key>>,
 }
 
-/// There will be no permit: the gate is closed, or the caller is a fiber that unwinds and cannot wait.
+/// There will be no permit: the list is closed, or the caller is a fiber that unwinds and cannot wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoPermit;
 
-/// Borrows nothing: what it is written to may suspend the fiber.
+/// Borrows nothing, because writing the text may suspend the fiber.
 impl fmt::Debug for WaitList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitList").field("permits", &self.permits).finish_non_exhaustive()
@@ -50,11 +50,11 @@ impl WaitList {
         permits > 0
     }
 
-    /// Takes a permit, waiting for it if need be. A closed gate still gives out what it has.
+    /// Takes a permit and waits for it if necessary. A closed list still grants the permits that it has.
     ///
     /// # Panics
     ///
-    /// If it would have to wait outside a fiber; `what` is the call that the message names.
+    /// Panics if it would have to wait outside a fiber. `what` is the call that the message names.
     pub(crate) fn acquire(&self, what: &str) -> Result<(), NoPermit> {
         if self.try_acquire() {
             return Ok(());
@@ -78,14 +78,14 @@ impl WaitList {
                 return Ok(());
             }
             if self.closed.get() {
-                // What was on its way to another, who was cancelled, has come back.
+                // A permit for another fiber, which was cancelled, may have come back.
                 return if self.try_acquire() { Ok(()) } else { Err(NoPermit) };
             }
             core.unwind_if_interrupted(fiber);
         }
     }
 
-    /// Gives a permit back, or a new one out.
+    /// Adds a permit, returned or new.
     pub(crate) fn release(&self) {
         while let Some(waiter) = self.pop() {
             if scheduler::current().is_some_and(|core| core.grant(waiter)) {
@@ -110,7 +110,7 @@ impl WaitList {
     }
 }
 
-/// Takes a fiber off the list when its wait is cut short.
+/// Removes a fiber from the list if its wait is interrupted.
 struct Waiter<'a> {
     wait_list: &'a WaitList,
     core: &'a Core,
@@ -123,7 +123,8 @@ impl Drop for Waiter<'_> {
             self.wait_list.release();
         } else {
             let mut waiters = self.wait_list.waiters.borrow_mut();
-            // Where all are cancelled it is the first or the last, so that all of them take no time that grows with its square.
+            // If all fibers are cancelled, each is the first or the last. Checking both ends avoids quadratic
+            // time.
             if waiters.back() == Some(&self.fiber) {
                 waiters.pop_back();
             } else if let Some(at) = waiters.iter().position(|waiter| *waiter == self.fiber) {
