@@ -48,12 +48,12 @@
 //! - **A fiber that unwinds is not suspended.** std counts panics by thread. If another fiber ran meanwhile, it
 //!   would see [`std::thread::panicking`] and poison its locks. In destructors during unwinding, the following
 //!   therefore holds:
-//! - `sleep` and [`blocking()`] block the thread.
-//! - [`yield_now`] does nothing, and [`sync`] does not wait.
-//! - A socket call that must wait fails with `WouldBlock`, because a peer that does not read would block all
-//!   fibers.
-//! - A `lock` or `acquire` that must wait panics, which aborts the process in a destructor. Use `try_lock` and
-//!   `try_acquire`.
+//!   - `sleep` and [`blocking()`] block the thread.
+//!   - [`yield_now`] does nothing, and [`sync`] does not wait.
+//!   - A socket call that must wait fails with `WouldBlock`, because a peer that does not read would block all
+//!     fibers.
+//!   - A `lock` or `acquire` that must wait panics, which aborts the process in a destructor. Use `try_lock` and
+//!     `try_acquire`.
 //! - **Outside a fiber**, sockets, `sleep` and [`blocking()`] block the thread as std does. [`sync`] works if
 //!   it does not have to wait, and panics otherwise. [`spawn`] requires a runtime, and [`timeout`] requires a
 //!   fiber.
