@@ -13,7 +13,7 @@ use crate::message::{BodyError, IntoResponse, Problem, Response};
 /// `Result` with the library's [`Error`]. Handlers and `main` return it.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Who must act on an error.
+/// The party that must act on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The client. It gets this status.

@@ -44,7 +44,7 @@ pub struct Setting {
     pub value: String,
     /// Source of the value.
     pub source: Source,
-    /// What the setting limits, in one line.
+    /// Describes in one line what the setting limits.
     pub about: &'static str,
 }
 

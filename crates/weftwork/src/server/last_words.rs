@@ -12,7 +12,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(super) struct LastWords {
-    /// None if the system refuses a thread.
+    /// Absent if the system refuses a thread.
     writer: Option<Writer>,
     /// Lines to write at the end, if there is no thread.
     kept: Vec<String>,
