@@ -66,8 +66,15 @@ pub(crate) fn command() -> Command {
                 .after_help(format!("{FILES}{SOURCES}")),
         )
         .subcommand(Command::new("engines").about("List the engines, and what each is for"))
-        .subcommand(Command::new("completions").about("Print the completions of a shell").arg(shell))
-        .subcommand(Command::new("man").about("Print the manual page"))
+        .subcommand(
+            Command::new("completions")
+                .about("Print the completions of a shell")
+                .arg(shell)
+                .after_help("For bash: source <(weft completions bash)"),
+        )
+        .subcommand(
+            Command::new("man").about("Print the manual page").after_help("To read it: weft man | man -l -"),
+        )
 }
 
 /// Returns the definition for the manual page, which is one page for all commands.
