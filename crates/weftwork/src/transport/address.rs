@@ -1,4 +1,4 @@
-//! Which addresses a server listens at: how they are written, and what they stand for.
+//! Addresses of listeners: parsing, formatting and name lookup.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 use crate::error::Error;
 
-/// Where a server listens, as [`Server::bind`](crate::Server::bind) takes it.
+/// Address of a listener, as [`Server::bind`](crate::Server::bind) accepts it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// An IPv4 or IPv6 address with its port; after the start the real port, where 0 was asked for.
+    /// An IPv4 or IPv6 address with its port. For port 0, it is the real port after the start.
     Tcp(SocketAddr),
-    /// A Unix socket at this path. It is made with the process's umask and removed at the end.
+    /// A Unix socket at this path. It is created with the process's umask and removed at the end.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Reads `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (every address the name stands for),
-    /// `:8080` (any address: of IPv6 and with it IPv4, or of IPv4 alone), or `unix:/run/app.sock`.
+    /// Parses `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (every address of the name), `:8080` (any address: IPv6
+    /// together with IPv4, or only IPv4), or `unix:/run/app.sock`.
     ///
     /// # Errors
-    /// It is none of these, or the name is not known.
+    /// The text has another form, or the name is unknown.
     pub fn parse(text: &str) -> Result<Vec<Address>, Error> {
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
@@ -49,7 +49,7 @@ impl Address {
         Ok(all)
     }
 
-    /// The URL of `/` there, where there is one.
+    /// Returns the URL of `/` at this address. A Unix socket has none.
     pub fn url(&self) -> Option<String> {
         match self {
             Address::Tcp(address) if address.ip().is_unspecified() => {

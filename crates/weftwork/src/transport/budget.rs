@@ -1,17 +1,17 @@
-//! How many lines a second may the log have of what comes as fast as strangers like? And what if it panics?
+//! Limits the log lines per second about things that clients can cause, and contains loggers that panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use super::clock::Tick;
 
-/// Writes to the log where a logger that panics must take nothing along.
+/// Writes to the log where a panic of the logger must not unwind further.
 pub(crate) fn contain_log(write: impl FnOnce()) {
-    // There is nowhere to say so.
+    // The panic cannot be reported, because the log is what failed.
     let _ = catch_unwind(AssertUnwindSafe(write));
 }
 
-/// The lines of this second, and how many were left out since the last one that was written.
+/// Counts the lines of the current second, and the lines left out since the last line that was written.
 #[derive(Debug)]
 pub(crate) struct LineBudget {
     lines_a_second: u32,
@@ -30,10 +30,10 @@ impl LineBudget {
         LineBudget { lines_a_second, spent: Mutex::default() }
     }
 
-    /// Whether there may be one more line: then how many were left out before it.
+    /// Returns whether another line is allowed, and how many lines were left out before it.
     pub(crate) fn take(&self, now: Tick) -> Option<u64> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        // Threads do not look at the clock together: who is late begins no second anew.
+        // Threads read the clock at different times. A late thread must not begin the second again.
         if now.0 / 1000 > spent.second {
             (spent.second, spent.written) = (now.0 / 1000, 0);
         }

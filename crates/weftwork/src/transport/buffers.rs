@@ -1,45 +1,46 @@
-//! The memory of a connection that is in use: one read buffer, one write buffer, one parsed head.
+//! Memory of an active connection: a read buffer, a write buffer, and a parsed head.
 //!
-//! An idle connection has none of it. The three travel together, so taking and giving back is one pointer.
+//! An idle connection has no buffers. The three parts travel together, so taking and returning them moves one pointer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weftwork_wire::Head;
 
-/// Fresh read buffers hold this much: a usual head, or sixteen pipelined ones.
+/// Capacity of a new read buffer: enough for a usual head, or for sixteen pipelined heads.
 const INPUT_BYTES: usize = 8 << 10;
-/// This many stay pooled: a batch of events, so a turn allocates nothing.
+/// Number of pooled buffers. They cover a batch of events, so a cycle of a loop allocates nothing.
 const POOLED_MAX: usize = 256;
-/// A loop pools so much: the buffers of a hundred bodies of 64 KiB at once. Buffers that grew are shrunk when there
-/// is no room for them as they are: to shrink all that grew past 32 KiB took more than half the time of a 64 KiB echo.
+/// Bytes that the pool of a loop may hold: the buffers of a hundred bodies of 64 KiB at once. Grown buffers are shrunk
+/// only if they do not fit. Shrinking all buffers above 32 KiB took more than half the time of a 64 KiB echo.
 const POOLED_BYTES_MAX: usize = 16 << 20;
-/// A thread with a connection of its own pools so much: it has one pair of buffers at a time. But it may be given
-/// those of one connection after another whose first bytes were read elsewhere, and never take any: with no bound but
-/// that of a loop, each of 100 threads kept 1.6 MB.
+/// Bytes that the pool of a thread with a connection of its own may hold. Such a thread uses one pair of buffers at a
+/// time. It may receive the buffers of many connections whose first bytes another thread has read, and never take any.
+/// With the limit of a loop, each of 100 threads kept 1.6 MB.
 const POOLED_BYTES_MAX_ALONE: usize = 64 << 10;
 const POOLED_MAX_ALONE: usize = 2;
-/// The threads of a server that have connections of their own pool so much more, all together, while they are at work: what grew
-/// for a long body need not grow again for the next. It took six calls of `mremap(2)` and the faults of 60 pages for each.
+/// Further bytes that these threads share while they work. A buffer that grew for a long body need not grow again for
+/// the next one. Growing took six calls of `mremap(2)` and 60 page faults.
 const SURPLUS_BYTES_MAX: usize = 4 << 20;
 
-/// A peer that never takes all leaves this much of what was sent in memory, no more. Less would be moved more often.
+/// Bytes that may stay in memory for a peer that never reads everything. With a lower limit, bytes would be moved more
+/// often.
 const SENT_BYTES_MAX: usize = 32 << 10;
 
-/// The bytes and the parsed head of a connection in use.
+/// Bytes and parsed head of an active connection.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// What was read: from `start` the request in progress, behind it whatever else the peer sent.
+    /// Bytes that were read. The current request begins at `start`, and later bytes of the peer follow.
     pub(crate) input: Vec<u8>,
-    /// Where in `input` the request in progress begins.
+    /// Start of the current request in `input`.
     pub(crate) start: usize,
-    /// The part of `input` that is payload and that the handler has not taken.
+    /// Part of `input` that is payload and that the handler has not read.
     pub(crate) payload: std::ops::Range<usize>,
-    /// Where in `input` the bytes begin that nobody has looked at.
+    /// Start of the bytes in `input` that are not parsed yet.
     pub(crate) raw: usize,
-    /// What is still to be sent.
+    /// Bytes to send.
     pub(crate) output: Vec<u8>,
-    /// How much of `output` has been sent.
+    /// Number of bytes of `output` that were sent.
     pub(crate) sent: usize,
     pub(crate) head: Head,
 }
@@ -53,22 +54,23 @@ impl Buffers {
         })
     }
 
-    /// Nothing unread, nothing unsent: an idle connection can do without.
+    /// Returns whether nothing is unread and nothing is unsent. An idle connection can then give its buffers back.
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.input.len() && self.output.is_empty()
     }
 
-    /// Nothing of a request: at most the empty line that a client may send before one (RFC 9112 section 2.2).
+    /// Returns whether no part of a request has arrived. An empty line before a request does not count (RFC 9112
+    /// section 2.2).
     pub(crate) fn has_no_request(&self) -> bool {
         matches!(self.unread(), b"" | b"\r" | b"\r\n")
     }
 
-    /// Bytes of the request in progress and all behind it.
+    /// Returns the bytes of the current request and all bytes after it.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.input[self.start..]
     }
 
-    /// Makes room for at least `least` more bytes, first by dropping what requests before this one left.
+    /// Makes space for at least `least` more bytes. Bytes of earlier requests are dropped first.
     pub(crate) fn make_room(&mut self, least: usize) {
         if self.start > 0 {
             let start = std::mem::take(&mut self.start);
@@ -81,7 +83,7 @@ impl Buffers {
         }
     }
 
-    /// Closes the gap that payload already taken has left behind the head: `[head | payload | raw]`.
+    /// Removes the gap between the head and the payload that is not read yet: `[head | payload | raw]`.
     pub(crate) fn compact(&mut self, head_end: usize) {
         let payload = self.payload.clone();
         if payload.start > head_end {
@@ -94,7 +96,7 @@ impl Buffers {
         }
     }
 
-    /// So many more bytes of what is to be sent are with the kernel.
+    /// Records that the kernel has accepted these bytes of the output.
     #[inline(always)]
     pub(crate) fn note_sent(&mut self, count: usize) {
         self.sent += count;
@@ -124,24 +126,24 @@ impl Buffers {
     }
 }
 
-/// Buffers that wait for a connection; last in, first out, so that the warm ones are used.
+/// Pool of free buffers. The last returned buffer is used first, because it is still in the cache.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Boxed as they travel: taking and giving back moves a pointer, not the 250 bytes behind it.
+    /// Boxed, so that taking and returning moves a pointer and not 250 bytes.
     #[allow(clippy::vec_box)]
     free: Vec<Box<Buffers>>,
     free_max: usize,
     bytes: usize,
     bytes_max: usize,
-    /// What it holds beyond that.
+    /// Bytes that the pool holds above its own limit.
     loan: Loan,
 }
 
-/// How much the pools of threads hold together, beyond what each of them may.
+/// Budget that the pools of threads share, in addition to the limit of each pool.
 #[derive(Debug, Default)]
 pub(crate) struct Surplus(AtomicUsize);
 
-/// One pool's part of it. Nothing where there is none.
+/// Share of one pool in the budget. A pool without a budget has no share.
 #[derive(Debug, Default)]
 struct Loan {
     of: Option<Arc<Surplus>>,
@@ -149,7 +151,7 @@ struct Loan {
 }
 
 impl Loan {
-    /// False: there is not so much.
+    /// Returns false if the budget does not have enough left.
     fn set(&mut self, bytes: usize) -> bool {
         let Some(Surplus(lent)) = self.of.as_deref() else { return bytes == 0 };
         let more = bytes.saturating_sub(self.bytes);
@@ -172,18 +174,18 @@ impl Drop for Loan {
 }
 
 impl Pool {
-    /// For a loop.
+    /// Returns a pool for a loop.
     pub(crate) fn new() -> Pool {
         let (free_max, bytes_max) = (POOLED_MAX, POOLED_BYTES_MAX);
         Pool { free: Vec::new(), free_max, bytes: 0, bytes_max, loan: Loan::default() }
     }
 
-    /// For a thread that serves one connection after another.
+    /// Returns a pool for a thread that serves one connection after another.
     pub(crate) fn of_thread(surplus: &Arc<Surplus>) -> Pool {
         Pool { loan: Loan { of: Some(surplus.clone()), bytes: 0 }, ..Pool::alone() }
     }
 
-    /// For one connection.
+    /// Returns a pool for one connection.
     pub(crate) fn alone() -> Pool {
         Pool { free_max: POOLED_MAX_ALONE, bytes_max: POOLED_BYTES_MAX_ALONE, ..Pool::new() }
     }
@@ -208,7 +210,7 @@ impl Pool {
         }
     }
 
-    /// The thread has nothing to do: what it has beyond its own is for others.
+    /// Returns the borrowed bytes to the budget while the thread is idle.
     pub(crate) fn rest(&mut self) {
         if self.loan.bytes > 0 {
             self.free.iter_mut().for_each(|buffers| buffers.shrink());
@@ -217,7 +219,7 @@ impl Pool {
         }
     }
 
-    /// Borrows what is missing, or gives back what is not.
+    /// Borrows missing bytes from the budget, or returns surplus bytes.
     fn has_room_for(&mut self, bytes: usize) -> bool {
         let missing = (self.bytes + bytes).saturating_sub(self.bytes_max);
         missing == self.loan.bytes || self.loan.set(missing)
@@ -226,7 +228,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    //! What is pooled stays within its bounds, and what grew is kept while there is room.
+    //! Tests that pools stay within their limits, and keep grown buffers if there is space.
 
     use super::*;
 
@@ -266,7 +268,8 @@ mod tests {
         assert_eq!((again.start, again.payload, again.raw, again.sent), (0, 0..0, 0, 0));
     }
 
-    /// `<<` ends what was before, `H` is the head, `-` was taken, `P` is payload, `c` framing, and `R` nobody has looked at.
+    /// In the drawing, `<<` ends earlier bytes, `H` is the head, `-` is payload that was read, `P` is payload, `c` is
+    /// framing, and `R` is not parsed yet.
     fn in_use() -> Box<Buffers> {
         let mut buffers = Buffers::fresh();
         buffers.input.extend_from_slice(b"<<HHH--PPPPccRR");
@@ -321,14 +324,14 @@ mod tests {
         let large = pools.iter().filter(is_large).count();
         assert_eq!(large, SURPLUS_BYTES_MAX / (pools[0].bytes - POOLED_BYTES_MAX_ALONE));
         assert!(held() <= SURPLUS_BYTES_MAX);
-        // What one takes out another has room for.
+        // What one pool borrows, another pool cannot borrow.
         let taken = pools[0].take();
         pools[99].take();
         pools[99].give_back(grown(256 << 10));
         assert_eq!((pools[0].bytes, pools[99].bytes > 256 << 10), (0, true));
         pools[0].give_back(taken);
         assert!(!is_large(&&pools[0]));
-        // Nor has one that rests any.
+        // A trimmed pool has no share either.
         pools[99].rest();
         assert!(!is_large(&&pools[99]));
         pools[0].take();

@@ -1,4 +1,4 @@
-//! What time it is, in ticks of a millisecond since the server started, and as the `Date` field's text.
+//! Time in ticks of a millisecond since the server started, and the text of the `Date` field.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,18 +9,18 @@ use weftwork_wire::Date;
 pub(crate) struct Tick(pub(crate) u64);
 
 impl Tick {
-    /// This far later; a duration that no clock can reach means never.
+    /// Returns the tick after this duration. A duration beyond the range of the clock means never.
     pub(crate) fn after(self, duration: Duration) -> Tick {
         Tick(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long until then; zero when it has passed.
+    /// Returns the duration until then, or zero if it has passed.
     pub(crate) fn until(self, later: Tick) -> Duration {
         Duration::from_millis(later.0.saturating_sub(self.0))
     }
 }
 
-/// The one clock of a server.
+/// Clock of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -35,24 +35,24 @@ impl Clock {
         self.at(Instant::now())
     }
 
-    /// The moment that a tick stands for; none where no clock can reach it.
+    /// Returns the instant of a tick, unless the clock cannot reach it.
     pub(crate) fn moment(&self, tick: Tick) -> Option<Instant> {
         self.start.checked_add(Duration::from_millis(tick.0))
     }
 
-    /// The first tick that is no sooner than a moment.
+    /// Returns the first tick that is not before an instant.
     pub(crate) fn at_last(&self, moment: Instant) -> Tick {
         let nanos = moment.saturating_duration_since(self.start).as_nanos();
         Tick(u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX))
     }
 
-    /// The tick of a moment that was looked up already.
+    /// Returns the tick of an instant that was already read from the clock.
     pub(crate) fn at(&self, moment: Instant) -> Tick {
         Tick(moment.saturating_duration_since(self.start).as_millis() as u64)
     }
 }
 
-/// The `Date` text, formatted once a second for each thread that answers (libreactor keeps one per loop).
+/// `Date` text, formatted once a second for each thread that responds (libreactor keeps one per loop).
 #[derive(Clone, Debug)]
 pub(crate) struct DateCache {
     second: u64,

@@ -1,35 +1,35 @@
-//! Until when a connection may wait: every deadline of a peer is computed here, and nowhere else.
+//! Deadlines of peers. Every deadline is computed in this file.
 //!
-//! The peer's clock stops while our code runs: a [`Pace`] only counts the time that was spent waiting.
+//! Time that the server itself uses does not count. A [`Pace`] counts only the time spent waiting for the peer.
 
 use std::time::Duration;
 
 use super::clock::Tick;
 use crate::settings::Settings;
 
-/// Which deadline it was.
+/// Kind of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timeout {
-    /// A PROXY header was not whole in time.
+    /// A PROXY header did not arrive completely in time.
     ProxyHeader,
-    /// Nothing of the next request came.
+    /// No byte of the next request arrived in time.
     Idle,
-    /// A head was not whole in time.
+    /// A head did not arrive completely in time.
     Head,
-    /// A body paused too long, or came too slowly.
+    /// A body paused for too long, or arrived too slowly.
     Body,
-    /// The peer did not take the response, or took it too slowly.
+    /// The peer did not read the response, or read it too slowly.
     Write,
-    /// The rest of an unread body did not come.
+    /// The rest of an unread body did not arrive in time.
     Drain,
-    /// The peer went on sending after an early answer.
+    /// The peer continued to send after an early response.
     Linger,
-    /// Nothing was brought to a feed and nothing came: no fault, only time to show that we live.
+    /// Nothing was sent and nothing arrived on a long-lived connection. This is no fault. The server sends a heartbeat.
     Silence,
 }
 
 impl Timeout {
-    /// The settings that a user turns to change it.
+    /// Returns the settings that change this deadline.
     pub(crate) fn knobs(self) -> &'static [&'static str] {
         match self {
             Timeout::ProxyHeader => &["proxy_header_timeout"],
@@ -44,15 +44,15 @@ impl Timeout {
     }
 }
 
-/// How a peer has been getting on with what it is doing now.
+/// Progress of a peer in its current step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) what: Timeout,
-    /// When it began, moved later by the time that our own code took.
+    /// Start of the step, moved later by the time that the server itself used.
     since: Tick,
-    /// When it last got on.
+    /// Time of the last progress.
     progress: Tick,
-    /// How far it got.
+    /// Number of bytes so far.
     bytes: u64,
 }
 
@@ -61,13 +61,13 @@ impl Pace {
         Pace { what, since: now, progress: now, bytes: 0 }
     }
 
-    /// What the peer does next. A loop's clock stands still while it turns, so `now` may be behind what our
-    /// code has been seen to take, here and below: that is not on the peer's clock.
+    /// Starts the peer's next step. The clock of a loop stands still during a cycle, so `now` may be earlier than the
+    /// time the server's code has used, here and below. That time does not count against the peer.
     pub(crate) fn then(&self, what: Timeout, now: Tick) -> Pace {
         Pace::start(what, now.max(self.progress))
     }
 
-    /// So much had come before.
+    /// Adds bytes that arrived before the step began.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
@@ -77,14 +77,15 @@ impl Pace {
         self.progress = now.max(self.progress);
     }
 
-    /// Our code ran until now: the peer could do nothing meanwhile.
+    /// Excludes the time until now, in which the server's code ran and the peer could do nothing.
     pub(crate) fn resume(&mut self, now: Tick) {
         let away = now.0.saturating_sub(self.progress.0);
         self.since.0 += away;
         self.progress = now;
     }
 
-    /// When the peer last got on: while a request waits for its handler, when the last of it came.
+    /// Returns the time of the peer's last progress. While a request waits for its handler, that is the arrival of its
+    /// last byte.
     pub(crate) fn progress(&self) -> Tick {
         self.progress
     }
@@ -93,12 +94,12 @@ impl Pace {
         self.bytes
     }
 
-    /// Since when the peer is waited for, in what it does now.
+    /// Returns the time since when the server waits for the peer in this step.
     pub(crate) fn began(&self) -> Tick {
         self.since
     }
 
-    /// When the peer's time is up.
+    /// Returns the deadline of the peer.
     pub(crate) fn deadline(&self, settings: &Settings) -> Tick {
         match self.what {
             Timeout::ProxyHeader => self.since.after(settings.proxy_header_timeout),
@@ -117,12 +118,12 @@ impl Pace {
         }
     }
 
-    /// When the time of a peer is up that takes what is written, and may pause this long.
+    /// Returns the deadline of a peer that reads a response and may pause for this long.
     pub(crate) fn write_deadline(&self, settings: &Settings, pause: Duration) -> Tick {
         self.progress.after(pause).min(self.too_slow(settings, pause))
     }
 
-    /// When the average falls under the least rate, if no more bytes come.
+    /// Returns the time at which the average rate falls below the minimum if no more bytes arrive.
     fn too_slow(&self, settings: &Settings, grace: Duration) -> Tick {
         let enough = self.bytes.saturating_mul(1000).checked_div(settings.rate_bytes_min.0);
         let paid = enough.map_or(Duration::MAX, Duration::from_millis);

@@ -1,4 +1,4 @@
-//! A listening socket: made, asked for connections, and cleaned up.
+//! Listening sockets: creation, accepting, and removal.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,23 +17,24 @@ use super::stream::Stream;
 use super::system;
 use crate::error::Error;
 
-/// A socket that listens, and does not block.
+/// A listening socket in non-blocking mode.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Of a Unix socket, with the listener that made it. Above the socket, so that it is dropped before.
+    /// File of a Unix socket, owned by the listener that created it. The field comes before the socket, so that it is
+    /// dropped first.
     file: Mutex<Option<SocketFile>>,
     fd: OwnedFd,
     address: Address,
-    /// Its connections begin with a PROXY header.
+    /// Whether its connections begin with a PROXY header.
     is_proxied: bool,
-    /// It was made elsewhere, and others may hold it: it is only closed.
+    /// Whether the socket was created elsewhere. Other processes may hold it, so it is only closed.
     is_given: bool,
 }
 
 impl Listener {
-    /// One at each of the addresses that a name stands for. Where port 0 lets the system choose, all get the same
-    /// one. What this machine does not have, IPv6 mostly, is left out, unless that is all there is; and so is what one
-    /// of the listeners that there are takes already.
+    /// Binds a listener at each address of a name. If port 0 lets the system choose, all listeners get the same port.
+    /// An address is skipped if this machine does not have it (mostly IPv6), or if another listener of this server
+    /// already covers it. If no other address is left, that is an error.
     pub(crate) fn bind_all(
         addresses: &[Address],
         is_proxied: bool,
@@ -44,7 +45,7 @@ impl Listener {
             alike.any(|listener| listener.takes_ipv4() && are_any_of_one_port(&listener.address, address))
         };
         let wanted: Vec<Address> = addresses.iter().filter(|address| !is_taken(address)).cloned().collect();
-        // Else the kernel says so when the server starts, as if another program were there.
+        // Otherwise the kernel reports the conflict at startup, as if another program listened there.
         let check = |address: &Address| match there_are.iter().find(|there| there.overlaps(address)) {
             Some(Listener { address: there, .. }) => {
                 let why = format!("cannot listen at {address}: this server already listens at {there}");
@@ -52,7 +53,7 @@ impl Listener {
             }
             None => Ok(()),
         };
-        // `0.0.0.0` behind `[::]` is bound only where there is no IPv6.
+        // `0.0.0.0` after `[::]` is bound only if there is no IPv6.
         let is_spare = |address: &Address| wanted.iter().any(|other| are_any_of_one_port(other, address));
         wanted.iter().filter(|address| !is_spare(address)).try_for_each(check)?;
         let bound = bind_each(&wanted, |address| Listener::bind(address, is_proxied, there_are))?;
@@ -80,7 +81,7 @@ impl Listener {
         Ok(Listener { file: Mutex::new(file), fd, address, is_proxied, is_given: false })
     }
 
-    /// A socket that was bound elsewhere.
+    /// Wraps a socket that was bound elsewhere.
     pub(crate) fn given(fd: OwnedFd) -> Result<Listener, Error> {
         let failed = |error: rustix::io::Errno| Error::io("cannot use the given socket", error.into());
         let name = net::getsockname(&fd).map_err(failed)?;
@@ -99,13 +100,13 @@ impl Listener {
         Ok(Listener { file: Mutex::default(), fd, address, is_proxied: false, is_given: true })
     }
 
-    /// From now on the kernel takes connections, and keeps this many for us.
+    /// Starts listening. The kernel queues up to this many connections.
     pub(crate) fn listen(&self, backlog: u32) -> Result<(), Error> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         net::listen(&self.fd, backlog).map_err(|error| explain(&self.address, error.into()))
     }
 
-    /// Its connections end, also those that were closed here, when their peers have taken nothing for twice as long.
+    /// Lets connections end, even closed ones, if their peers have read nothing for twice this time.
     pub(crate) fn limit_unread(&self, write_timeout: Duration) {
         if let Address::Tcp(address) = self.address
             && let Err(error) = system::limit_unread(&self.fd, write_timeout)
@@ -116,15 +117,15 @@ impl Listener {
         }
     }
 
-    /// One more listener at the same address: with a queue of its own where the kernel has that (TCP and
-    /// `SO_REUSEPORT` of Linux), else the same socket once more.
+    /// Returns one more listener at the same address. On Linux, a TCP listener gets its own queue (`SO_REUSEPORT`).
+    /// Otherwise, it is the same socket.
     ///
-    /// The first listener was bound without the option, so that an address in use is an error as ever. It gets
-    /// the option only now. No two servers can come to share a port by accident: for that, both would have to
-    /// ask before they bind.
+    /// The first listener was bound without the option, so that an address in use is an error as usual. It gets the
+    /// option only now. Two servers cannot share a port by accident, because both would have to set the option before
+    /// they bind.
     pub(crate) fn sibling(&self, backlog: u32) -> io::Result<Listener> {
         let (address, is_proxied, is_given) = (self.address.clone(), self.is_proxied, self.is_given);
-        // Whoever holds a socket that was given takes over what waits in its queue: there shall be no other one.
+        // The holder of a given socket also gets the connections in its queue, so there must be only one queue.
         if let Address::Tcp(tcp) = self.address
             && system::REUSEPORT_SHARES
             && !is_given
@@ -143,17 +144,17 @@ impl Listener {
         Ok(Listener { file: Mutex::default(), fd, address, is_proxied, is_given })
     }
 
-    /// The real address: with the port that the kernel chose where 0 was asked for.
+    /// Returns the real address, with the port that the kernel chose for port 0.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Takes no more connections, and leaves its address to others, though somebody still holds it: a loop that is
-    /// stuck in a handler, say. One that was given goes on for those who gave it.
+    /// Stops accepting and frees the address, even if a thread still holds the listener, such as a loop that is stuck
+    /// in a handler. A given socket stays open for the process that gave it.
     pub(crate) fn shut(&self) {
         drop(self.file.lock().unwrap_or_else(PoisonError::into_inner).take());
         if !self.is_given {
-            // Where the system does not know that for listeners, they end with the last who holds them.
+            // If the system does not support this for listeners, they end with their last holder.
             let _ = net::shutdown(&self.fd, net::Shutdown::Both);
         }
     }
@@ -162,7 +163,8 @@ impl Listener {
         sockopt::ipv6_v6only(&self.fd) == Ok(false)
     }
 
-    /// Whether the kernel could not tell whose a client is. `[::]` beside `0.0.0.0` is bound for IPv6 alone.
+    /// Returns whether the kernel could not decide between two listeners for a client. `[::]` beside `0.0.0.0` is bound
+    /// for IPv6 only.
     fn overlaps(&self, address: &Address) -> bool {
         match (&self.address, address) {
             (Address::Unix(path), Address::Unix(other)) => path == other,
@@ -178,7 +180,7 @@ impl Listener {
         }
     }
 
-    /// Others may hold it as well.
+    /// Shares the listener with further holders.
     pub(crate) fn is_given(&self) -> bool {
         self.is_given
     }
@@ -187,12 +189,12 @@ impl Listener {
         self.is_proxied
     }
 
-    /// From now on its connections begin with a PROXY header.
+    /// Expects a PROXY header on all later connections.
     pub(crate) fn expect_proxies(&mut self) {
         self.is_proxied = true;
     }
 
-    /// The next connection in the queue; `WouldBlock` when it is empty.
+    /// Accepts the next connection in the queue. Returns `WouldBlock` if the queue is empty.
     pub(crate) fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         loop {
             match system::accept(&self.fd) {
@@ -216,7 +218,7 @@ impl AsRawFd for Listener {
     }
 }
 
-/// How often another port is tried, when the one that the system chose is taken at another address.
+/// Number of attempts with another port, if the chosen port is in use at another address.
 const PORT_TRIES: u32 = 8;
 
 fn bind_each(
@@ -235,7 +237,7 @@ fn bind_each(
                 _ => (address.clone(), false),
             };
             if bound.iter().any(|listener| are_any_of_one_port(&listener.address, &wanted)) {
-                // It takes IPv4 as well.
+                // This address also accepts IPv4.
                 continue;
             }
             match bind(&wanted) {
@@ -255,7 +257,7 @@ fn bind_each(
     }
 }
 
-/// `[::]`, which takes IPv4 as well where it can, and `0.0.0.0`.
+/// Returns `[::]`, which also accepts IPv4 if possible, and `0.0.0.0`.
 fn are_any_of_one_port(v6: &Address, v4: &Address) -> bool {
     match (v6, v4) {
         (Address::Tcp(tcp6 @ SocketAddr::V6(_)), Address::Tcp(tcp4 @ SocketAddr::V4(_))) => {
@@ -268,16 +270,16 @@ fn are_any_of_one_port(v6: &Address, v4: &Address) -> bool {
 fn bind_tcp(address: SocketAddr, with_ipv4: bool, shares_port: bool) -> rustix::io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let fd = system::socket(family)?;
-    // A restarted server must not wait for the old one's connections in TIME_WAIT.
+    // A restarted server must not wait for connections of the old one in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if shares_port {
         sockopt::set_socket_reuseport(&fd, true)?;
     }
-    // Accepted sockets inherit it on Linux: one system call for all of them. Responses leave whole, so
+    // On Linux, accepted sockets inherit the option, which saves a system call for each. Responses leave whole, so
     // Nagle's algorithm could only delay them.
     sockopt::set_tcp_nodelay(&fd, true)?;
     if let SocketAddr::V6(v6) = address {
-        // `[::]` takes IPv4 as well, as users of `:8080` expect; a given IPv6 address is only that.
+        // `[::]` also accepts IPv4, as users of `:8080` expect. A specific IPv6 address does not.
         sockopt::set_ipv6_v6only(&fd, !(v6.ip().is_unspecified() && with_ipv4))?;
     }
     net::bind(&fd, &address)?;
@@ -308,7 +310,7 @@ fn explain(address: &Address, error: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    //! Which of several addresses have to be had, and with which port.
+    //! Tests which of several addresses must be bound, and with which port.
 
     use super::*;
 
@@ -357,7 +359,7 @@ mod tests {
             assert_eq!(bind_each(&both, without_ipv6).unwrap().len(), 1);
             let error = bind_each(&both[..1], without_ipv6).unwrap_err().to_string();
             assert!(error.contains("[::1]:0") && error.contains("this machine"), "{error}");
-            // Any address is the wildcard of IPv6, which takes IPv4 too; else that of IPv4.
+            // The wildcard address is the one of IPv6, which also accepts IPv4, or else the one of IPv4.
             let any = bind_each(&parsed(":0")[..], without_ipv6).unwrap();
             assert!(
                 matches!(any[..], [Listener { address: Address::Tcp(SocketAddr::V4(v4)), .. }] if v4.ip().is_unspecified())
@@ -396,7 +398,7 @@ mod tests {
         let there = Listener::bind_all(&parsed("127.0.0.1:0"), false, &[]).unwrap();
         let beside = format!("127.0.0.2:{}", ports(&there)[0]);
         assert_eq!(Listener::bind_all(&parsed(&beside), true, &there).unwrap().len(), 1);
-        // For IPv6 alone; and where there is none, the same once more.
+        // It is bound for IPv6 only. Without IPv6, it is the same address again.
         let there = Listener::bind_all(&parsed("0.0.0.0:0"), false, &[]).unwrap();
         let beside = format!(":{}", ports(&there)[0]);
         match Listener::bind_all(&parsed(&beside), false, &there) {

@@ -1,4 +1,4 @@
-//! Floor 1: bytes and time. Sockets, pooled buffers, deadlines and the wheel that keeps them.
+//! Layer 1: bytes and time. Contains sockets, pooled buffers, deadlines, and the timer wheel.
 
 pub(crate) mod address;
 pub(crate) mod budget;

@@ -1,4 +1,4 @@
-//! The file of a Unix socket: who may bind there, and who removes it.
+//! The file of a Unix socket: safe creation and removal.
 
 use std::fs::{remove_file, symlink_metadata};
 use std::io;
@@ -14,36 +14,36 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix};
 
 use super::system::socket;
 
-/// Removes the file when it is dropped, unless somebody else has put another one in its place.
+/// Removes the file when it is dropped, unless another process has replaced the file.
 ///
-/// That has to come before the socket is closed: until then nobody takes the file for one left behind, and its inode
-/// does not get to another one.
+/// The drop must come before the socket is closed. Until then, no process takes the file for a leftover, and its inode
+/// is not reused.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode.
+    /// Device and inode of the file.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// A socket that is bound to `path`, and its file there.
+    /// Binds a socket to `path`, and returns it with its file.
     pub(super) fn bind(path: &Path) -> rustix::io::Result<(OwnedFd, SocketFile)> {
         let address = SocketAddrUnix::new(path)?;
         let fd = socket(AddressFamily::UNIX)?;
         let _lock = lock_directory_of(path);
         match net::bind(&fd, &address) {
             Err(Errno::ADDRINUSE) if is_socket(path) && is_stale(&address) => {
-                // Left behind by a server that was killed: nobody answers there.
+                // A killed server has left the file, because nothing answers there.
                 fs::unlink(path)?;
                 net::bind(&fd, &address)?;
             }
             done => done?,
         }
-        // At once, and not only when the server starts: a socket that does not listen looks like one left behind.
+        // The socket listens at once, because a socket that does not listen looks like a leftover.
         net::listen(&fd, 1)?;
         let known = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         let identity = identity(path).map_err(known)?;
-        // The program may go to another directory before it ends.
+        // The program may change its working directory before it ends.
         Ok((fd, SocketFile { path: std::path::absolute(path).map_err(known)?, identity }))
     }
 }
@@ -51,21 +51,23 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Somebody may have removed it before us, which is as good.
+            // Another process may have removed the file, which has the same effect.
             let _ = remove_file(&self.path);
         }
     }
 }
 
-/// Not what a link leads to: the link is what would be removed.
+/// A symbolic link is not followed, because the link itself would be removed.
 pub(super) fn is_socket(path: &Path) -> bool {
     symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Held while a file is looked at and taken: of two servers that start at once, both would find out that nobody answers there,
-/// and the second would remove the socket of the first. It is the directory that is locked, so no further file is left behind.
+/// Lock that is held while a file is checked and taken. Without it, two servers that start at once could both see that
+/// nothing answers there, and the second would remove the socket of the first. The directory is locked, so no other
+/// file is left behind.
 ///
-/// It is done without where that cannot be locked, and where somebody else holds it for long (`flock /run/app weft ..`).
+/// The lock is skipped if the directory cannot be locked, or if another process holds the lock for long (`flock
+/// /run/app weft ..`).
 fn lock_directory_of(path: &Path) -> Option<OwnedFd> {
     const TRIES: u32 = 50;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -108,7 +110,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Each of them finds out that nobody answers there, and one of them is the first to.
+    /// Each thread sees that nothing answers there, and one thread is the first to bind.
     #[test]
     fn of_many_servers_one_takes_the_place_of_a_dead_one() {
         const SERVERS: usize = 6;

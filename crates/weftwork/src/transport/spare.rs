@@ -1,4 +1,4 @@
-//! What is left when descriptors are used up: one that was kept, to be given up for those who knock.
+//! A reserve descriptor. When descriptors are used up, it is closed so that a client can be rejected.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::clock::Tick;
 
-/// A descriptor that means nothing, and since when there were no others.
+/// A descriptor without a use of its own, and the time since when there are no other descriptors.
 #[derive(Debug)]
 pub(crate) struct Spare {
     file: Mutex<Option<File>>,
-    /// In milliseconds, plus one; 0: there are others.
+    /// In milliseconds, plus one. 0 means that descriptors are available.
     short_since: AtomicU64,
 }
 
@@ -19,13 +19,13 @@ impl Spare {
         Spare { file: Mutex::new(keep()), short_since: AtomicU64::new(0) }
     }
 
-    /// Descriptors are used up: since when. The first to find out is told so by `None`.
+    /// Returns since when descriptors are used up. The first caller gets `None`.
     pub(crate) fn note_shortage(&self, now: Tick) -> Option<Tick> {
         let before = self.short_since.compare_exchange(0, now.0 + 1, Ordering::Relaxed, Ordering::Relaxed);
         before.err().map(|since| Tick(since - 1))
     }
 
-    /// There was one.
+    /// Records that a descriptor was available.
     #[inline]
     pub(crate) fn note_plenty(&self) {
         if self.short_since.load(Ordering::Relaxed) != 0 {
@@ -33,7 +33,7 @@ impl Spare {
         }
     }
 
-    /// Runs `work` with one descriptor more than there was. Not when somebody else does so just now.
+    /// Runs `work` with one more descriptor, unless another thread does so at the moment.
     pub(crate) fn lend(&self, work: impl FnOnce()) {
         let mut lent = match self.file.try_lock() {
             Ok(file) => Lent(file),
@@ -45,12 +45,12 @@ impl Spare {
     }
 }
 
-/// The spare one while it is lent: there is one again however the work ends.
+/// The reserve descriptor while it is lent. It is opened again, however the work ends.
 struct Lent<'a>(MutexGuard<'a, Option<File>>);
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        // If somebody else was faster, the next one that is lent is one that was freed meanwhile.
+        // If another thread was faster, the next reserve is a descriptor that was closed meanwhile.
         *self.0 = keep();
     }
 }

@@ -1,13 +1,13 @@
-//! A connected socket, of whichever family, and the few things that are done with it.
+//! A connected socket of any family, and the operations on it.
 //!
-//! On Linux, sockets stay in blocking mode. Loops say `MSG_DONTWAIT` at each call; a thread that waits for one
-//! connection simply reads, which spares it a `poll(2)` for every request. Only files need the other mode: it is
-//! set at the first one, and taken back by the next read that waits. Elsewhere sockets never wait, and that read is a
-//! `poll(2)` first.
+//! On Linux, sockets stay in blocking mode. Loops pass `MSG_DONTWAIT` with each call. A thread that waits for one
+//! connection simply reads, which saves a `poll(2)` for every request. Only sending a file needs the non-blocking mode.
+//! It is set for the first file, and reset by the next read that waits. On other systems, sockets never block, and such
+//! a read calls `poll(2)` first.
 //!
-//! What each request does here is inlined into the loops, with its system call. The first return behind a system call, to a
-//! frame that was entered before it, costs 0.3 us on Zen 4: the processor's stack of return addresses is the kernel's by
-//! then. A keep-alive request was two of them (docs/performance.md).
+//! The operations of each request are inlined into the loops, together with the system call. On Zen 4, the first return
+//! after a system call costs 0.3 us, if its frame was entered before the call. The processor's stack of return
+//! addresses then belongs to the kernel. A keep-alive request had two of those returns (docs/performance.md).
 
 use std::fmt;
 use std::fs::File;
@@ -23,32 +23,32 @@ use rustix::net::{self, RecvFlags, SendAncillaryBuffer, sockopt};
 
 use super::system::{MORE, SEND, SOCKETS_WAIT, cork, limit_unread};
 
-/// A connected TCP or Unix socket, or what stands in for one.
+/// A connected TCP or Unix socket, or a test connection.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Socket(Socket),
-    /// In memory, driven by its owner and never by an engine: for tests.
+    /// A connection in memory for tests. Its owner drives it, and no engine does.
     Memory(Arc<dyn Duplex>),
 }
 
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
-    /// A receive timeout is set: see [`Stream::recv_for`].
+    /// Whether a receive timeout is set. See [`Stream::recv_for`].
     patience: Patience,
-    /// The socket's own mode is not to wait: see [`Stream::send_file`].
+    /// Whether the socket is in non-blocking mode. See [`Stream::send_file`].
     hurried: bool,
-    /// Its end would be a reset: see [`Stream::reset_unless_ended`].
+    /// Whether a close would be a reset. See [`Stream::reset_unless_ended`].
     resets: bool,
     cork: Cork,
 }
 
-/// Whether only full segments leave: see [`Stream::cork`].
+/// Whether only full segments leave. See [`Stream::cork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cork {
     Out,
     In,
-    /// There is none, as in Unix sockets: it is not asked for again.
+    /// Not supported, as with Unix sockets. It is not tried again.
     Absent,
 }
 
@@ -58,29 +58,29 @@ enum Patience {
     Millis(u16),
 }
 
-/// One end of a connection in memory. It fails as a socket would, with the same errors.
+/// An end of a connection in memory. It fails with the same errors as a socket.
 pub(crate) trait Duplex: fmt::Debug + Send + Sync {
-    /// Takes what is there into the spare room of `into`. 0: the peer has ended its side.
+    /// Reads available bytes into the spare capacity of `into`. 0 means that the peer has closed its side.
     fn recv(&self, into: &mut Vec<u8>) -> rustix::io::Result<usize>;
-    /// Takes as much of the two parts, which follow one another, as there is room for now.
+    /// Writes as much of the two consecutive parts as there is space for.
     fn send(&self, first: &[u8], second: &[u8]) -> rustix::io::Result<usize>;
-    /// Nothing more is sent.
+    /// Closes the write side.
     fn shutdown_write(&self);
-    /// Nothing more is sent or read.
+    /// Closes both sides.
     fn shutdown_both(&self);
-    /// The peer has ended its side, whatever of it is still to be read.
+    /// Returns whether the peer has closed its side, even if bytes are still unread.
     fn peer_has_gone(&self) -> bool;
     fn local_addr(&self) -> Option<SocketAddr>;
-    /// Any open descriptor: whoever waits for this connection knows better than to poll it.
+    /// Returns any open descriptor. It is never polled.
     fn fd(&self) -> BorrowedFd<'_>;
 }
 
-/// Whether an I/O error only says: not now.
+/// Returns whether an I/O error means that the operation would block.
 pub(crate) fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// Whether an I/O error says: not until then.
+/// Returns whether an I/O error means that the wait timed out.
 pub(crate) fn is_timed_out(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut
 }
@@ -96,13 +96,13 @@ impl Stream {
         })
     }
 
-    /// Reads what is there into the spare room of `into`. 0: the peer has ended its side.
+    /// Reads available bytes into the spare capacity of `into`. 0 means that the peer has closed its side.
     #[inline(always)]
     pub(crate) fn recv(&self, into: &mut Vec<u8>) -> io::Result<usize> {
         self.recv_with(into, RecvFlags::DONTWAIT)
     }
 
-    /// Reads what is there into `into`, without waiting. 0: the peer has ended its side.
+    /// Reads available bytes into `into` without waiting. 0 means that the peer has closed its side.
     pub(crate) fn recv_into(&self, into: &mut [u8]) -> io::Result<usize> {
         retry(|| match self {
             Stream::Socket(socket) => {
@@ -117,7 +117,7 @@ impl Stream {
         })
     }
 
-    /// Reads, and waits for at most `patience` when nothing is there (then: `WouldBlock`).
+    /// Reads, and waits for at most `patience` if nothing is available. After that time, it returns `WouldBlock`.
     #[inline(always)]
     pub(crate) fn recv_for(&mut self, into: &mut Vec<u8>, patience: Duration) -> io::Result<usize> {
         if !SOCKETS_WAIT {
@@ -134,7 +134,7 @@ impl Stream {
         self.recv_with(into, RecvFlags::empty())
     }
 
-    /// Whatever ends the wait, the read that follows tells what there is.
+    /// The read after the wait shows what is available, whatever has ended the wait.
     fn await_input(&self, patience: Duration) {
         let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
         let _ = poll(&mut fds, Timespec::try_from(patience).ok().as_ref());
@@ -150,8 +150,8 @@ impl Stream {
         })
     }
 
-    /// Sends what the kernel takes now. With `more` to follow at once, bytes or the end, a packet that is not full may wait
-    /// for it.
+    /// Sends what the kernel accepts now. If `more` follows at once (bytes or the end), a packet that is not full may
+    /// wait for it.
     #[inline(always)]
     pub(crate) fn send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         let flags = if more { SEND | MORE } else { SEND };
@@ -161,7 +161,7 @@ impl Stream {
         })
     }
 
-    /// Sends head and body with one system call, without copying either.
+    /// Sends head and body with one system call, without a copy.
     pub(crate) fn send_both(&self, first: &[u8], second: &[u8]) -> io::Result<usize> {
         let parts = [IoSlice::new(first), IoSlice::new(second)];
         retry(|| match self {
@@ -172,7 +172,7 @@ impl Stream {
         })
     }
 
-    /// Sends a part of a file from `offset`, which moves on; the bytes never enter this process on Linux.
+    /// Sends a part of a file from `offset`, and advances `offset`. On Linux, the bytes never enter this process.
     pub(crate) fn send_file(&mut self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
         #[cfg(target_os = "linux")]
         if let Stream::Socket(socket) = self {
@@ -181,8 +181,8 @@ impl Stream {
         self.copy_file(file, offset, count)
     }
 
-    /// Not inlined, or every write would make room on its stack for these bytes: a keep-alive request then took 8 %
-    /// more CPU.
+    /// Not inlined, because every write would reserve stack for these bytes. A keep-alive request then took 8 % more
+    /// CPU.
     #[inline(never)]
     fn copy_file(&self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
         use std::os::unix::fs::FileExt;
@@ -194,9 +194,10 @@ impl Stream {
         Ok(sent)
     }
 
-    /// From here on only full segments leave, until [`uncork`](Stream::uncork); the kernel keeps the end of what was sent, until 200 ms or
-    /// more after all before it has arrived (tcp(7), `TCP_CORK`). Without it each part of a long response that is sent by itself ends in a short segment, and
-    /// `MSG_MORE` does not help: the next acknowledgement pushes it out. A streamed MiB, in parts of 128 KiB, was 25 segments for 17.
+    /// Lets only full segments leave until [`uncork`](Stream::uncork). The kernel keeps the last bytes until 200 ms or
+    /// more after all earlier bytes have arrived (tcp(7), `TCP_CORK`). Without the option, each part of a long response
+    /// ends in a short segment. `MSG_MORE` does not help, because the next acknowledgement pushes that segment out. A
+    /// streamed MiB in parts of 128 KiB took 25 segments instead of 17.
     pub(crate) fn cork(&mut self) {
         if let Stream::Socket(socket) = self
             && socket.cork == Cork::Out
@@ -210,7 +211,7 @@ impl Stream {
         matches!(self, Stream::Socket(Socket { cork: Cork::In, .. }))
     }
 
-    /// What the kernel has kept leaves.
+    /// Sends the bytes that the kernel has kept.
     pub(crate) fn uncork(&mut self) {
         if let Stream::Socket(socket) = self
             && socket.cork == Cork::In
@@ -220,7 +221,7 @@ impl Stream {
         }
     }
 
-    /// The peer has ended its side, or the connection is broken. Found without waiting, and without reading.
+    /// Returns whether the peer has closed its side or the connection is broken. The call neither waits nor reads.
     pub(crate) fn peer_has_gone(&self) -> bool {
         match self {
             Stream::Socket(socket) => socket.peer_has_gone(),
@@ -228,15 +229,15 @@ impl Stream {
         }
     }
 
-    /// From here on the end of the connection is a reset, however it comes about, also if this process is killed: what
-    /// the peer has got so far must not look whole. Until [`end_in_order`](Stream::end_in_order).
+    /// Makes every end of the connection a reset, even if this process is killed, so that a partial response does not
+    /// look complete. [`end_in_order`](Stream::end_in_order) reverts this.
     pub(crate) fn reset_unless_ended(&mut self) {
         if let Stream::Socket(socket) = self {
             socket.reset_at_end(true);
         }
     }
 
-    /// The end of the connection says that all was sent.
+    /// Makes the end of the connection a regular close, because everything was sent.
     pub(crate) fn end_in_order(&mut self) {
         if let Stream::Socket(socket) = self
             && socket.resets
@@ -245,14 +246,14 @@ impl Stream {
         }
     }
 
-    /// Has the kernel find out whether the peer still exists, when nothing has come for a minute: one that has vanished
-    /// ends the connection after two.
+    /// Enables keep-alive probes after a minute of silence. If the peer has vanished, the connection ends after two
+    /// minutes.
     pub(crate) fn probe(&self, write_timeout: Duration) {
         const SILENCE: Duration = Duration::from_secs(60);
         const PAUSE: Duration = Duration::from_secs(10);
         const PROBES: u32 = 6;
         if let Stream::Socket(Socket { fd, .. }) = self {
-            // What cannot be set is done without: a Unix socket's peer does not vanish.
+            // Errors are ignored, because the peer of a Unix socket cannot vanish.
             let _ = sockopt::set_socket_keepalive(fd, true)
                 .and_then(|()| sockopt::set_tcp_keepidle(fd, SILENCE))
                 .and_then(|()| sockopt::set_tcp_keepintvl(fd, PAUSE))
@@ -261,29 +262,29 @@ impl Stream {
         }
     }
 
-    /// The peer of a connection that is probed may take nothing for twice as long; none: as long as it likes. Two minutes at
-    /// least: the limit that it has from its listener would count for the probes as well.
+    /// Sets how long the peer of a probed connection may read nothing, to twice this time. None means no limit. The
+    /// minimum is two minutes, because the limit of the listener would also apply to the probes.
     pub(crate) fn limit_unread(&self, write_timeout: Option<Duration>) {
         const LEAST: Duration = Duration::from_secs(60);
         if let Stream::Socket(Socket { fd, .. }) = self {
-            // What cannot be set is done without.
+            // Errors are ignored.
             let _ = limit_unread(fd, write_timeout.map_or(Duration::ZERO, |time| time.max(LEAST)));
         }
     }
 
-    /// Ends our side; the peer sees the end of what was sent (RFC 9112 section 9.6).
+    /// Closes the write side. The peer sees the end of what was sent (RFC 9112 section 9.6).
     pub(crate) fn shutdown_write(&self) {
         match self {
-            // The peer may be gone already, which is as good.
+            // The peer may be gone already, which has the same effect.
             Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Write)),
             Stream::Memory(memory) => memory.shutdown_write(),
         }
     }
 
-    /// Ends both sides: whoever waits for the socket sees the end.
+    /// Closes both sides. A thread that waits for the socket sees the end.
     pub(crate) fn shutdown_both(&self) {
         match self {
-            // As above.
+            // As above, the peer may be gone.
             Stream::Socket(socket) => drop(net::shutdown(&socket.fd, net::Shutdown::Both)),
             Stream::Memory(memory) => memory.shutdown_both(),
         }
@@ -324,12 +325,12 @@ impl Socket {
     #[cfg(target_os = "linux")]
     fn peer_has_gone(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
-        // An error leaves no events behind: then nobody knows, and the peer counts as there.
+        // An error leaves no events. The state is then unknown, and the peer counts as present.
         let _ = poll(&mut fds, Some(&Timespec::default()));
         fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// An end behind bytes that nobody has read cannot be seen here.
+    /// An end after unread bytes cannot be seen here.
     #[cfg(not(target_os = "linux"))]
     fn peer_has_gone(&self) -> bool {
         match net::recv(&self.fd, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -341,14 +342,15 @@ impl Socket {
 
     #[cfg(target_os = "linux")]
     fn send_file(&mut self, file: &File, offset: &mut u64, count: u64) -> io::Result<usize> {
-        // sendfile(2) has no flag for "do not wait": the socket's own mode has to say it.
+        // sendfile(2) has no flag for non-blocking operation, so the socket's own mode must provide it.
         self.hurry(true)?;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(FILE_BYTES_A_CALL);
         retry(|| rustix::fs::sendfile(&self.fd, file, Some(offset), count))
     }
 }
 
-/// One slow disk or fast peer must not keep a loop. With an eighth of it a file of 1 MiB took 8 % more CPU.
+/// Maximum number of bytes per call, so that a slow disk or a fast peer does not hold a loop. With an eighth of it, a
+/// file of 1 MiB took 8 % more CPU.
 #[cfg(target_os = "linux")]
 const FILE_BYTES_A_CALL: usize = 2 << 20;
 
@@ -373,7 +375,7 @@ impl AsFd for Stream {
 
 #[cfg(test)]
 mod tests {
-    //! How a read waits where the sockets do not. Linux never asks for that: it can be tried here all the same.
+    //! Tests of reads that wait on non-blocking sockets. Linux does not need such reads, but they work there too.
 
     use std::io::Write;
     use std::os::unix::net::UnixStream;

@@ -1,5 +1,6 @@
-//! What does each system lack of what Linux has? One call that differs is here; where a whole way differs, its own file
-//! has both: `app/files/beneath.rs`, `engine/doors.rs`, `engine/pool/bell`, and files and ends in `stream.rs`.
+//! Differences between the supported systems and Linux. A single call that differs is in this file. Larger differences
+//! have their own files: `app/files/beneath.rs`, `engine/doors.rs`, `engine/pool/bell`, and files and ends in
+//! `stream.rs`.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -10,28 +11,29 @@ use rustix::io::Result;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Whether `MSG_DONTWAIT` keeps a send from waiting. Darwin heeds it in recv(2) alone, so where we do not know the sockets
-/// themselves never wait.
+/// Whether `MSG_DONTWAIT` keeps a send from blocking. Darwin supports it only in recv(2). On unknown systems, the
+/// sockets themselves are non-blocking.
 pub(super) const SOCKETS_WAIT: bool = cfg!(target_os = "linux");
 
-/// Whether listeners with `SO_REUSEPORT` at one address share its connections. Elsewhere one gets all of them.
-/// `SO_REUSEPORT_LB` of FreeBSD shares them, but counts from the bind on: an address in use would be no error.
+/// Whether listeners with `SO_REUSEPORT` at one address share its connections. On other systems, one listener gets all
+/// of them. FreeBSD's `SO_REUSEPORT_LB` shares them. But it applies from the bind on, so that an address in use would
+/// be no error.
 pub(super) const REUSEPORT_SHARES: bool = cfg!(target_os = "linux");
 
-/// How everything is sent: without waiting, and without a signal where the peer is gone.
+/// Flags of every send: do not block, and send no signal if the peer has gone.
 #[cfg(not(target_vendor = "apple"))]
 pub(super) const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-/// Here it is the socket that sends no signal: see `prepare`.
+/// On these systems, a socket option suppresses the signal: see `prepare`.
 #[cfg(target_vendor = "apple")]
 pub(super) const SEND: SendFlags = SendFlags::DONTWAIT;
 
-/// More follows at once.
+/// Flag for a send that is followed by another at once.
 #[cfg(target_os = "linux")]
 pub(super) const MORE: SendFlags = SendFlags::MORE;
 #[cfg(not(target_os = "linux"))]
 pub(super) const MORE: SendFlags = SendFlags::empty();
 
-/// Whether only full segments leave from here on. Others have `TCP_NOPUSH` for it, which rustix does not.
+/// Sets whether only full segments leave. Other systems have `TCP_NOPUSH` for it, which rustix does not support.
 #[cfg(target_os = "linux")]
 pub(super) fn cork(tcp: impl AsFd, corked: bool) -> Result<()> {
     net::sockopt::set_tcp_cork(tcp, corked)
@@ -42,32 +44,34 @@ pub(super) fn cork(_: impl AsFd, _: bool) -> Result<()> {
     Err(rustix::io::Errno::OPNOTSUPP)
 }
 
-/// The peer has ended its side. Where poll(2) has no word for that, it is seen when both have.
+/// Whether the peer has closed its side. On systems where poll(2) cannot report that, it is seen when both sides are
+/// closed.
 #[cfg(target_os = "linux")]
 pub(crate) const GONE: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 pub(crate) const GONE: PollFlags = PollFlags::empty();
 
-/// The end that is read, and the one that is written. Neither waits.
+/// Creates a pipe, and returns the read end and the write end. Both are non-blocking.
 pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     flagged::pipe()
 }
 
-/// A stream socket that does not wait.
+/// Creates a non-blocking stream socket.
 pub(crate) fn socket(family: AddressFamily) -> Result<OwnedFd> {
     flagged::socket(family)
 }
 
-/// The next connection of a listener; whether it waits says [`SOCKETS_WAIT`].
+/// Accepts the next connection of a listener. [`SOCKETS_WAIT`] says whether its socket blocks.
 pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
     let (fd, peer) = flagged::accept(listener)?;
     Ok((fd, peer.and_then(|peer: SocketAddrAny| SocketAddr::try_from(peer).ok())))
 }
 
-/// The kernel gives a connection up whose peer has taken nothing of what it was sent for twice `write_timeout`, also when it was
-/// closed here: else a peer that answers the kernel and reads nothing keeps megabytes there. Twice, as where it is we that wait
-/// for it, that is over before, and is logged. Connections have it from their listener (tcp(7), `TCP_USER_TIMEOUT`). No time: it
-/// may take as long as it likes. Other systems have no such option.
+/// Lets the kernel drop a connection whose peer has read nothing for twice `write_timeout`, even after the server has
+/// closed it. Otherwise, a peer that acknowledges packets and reads nothing would keep megabytes in the kernel. The
+/// factor of two lets the server's own timeout end first, because that one is logged. Connections inherit the option
+/// from their listener (tcp(7), `TCP_USER_TIMEOUT`). Without a timeout, there is no limit. Other systems have no such
+/// option.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn limit_unread(tcp: impl AsFd, write_timeout: Duration) -> Result<()> {
     let ms = (2 * write_timeout.as_millis()).min(i32::MAX as u128);
@@ -79,37 +83,39 @@ pub(super) fn limit_unread(_: impl AsFd, _: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Descriptors are what a server runs out of first, and the soft limit is often a thousand. How many there are then.
+/// Raises the soft limit of descriptors, because a server runs out of them first, and the soft limit is often a
+/// thousand. Returns the new limit.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     raise(getrlimit(Resource::Nofile), |wanted| setrlimit(Resource::Nofile, wanted));
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The kernel makes room for descriptors as they are used: for 64 of them, 256, 512 and so on. In a process with threads it
-/// waits each time until all cores have taken note: 4 to 8 ms on two cores, some 20 on sixteen, in which nobody accepts
-/// and the loop that was about to stands still. So there is room for this many from the start, for 8 bytes each.
+/// The kernel enlarges its table of descriptors on use: to 64, 256, 512 and so on. In a process with threads, each time
+/// it waits for all cores: 4 to 8 ms on two cores, about 20 ms on sixteen. Nothing is accepted meanwhile, and a loop
+/// stands still. So the table gets its size at the start, for 8 bytes each.
 const DESCRIPTORS_KEPT: u64 = 16 << 10;
 
-/// Has the kernel make room for descriptors that are still to come, `limit` at most.
+/// Lets the kernel enlarge its table for later descriptors, up to `limit`.
 pub(crate) fn make_room_for_descriptors(some: impl AsFd, limit: u64) {
     let last = limit.min(DESCRIPTORS_KEPT).saturating_sub(1);
     if cfg!(target_os = "linux") {
-        // The room stays when the copy is closed. Where there is none, descriptors are made room for as ever.
+        // The table keeps its size when the copy is closed. If this fails, the table grows on use.
         let _ = rustix::io::fcntl_dupfd_cloexec(some, last as RawFd);
     }
 }
 
 fn raise(limit: Rlimit, set: impl Fn(Rlimit) -> Result<()>) {
     let raised = set(Rlimit { current: limit.maximum, ..limit });
-    // macOS has no hard limit, and refuses that as the soft one; so much it always takes (setrlimit(2), OPEN_MAX).
+    // macOS has no hard limit, and does not accept "no limit" as a soft limit. It always accepts this value
+    // (setrlimit(2), OPEN_MAX).
     const OPEN_MAX: u64 = 10_240;
     if raised.is_err() && limit.current.is_some_and(|soft| soft < OPEN_MAX) {
-        // Where that is refused as well, the server does with what there is.
+        // If that fails too, the server uses the existing limit.
         let _ = set(Rlimit { current: Some(OPEN_MAX), ..limit });
     }
 }
 
-/// Descriptors that no child inherits, and that do not wait: in one call each.
+/// Functions that create descriptors which are non-blocking and not inherited, in one call each.
 #[cfg(not(target_vendor = "apple"))]
 mod flagged {
     use rustix::net::SocketFlags;
@@ -131,7 +137,7 @@ mod flagged {
     }
 }
 
-/// The same where the calls have no flags. A child that is started in between inherits them all the same.
+/// Functions for systems whose calls lack the flags. A child that is started in between inherits the descriptors.
 #[cfg(target_vendor = "apple")]
 mod flagged {
     use rustix::io::{Errno, ioctl_fioclex, ioctl_fionbio};
@@ -156,7 +162,7 @@ mod flagged {
 
     pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>)> {
         let (fd, peer) = net::acceptfrom(listener)?;
-        // An option cannot be set any more where the peer has reset the connection meanwhile.
+        // If the peer has reset the connection meanwhile, an option can no longer be set.
         prepare(&fd).map_err(|_| Errno::CONNABORTED)?;
         Ok((fd, peer))
     }
@@ -170,7 +176,7 @@ mod flagged {
 
 #[cfg(test)]
 mod tests {
-    //! What is asked of kernels that do not run the tests.
+    //! Tests of the rules for kernels on which the tests do not run.
 
     use std::cell::Cell;
 
@@ -191,10 +197,10 @@ mod tests {
         };
         check(1024, Some(524_288), 1 << 20, 524_288);
         check(256, Some(4096), 10_240, 4096);
-        // macOS has no hard limit, and refuses none as the soft one.
+        // macOS has no hard limit, and accepts "no limit" here as a soft limit.
         check(256, None, 10_240, 10_240);
         check(256, Some(1 << 20), 10_240, 10_240);
-        // The second try does not lower what the first could not raise.
+        // The second attempt does not lower what the first attempt could not raise.
         check(20_000, None, 30_000, 20_000);
     }
 }

@@ -1,23 +1,23 @@
-//! Which connections are due. A hashed wheel of intrusive lists: arming, disarming and moving a deadline
-//! later cost no allocation, and moving it later costs nothing at all.
+//! A hashed timer wheel of intrusive lists, for deadlines of connections. Arming and disarming allocate nothing, and
+//! moving a deadline later costs nothing.
 //!
-//! An entry sits in the slot of a time at or before its real deadline. When the slot comes up, the owner
-//! compares with the real one and arms again if it has moved. A keep-alive connection moves its deadline
-//! at every request and touches the wheel once in a turn of it.
+//! An entry is in the slot of a time at or before its real deadline. When the slot is due, the owner compares with the
+//! real deadline, and arms the entry again if the deadline has moved. A keep-alive connection moves its deadline at
+//! every request, and touches the wheel once per rotation.
 
 use super::clock::Tick;
 
-/// A slot is 64 ms wide: no deadline here is finer than that, and 512 of them reach over half a minute.
+/// Width of a slot: 64 ms. No deadline here is finer than that. 512 slots cover more than half a minute.
 const SLOT_MILLIS: u64 = 64;
 const SLOTS: u64 = 512;
 const NONE: u32 = u32::MAX;
 
-/// An entry's place in the wheel, kept by its owner.
+/// Position of an entry in the wheel, stored by its owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     previous: u32,
     next: u32,
-    /// The slot's number since the start, not modulo; `u64::MAX`: not in the wheel.
+    /// Number of the slot since the start, not modulo. `u64::MAX` means that the entry is not in the wheel.
     slot: u64,
 }
 
@@ -27,7 +27,7 @@ impl Default for Link {
     }
 }
 
-/// Where the wheel finds the links of its entries: the connection table.
+/// Access to the links of the entries, which the connection table stores.
 pub(crate) trait Links {
     fn link(&mut self, entry: u32) -> &mut Link;
 }
@@ -35,9 +35,9 @@ pub(crate) trait Links {
 #[derive(Debug)]
 pub(crate) struct Wheel {
     heads: Box<[u32]>,
-    /// Bit set: the slot's list is not empty.
+    /// A set bit means that the slot's list is not empty.
     filled: [u64; (SLOTS / 64) as usize],
-    /// All slots before this one have been taken out.
+    /// All slots before this one were emptied.
     cursor: u64,
 }
 
@@ -50,9 +50,9 @@ impl Wheel {
         }
     }
 
-    /// Sees to it that `entry` comes out of [`Wheel::expire`] at `due`, or sooner.
+    /// Arms `entry`, so that [`Wheel::expire`] returns it at `due` or earlier.
     pub(crate) fn arm(&mut self, links: &mut impl Links, entry: u32, due: Tick) {
-        // Rounded up: an entry must not come out before its time and then be armed for the same slot again.
+        // The time is rounded up. Otherwise the entry could come out early, and then be armed for the same slot again.
         let slot = (due.0 / SLOT_MILLIS + 1).clamp(self.cursor + 1, self.cursor + SLOTS - 1);
         let link = links.link(entry);
         if link.slot <= slot {
@@ -89,7 +89,7 @@ impl Wheel {
         }
     }
 
-    /// Takes out one entry whose slot has passed. The owner drops it, or arms it again.
+    /// Removes an entry whose slot has passed. The owner drops it or arms it again.
     pub(crate) fn expire(&mut self, links: &mut impl Links, now: Tick) -> Option<u32> {
         let end = now.0 / SLOT_MILLIS;
         while self.cursor <= end {
@@ -107,7 +107,7 @@ impl Wheel {
         None
     }
 
-    /// When the next slot with an entry comes up.
+    /// Returns when the next slot with an entry is due.
     pub(crate) fn next(&self) -> Option<Tick> {
         self.next_filled().map(|slot| Tick(slot * SLOT_MILLIS))
     }

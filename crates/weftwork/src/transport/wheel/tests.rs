@@ -1,4 +1,4 @@
-//! The wheel gives every entry at its time, once, and forgets those that were disarmed.
+//! Tests that the wheel returns every entry once, at its time, and forgets disarmed entries.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn moving_later_is_free_and_moving_sooner_moves() {
     assert_eq!(due(&mut wheel, &mut table, 1_200), [0]);
 }
 
-/// Miri takes a thousand times as long for each.
+/// Miri takes a thousand times as long for each entry.
 const STEPS: usize = if cfg!(miri) { 500 } else { 20_000 };
 
 #[test]
@@ -84,7 +84,7 @@ fn random_arming_agrees_with_a_sorted_list() {
             }
             1 => now += random(300),
             _ => {
-                // Nearly a whole turn of it: to a slot of the very word that the present one is in.
+                // Almost a full rotation later, in the same bitmap word as the current slot.
                 let at = now + random(32_000);
                 let sooner = model[entry].map_or(at, |old| old.min(at));
                 wheel.arm(&mut table, entry as u32, Tick(at));
