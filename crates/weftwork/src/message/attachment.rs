@@ -1,11 +1,11 @@
-//! How is a browser told to save a body as a file, and under which name?
+//! Marks a response as a download with a file name.
 
 use http::{HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::response::Response;
 
-/// What an extended value may hold as it is: `attr-char` of RFC 8187 section 3.2.1.
+/// Characters allowed unescaped in an extended value: `attr-char` of RFC 8187 section 3.2.1.
 const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -21,12 +21,12 @@ const ATTR_CHAR: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 impl Response {
-    /// The same, which a browser saves as a file of this name instead of showing it: `Content-Disposition: attachment`
-    /// (RFC 6266). It works for any kind of body: text, a file, a stream. An error stays as it is, and is shown.
+    /// Makes a browser save the body as a file with this name, instead of showing it: `Content-Disposition: attachment`
+    /// (RFC 6266). Works for any body: text, a file, or a stream. An error response stays unchanged and is shown.
     ///
-    /// Every name makes a valid field. One that is not plain ASCII is sent in UTF-8 as well (`filename*`, RFC 8187), which
-    /// all browsers prefer; control characters and path separators become `_`. Without a name (`""`) the browser makes
-    /// one of the path.
+    /// Every name gives a valid field. A name that is not plain ASCII is also sent in UTF-8 (`filename*`, RFC 8187),
+    /// which all browsers prefer. Control characters and path separators become `_`. Without a name (`""`), the browser
+    /// derives one from the path.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -57,7 +57,7 @@ fn disposition(file_name: &str) -> String {
     if name.is_empty() {
         return "attachment".into();
     }
-    // A percent sign is one that some browsers would decode (RFC 6266 appendix D).
+    // Some browsers would decode a percent sign (RFC 6266 appendix D).
     let is_plain = |c: char| matches!(c, ' '..='~') && c != '"' && c != '%';
     let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     if plain == name {
@@ -69,7 +69,7 @@ fn disposition(file_name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Names as they come, the worst among them: one valid field each.
+    //! Tests that hostile names give one valid field.
 
     use proptest::prelude::*;
 

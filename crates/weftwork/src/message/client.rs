@@ -1,4 +1,4 @@
-//! Which client is behind the proxies, and what did it ask for? Only the words of those that are trusted count.
+//! Finds the client behind trusted proxies, and the scheme and host that it requested.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -6,25 +6,24 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use super::split_unquoted;
 use crate::settings::{ForwardedHeader, Settings};
 
-/// Where the requests of a connection come from, before any of their fields is asked.
+/// Source of the requests on a connection, before any field is considered.
 pub(crate) struct Source<'s> {
-    /// The client that a PROXY header has named, else the other end of the connection.
+    /// The client that a PROXY header names, or else the peer of the connection.
     pub(crate) ip: Option<IpAddr>,
-    /// A PROXY header speaks for a client and names none. Such a proxy has read none of the fields, let alone added to
-    /// them: they are as the client wrote them.
+    /// A PROXY header without an address. Such a proxy does not read or add fields, so the client wrote all of them.
     pub(crate) is_unnamed: bool,
     pub(crate) settings: &'s Settings,
 }
 
 impl Source<'_> {
-    /// Whether what the fields say of clients counts.
+    /// Returns whether the forwarding fields are trusted.
     pub(crate) fn is_trusted(&self) -> bool {
         !self.is_unnamed && self.settings.trusted_proxies.contains(self.ip)
     }
 }
 
-/// Walks the forwarding field from right to left, from the source, for as long as who speaks is trusted. IPv4 is IPv4,
-/// also where a listener for both families, or a proxy, has written it as IPv6.
+/// Walks the forwarding field from right to left, starting at the source, while the sender of each element is trusted.
+/// An IPv4 address in IPv6 notation, from a listener for both families or from a proxy, counts as IPv4.
 pub(crate) fn address<'f, I>(source: &Source<'_>, fields: I) -> Option<IpAddr>
 where
     I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
@@ -37,7 +36,7 @@ where
     let field = source.settings.forwarded_header;
     let lines = fields.rev().filter(|(name, _)| name.eq_ignore_ascii_case(field.name().as_bytes()));
     for (_, line) in lines {
-        // Bytes that are no text are in no address; what is right of them still counts.
+        // Bytes that are not text belong to no address. The elements to their right still count.
         let line = String::from_utf8_lossy(line);
         for element in elements(&line, field).into_iter().rev() {
             let Some(named) = node(element, field) else { return found };
@@ -50,7 +49,7 @@ where
     found
 }
 
-/// What they say about the request itself: its `proto` or its `host`, as the client chose it.
+/// Returns what trusted proxies say about the request: its `proto` or its `host`, as the client chose it.
 pub(crate) fn said<'f, I>(source: &Source<'_>, fields: I, what: &str) -> Option<String>
 where
     I: DoubleEndedIterator<Item = (&'f [u8], &'f [u8])>,
@@ -69,7 +68,7 @@ where
         let line = String::from_utf8_lossy(line);
         for element in elements(&line, settings.forwarded_header).into_iter().rev() {
             if settings.forwarded_header == ForwardedHeader::XForwardedFor {
-                // Its elements stand for no hops: only the last is surely of who hands the request on.
+                // The elements do not stand for hops. Only the last one is certainly from the nearest proxy.
                 return plain(element.trim_matches([' ', '\t']));
             }
             found = parameter(element, what).and_then(|value| plain(&value)).or(found);
@@ -81,24 +80,24 @@ where
     found
 }
 
-/// It is passed on, and compared: what no scheme and no host has in it is none.
+/// The value is passed on and compared, so characters that are invalid in a scheme or host make it invalid.
 fn plain(text: &str) -> Option<String> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     is_plain.then(|| text.to_owned())
 }
 
-/// The elements of a list. In `Forwarded` a comma may stand in quotes.
+/// Splits a list into its elements. In `Forwarded`, a comma may be quoted.
 fn elements(line: &str, field: ForwardedHeader) -> Vec<&str> {
     let mut all = match field {
         ForwardedHeader::XForwardedFor => line.split(',').collect(),
         ForwardedHeader::Forwarded => split_unquoted(line, b','),
     };
-    // RFC 9110 §5.6.1.2: empty elements are none.
+    // Empty elements do not count (RFC 9110 §5.6.1.2).
     all.retain(|element| !element.trim_matches([' ', '\t']).is_empty());
     all
 }
 
-/// The address that one element names.
+/// Returns the address in an element.
 fn node(element: &str, field: ForwardedHeader) -> Option<IpAddr> {
     match field {
         ForwardedHeader::XForwardedFor => host(element.trim_matches([' ', '\t'])),
@@ -106,14 +105,14 @@ fn node(element: &str, field: ForwardedHeader) -> Option<IpAddr> {
     }
 }
 
-/// What an element of `Forwarded` says about this, without quotes. One stray quote, and none of it can be believed: a
-/// client may have left it open for what its proxy adds.
+/// Returns a parameter of an element of `Forwarded`, without quotes. If a quote is unbalanced, the element is not
+/// trusted, because a client may have left it open for what its proxy adds.
 fn parameter<'e>(element: &'e str, wanted: &str) -> Option<Cow<'e, str>> {
     let mut found = None;
     for pair in split_unquoted(element, b';') {
         let (name, value) = pair.trim_matches([' ', '\t']).split_once('=').unwrap_or((pair, ""));
         let value = unquoted(value).filter(|_| !name.contains('"'))?;
-        // RFC 7239 §4: each parameter at most once.
+        // Each parameter may occur once (RFC 7239 §4).
         if name.eq_ignore_ascii_case(wanted) && found.replace(value).is_some() {
             return None;
         }
@@ -121,7 +120,7 @@ fn parameter<'e>(element: &'e str, wanted: &str) -> Option<Cow<'e, str>> {
     found
 }
 
-/// A token, or what a quoted string stands for. None: there are quotes elsewhere, or one is missing.
+/// Returns a token, or the content of a quoted string. Returns None if quotes are elsewhere, or one is missing.
 fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     let Some(opened) = value.strip_prefix('"') else { return (!value.contains('"')).then_some(value.into()) };
     let inner = opened.strip_suffix('"')?;
@@ -132,7 +131,7 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     while let Some(char) = chars.next() {
         text.push(match char {
             '"' => return None,
-            // RFC 9110 section 5.6.4: it stands for what it is before.
+            // A backslash stands for the next character (RFC 9110 section 5.6.4).
             '\\' => chars.next()?,
             char => char,
         });
@@ -140,7 +139,7 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     Some(text.into())
 }
 
-/// An address, with or without a port, as both fields write it (RFC 7239 section 6).
+/// Parses an address with or without a port, as both fields contain it (RFC 7239 section 6).
 fn host(text: &str) -> Option<IpAddr> {
     let bare = text.parse::<IpAddr>().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
@@ -150,11 +149,11 @@ fn host(text: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    //! Nobody gets believed who is not trusted, however the field is written.
+    //! Tests that only trusted proxies are believed, however the field is written.
 
     use super::*;
 
-    /// The trusted are 10.0.0.0/8 and fd00::/8, and the peer is 10.0.0.1.
+    /// In these tests, 10.0.0.0/8 and fd00::/8 are trusted, and the peer is 10.0.0.1.
     #[track_caller]
     fn check(field: ForwardedHeader, lines: &[&str], want: &str) {
         check_from("10.0.0.1", field, lines, want);
@@ -168,7 +167,7 @@ mod tests {
     fn check_from(start: &str, field: ForwardedHeader, lines: &[&str], want: &str) {
         let settings = Settings::default().trusted_proxies("10.0.0.0/8,fd00::/8".parse().unwrap());
         let settings = settings.forwarded_header(field);
-        // The other field is there too, and says what nobody may believe.
+        // The other header is present too, with content that must not be trusted.
         let other = ("X-Forwarded-For", "Forwarded");
         let (name, other) = if field == ForwardedHeader::Forwarded { (other.1, other.0) } else { other };
         let lie = if field == ForwardedHeader::Forwarded { "6.6.6.6" } else { "for=6.6.6.6" };
@@ -197,7 +196,7 @@ mod tests {
         }
     }
 
-    /// However a listener for both families, or a proxy, writes it: rules and logs compare it.
+    /// The address has one form, however a listener or a proxy writes it, because rules and logs compare it.
     #[test]
     fn an_ipv4_client_has_one_address() {
         use ForwardedHeader::{Forwarded, XForwardedFor};
@@ -228,24 +227,25 @@ mod tests {
         check(F, &["For=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17");
         check(F, &["for=1.1.1.1, for=192.0.2.7;proto=http;by=203.0.113.43"], "192.0.2.7");
         check(F, &["for=192.0.2.7, FOR=10.0.0.9; host=\"a,b\\\",\""], "192.0.2.7");
-        // A quote that a client has left open must not hide what its proxy has added.
+        // A quote that a client leaves open must not hide what its proxy adds.
         check(F, &["for=1.1.1.1, for=\"x, for=192.0.2.7"], "10.0.0.1");
         check(F, &["for=1.1.1.1, for=\"x, for=\"[2001:db8::1]\""], "10.0.0.1");
         check(F, &["for=\"192.0.2.7:80\"", "proto=https;for=10.0.0.9"], "192.0.2.7");
     }
 
-    /// RFC 9110 section 5.6.4: a backslash in quotes stands for nothing itself.
+    /// RFC 9110 section 5.6.4: a backslash in quotes is not part of the value.
     #[test]
     fn quoted_pairs_are_what_they_quote() {
         use ForwardedHeader::Forwarded as F;
         check(F, &["for=\"192.0.2\\.7\\:80\""], "192.0.2.7");
         check(F, &["for=\"\\[2001:db8::1\\]\""], "2001:db8::1");
         says("10.0.0.1", F, &[("Forwarded", "for=1.1.1.1;proto=\"ht\\tps\"")], Some("https"));
-        // What is quoted is quoted once.
+        // A quoted value is quoted once.
         check(F, &["for=\"192.0.2\\\\.7\""], "10.0.0.1");
     }
 
-    /// Who writes a quote, in a field of its own or in the `Host` that a proxy repeats, must not forge parameters.
+    /// A client that sends a quote, in a field of its own or in the `Host` that a proxy repeats, must not forge
+    /// parameters.
     #[test]
     fn quotes_hide_no_parameter_and_make_none() {
         use ForwardedHeader::Forwarded as F;
@@ -281,7 +281,7 @@ mod tests {
         says("10.0.0.1", X, &[("Forwarded", "proto=https")], None);
         says("10.0.0.1", F, &[(x, "https")], None);
         says("10.0.0.1", F, &[("Forwarded", "for=1.1.1.1;proto=\"https\"")], Some("https"));
-        // What stands behind the client's own address is the client's word.
+        // Elements to the left of the client's own address come from the client.
         says("10.0.0.1", F, &[("Forwarded", "proto=https, for=1.1.1.1;proto=http")], Some("http"));
         says("10.0.0.1", F, &[("Forwarded", "proto=https, for=1.1.1.1")], None);
         says(

@@ -1,4 +1,4 @@
-//! What stands between the writer of a streamed body and the client: it may count, change or end what passes.
+//! Filters between the writer of a streamed body and the client. They count, change or end the stream.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,28 +13,28 @@ use super::response::{Lasting, Payload, Response};
 use super::writer::BodyWriter;
 use crate::error::Error;
 
-/// Sees every byte of a streamed body on its way out; see [`Response::filter_stream`].
+/// Sees every byte of a streamed body. See [`Response::filter_stream`].
 pub trait StreamFilter: Send + 'static {
-    /// Passes `data` on to `out`, in whatever form; it may also keep some of it for later.
+    /// Passes `data` on to `out` in any form. It may keep a part for later.
     ///
     /// # Errors
-    /// Those of `out`, and its own: either ends the response, and its connection with it.
+    /// Errors of `out`, and errors of the filter. Each ends the response and its connection.
     fn write(&mut self, data: &[u8], out: &mut BodyWriter<'_>) -> io::Result<()>;
 
-    /// Passes on all that was kept: the writer flushes, or waits for the client.
+    /// Passes on all bytes that were kept, because the writer flushes or waits for the client.
     ///
     /// # Errors
-    /// As [`write`](StreamFilter::write).
+    /// See [`write`](StreamFilter::write).
     fn sync(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
         let _ = out;
         Ok(())
     }
 
-    /// Passes on fields that are to follow the body, or those of them that are true of what it makes of that: see
-    /// [`BodyWriter::trailers`]. False: some are not sent.
+    /// Passes on the trailer fields that apply to the filtered body. See [`BodyWriter::trailers`]. Returns false if
+    /// some fields are not sent.
     ///
     /// # Errors
-    /// As [`write`](StreamFilter::write).
+    /// See [`write`](StreamFilter::write).
     fn trailers(
         &mut self,
         fields: &[(HeaderName, HeaderValue)],
@@ -43,23 +43,23 @@ pub trait StreamFilter: Send + 'static {
         out.trailers(fields)
     }
 
-    /// The writer is done, and has not failed.
+    /// Ends the body. The writer has finished without an error.
     ///
     /// # Errors
-    /// As [`write`](StreamFilter::write).
+    /// See [`write`](StreamFilter::write).
     fn finish(&mut self, out: &mut BodyWriter<'_>) -> io::Result<()> {
         let _ = out;
         Ok(())
     }
 
-    /// The writer, or a filter, has failed or panicked. If nothing was sent by then, the client gets an error with the
-    /// status `instead`; else the connection ends.
+    /// Reports that the writer or a filter has failed or panicked. If nothing was sent, the client gets an error with
+    /// the status `instead`. Otherwise the connection closes.
     fn failed(&mut self, instead: Option<StatusCode>) {
         let _ = instead;
     }
 
-    /// What was filtered stood in for a response that was to come [later](Response::later): this is it. If its body is
-    /// streamed, that follows; else the filter is dropped now.
+    /// Reports the response that was sent [later](Response::later) in place of the filtered one. If its body is
+    /// streamed, the body follows. Otherwise the filter is dropped now.
     fn answered(&mut self, response: &Response) {
         let _ = response;
     }
@@ -96,22 +96,21 @@ impl StreamFilter for Box<dyn StreamFilter> {
 }
 
 impl Response {
-    /// Whether its body goes through filters, or may turn out to.
+    /// Returns whether the body goes through filters, or may do so later.
     pub(crate) fn is_filtered(&self) -> bool {
         matches!(self.payload, Payload::Stream(_)) || self.is_to_come()
     }
 
-    /// Whether it stands in for one that comes later.
+    /// Returns whether this response stands in for one that is sent later.
     pub(crate) fn is_to_come(&self) -> bool {
         matches!(&self.payload, Payload::Lasting(lasting) if matches!(**lasting, Lasting::Later(_)))
     }
 
-    /// The same, and a body that the handler's thread [streams](Response::stream) goes through `filter`. Bodies
-    /// whose bytes are there already, and those that other threads feed, do not. Where the response comes
-    /// [later](Response::later), it is that one's body.
+    /// Sends a body that the handler's thread [streams](Response::stream) through `filter`. Bodies in memory and feeds
+    /// are not filtered. If a response is sent [later](Response::later), its body is filtered.
     ///
-    /// A filter that changes how many bytes there are has to remove a `Content-Length` field. The filter is
-    /// dropped when the body is over, has failed, or was never written (the request was HEAD).
+    /// If a filter changes the number of bytes, it must remove a `Content-Length` field. The filter is dropped when the
+    /// body has ended, has failed, or is not written (for HEAD).
     ///
     /// ```
     /// use std::io::{self, Write};
@@ -158,12 +157,12 @@ impl Response {
 
 #[cfg(feature = "compression")]
 impl Response {
-    /// Whether its body can be made to go through filters, or is there whole.
+    /// Returns whether the body can go through filters, or is in memory.
     pub(crate) fn is_filterable(&self) -> bool {
         matches!(self.payload, Payload::Bytes(_) | Payload::File { .. } | Payload::Stream(_))
     }
 
-    /// The same; a file that the engine would send is read and written by the handler's thread instead.
+    /// Streams a file body, so that the handler's thread reads and writes the file instead of the engine.
     pub(crate) fn into_stream(mut self) -> Response {
         if let Payload::File { file, offset, count, .. } = self.payload {
             self.payload = Payload::Stream(Box::new(move |out| copy(&file, offset, count, out)));
@@ -188,14 +187,14 @@ fn copy(file: &std::fs::File, mut offset: u64, count: u64, out: &mut BodyWriter<
     Ok(())
 }
 
-/// The exchange that a filtered writer sees.
+/// Exchange of a filtered writer.
 struct Filtered<'a> {
     filter: &'a mut dyn StreamFilter,
     below: &'a mut dyn Exchange,
 }
 
 impl Filtered<'_> {
-    /// The client may wait for what was written before it sends more.
+    /// The client may wait for the written bytes before it sends more.
     fn send_all(&mut self) -> Result<(), BodyError> {
         let passed = self.filter.sync(&mut BodyWriter::new(self.below));
         passed.map_err(|error| BodyError::Socket(error.kind()))

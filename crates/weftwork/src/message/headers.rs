@@ -1,4 +1,4 @@
-//! How are the headers and the body of a response looked at and changed, when it is made already?
+//! Reading and changing the headers and body of a finished response.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -7,7 +7,7 @@ use super::into_response::IntoResponse;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::response::{Part, Payload, Response};
 
-/// What describes content, and says nothing where that is not sent.
+/// Fields that describe content, and are meaningless without it.
 pub(crate) const OF_CONTENT: [HeaderName; 12] = [
     header::ACCEPT_RANGES,
     header::CONTENT_DISPOSITION,
@@ -23,18 +23,18 @@ pub(crate) const OF_CONTENT: [HeaderName; 12] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// By what the state of a body is known again.
+/// Validators of a representation.
 pub(super) const OF_STATE: [HeaderName; 2] = [header::ETAG, header::LAST_MODIFIED];
 
-/// What may be said by several, each for itself.
+/// Fields to which several handlers may add.
 const OF_SEVERAL: [HeaderName; 5] =
     [header::LINK, HeaderName::from_static("server-timing"), header::SET_COOKIE, header::VARY, header::VIA];
 
-/// What is for one connection alone, whether or not it is named in `Connection` (RFC 9110 section 7.6.1).
+/// Fields for a single connection, whether or not `Connection` names them (RFC 9110 section 7.6.1).
 pub(crate) const CONNECTION_FIELDS: [&str; 6] =
     ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
 
-/// Where a success is found, how it is known again, and for how long.
+/// Fields about the location, validation and caching of a success.
 const OF_SUCCESS: [HeaderName; 7] = [
     header::AGE,
     header::CACHE_CONTROL,
@@ -45,28 +45,28 @@ const OF_SUCCESS: [HeaderName; 7] = [
     header::LOCATION,
 ];
 
-/// For middleware, which gets a response that somebody else made.
+/// Methods for middleware, which gets a response from another handler.
 impl Response {
-    /// Replaces the status. A response that tells of an error of ours ([`Response::error`]) does not become a success.
+    /// Replaces the status. A response with an error of the server ([`Response::error`]) does not become a success.
     pub fn set_status(&mut self, status: StatusCode) {
         if status.is_success() && self.error().is_some() {
             return;
         }
         self.status = status;
-        // Whoever chooses a status has an answer. The problem that was there speaks of 404.
+        // A new status makes this a response of the handler. The problem that was there describes a 404.
         let is_error = status.is_client_error() || status.is_server_error();
         if std::mem::take(&mut self.declined) && is_error && self.content_type == Some(PROBLEM_JSON) {
             self.payload = Problem::new(status).into_response().payload;
         }
     }
 
-    /// The first value of the header `name` (case does not matter), when it is text; `Content-Type` counts too.
+    /// Returns the first value of the header `name` (in any case) if it is text. `Content-Type` is included.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         let value = self.header_values(name).next()?;
         std::str::from_utf8(value.as_bytes()).ok()
     }
 
-    /// Every value of the header `name` (case does not matter), in order.
+    /// Returns every value of the header `name` (in any case), in order.
     pub fn header_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &HeaderValue> {
         let is_type = name.as_ref().eq_ignore_ascii_case(header::CONTENT_TYPE.as_str());
         let content_type = self.content_type.as_ref().filter(|_| is_type);
@@ -75,14 +75,13 @@ impl Response {
         content_type.into_iter().chain(named.map(|(_, value)| value))
     }
 
-    /// Replaces every header `name` by this one.
+    /// Replaces all headers `name` with this one.
     pub fn set_header(&mut self, name: HeaderName, value: HeaderValue) {
         self.remove_header(&name);
         self.append_header(name, value);
     }
 
-    /// Adds a header; those of that name which are there already stay (but for `Content-Type`, of which there
-    /// is one).
+    /// Adds a header. Existing headers of that name stay (except `Content-Type`, which is replaced).
     pub fn append_header(&mut self, name: HeaderName, value: HeaderValue) {
         if name == header::CONTENT_TYPE {
             self.set_content_type(value);
@@ -96,7 +95,7 @@ impl Response {
         self.declined = false;
     }
 
-    /// Removes every header `name` (case does not matter), and gives the first value of them.
+    /// Removes all headers `name` (in any case), and returns the first value.
     pub fn remove_header(&mut self, name: impl AsRef<str>) -> Option<HeaderValue> {
         let is_named = |field: &HeaderName| field.as_str().eq_ignore_ascii_case(name.as_ref());
         if is_named(&header::CONTENT_TYPE) {
@@ -108,8 +107,8 @@ impl Response {
         Some(value)
     }
 
-    /// How many bytes the body has, when that is known before it is sent: of a stream it is not, even where a
-    /// `Content-Length` field promises some number.
+    /// Returns the length of the body, if it is known. The length of a stream is unknown, even if a `Content-Length`
+    /// field declares one.
     pub fn body_bytes(&self) -> Option<u64> {
         match &self.payload {
             Payload::Empty => Some(0),
@@ -121,7 +120,7 @@ impl Response {
         }
     }
 
-    /// The body, when all of it is in memory.
+    /// Returns the body if all of it is in memory.
     pub fn body(&self) -> Option<&Bytes> {
         match &self.payload {
             Payload::Bytes(bytes) => Some(bytes),
@@ -130,13 +129,12 @@ impl Response {
         }
     }
 
-    /// Whether the body is produced later, while it is sent.
+    /// Returns whether the body is produced while it is sent.
     pub fn is_streaming(&self) -> bool {
         self.body_bytes().is_none()
     }
 
-    /// The same with another body, whatever the first one was. Its headers stay, but a `Content-Length`; so does its
-    /// [`error`](Response::error).
+    /// Replaces the body. The headers stay, except `Content-Length`, and so does its [`error`](Response::error).
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Bytes>) -> Response {
         self.remove_header(header::CONTENT_LENGTH);
@@ -148,8 +146,9 @@ impl Response {
         self
     }
 
-    /// The same, an error in place of a response that was `meant`, with the headers of that but for those of its content:
-    /// middleware has said there who may read it, and which request it is. Its own count more.
+    /// Replaces a response that was `meant` with an error, and keeps its headers except those of its content.
+    /// Middleware has set there who may read the response, and to which request it belongs. The headers of the error
+    /// take precedence.
     pub(crate) fn in_place_of(mut self, meant: Response) -> Response {
         let is_own = |name: &HeaderName| self.fields.iter().any(|(own, _)| own == name);
         let goes = |name: &HeaderName| {
@@ -164,8 +163,8 @@ impl Response {
         self
     }
 
-    /// The same, in place of one that stood in for it, with the headers of that: they are what middleware has to say. Of those that
-    /// there can be only one of, its own count more.
+    /// Replaces a stand-in, and keeps its headers, because middleware has set them. If a header may occur only once,
+    /// the replacement's own value takes precedence.
     pub(crate) fn joined_with(mut self, stand_in: Response) -> Response {
         let own = self.fields.len();
         for (name, value) in stand_in.fields {
@@ -178,7 +177,7 @@ impl Response {
         self
     }
 
-    /// The same without a body. Its headers stay, but a `Content-Length`; so does its [`error`](Response::error).
+    /// Removes the body. The headers stay, except `Content-Length`, and so does its [`error`](Response::error).
     #[must_use]
     pub fn without_body(mut self) -> Response {
         self.remove_header(header::CONTENT_LENGTH);

@@ -1,4 +1,4 @@
-//! Which states does a handler take, that a router has to give it?
+//! States that a handler extracts and that a router must provide.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::routed::Shared;
 
-/// A state that a handler takes and nobody behind it gives.
+/// A state that a handler extracts and that no inner router provides.
 #[derive(Clone, Debug)]
 pub struct Need {
-    /// The state's own, and that of an `Arc` of it.
+    /// Type identifiers of the state and of an `Arc` of it.
     ids: [TypeId; 2],
-    /// Its type.
+    /// Name of the type.
     pub(crate) state: &'static str,
-    /// The route of the handler that takes it; empty outside of a router.
+    /// Route of the handler, or empty without a router.
     pub(crate) path: String,
 }
 
@@ -26,7 +26,7 @@ impl Need {
         }
     }
 
-    /// Whether `state` is what it takes.
+    /// Returns whether `state` is the required state.
     pub(crate) fn is_met_by(&self, state: &Shared) -> bool {
         self.ids.contains(&(**state).type_id())
     }

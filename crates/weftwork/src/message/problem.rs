@@ -1,4 +1,4 @@
-//! How does an answer say what was wrong, so that a program can read it too?
+//! Error responses that programs can read (RFC 9457).
 
 use std::fmt::{self, Write};
 
@@ -9,17 +9,17 @@ use super::into_response::IntoResponse;
 use super::response::Response;
 
 pub(crate) const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-/// The same each time, so nothing is made for it: routers ask several handlers that decline.
+/// A constant text, so that nothing is allocated. Routers ask several handlers that decline.
 const NOT_FOUND: &[u8] = br#"{"title":"Not Found","status":404,"detail":"there is nothing here"}"#;
-/// All that a client learns of what went wrong on our side.
+/// All that a client learns of an error of the server.
 pub(crate) const SERVER_ERROR: &[u8] =
     br#"{"title":"Internal Server Error","status":500,"detail":"something went wrong on the server"}"#;
 
-/// What was wrong with a request, as `application/problem+json` (RFC 9457).
+/// Describes what was wrong with a request, as `application/problem+json` (RFC 9457).
 ///
-/// It is an answer and an error: a handler returns it, or passes it on with `?`, also through
-/// [`Error`](crate::Error), where it keeps its status and its members. What the library answers by itself is one too:
-/// see [errors](crate#errors).
+/// A problem is both a response and an error. A handler can return it, or pass it on with `?`, also through
+/// [`Error`](crate::Error), which keeps its status and members. The library's own error responses are problems too: see
+/// [errors](crate#errors).
 ///
 /// ```
 /// use weftwork::{Problem, Request, Result, http::StatusCode};
@@ -34,8 +34,8 @@ pub(crate) const SERVER_ERROR: &[u8] =
 /// }
 /// ```
 ///
-/// The answer to `count=0` is 422 with
-/// `{"title":"Unprocessable Entity","status":422,"detail":"order one at least","field":"count"}`.
+/// The response to `count=0` is 422 with `{"title":"Unprocessable Entity","status":422,"detail":"order one at
+/// least","field":"count"}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem(Box<Parts>);
 
@@ -49,7 +49,7 @@ struct Parts {
     fields: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The value of a member of the user's.
+/// Value of a member that the user added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Member {
     text: String,
@@ -57,46 +57,44 @@ struct Member {
 }
 
 impl Problem {
-    /// A problem with `status`, whose reason phrase is its title.
+    /// Returns a problem with `status`. Its title is the reason phrase.
     pub fn new(status: StatusCode) -> Problem {
         let (members, fields) = (Vec::new(), Vec::new());
         Problem(Box::new(Parts { status, kind: None, title: None, detail: None, members, fields }))
     }
 
-    /// Sets the member `type`: a URI that names this kind of problem. The default, `about:blank`, is not sent.
+    /// Sets the member `type`: a URI for this kind of problem. The default, `about:blank`, is not sent.
     #[must_use]
     pub fn kind(mut self, uri: impl Into<String>) -> Problem {
         self.0.kind = Some(uri.into());
         self
     }
 
-    /// Sets the member `title`: the same short text for all problems of one kind.
+    /// Sets the member `title`: a short text that is the same for all problems of one kind.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Problem {
         self.0.title = Some(title.into());
         self
     }
 
-    /// Sets the member `detail`: what was wrong this time, for whoever sent the request.
+    /// Sets the member `detail`: what was wrong this time, for the sender of the request.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Problem {
         self.0.detail = Some(detail.into());
         self
     }
 
-    /// Sets a member of your own, with a text as its value; a number stays one with `with_json`. `instance` is one that
-    /// RFC 9457 knows.
+    /// Sets a member with a text as its value. For a number, use `with_json`. RFC 9457 defines the member `instance`.
     ///
-    /// No member comes twice: the last value of a name counts. `type`, `title` and `detail` are what
-    /// [`kind`](Problem::kind), [`title`](Problem::title) and [`detail`](Problem::detail) set, and `status` is always
-    /// that of the response.
+    /// Each member occurs once, and the last value of a name counts. [`kind`](Problem::kind), [`title`](Problem::title)
+    /// and [`detail`](Problem::detail) set `type`, `title` and `detail`. `status` is always that of the response.
     #[must_use]
     pub fn with(self, name: impl Into<String>, value: impl fmt::Display) -> Problem {
         self.set(name.into(), Member { text: value.to_string(), is_json: false })
     }
 
-    /// As [`with`](Problem::with), with any value: a number, a list of what is wrong with each field (feature `json`).
-    /// One that cannot be written as JSON is left out, and logged.
+    /// Sets a member as [`with`](Problem::with) does, with any value: a number, or a list of errors for each field
+    /// (feature `json`). If a value cannot be serialized, it is left out and logged.
     ///
     /// ```
     /// use weftwork::{Problem, http::StatusCode};
@@ -118,8 +116,8 @@ impl Problem {
         }
     }
 
-    /// A header of the response: which credentials a 401 asks for (RFC 9110 section 11.6.1 wants that said), or when a 503 or
-    /// 429 may be tried again.
+    /// Adds a header to the response: the credentials that a 401 requires (RFC 9110 section 11.6.1), or the time to
+    /// retry after a 503 or 429.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -154,12 +152,12 @@ impl Problem {
         self
     }
 
-    /// The status.
+    /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.0.status
     }
 
-    /// The value of a member of your own: the text, or else its JSON.
+    /// Returns the value of an added member: its text, or else its JSON.
     pub fn member(&self, name: &str) -> Option<&str> {
         self.0.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.text.as_str())
     }
@@ -199,20 +197,20 @@ impl IntoResponse for Problem {
 }
 
 impl Response {
-    /// 404, where nobody has more to say of it.
+    /// Returns 404, for cases without more information.
     pub(super) fn not_found() -> Response {
         let said = Response::with_bytes(Bytes::from_static(NOT_FOUND), PROBLEM_JSON);
         Response { status: StatusCode::NOT_FOUND, ..said }
     }
 
-    /// 500, the same for all that is not the client's fault.
+    /// Returns 500, which is the same for all errors of the server.
     pub(crate) fn server_error() -> Response {
         let said = Response::with_bytes(Bytes::from_static(SERVER_ERROR), PROBLEM_JSON);
         Response { status: StatusCode::INTERNAL_SERVER_ERROR, ..said }
     }
 }
 
-/// The detail, else the title.
+/// Formats the detail, or else the title.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.detail.as_deref().unwrap_or_else(|| self.heading()))
@@ -221,7 +219,8 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// A text in JSON's quotes (RFC 8259 section 7). By hand, so that problems do not need the feature `json`.
+/// Writes a text as a JSON string (RFC 8259 section 7). Written by hand, so that problems do not need the feature
+/// `json`.
 struct Quoted<'t>(&'t str);
 
 impl fmt::Display for Quoted<'_> {

@@ -1,4 +1,4 @@
-//! A request, as a handler sees it: a view of the connection's buffer.
+//! A request as a handler sees it: a view of the connection's buffer.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -18,15 +18,15 @@ use super::headers::CONNECTION_FIELDS;
 use super::routed::Routed;
 use super::texts::{form_decoded_lossy, plain_field_name};
 
-/// A request. Its head stays in the connection's read buffer and nothing of it is copied until asked for.
+/// A request. Its head stays in the connection's read buffer, and a part is copied only when it is asked for.
 pub struct Request<'c> {
     pub(super) exchange: &'c mut dyn Exchange,
     pub(super) deadline: Option<Instant>,
     pub(super) notes: OnceCell<Box<Notes>>,
 }
 
-/// What handlers have found out about a request or written to it. Most requests have none: all of it behind one pointer
-/// is three lines less of a thread's stack, and one look in place of four when the request is dropped.
+/// Data that handlers found out about a request or added to it. Most requests have none. Behind one pointer, it takes
+/// less of a thread's stack, and dropping a request checks one pointer instead of four.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) headers: OnceCell<HeaderMap>,
@@ -39,30 +39,30 @@ impl<'c> Request<'c> {
         Request { exchange, deadline: None, notes: OnceCell::new() }
     }
 
-    /// The method; any token is possible.
+    /// Returns the method. Any token is possible.
     pub fn method(&self) -> &Method {
         &self.exchange.head().0.method
     }
 
-    /// The request target as it was sent: path and query, a whole URI, `*`, or an authority.
+    /// Returns the request target as it was sent: path and query, a whole URI, `*`, or an authority.
     pub fn target(&self) -> &str {
         let (head, bytes) = self.exchange.head();
         ascii(head.target.of(bytes))
     }
 
-    /// The path, still percent-encoded, without the query. A handler that is mounted at a prefix sees what is behind
-    /// that, `/` at least.
+    /// Returns the path without the query, still percent-encoded. A handler that is mounted at a prefix sees the part
+    /// after the prefix, at least `/`.
     pub fn path(&self) -> &str {
         ascii(self.path_bytes())
     }
 
-    /// The same: to see that it is text takes longer than to find its route.
+    /// Returns the same as bytes, because checking that they are text takes longer than finding the route.
     pub(crate) fn path_bytes(&self) -> &[u8] {
         let (head, bytes) = self.exchange.head();
         self.behind_prefix(head.path_in(bytes))
     }
 
-    /// What a route is found by, in one look at the head.
+    /// Returns what a route is found by, with one access to the head.
     pub(crate) fn method_path_and_query(&self) -> (&Method, &[u8], &str) {
         let (head, bytes) = self.exchange.head();
         let query = head.query.map_or("", |query| ascii(query.of(bytes)));
@@ -79,20 +79,20 @@ impl<'c> Request<'c> {
         }
     }
 
-    /// The path with the prefixes of mounts.
+    /// Returns the path including the prefixes of mounts.
     pub(crate) fn whole_path(&self) -> &str {
         let (head, bytes) = self.exchange.head();
         ascii(head.path_in(bytes))
     }
 
-    /// What is behind the `?`, still encoded.
+    /// Returns the part after the `?`, still encoded.
     pub fn query(&self) -> Option<&str> {
         let (head, bytes) = self.exchange.head();
         head.query.map(|query| ascii(query.of(bytes)))
     }
 
-    /// The first value of the query parameter `name`, without its percent-encoding (`+` is a space). Nothing
-    /// is copied unless there is something to decode.
+    /// Returns the first value of the query parameter `name`, decoded (`+` is a space). Nothing is copied unless a
+    /// character must be decoded.
     pub fn query_value(&self, name: &str) -> Option<Cow<'_, str>> {
         self.query()?.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -100,13 +100,13 @@ impl<'c> Request<'c> {
         })
     }
 
-    /// The host (and port) that the client asked for: of an absolute target, else the `Host` field.
+    /// Returns the host (and port) that the client requested: from an absolute target, or else from the `Host` field.
     pub fn host(&self) -> Option<&str> {
         let (head, bytes) = self.exchange.head();
         head.authority.map(|authority| ascii(authority.of(bytes)))
     }
 
-    /// 1.0 or 1.1.
+    /// Returns the version, 1.0 or 1.1.
     pub fn version(&self) -> Version {
         match self.exchange.head().0.version {
             weftwork_wire::Version::Http10 => Version::HTTP_10,
@@ -114,19 +114,19 @@ impl<'c> Request<'c> {
         }
     }
 
-    /// The first value of the header `name` (case does not matter), when it is text.
+    /// Returns the first value of the header `name` (in any case) if it is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         let name = name.as_ref().as_bytes();
         let value = self.fields().find(|(field, _)| field.eq_ignore_ascii_case(name))?.1;
         std::str::from_utf8(value).ok()
     }
 
-    /// Of these media types, the one that the client wants most, by its `Accept` (RFC 9110 section 12.5.1); the first of
-    /// equals, so the one to prefer comes first. None: it takes none of them, which is a 406. Without the field it takes all.
-    /// Parameters of a media type (`text/html; charset=utf-8`) are not compared. A weight that is malformed counts as the lowest
-    /// that there is.
+    /// Returns the media type of this list that the client prefers, by its `Accept` header (RFC 9110 section 12.5.1).
+    /// Of equals, the first one wins, so put your preference first. Returns None if the client accepts none of them,
+    /// which is a 406. Without the header, the client accepts all. Parameters of a media type (`text/html;
+    /// charset=utf-8`) are not compared. A malformed weight counts as the lowest weight.
     ///
-    /// The response says in `Vary` that it depends on this, for caches.
+    /// The response names this header in `Vary`, for caches.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -147,32 +147,32 @@ impl<'c> Request<'c> {
     pub fn accepts<'t>(&self, media_types: &[&'t str]) -> Option<&'t str> {
         let lines: Vec<&[u8]> = self.header_values("accept").collect();
         let wanted = media_types.iter().map(|&offered| (media_type_quality(&lines, offered), offered));
-        // Of equals the first one: `max_by_key` takes the last.
+        // The order is reversed, because `max_by_key` returns the last of equals.
         let best = wanted.rev().max_by_key(|(quality, _)| *quality);
         best.filter(|(quality, _)| *quality > 0).map(|(_, offered)| offered)
     }
 
-    /// Every value of the header `name` (case does not matter), in order, as it came.
+    /// Returns every value of the header `name` (in any case), in order and unchanged.
     pub fn header_values(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
         let named =
             self.fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_ref().as_bytes()));
         named.map(|(_, value)| value)
     }
 
-    /// Every header as it came: name and value, in order.
+    /// Returns every header unchanged: name and value, in order.
     pub fn header_lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let (head, bytes) = self.exchange.head();
         head.fields.iter().map(move |Field { name, value }| (ascii(name.of(bytes)), value.of(bytes)))
     }
 
-    /// The headers that are for whoever answers in the end: what a proxy passes on. Left out are those for
-    /// this connection alone, by their nature or because `Connection` names them (RFC 9110 section 7.6.1), also where
-    /// their names are written with another character (`_`, `.`) for `-`: many a server takes that for the same.
+    /// Returns the headers for the final recipient, which a proxy forwards. It leaves out those for this connection
+    /// alone, by their nature or because `Connection` names them (RFC 9110 section 7.6.1). Spellings with another
+    /// character (`_`, `.`) for `-` are left out too, because many servers treat them as the same name.
     ///
-    /// `Content-Length` is among them; a proxy frames its own request.
+    /// `Content-Length` is included. A proxy frames its own request.
     pub fn end_to_end_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let mut options: Vec<String> = self.elements("connection").map(plain_field_name).collect();
-        // A head has room for so many of them that no field may be compared with each.
+        // A head may name so many of them that comparing each field with each name would take too long.
         options.sort_unstable();
         self.header_lines().filter(move |(name, _)| {
             let name = plain_field_name(name.as_bytes());
@@ -180,12 +180,12 @@ impl<'c> Request<'c> {
         })
     }
 
-    /// All headers as a map, made at the first call.
+    /// Returns all headers as a map, which is built at the first call.
     pub fn headers(&self) -> &HeaderMap {
         self.notes.get_or_init(Box::default).headers.get_or_init(|| {
             let mut map = HeaderMap::with_capacity(self.exchange.head().0.fields.len());
             for (name, value) in self.header_lines() {
-                // The head was parsed by rules at least as strict as these two.
+                // The rules of the parser are at least as strict as these two.
                 if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
                     map.append(name, value);
                 }
@@ -194,83 +194,88 @@ impl<'c> Request<'c> {
         })
     }
 
-    /// The body. It can be taken several times; each goes on where the last one stopped.
+    /// Returns the body. If it is called again, reading goes on after the bytes already read.
     pub fn body(&mut self) -> Body<'_> {
         Body::new(self.exchange)
     }
 
-    /// The most bytes of the body that may be read: the setting `body_bytes_max` (2 MiB), if nothing has
-    /// changed it for this request.
+    /// Returns the maximum number of bytes of the body: the setting `body_bytes_max` (2 MiB), unless it was changed for
+    /// this request.
     pub fn body_bytes_max(&self) -> u64 {
         self.exchange.quota().limit
     }
 
-    /// Lowers or raises that limit for all who read the body after this; [`Body::limit`] does the same. It holds also for
-    /// [`BodyWriter::read_request`](crate::BodyWriter::read_request), which reads when all middleware has returned: one of your
-    /// own that sets the limit for what is behind it leaves it so.
+    /// Lowers or raises that limit for all later readers of the body. [`Body::limit`] does the same. The limit also
+    /// applies to [`BodyWriter::read_request`](crate::BodyWriter::read_request), which reads after all middleware has
+    /// returned. So middleware that sets a limit must not reset it afterwards.
     pub fn set_body_bytes_max(&mut self, bytes: u64) {
         self.exchange.quota_mut().limit = bytes;
     }
 
-    /// How many bytes of the body are still to be read, when the head said how many there are.
+    /// Returns how many bytes of the body are unread, if the head declares a length.
     pub fn body_left(&self) -> Option<u64> {
         self.exchange.body_left()
     }
 
-    /// Fields behind a chunked body. They are there when the body has been read to its end; those of a small body, which is read
-    /// ahead, from the start. They are never merged with the head's fields (RFC 9110 section 6.5.1).
+    /// Returns the trailer fields of a chunked body. They are available after the body was read to its end. For a small
+    /// body, which is read ahead, they are available from the start. They are never merged with the fields of the head
+    /// (RFC 9110 section 6.5.1).
     pub fn trailers(&self) -> &[(HeaderName, HeaderValue)] {
         self.exchange.trailers()
     }
 
-    /// Sends an interim response (103 with `Link` fields, say) at once. Clients of 1.0 get none.
+    /// Sends an interim response at once (for example, 103 with `Link` fields). HTTP/1.0 clients get none.
     ///
     /// # Errors
-    /// The status is not 1xx, is 101, or the client has gone.
+    /// The status is not 1xx, or is 101, or the client has gone.
     pub fn interim(&mut self, status: StatusCode, fields: &[(HeaderName, HeaderValue)]) -> io::Result<()> {
         self.exchange.interim(status, fields)
     }
 
-    /// Where the request came from, as far as it can be believed: what a log, a rate limit or an access rule wants.
+    /// Returns the address of the client, as far as it can be trusted. Use it for logs, rate limits and access rules.
     ///
-    /// It starts at [`peer_addr`](Request::peer_addr), or at the client that a PROXY header has named. While that
-    /// is one of the [`trusted_proxies`](crate::Settings::trusted_proxies), the address that it has added to the
-    /// [`forwarded_header`](crate::Settings::forwarded_header) takes its place: the field is read from right to
-    /// left, and everything left of the first address that is not trusted is what any client may have written.
-    /// A proxy that names nobody (`unknown`) is itself the answer. Without trusted proxies (the default) it is the
-    /// other end of the connection; none is a client on a Unix socket. An IPv4 address is always one: `192.0.2.7`, and not
-    /// the `::ffff:192.0.2.7` that [`peer_addr`](Request::peer_addr) is at a listener for both families, such as `:8080`.
+    /// The search starts at [`peer_addr`](Request::peer_addr), or at the client that a PROXY header names. While that
+    /// address is one of the [`trusted_proxies`](crate::Settings::trusted_proxies), it is replaced by the address that
+    /// this proxy has added to the [`forwarded_header`](crate::Settings::forwarded_header). The field is read from
+    /// right to left. Everything to the left of the first untrusted address may come from any client. If a proxy names
+    /// no client (`unknown`), the result is the proxy.
+    ///
+    /// Without trusted proxies (the default), the result is the peer of the connection. A client on a Unix socket has
+    /// no address, so the result is `None`. An IPv4 address always has the form `192.0.2.7`, and not
+    /// `::ffff:192.0.2.7`, which [`peer_addr`](Request::peer_addr) has at a listener for both families, such as
+    /// `:8080`.
     pub fn client_addr(&self) -> Option<IpAddr> {
         client::address(&self.exchange.source(), self.fields())
     }
 
-    /// The scheme by which the client asked, as far as that can be believed: `https` where the other end of the
-    /// connection (or the client that a PROXY header has named) is one of the
-    /// [`trusted_proxies`](crate::Settings::trusted_proxies) and says so, else `http`, which is what comes here.
+    /// Returns the scheme of the client's request, as far as it can be trusted. It is `https` if the peer (or the
+    /// client that a PROXY header names) is one of the [`trusted_proxies`](crate::Settings::trusted_proxies) and says
+    /// so. Otherwise it is `http`, which this server receives.
     ///
-    /// A proxy says it in `X-Forwarded-Proto`, of whose elements the last one counts; or in the `proto` of
-    /// `Forwarded`, if that is the [`forwarded_header`](crate::Settings::forwarded_header), which is read as for
-    /// [`client_addr`](Request::client_addr). A proxy that is trusted has to set it, and not to pass on what came.
+    /// A proxy sends the scheme in `X-Forwarded-Proto`, of which the last element counts. If `Forwarded` is the
+    /// [`forwarded_header`](crate::Settings::forwarded_header), it is its `proto`, read as in
+    /// [`client_addr`](Request::client_addr). A trusted proxy must set the header, and must not forward one from its
+    /// client.
     pub fn scheme(&self) -> &'static str {
         match client::said(&self.exchange.source(), self.fields(), "proto") {
-            // Some proxies say `wss` of a WebSocket.
+            // Some proxies send `wss` for a WebSocket.
             Some(scheme) if ["https", "wss"].iter().any(|tls| scheme.eq_ignore_ascii_case(tls)) => "https",
             _ => "http",
         }
     }
 
-    /// The host that the client asked for, where a trusted proxy says so: see [`scheme`](Request::scheme).
+    /// Returns the host that a trusted proxy names. See [`scheme`](Request::scheme).
     pub(crate) fn forwarded_host(&self) -> Option<String> {
         client::said(&self.exchange.source(), self.fields(), "host")
     }
 
-    /// The host (and port) that the client asked for, as far as that can be believed: by way of a trusted proxy it is what
-    /// that says, since such a one may ask for another, else [`host`](Request::host).
+    /// Returns the host (and port) that the client requested, as far as it can be trusted. If a trusted proxy names
+    /// one, it is that host, because a proxy may send another `Host`. Otherwise it is [`host`](Request::host).
     pub(crate) fn authority(&self) -> Option<Cow<'_, str>> {
         self.forwarded_host().map(Cow::Owned).or_else(|| self.host().map(Cow::Borrowed))
     }
 
-    /// The client that a trusted proxy has named in the `forwarded_header`; none where it has not sent one.
+    /// Returns the client that a trusted proxy names in the `forwarded_header`, if any.
     pub(crate) fn forwarded_client(&self) -> Option<IpAddr> {
         let source = self.exchange.source();
         let name = source.settings.forwarded_header.name();
@@ -278,44 +283,45 @@ impl<'c> Request<'c> {
         self.client_addr().filter(|_| source.is_trusted() && has_named)
     }
 
-    /// Who hands the request on is one of the trusted proxies.
+    /// Returns whether the sender of the request is a trusted proxy.
     pub(crate) fn is_source_trusted(&self) -> bool {
         self.exchange.source().is_trusted()
     }
 
-    /// Every header as it came, its name too: to see that names are text takes longer than to compare them.
+    /// Returns every header as bytes, including its name. Checking that names are text takes longer than comparing
+    /// them.
     pub(crate) fn fields(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
         let (head, bytes) = self.exchange.head();
         head.fields.iter().map(move |Field { name, value }| (name.of(bytes), value.of(bytes)))
     }
 
-    /// The other end of the connection; none on a Unix socket. Behind a proxy this is the proxy, also when it
-    /// speaks the PROXY protocol: see [`client_addr`](Request::client_addr).
+    /// Returns the peer of the connection, or None on a Unix socket. Behind a proxy, it is the proxy, even with the
+    /// PROXY protocol. See [`client_addr`](Request::client_addr).
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.exchange.peer_addr()
     }
 
-    /// Until when an answer makes sense: `request_timeout` after the request has come, or what
-    /// [`set_deadline`](Request::set_deadline) said, whichever is sooner. None: nobody has set one (the default).
+    /// Returns the deadline of the request: `request_timeout` after its arrival, or the time of
+    /// [`set_deadline`](Request::set_deadline), whichever is earlier. Returns None if there is no deadline (the
+    /// default).
     ///
-    /// Nothing stops a handler that goes on beyond it. It is there to be passed on: as the timeout of a database
-    /// call, say.
+    /// A handler is not stopped at the deadline. Pass it on, for example as the timeout of a database call.
     pub fn deadline(&self) -> Option<Instant> {
         [self.deadline, self.exchange.deadline()].into_iter().flatten().min()
     }
 
-    /// How long it is until the [`deadline`](Request::deadline); zero when it has passed.
+    /// Returns the time until the [`deadline`](Request::deadline), or zero if it has passed.
     pub fn time_left(&self) -> Option<Duration> {
         Some(self.deadline()?.saturating_duration_since(self.now()))
     }
 
-    /// What time it is, by the clock that deadlines go by: the system's, or that of a
-    /// [`TestClient`](crate::TestClient), which the test moves.
+    /// Returns the time of the clock that deadlines use. In a [`TestClient`](crate::TestClient), the test moves this
+    /// clock.
     pub fn now(&self) -> Instant {
         self.exchange.now()
     }
 
-    /// The date and time, by the same clock as [`now`](Request::now): what expires by it can be tested.
+    /// Returns the date and time of the same clock as [`now`](Request::now), so that expiry can be tested.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -339,7 +345,7 @@ impl<'c> Request<'c> {
         moved.unwrap_or(time)
     }
 
-    /// Sets a deadline for the handlers behind this one. A later one than there is changes nothing.
+    /// Sets a deadline for the inner handlers. A deadline later than the current one has no effect.
     ///
     /// ```
     /// use std::time::Duration;
@@ -354,24 +360,31 @@ impl<'c> Request<'c> {
         self.deadline = Some(self.deadline.map_or(deadline, |before| before.min(deadline)));
     }
 
-    /// Undoes [`set_deadline`](Request::set_deadline), for handlers beside those that it was for.
+    /// Reverts [`set_deadline`](Request::set_deadline), for handlers that the deadline does not concern.
     pub(crate) fn restore_deadline(&mut self, before: Option<Instant>) {
         self.deadline = before;
     }
 
-    /// Whether the client has left: the connection is broken, or the client has ended its side of it; or the server has waited for
-    /// `drain_timeout`, and cuts its connections. One system call, which does not wait; for handlers that work for long, to ask now and then.
+    /// Returns whether the client has left: the connection is broken, or the client has closed its side. Also returns
+    /// true if the server has waited for `drain_timeout` and cuts its connections. It is one system call without a
+    /// wait, for handlers that work for long.
     ///
-    /// A client that has only ended its sending side, and waits for the answer, looks the same. Few do. The library itself takes
-    /// it for a leaver where nobody can tell them apart in time: while a request waits for a thread (503), a proxy for its
-    /// upstream, a client for what comes [later](crate::Response::later) or with a delay, for a feed, or for the next part of a stream that
-    /// [pauses](crate::BodyWriter::pause). Else it is answered.
+    /// A client that has closed only its sending side, and waits for the response, looks the same. Few clients do so.
+    /// In these cases the library itself treats such a client as gone:
+    ///
+    /// - while a request waits for a thread (503)
+    /// - while a proxy waits for its upstream
+    /// - while a response is sent [later](crate::Response::later) or delayed
+    /// - during a feed, or a [pause](crate::BodyWriter::pause) of a stream
+    ///
+    /// In all other cases it gets its response.
     pub fn client_gone(&self) -> bool {
         self.exchange.client_gone()
     }
 
-    /// The server has been told to stop. It may go on for a while ([`drain_delay`](crate::Settings::drain_delay)), so that
-    /// a load balancer can find out: by a route of yours that answers 503 from then on.
+    /// Returns whether the server was told to stop. It may keep serving for a while
+    /// ([`drain_delay`](crate::Settings::drain_delay)), so that a load balancer can notice. For that, let a health
+    /// check answer 503 from then on.
     ///
     /// ```
     /// use weftwork::{Request, http::StatusCode};
@@ -384,32 +397,32 @@ impl<'c> Request<'c> {
         self.exchange.is_stopping()
     }
 
-    /// Our end of the connection; none on a Unix socket.
+    /// Returns the local address, or None on a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.exchange.local_addr()
     }
 
-    /// Values that middleware hands to the handlers behind it.
+    /// Returns the values that middleware passes to inner handlers.
     pub fn extensions(&self) -> &Extensions {
         &self.notes.get_or_init(Box::default).extensions
     }
 
-    /// One of them, without room for any where there are none.
+    /// Returns a value of the extensions, without an allocation.
     pub(crate) fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.notes.get()?.extensions.get()
     }
 
-    /// A line of the log about what clients have done, of which there are only a few a second.
+    /// Logs a line about the client. Only a few such lines are logged each second.
     pub(crate) fn tell(&self, line: fmt::Arguments<'_>) {
         self.exchange.tell(line);
     }
 
-    /// From now on lines of the log about it end with `id`.
+    /// Appends `id` to later log lines about this request.
     pub(crate) fn identify(&mut self, id: &str) {
         self.exchange.identify(id);
     }
 
-    /// As [`extensions`](Request::extensions), to put values in.
+    /// Returns the [`extensions`](Request::extensions) to change them.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.notes_mut().extensions
     }
@@ -421,7 +434,7 @@ impl<'c> Request<'c> {
     }
 }
 
-/// The parser lets only ASCII pass in targets and names; an empty text stands in for what cannot be.
+/// The parser allows only ASCII in targets and names. An empty text stands in for the impossible case.
 fn ascii(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Where in its site has a request come to?
+//! The route of a request: mounts, captures, and states of the routers.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,24 +12,24 @@ use super::request::Request;
 /// A value that handlers share.
 pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
 
-/// What routers have found out about a request.
+/// Results of routing a request.
 #[derive(Default)]
 pub(crate) struct Routed {
-    /// Bytes of the path that are the prefix of a mount.
+    /// Length of the prefix of a mount in the path.
     pub(crate) prefix: usize,
-    /// Names, and the places of their values in the whole path.
+    /// Names, and the positions of their values in the whole path.
     pub(crate) captures: Vec<(Arc<str>, Range<usize>)>,
-    /// The innermost router's come last.
+    /// The states of the innermost router come last.
     pub(crate) states: Vec<Shared>,
 }
 
 impl Request<'_> {
-    /// The prefix at which this handler is mounted by a router, as it stands in the path; empty outside of one.
+    /// Returns the prefix of the path at which a router has mounted this handler. Empty without a mount.
     pub fn mounted_at(&self) -> &str {
         self.whole_path().get(..self.prefix()).unwrap_or_default()
     }
 
-    /// Whether the path is that prefix and nothing more, not even a slash.
+    /// Returns whether the path is exactly that prefix, without a slash after it.
     pub(crate) fn is_at_mount(&self) -> bool {
         let prefix = self.prefix();
         prefix > 0 && prefix == self.whole_path().len()
@@ -39,7 +39,7 @@ impl Request<'_> {
         self.routed().map_or(0, |routed| routed.prefix)
     }
 
-    /// What a router captured as `name` in the path, without its percent-encoding; none where that is not UTF-8.
+    /// Returns what a router captured as `name` in the path, decoded. Returns None if it is not UTF-8.
     ///
     /// ```
     /// use weftwork::prelude::*;
@@ -54,7 +54,7 @@ impl Request<'_> {
         percent_decode_str(value).decode_utf8().ok()
     }
 
-    /// All captures, still encoded, in the order of the path.
+    /// Returns all captures, still encoded, in the order of the path.
     pub(crate) fn params(&self) -> impl Iterator<Item = (&str, &str)> {
         let path = self.whole_path();
         let captures = self.routed().into_iter().flat_map(|routed| &routed.captures);

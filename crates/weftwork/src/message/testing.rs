@@ -1,4 +1,4 @@
-//! A request without a connection beneath it, for tests.
+//! A request without a connection, for tests.
 
 use std::fs::File;
 use std::io;
@@ -15,17 +15,17 @@ use super::exchange::Exchange;
 use super::{BodyError, BodyWriter, Handler, Part, Payload, Request, Response};
 use crate::settings::Settings;
 
-/// What `handler` answers to a GET.
+/// Returns the response of `handler` to a GET.
 pub(crate) fn get(path: &str, handler: &impl Handler) -> Response {
     Canned::asking("GET", path, &[]).call(handler)
 }
 
-/// A request whose head is parsed and whose body comes in the given parts.
+/// A request with a parsed head, and a body that arrives in the given parts.
 pub(crate) struct Canned {
     head: Head,
     bytes: Vec<u8>,
     pub(crate) parts: Vec<Result<Vec<u8>, BodyError>>,
-    /// The rest of the part that is being read.
+    /// Rest of the current part.
     part: Vec<u8>,
     length: Option<u64>,
     quota: Quota,
@@ -55,20 +55,20 @@ impl Canned {
         }
     }
 
-    /// A request for `path` with these field lines.
+    /// Returns a request for `path` with these field lines.
     pub(crate) fn asking(method: &str, path: &str, fields: &[(&str, &str)]) -> Canned {
         let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         Canned::new(format!("{method} {path} HTTP/1.1\r\nHost: here.example\r\n{fields}\r\n"))
     }
 
-    /// The same, with a body that comes in these parts.
+    /// Sets the parts of the body.
     #[cfg(any(feature = "compression", feature = "multipart"))]
     pub(crate) fn carrying(mut self, parts: &[&[u8]]) -> Canned {
         self.parts = parts.iter().rev().map(|part| Ok(part.to_vec())).collect();
         self
     }
 
-    /// As if its head had said how long the body is.
+    /// Declares the length of the body in the head.
     pub(crate) fn promising(self, length: u64) -> Canned {
         Canned { length: Some(length), ..self }
     }
@@ -81,13 +81,13 @@ impl Canned {
         handler.call(&mut self.request(2 << 20))
     }
 
-    /// The request, of whose body so much may be read.
+    /// Returns the request with a limit for its body.
     pub(crate) fn request(&mut self, body_bytes_max: u64) -> Request<'_> {
         self.quota = Quota::new(body_bytes_max);
         Request::new(self)
     }
 
-    /// The bytes of a response's body, whatever it is.
+    /// Returns the bytes of any response body.
     pub(crate) fn body_of(&mut self, response: Response) -> Vec<u8> {
         match response.payload {
             Payload::Empty => Vec::new(),
@@ -104,7 +104,7 @@ impl Canned {
     }
 
     #[cfg(feature = "compression")]
-    /// What a streamed response sends, also when its writer fails.
+    /// Returns what a streamed response sends, even if its writer fails.
     pub(crate) fn sent_by(&mut self, response: Response) -> Vec<u8> {
         if let Payload::Stream(write) = response.payload {
             let _ = write(&mut BodyWriter::new(self));
@@ -112,13 +112,13 @@ impl Canned {
         std::mem::take(&mut self.sent)
     }
 
-    /// A POST with this body, in these parts.
+    /// Returns a POST with this body, in these parts.
     pub(crate) fn with_body(parts: &[&str]) -> Canned {
         let parts = parts.iter().rev().map(|part| Ok(part.as_bytes().to_vec())).collect();
         Canned { parts, ..Canned::new("POST / HTTP/1.1\r\nHost: a\r\n\r\n") }
     }
 
-    /// A body that ends in an error.
+    /// Returns a body that ends in an error.
     pub(crate) fn failing(error: BodyError) -> Canned {
         Canned { parts: vec![Err(error)], ..Canned::with_body(&[]) }
     }

@@ -1,4 +1,4 @@
-//! Do requests and responses hold what they promise, with no connection beneath?
+//! Tests of requests and responses, without a connection.
 
 mod answers;
 mod bodies;

@@ -1,12 +1,12 @@
-//! How does text come out of a form or a field, and how does it go into HTML?
+//! Decoding of form values and field names, and escaping for HTML.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
 use percent_encoding::percent_decode_str;
 
-/// Shows `text` so that it is harmless in HTML: between tags, and in the quotes of an attribute. For whatever did not
-/// come from you; [`html`](crate::html) sends what it gets.
+/// Formats `text` so that it is harmless in HTML, between tags and in a quoted attribute. Use it for all text that is
+/// not your own. [`html`](crate::html) sends its input unchanged.
 ///
 /// ```
 /// use weftwork::{escaped, html};
@@ -34,15 +34,15 @@ pub fn escaped(text: &str) -> impl Display {
     Escaped(text)
 }
 
-/// A field's name as servers see it that make variables of fields (RFC 3875 section 4.1.18): to them `X_Forwarded_For` is
-/// another way to write it, and to some `X.Forwarded.For`.
+/// Normalizes a field name like servers that make variables of fields (RFC 3875 section 4.1.18). For them,
+/// `X_Forwarded_For` is the same name, and for some also `X.Forwarded.For`.
 pub(crate) fn plain_field_name(name: &[u8]) -> String {
     let plain = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     name.iter().map(|byte| char::from(plain(byte))).collect()
 }
 
-/// A name or a value of a query or form, decoded: a space for each `+`, then percent-encoding undone. What is malformed
-/// stays as it is. None: it is not UTF-8.
+/// Decodes a name or a value of a query or form: `+` becomes a space, then percent-encoding is decoded. Malformed
+/// encoding stays unchanged. Returns None if the result is not UTF-8.
 pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
     if is_plain(text) {
         return Some(Cow::Borrowed(text));
@@ -51,18 +51,19 @@ pub(crate) fn form_decoded(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()))
 }
 
-/// There is nothing to decode. By bytes: the search for characters took 30 instructions more for the shortest text.
+/// Returns whether nothing must be decoded. It compares bytes, because a search for characters took 30 more
+/// instructions for the shortest text.
 fn is_plain(text: &str) -> bool {
     !text.bytes().any(|byte| matches!(byte, b'%' | b'+'))
 }
 
-/// The text of a `bool`: `on` is what a checkbox sends.
+/// Returns the text of a `bool`. A checkbox sends `on`.
 #[inline]
 pub(crate) fn checkbox(text: &str) -> &str {
     if text == "on" { "true" } else { text }
 }
 
-/// As [`form_decoded`], with U+FFFD for what is not UTF-8.
+/// Decodes like [`form_decoded`], with U+FFFD for bytes that are not UTF-8.
 pub(super) fn form_decoded_lossy(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -71,8 +72,8 @@ pub(super) fn form_decoded_lossy(text: &str) -> Cow<'_, str> {
     Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }
 
-/// The parts between these separators, but for those within a quoted string (RFC 9110 section 5.6.4); the last part may
-/// be one whose quote never closes.
+/// Splits at these separators, except inside a quoted string (RFC 9110 section 5.6.4). The quote in the last part may
+/// be unclosed.
 pub(crate) fn split_unquoted(text: &str, separator: u8) -> Vec<&str> {
     let (mut parts, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, byte) in text.bytes().enumerate() {

@@ -1,13 +1,13 @@
-//! What do the lines of one field say together: one value, or a list?
+//! Combines the lines of a field into one value or a list.
 
 use super::request::Request;
 
-/// What a field says that has to come once.
+/// Value of a field that must occur once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Only<'r> {
     Absent,
     Value(&'r str),
-    /// Twice, or not as text: which one is meant is a guess.
+    /// The field occurs twice, or is not text, so the value is ambiguous.
     Unclear,
 }
 
@@ -21,7 +21,7 @@ impl<'r> Only<'r> {
 }
 
 impl Request<'_> {
-    /// The value of the field `name`, which has to come once.
+    /// Returns the value of the field `name`, which must occur once.
     pub(crate) fn only(&self, name: impl AsRef<str>) -> Only<'_> {
         let mut values = self.header_values(name);
         match (values.next(), values.next()) {
@@ -31,15 +31,16 @@ impl Request<'_> {
         }
     }
 
-    /// What `Authorization` has behind this scheme (RFC 9110 section 11.6.2), if it comes once and has anything.
+    /// Returns the credentials of `Authorization` for this scheme (RFC 9110 section 11.6.2), if the field occurs once
+    /// and is not empty.
     pub(crate) fn credentials(&self, scheme: &str) -> Option<&str> {
         let (given, credentials) = self.only("authorization").value()?.split_once(' ')?;
         let credentials = credentials.trim_matches(' ');
         (given.eq_ignore_ascii_case(scheme) && !credentials.is_empty()).then_some(credentials)
     }
 
-    /// The token of `Authorization: Bearer` (RFC 6750 section 2.1). Whoever has it is let in: look it up by its hash, or
-    /// compare it in a time that does not depend on how much of it is right. None: there is none, or the field comes twice.
+    /// Returns the token of `Authorization: Bearer` (RFC 6750 section 2.1). The token alone gives access, so look it up
+    /// by its hash, or compare it in constant time. Returns None if there is no token, or the field occurs twice.
     ///
     /// ```
     /// use weftwork::{TestClient, prelude::*};
@@ -60,13 +61,13 @@ impl Request<'_> {
         self.credentials("bearer")
     }
 
-    /// The elements of the field `name`, which is a list: those of all its lines (RFC 9110 section 5.6.1).
+    /// Returns the elements of the field `name`, which is a list over all its lines (RFC 9110 section 5.6.1).
     pub(crate) fn elements(&self, name: impl AsRef<str>) -> impl Iterator<Item = &[u8]> {
         let elements = self.header_values(name).flat_map(|value| value.split(|&byte| byte == b','));
         elements.map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
     }
 
-    /// Whether that list has `token`, in whatever case.
+    /// Returns whether that list contains `token`, in any case.
     pub(crate) fn has_token(&self, name: impl AsRef<str>, token: &str) -> bool {
         self.elements(name).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
     }

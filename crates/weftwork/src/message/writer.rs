@@ -1,4 +1,4 @@
-//! The writing end of a streamed response.
+//! Writing end of a streamed response.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,10 +13,11 @@ use super::response::{Payload, Response};
 
 /// Writes the body of a streamed [`Response`](super::Response).
 ///
-/// Bytes are gathered and sent when some 64 KiB are there, at [`flush`](Write::flush), and at the end; what is written in pieces
-/// so large is sent from where it is, and copied only where the client is slow. The end of what is sent so, less than a segment of
-/// TCP, may stay behind for some 0.2 s where more could follow: [`flush`](Write::flush) what a client waits for. When
-/// the client reads slowly, a write waits and holds nothing but its own thread; it fails when the client takes nothing for
+/// Bytes are collected and sent when about 64 KiB are there, at [`flush`](Write::flush), and at the end. A piece of
+/// that size is sent without a copy, unless the client is slow. The end of such a piece, less than a TCP segment, may
+/// be delayed by about 0.2 s if more could follow. So call [`flush`](Write::flush) if the client waits for it.
+///
+/// If the client reads slowly, a write waits and holds only its own thread. It fails if the client reads nothing for
 /// `write_timeout`, or less than `rate_bytes_min` on average.
 pub struct BodyWriter<'c> {
     exchange: &'c mut dyn Exchange,
@@ -44,38 +45,38 @@ impl Write for BodyWriter<'_> {
 }
 
 impl BodyWriter<'_> {
-    /// Lets this much time pass, after a [`flush`](Write::flush). False: the server has begun to stop, and a response
-    /// without an end should have one. The first false comes at once, later ones when the time has passed.
+    /// Pauses for this time, after a [`flush`](Write::flush). Returns false if the server has begun to stop, so that an
+    /// endless response can end. The first false is returned at once, and later ones after the time has passed.
     ///
     /// # Errors
-    /// The client has gone, which is noticed at once, unless it has sent more than 64 KiB ahead: then by the next write. Or the
-    /// server has waited for `drain_timeout`, and cuts its connections.
+    /// The client has gone. This is noticed at once, unless the client has sent more than 64 KiB ahead. Then the next
+    /// write notices it. Or the server has waited for `drain_timeout` and cuts its connections.
     pub fn pause(&mut self, duration: Duration) -> io::Result<bool> {
         self.exchange.pause(duration)
     }
 
-    /// Whether the client has gone, as far as that is known without waiting. One that has only ended its sending side
-    /// looks the same: see [`Request::client_gone`](crate::Request::client_gone).
+    /// Returns whether the client has gone, as far as that is known without waiting. A client that has closed only its
+    /// sending side looks the same: see [`Request::client_gone`](crate::Request::client_gone).
     pub fn client_gone(&mut self) -> bool {
         self.exchange.client_gone()
     }
 
-    /// The setting `heartbeat`.
+    /// Returns the setting `heartbeat`.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.exchange.heartbeat()
     }
 
-    /// Reads what has come of the request's body into `into`, after a wait if need be; 0 at its end. What was
-    /// written before is on its way to the client when it waits. This is what an echo or a filter needs.
+    /// Reads available bytes of the request body into `into`, after a wait if necessary. 0 means the end of the body.
+    /// Before a wait, all written bytes are sent to the client. Use it for an echo or a filter.
     ///
-    /// The limit is that of [`Request::body`](crate::Request::body), and what was read there counts: the setting `body_bytes_max`,
-    /// or what [`BodyLimit`](crate::middleware::BodyLimit) or
-    /// [`set_body_bytes_max`](crate::Request::set_body_bytes_max) have made of it. A handler that keeps nothing of what it reads
-    /// may lift it.
+    /// The limit is that of [`Request::body`](crate::Request::body), and bytes that were read there count. It is the
+    /// setting `body_bytes_max`, unless [`BodyLimit`](crate::middleware::BodyLimit) or
+    /// [`set_body_bytes_max`](crate::Request::set_body_bytes_max) has changed it. A handler that keeps no bytes may
+    /// remove the limit.
     ///
     /// # Errors
-    /// A [`BodyError`](super::BodyError), inside the [`io::Error`]. While nothing is written, passed on by `?` it becomes the
-    /// status that answers it, 413 for a body that is too large.
+    /// A [`BodyError`](super::BodyError) inside the [`io::Error`]. If nothing was written yet and `?` passes it on, it
+    /// becomes the status of the response, such as 413 for a body that is too large.
     ///
     /// ```
     /// use std::io::Write;
@@ -100,18 +101,19 @@ impl BodyWriter<'_> {
         Body::new(self.exchange).read(into)
     }
 
-    /// Whether that would wait for no longer than `patience`.
+    /// Returns whether reading would wait for at most `patience`.
     pub(crate) fn request_comes_within(&mut self, patience: Duration) -> io::Result<bool> {
         Ok(Body::new(self.exchange).comes_within(patience)?)
     }
 
-    /// As [`read_request`](BodyWriter::read_request), but adds what has come to `into`: no more than there is room for
-    /// ([`capacity`](Vec::capacity)), and room is made only where there is none. Nothing has to be zeroed for it, and what has not
-    /// come yet is read from the socket into room of 16 KiB and more without a copy, where the length of the body is known and no
-    /// less than the room is left of it: room for a whole part of it, a half or a quarter, serves best.
+    /// Reads like [`read_request`](BodyWriter::read_request), and appends to `into`, up to its
+    /// [`capacity`](Vec::capacity). Space is reserved only if the capacity is used up. The space need not be zeroed.
+    /// Bytes that have not arrived yet are read from the socket without a copy under three conditions: the space is at
+    /// least 16 KiB, the length of the body is known, and at least that much of it is left. Space for a whole part, or
+    /// a half or a quarter of it, works best.
     ///
     /// # Errors
-    /// Those of [`read_request`](BodyWriter::read_request).
+    /// See [`read_request`](BodyWriter::read_request).
     ///
     /// ```
     /// use std::io::Write;
@@ -134,16 +136,16 @@ impl BodyWriter<'_> {
         Ok(Body::new(self.exchange).append_to(into)?)
     }
 
-    /// Has fields sent behind the body: a checksum, say, or how a long job went. They are sent at its end, and
-    /// may be added to until then.
+    /// Sends fields after the body: for example, a checksum, or the duration of a job. They are sent at the end of the
+    /// body, and fields can be added until then.
     ///
-    /// False: they will not be sent. That takes a client that has said `TE: trailers` (RFC 9110 section 6.5.1)
-    /// and a body in chunks, so no HTTP/1.0 and no `Content-Length`. Whatever a client needs belongs in the head
-    /// or the body.
+    /// Returns false if the fields will not be sent. The client must have sent `TE: trailers` (RFC 9110 section 6.5.1),
+    /// and the body must be chunked, so neither HTTP/1.0 nor a `Content-Length` works. Data that every client needs
+    /// belongs in the head or the body.
     ///
     /// # Errors
-    /// A field may not be a trailer (`InvalidInput`): it frames or routes the message, authenticates, or says how
-    /// to read the content, and all of that has to be known before. None of the fields is taken then.
+    /// A field cannot be a trailer (`InvalidInput`), because it frames or routes the message, authenticates, or
+    /// describes the content. Such fields must be known before the content. No field is added then.
     ///
     /// ```
     /// use std::io::Write;
@@ -166,7 +168,7 @@ impl BodyWriter<'_> {
 }
 
 impl Response {
-    /// The same, and its writer, if it has one, reads the request's body within this limit.
+    /// Limits how much of the request body the writer of this response reads.
     pub(crate) fn reading_within(mut self, bytes_max: u64) -> Response {
         if let Payload::Stream(write) = self.payload {
             self.payload = Payload::Stream(Box::new(move |out| {

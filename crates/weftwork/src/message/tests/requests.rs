@@ -1,4 +1,4 @@
-//! What of its head does a request show, and how?
+//! Tests of what a request shows of its head.
 
 use http::{Method, Version};
 
@@ -135,7 +135,7 @@ fn fields_for_this_connection_are_not_passed_on() {
     assert_eq!(passed, [("Host", &b"a"[..]), ("X-Two", b"2"), ("X-Two", b"4")]);
 }
 
-/// In whatever order and spelling, and however often.
+/// In any order and spelling, and repeated.
 #[test]
 fn each_of_many_options_of_a_connection_is_heeded() {
     let spelt = |n: usize, round: usize| format!("{}{n}", ["x-", "X-", "x_"][(n + round) % 3]);
