@@ -1,11 +1,11 @@
-//! How many connections are open, and how many of them have sent all?
+//! Counts open connections, and those of them that have sent everything.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::transport::counters::Counters;
 
-/// Counts an open connection, for as long as it lives.
+/// Counts an open connection while it lives.
 #[derive(Debug)]
 pub(super) struct Open {
     counters: Arc<Counters>,
@@ -18,7 +18,7 @@ impl Open {
         Open { counters: counters.clone(), lingers: false }
     }
 
-    /// All was sent.
+    /// Records that everything was sent.
     pub(super) fn note_lingering(&mut self) {
         if !std::mem::replace(&mut self.lingers, true) {
             self.counters.lingering.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a proxy says of a connection before its first request: the PROXY protocol.
+//! The PROXY protocol: what a proxy says about a connection before its first request.
 
 use std::net::SocketAddr;
 
@@ -12,8 +12,8 @@ use crate::transport::context::Context;
 use crate::transport::deadlines::Timeout;
 
 impl Conn {
-    /// To be called for a new connection of a listener that expects a PROXY header: it is read first, and only
-    /// from those who may speak for others.
+    /// Called for a new connection of a listener that expects a PROXY header. The header is read first, and only from
+    /// trusted proxies.
     pub(crate) fn expect_proxy_header(&mut self, now: Tick, cx: &Context) {
         if cx.settings.trusted_proxies.contains(self.peer.map(|peer| peer.ip())) {
             self.pace = self.pace.then(Timeout::ProxyHeader, now);
@@ -44,7 +44,7 @@ impl Conn {
         None
     }
 
-    /// The client that a PROXY header has named, else the other end of the socket. None: it has no address.
+    /// Returns the client that a PROXY header names, or else the peer. None if it has no address.
     pub(super) fn source(&self) -> Option<SocketAddr> {
         match self.proxied.as_deref() {
             Some(Proxied::Client { source, .. }) => Some(*source),
@@ -52,7 +52,7 @@ impl Conn {
         }
     }
 
-    /// Where its requests come from, and who is believed about that.
+    /// Returns the source of its requests, and whether it is trusted.
     pub(super) fn source_of_requests<'s>(&self, settings: &'s Settings) -> Source<'s> {
         let ip = self.source().map(|source| source.ip());
         let is_unnamed = self.proxied.as_deref() == Some(&Proxied::Unnamed);

@@ -1,4 +1,4 @@
-//! What is left of a response while it is sent, or is to come?
+//! The part of a response that is not sent yet.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -8,7 +8,7 @@ use super::fed::Fed;
 use super::later::Pending;
 use crate::message::{Part, Take};
 
-/// What of a response is not copied into the write buffer.
+/// Part of a response that is not copied to the write buffer.
 pub(super) enum Rest {
     Known { part: Part, then: std::vec::IntoIter<Part> },
     Later(Box<Pending>),
@@ -27,8 +27,8 @@ impl fmt::Debug for Rest {
     }
 }
 
-/// A connection's. It holds what is the user's, and that may panic as it goes: with a loop many connections go at once, and two
-/// panics would end the process.
+/// Body of a connection. It holds values of the user, whose drop may panic. A loop drops many connections at once, and
+/// two panics would end the process.
 #[derive(Debug, Default)]
 pub(super) struct Kept(Option<Box<Rest>>);
 
@@ -49,7 +49,7 @@ impl DerefMut for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Some(rest) = self.0.take() {
-            // It is gone either way.
+            // The value is dropped in any case.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(rest)));
         }
     }

@@ -1,4 +1,4 @@
-//! Does a connection do what its module says, step by step, with a clock of the test's own?
+//! Tests of a connection, step by step, with a clock that the test moves.
 
 mod deadlines;
 mod endings;
@@ -23,7 +23,7 @@ use crate::message::{Handler, Payload, Request, Response};
 use crate::settings::Settings;
 use crate::transport::{DateCache, Post};
 
-/// A connection, its peer, and all that an engine would have.
+/// A connection, its peer, and the parts of an engine that it needs.
 struct Bed {
     conn: Box<Conn>,
     peer: UnixStream,
@@ -32,14 +32,14 @@ struct Bed {
     dates: DateCache,
     post: Arc<Post>,
     now: Tick,
-    /// The peer has ended its side, as a poller would tell.
+    /// Whether the peer has closed its side, as a poller reports it.
     ended: bool,
-    /// How long each call of the handler takes.
+    /// Duration of each call of the handler.
     call_takes: u64,
     calls: usize,
 }
 
-/// A handler's wait: the peer never gets on, and the deadline is what ends it.
+/// Wait of a handler. The peer never makes progress, and the deadline ends the wait.
 struct InVain {
     now: Tick,
 }
@@ -54,8 +54,8 @@ impl Wait for InVain {
     }
 }
 
-/// `/large` is more than a socket takes, `/kept` a file whose bytes are in memory, `/echo` reads its body, `/close` closes, all
-/// else is ignored.
+/// The handler. `/large` is more than a socket accepts, `/kept` is a file whose bytes are in memory, `/echo` reads its
+/// body, `/close` closes. It ignores everything else.
 fn handler(req: &mut Request) -> crate::Result<Response> {
     Ok(match req.path() {
         "/large" => Response::bytes(vec![b'x'; 8 << 20]),
@@ -67,7 +67,7 @@ fn handler(req: &mut Request) -> crate::Result<Response> {
     })
 }
 
-/// There is nothing in the file, so that one sees what is sent.
+/// Returns an empty file, to show what is sent.
 fn kept() -> Payload {
     let file = Arc::new(File::open("/dev/null").unwrap());
     Payload::File { file, offset: 0, count: 20 << 10, read: Some(vec![b'k'; 20 << 10].into()) }
@@ -83,7 +83,7 @@ impl Bed {
         Bed::over(ours, peer, settings)
     }
 
-    /// Its kernel takes next to nothing.
+    /// Returns a peer whose kernel accepts very little.
     fn narrow() -> Bed {
         let (ours, peer) = UnixStream::pair().unwrap();
         rustix::net::sockopt::set_socket_send_buffer_size(&ours, 4096).unwrap();
@@ -109,7 +109,7 @@ impl Bed {
         self.ended = true;
     }
 
-    /// What a loop does at an event: goes on until the connection has to wait, or is over.
+    /// Continues like a loop after an event, until the connection must wait or has ended.
     fn drive(&mut self) -> Step {
         self.conn.note_ready(self.ended);
         self.go_on()
@@ -165,7 +165,7 @@ impl Bed {
         assert_eq!(self.now, wait.now(), "whoever called would go on with a time that has passed");
     }
 
-    /// All that has come to the peer.
+    /// Returns all bytes that the peer has received.
     fn got(&mut self) -> String {
         let mut all = Vec::new();
         let mut part = vec![0; 1 << 16];
@@ -175,17 +175,17 @@ impl Bed {
         String::from_utf8(all).unwrap()
     }
 
-    /// The peer takes so much of what has come to it.
+    /// Lets the peer read this many bytes.
     fn take(&mut self, bytes: usize) {
         self.peer.read_exact(&mut vec![0; bytes]).unwrap();
     }
 
-    /// The deadline, in milliseconds from now.
+    /// Returns the deadline, in milliseconds from now.
     fn due(&self) -> u64 {
         self.conn.deadline(&self.cx).0 - self.now.0
     }
 
-    /// Lets the deadline pass, as the wheel would.
+    /// Lets the deadline pass, like the timer wheel.
     fn expire(&mut self) -> Step {
         self.now = self.conn.deadline(&self.cx);
         self.conn.expire(self.now, &self.cx);

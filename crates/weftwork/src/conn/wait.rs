@@ -1,4 +1,4 @@
-//! What a call needs of the room that it runs in: the time, and ways to wait.
+//! Services of the engine for a call: the time, and ways to wait.
 
 use std::any::Any;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::transport::Tick;
 use crate::transport::context::{Context, Stage};
 
-/// What a socket has to be ready for.
+/// Event for which a socket waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Read,
@@ -16,12 +16,12 @@ pub(crate) enum Readiness {
     Either,
 }
 
-/// What a blocked thread needs from the room it runs in: a way to wait for one socket.
+/// Lets a blocked thread wait for a socket.
 pub(crate) trait Wait {
-    /// What time it is, as exactly as costs nothing.
+    /// Returns the time, as exactly as it is available without cost.
     fn now(&self) -> Tick;
 
-    /// The same, as exactly as handlers need it.
+    /// Returns the time, as exactly as handlers need it.
     fn moment(&self) -> Instant {
         Instant::now()
     }
@@ -29,20 +29,20 @@ pub(crate) trait Wait {
     /// Returns when `fd` is ready.
     ///
     /// # Errors
-    /// `TimedOut` at `until`; `ConnectionAborted` as soon as the server has moved on from `stage`; `ResourceBusy` where no
-    /// thread may wait just now.
+    /// `TimedOut` at `until`, `ConnectionAborted` as soon as the server has moved on from `stage`, or `ResourceBusy` if
+    /// no thread may wait at the moment.
     fn ready_in(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick, stage: Stage) -> io::Result<()>;
 
-    /// The same, until the server cuts its connections.
+    /// Waits like that until the server cuts its connections.
     fn ready(&self, fd: BorrowedFd<'_>, ready: Readiness, until: Tick) -> io::Result<()> {
         self.ready_in(fd, ready, until, Stage::Draining)
     }
 
-    /// A call moved bytes, or is about to, without a wait: a client may be quick enough that there never is one. Where
-    /// others share the thread, they have their turn now and then.
+    /// Called when a call moves bytes without a wait, because a quick client may never cause one. If the thread is
+    /// shared, other work has its turn now and then.
     fn let_others(&self) {}
 
-    /// [`Wait::let_others`], and what a wait says of the server.
+    /// Calls [`Wait::let_others`], and checks the state of the server like a wait.
     ///
     /// # Errors
     /// `ConnectionAborted` when the server cuts its connections.
@@ -51,12 +51,12 @@ pub(crate) trait Wait {
         if cx.stage() == Stage::Closing { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
-    /// Whether a panic that was caught is none, but the room ending the call: it has to go on.
+    /// Returns whether a caught panic is the engine ending the call, so that it must continue.
     fn is_cancelled(&self, _panic: &(dyn Any + Send)) -> bool {
         false
     }
 
-    /// Whether it is none, but the room having no thread for what the call wants to do.
+    /// Returns whether it is the engine, because no thread is free for a blocking call.
     fn is_overload(&self, _panic: &(dyn Any + Send)) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Responses that go on when their handler is done: with bytes that others bring, or with another protocol.
+//! Responses that continue after their handler: with bytes from other threads, or with another protocol.
 
 use http::{Method, StatusCode};
 use weftwork_wire::{After, BodyLength, Misuse};
@@ -10,11 +10,11 @@ use crate::message::exchange::Exchange;
 use crate::message::{IntoResponse, Lasting, Payload, Problem, Response};
 use crate::transport::Tick;
 
-/// What a handler answers to CONNECT that never looked at the method: with a 2xx the client would take what follows for
-/// its tunnel, and this server for an open proxy (RFC 9110 section 9.3.6).
+/// Refuses a CONNECT that the handler did not check. After a 2xx, the client would use the connection as a tunnel, and
+/// take this server for an open proxy (RFC 9110 section 9.3.6).
 #[cold]
 pub(super) fn refuse_without_tunnel(response: &mut Response) {
-    // Of what comes later this is asked again.
+    // For a later response, this check comes again.
     if response.is_to_come()
         || matches!(&response.payload, Payload::Lasting(lasting) if lasting.is_other_protocol())
     {
@@ -24,12 +24,12 @@ pub(super) fn refuse_without_tunnel(response: &mut Response) {
         let problem = Problem::new(StatusCode::NOT_IMPLEMENTED).detail("this server opens no tunnels");
         *response = problem.into_response();
     }
-    // What the client has sent by now may be for the tunnel, and is no request.
+    // Bytes that the client has sent by now may belong to the tunnel, and are not a request.
     response.close = true;
 }
 
 impl Live<'_> {
-    /// Writes the head, and leaves the connection to what follows.
+    /// Writes the head, and prepares the connection for what follows.
     #[inline(never)]
     pub(super) fn last(&mut self, response: &mut Response, lasting: Lasting, now: Tick) {
         let lasting = match lasting {
@@ -45,7 +45,7 @@ impl Live<'_> {
         }
         let begun = match lasting {
             Lasting::Feed(_) | Lasting::Later(_) => self.write_head(response, BodyLength::Unknown, now),
-            // Nothing is left of the request that asked for it.
+            // The request that asked for it is gone.
             Lasting::Take(_) | Lasting::Fed(..) if self.left.is_some() => Err(Misuse::UpgradeNotPossible),
             Lasting::Take(_) | Lasting::Fed(..) => self.switch(response, now),
         };
@@ -69,7 +69,7 @@ impl Live<'_> {
         }
     }
 
-    /// What is left of the body would be the first that the other protocol gets.
+    /// The rest of the body would be the first bytes for the other protocol.
     #[cold]
     fn refuse_body_before_protocol(&mut self, now: Tick) {
         let said = "another protocol begins behind a request, and the body of this one was not read";
@@ -81,7 +81,7 @@ impl Live<'_> {
         self.conn.phase = Phase::Send(after);
     }
 
-    /// The head behind which another protocol begins: 101, or any 2xx to CONNECT.
+    /// Returns the head after which another protocol begins: 101, or any 2xx to CONNECT.
     fn switch(&mut self, response: &Response, now: Tick) -> Result<(), Misuse> {
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let date = self.dates.at(now);

@@ -1,4 +1,4 @@
-//! What becomes of a request whose handler panics, or is unwound because there is no thread for what it does?
+//! Handles a handler that panics, or that is unwound because no thread is free for its blocking call.
 
 use std::any::Any;
 use std::io;
@@ -19,14 +19,14 @@ impl Live<'_> {
         busy.map_or_else(Response::server_error, Problem::into_response).with_close()
     }
 
-    /// What the writer of a streamed body fails with, in place of its panic.
+    /// Error of a streamed body's writer in place of its panic.
     #[cold]
     pub(super) fn error_of_panic(&self, panic: Box<dyn Any + Send>) -> io::Error {
         let busy = self.note_panic(panic);
         busy.map_or_else(|| io::Error::other("its writer panicked"), io::Error::other)
     }
 
-    /// A problem where it was no panic: there was no thread.
+    /// Returns a problem if the unwinding was no panic: no thread was free.
     fn note_panic(&self, panic: Box<dyn Any + Send>) -> Option<Problem> {
         if self.wait.is_cancelled(&*panic) {
             resume_unwind(panic);

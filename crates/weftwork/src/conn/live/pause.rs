@@ -1,4 +1,4 @@
-//! How the writer of a streamed body lets time pass without missing that its client has gone.
+//! Pauses of a streamed body's writer, during which it notices that the client has gone.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,12 +10,12 @@ use crate::message::exchange::Exchange;
 use crate::transport::context::Stage;
 use crate::transport::stream::{is_timed_out, is_would_block};
 
-/// So much of what a client sends while its answer is written is kept: the rest of its request, and the next ones.
+/// Bytes from the client that are kept while its response is written: the rest of its request, and the next requests.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Live<'_> {
-    /// Waits this long. False: the server has begun to stop. That ends the wait at first, and none after it: a writer that goes on
-    /// all the same would spin.
+    /// Waits for this time. Returns false if the server has begun to stop. The stop ends only the first wait, because
+    /// otherwise a writer that continues would spin.
     pub(super) fn pause_for(&mut self, patience: Duration) -> io::Result<bool> {
         self.flush()?;
         let until = self.wait.now().after(patience);
@@ -27,7 +27,7 @@ impl Live<'_> {
             }
             let is_full = self.bytes_kept() > AHEAD_BYTES_MAX;
             let waited = self.wait_unseen(until, |live| {
-                // No more is taken of a client that sends without end: that it has gone is noticed by the next write.
+                // A client that sends without end is not read any further. The next write notices if it has gone.
                 let fd = if is_full { live.cx.moved_on_from(stage) } else { live.conn.stream.as_fd() };
                 live.wait.ready_in(fd, Readiness::Read, until, stage)
             });
@@ -58,7 +58,7 @@ impl Live<'_> {
         buffers.input.len() - buffers.raw
     }
 
-    /// Something is there to read: what the client sends meanwhile, which is kept, or the end.
+    /// Reads what is available: bytes of the client, which are kept, or the end.
     fn look_for_end(&mut self) -> io::Result<()> {
         self.conn.held().make_room(1);
         match self.conn.stream.recv(&mut self.conn.buffers.get_or_insert_default().input) {

@@ -1,4 +1,4 @@
-//! Which fields may follow a streamed body?
+//! Fields after a streamed body.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::Live;
 use crate::conn::Conn;
 
 impl Live<'_> {
-    /// Keeps them until the body is over. False: they cannot be sent to this client.
+    /// Keeps the fields until the body has ended. Returns false if they cannot be sent to this client.
     pub(super) fn take_trailers(&mut self, fields: &[(HeaderName, HeaderValue)]) -> io::Result<bool> {
         self.start()?;
         let wanted =
@@ -22,7 +22,7 @@ impl Live<'_> {
 }
 
 impl Conn {
-    /// The client has said that it does not drop trailers (RFC 9110 section 10.1.4).
+    /// Returns whether the client has declared that it keeps trailers (RFC 9110 section 10.1.4).
     pub(in crate::conn) fn wants_trailers(&self) -> bool {
         let Some(buffers) = self.buffers.as_deref() else { return false };
         let (head, bytes) = (&buffers.head, buffers.unread());

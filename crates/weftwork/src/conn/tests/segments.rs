@@ -1,4 +1,4 @@
-//! Long responses leave in full segments. When does the rest of what was written follow?
+//! Tests that long responses leave in full segments, and of when the rest follows.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use crate::message::BodyWriter;
 
 const PART: usize = 100_000;
 
-/// Over TCP: what stands for its ends elsewhere knows no segments.
+/// Over TCP, because the simulated sockets of other tests have no segments.
 fn asked(request: &str) -> Bed {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -28,19 +28,19 @@ fn asked(request: &str) -> Bed {
     bed
 }
 
-/// Until so much has come.
+/// Reads until this many bytes have arrived.
 fn await_bytes(socket: impl AsFd, count: usize) {
     let mut into = vec![0; count];
     let flags = RecvFlags::PEEK | RecvFlags::WAITALL;
     assert_eq!(recv(socket, &mut into[..], flags).unwrap().0, count);
 }
 
-/// Whether the kernel keeps what does not fill a segment.
+/// Returns whether the kernel keeps bytes that do not fill a segment.
 fn keeps(socket: impl AsFd) -> bool {
     tcp_cork(socket).unwrap()
 }
 
-/// Answers with what `write` writes. The client does what `acts` says while the writer waits.
+/// Responds with the bytes of `write`. The client runs `acts` while the writer waits.
 fn stream(
     bed: &mut Bed,
     acts: Acts,
@@ -48,7 +48,7 @@ fn stream(
     write: impl FnOnce(&mut BodyWriter<'_>, &OwnedFd) + Send + 'static,
 ) {
     let peer = Peer::new(bed, std::iter::once((5, acts)));
-    // A panic in it is caught, and makes an error page.
+    // A panic in it is caught and becomes an error page.
     let has_run = Arc::new(AtomicBool::new(false));
     let runs = has_run.clone();
     let parts = Mutex::new(Some((response, write, bed.conn.stream.as_fd().try_clone_to_owned().unwrap())));
@@ -95,7 +95,7 @@ fn what_does_not_fill_a_segment_follows_at_a_flush_and_when_all_is_written() {
     });
 }
 
-/// There is nothing left for a loop to flush.
+/// Nothing is left for a loop to flush.
 #[test]
 fn what_does_not_fill_a_segment_follows_when_its_writer_is_done() {
     let mut bed = asked("GET / HTTP/1.0\r\n\r\n");
@@ -107,7 +107,7 @@ fn what_does_not_fill_a_segment_follows_when_its_writer_is_done() {
     assert!(!keeps(&bed.conn.stream));
 }
 
-/// The end takes with it what the kernel keeps.
+/// The end of the connection sends the bytes that the kernel keeps.
 #[test]
 fn the_end_of_a_connection_leaves_with_what_does_not_fill_a_segment() {
     let mut bed = asked(GET);
@@ -122,10 +122,10 @@ fn the_end_of_a_connection_leaves_with_what_does_not_fill_a_segment() {
     assert!(got.ends_with(b"x\r\n0\r\n\r\n"));
 }
 
-/// The client may send on only when it has its part of the answer.
+/// The client may wait for its part of the response before it sends more.
 #[test]
 fn what_does_not_fill_a_segment_follows_before_a_wait_for_the_client() {
-    // Of a body that is too long for a handler which sets no limit of its own, nothing is read ahead.
+    // If a body is too long for the default limit, and the handler sets none, nothing is read ahead.
     let mut bed = asked(&post("/", 1 << 40));
     bed.send([b'x'; 10]);
     await_bytes(&bed.conn.stream, 10);

@@ -1,4 +1,4 @@
-//! What a connection asks for, what it holds meanwhile, and how its bytes leave.
+//! Tests of what a connection asks for, what it holds meanwhile, and how its bytes leave.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn an_idle_connection_holds_no_buffers() {
     assert!(bed.conn.buffers.is_some() && !bed.conn.is_idle(), "half a head is kept");
 }
 
-/// RFC 9112 section 2.2: some send an empty line behind a body, which begins no request that could be late.
+/// An empty line after a body, which some clients send (RFC 9112 section 2.2), begins no request that could be late.
 #[test]
 fn a_connection_is_idle_behind_an_empty_line() {
     let mut bed = Bed::new();
@@ -39,7 +39,7 @@ fn a_connection_is_idle_behind_an_empty_line() {
     assert_eq!((fresh.expire(), fresh.got()), (Step::Close, String::new()), "it has not begun to ask");
 }
 
-/// A socket that keeps messages apart shows how many writes there were.
+/// A socket that preserves message boundaries shows the number of writes.
 #[test]
 fn answers_to_all_requests_of_one_read_leave_with_one_write() {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -56,7 +56,7 @@ fn answers_to_all_requests_of_one_read_leave_with_one_write() {
     assert_eq!(bed.calls, 6);
 }
 
-/// The next request waits while much is unsent: a peer that does not read makes us hold no more than that.
+/// The next request waits while much is unsent, so that a peer that does not read cannot use more memory.
 #[test]
 fn a_peer_that_does_not_read_is_not_read_from() {
     let mut bed = Bed::new();
@@ -110,7 +110,7 @@ fn a_step_is_a_question() {
     }
 }
 
-/// A loop that takes more of a body ahead than it has to would hold that for every slow client.
+/// If a loop read more of a body ahead than necessary, it would hold that for every slow client.
 #[test]
 fn a_body_is_read_ahead_up_to_its_limit() {
     let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(1000)));
@@ -123,7 +123,7 @@ fn a_body_is_read_ahead_up_to_its_limit() {
     assert_eq!(bed.calls, 1);
 }
 
-/// Small chunks are mostly framing, and that takes memory too.
+/// Small chunks are mostly framing, which needs memory too.
 #[test]
 fn what_is_read_ahead_is_counted_with_its_framing() {
     let mut bed = Bed::with(Settings::default().body_ahead_bytes_max(crate::ByteCount(1000)));

@@ -1,4 +1,4 @@
-//! A tunnel that its client does not read: until when is it waited for?
+//! Tests of how long the server waits for a tunnel that its client does not read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use crate::message::Upgraded;
 
 const WRITE: u64 = 30_000;
 
-/// A wait that ends at its time, which is noted. The peer has taken a little by then, so many times.
+/// A wait that ends at its time, which is recorded. The peer has read a little by then, this many times.
 struct InTime {
     now: AtomicU64,
     untils: Mutex<Vec<u64>>,
@@ -42,7 +42,7 @@ impl Wait for InTime {
     }
 }
 
-/// Has the connection of `bed` taken over by `take`, to its end.
+/// Runs the upgraded connection of `bed` with `take`, to its end.
 fn tunnel(
     mut bed: Bed,
     take: impl FnOnce(Upgraded) -> std::io::Result<()> + Send + 'static,
@@ -58,7 +58,7 @@ fn tunnel(
     bed.conn.take_over(&Arc::new(bed.cx), wait, || false);
 }
 
-/// Neither that before its first byte, nor that between two.
+/// Neither the time before its first byte counts, nor the time between two bytes.
 #[test]
 fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
     const LATER: [u64; 2] = [1_000_000, 2_000_000];
@@ -76,7 +76,7 @@ fn the_time_of_what_took_it_over_is_not_on_the_clock_of_the_peer() {
     assert_eq!(*wait.untils.lock().unwrap(), LATER.map(|now| now + WRITE));
 }
 
-/// A wait for room ends when there is much of it, and that may take a slow peer long.
+/// A wait for space ends only when there is much, and a slow peer may need long for that.
 #[test]
 fn a_peer_that_takes_little_gets_on() {
     const TIMES: u64 = 3;

@@ -1,4 +1,4 @@
-//! A handler that waits for its client: does only the client's own time count, and all of it?
+//! Tests that exactly the client's own time counts while a handler waits for it.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::deadlines::BODY_IDLE;
 use super::*;
 
-/// What the peer does when a handler waits for it: something, after so many milliseconds.
+/// Actions of the peer while a handler waits for it, after a number of milliseconds.
 pub(super) type Acts = Box<dyn FnMut(&mut UnixStream)>;
 
-/// A handler's wait, with a clock that handlers can put forward.
+/// Wait of a handler, with a clock that handlers can move.
 pub(super) struct Peer {
     now: Arc<AtomicU64>,
     stream: RefCell<UnixStream>,
@@ -42,7 +42,7 @@ impl Peer {
             return Err(ErrorKind::TimedOut.into());
         }
         act(&mut self.stream.borrow_mut());
-        // So late that it is not heard of any more.
+        // Too late to be noticed.
         if then == until.0 { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn sends(count: usize) -> Acts {
     Box::new(move |stream| stream.write_all(&vec![b'x'; count]).unwrap())
 }
 
-/// As a loop does, up to the call.
+/// Continues like a loop, up to the call.
 pub(super) fn until_call(bed: &mut Bed) {
     bed.conn.note_ready(false);
     loop {
@@ -77,7 +77,7 @@ fn expecting(length: usize) -> String {
     format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n")
 }
 
-/// An older answer is still unsent: that it is, over and over, must not buy time for a body that hardly comes.
+/// An earlier response is still unsent. Repeated checks of it must not give more time to a body that hardly arrives.
 #[test]
 fn a_dribble_does_not_buy_time_for_a_body_that_is_waited_for() {
     let mut bed = Bed::narrow();
@@ -90,7 +90,7 @@ fn a_dribble_does_not_buy_time_for_a_body_that_is_waited_for() {
     assert_eq!(bed.now.0, 10_000, "two bytes in ten seconds");
 }
 
-/// The peer gets on, and what its deadline is for does not.
+/// The peer makes progress, but not in the phase of the deadline.
 #[test]
 fn events_that_bring_nothing_do_not_buy_time() {
     let mut bed = Bed::new();
@@ -101,7 +101,7 @@ fn events_that_bring_nothing_do_not_buy_time() {
     assert_eq!(bed.now.0, BODY_IDLE);
 }
 
-/// Between two reads of a body, and in the queue before the first, the time is ours.
+/// Between two reads of a body, and in the queue before the first, the time is the server's.
 #[test]
 fn our_time_is_not_on_the_clock_of_a_body() {
     const PART: usize = 64 << 10;
@@ -131,11 +131,12 @@ fn our_time_is_not_on_the_clock_of_a_body() {
     assert!(bed.got().ends_with("Ok(1)"));
 }
 
-/// What was read ahead and what has come since fill a handler's room at once; what has ended the one is not lost with the other.
+/// Bytes read ahead and bytes that arrived since fill a handler's buffer together. What ends the second part does not
+/// lose the first.
 #[test]
 fn room_is_filled_with_what_has_come_since_the_call() {
     const AHEAD: usize = 64 << 10;
-    // At 500 bytes a second what was read ahead is enough for 131 s, and with the rest it is for 211.
+    // At 500 bytes a second, the bytes read ahead are enough for 131 s, and with the rest for 211 s.
     const PAUSE: u64 = 200_000;
     for (more, is_over) in [(40_000, false), (40_000, true), (0, true)] {
         let mut bed = Bed::new();
@@ -153,7 +154,7 @@ fn room_is_filled_with_what_has_come_since_the_call() {
         let slow = move |_: &mut Request| -> Response {
             let (now, says) = (now.clone(), says.clone());
             Response::stream(move |out| {
-                // So long that the client had been too slow, if that were its time.
+                // So long that the client would be too slow if the time counted as its own.
                 now.fetch_add(1_000_000, Ordering::Relaxed);
                 let mut part = Vec::with_capacity(200_000);
                 let reads = [(); 2].map(|()| out.read_request_buf(&mut part).map_err(|error| error.kind()));
@@ -168,7 +169,7 @@ fn room_is_filled_with_what_has_come_since_the_call() {
     }
 }
 
-/// Whoever works for long and asks now and then hears of it, as nobody waits for the answer.
+/// A handler that works for long and checks now and then sees that the response is no longer needed.
 #[test]
 fn where_connections_are_cut_the_client_is_gone() {
     for (stage, is_gone) in [(Stage::Running, false), (Stage::Draining, false), (Stage::Closing, true)] {
@@ -184,7 +185,7 @@ fn where_connections_are_cut_the_client_is_gone() {
     }
 }
 
-/// The watchdog counts what a handler does before and between its waits, and not what its client takes for them.
+/// The watchdog counts a handler's time before and between its waits, and not the waits for its client.
 #[test]
 fn what_a_client_takes_is_not_the_handlers_time() {
     let mut bed = Bed::new();
@@ -205,7 +206,7 @@ fn what_a_client_takes_is_not_the_handlers_time() {
     assert_eq!((bed.now.0, &seen.lock().unwrap()[..]), (75_000, &[20_000, 40_000, 60_000][..]));
 }
 
-/// Who called goes on with the time at which the writer had ended: its own part of it, too.
+/// The caller continues with the time at which the writer ended, including the writer's own time.
 #[test]
 fn a_writer_takes_time() {
     let mut bed = Bed::new();
@@ -224,7 +225,7 @@ fn a_writer_takes_time() {
     assert_eq!(bed.now.0, 300_000);
 }
 
-/// A client that has taken all that was written, or sent more, before anybody looks is never waited for.
+/// If a client has read everything, or has sent more, before the check, the server never waits for it.
 #[test]
 fn who_never_lets_us_wait_is_cut_with_the_server() {
     const PARTS: usize = 1000;
