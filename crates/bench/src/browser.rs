@@ -1,4 +1,4 @@
-//! What does a browser send? Nineteen fields, and Host before them.
+//! The header fields that a browser sends: nineteen, and Host before them.
 
 /// The lines after the Host line, each with its end.
 pub(crate) const FIELDS: &str = "\
@@ -24,8 +24,6 @@ Upgrade-Insecure-Requests: 1\r\n";
 
 #[cfg(test)]
 mod tests {
-    //! There are as many as the name of the workload says.
-
     #[test]
     fn twenty_with_host() {
         assert_eq!(1 + super::FIELDS.matches("\r\n").count(), 20);

@@ -1,16 +1,17 @@
-//! Which server do very many clients come to at once, and what does each of them cost it?
+//! A server with very many clients at once, and what each of them costs it.
 
-use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::net::TcpStream;
 
-use lexopt::{Arg, Parser, ValueExt};
+use clap::Args;
 
+use crate::args::ServerArgs;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
-use crate::peers::weft;
+use crate::load::idle::source;
+use crate::load::probe::connect;
+use crate::peers::build::build_weft;
+use crate::peers::weft_command;
 use crate::procs::limits;
-use crate::procs::pin::Cores;
 use crate::procs::scratch::Scratch;
 use crate::procs::server::{Ports, Server};
 use crate::procs::usage::{Peak, resident_bytes};
@@ -18,100 +19,75 @@ use crate::procs::usage::{Peak, resident_bytes};
 /// Descriptors beside those of the clients.
 const OTHER_FILES: u64 = 200;
 
-#[derive(Debug)]
-pub(crate) struct CrowdOptions {
+/// What `events` and `held` start.
+#[derive(Args, Debug)]
+pub(crate) struct CrowdArgs {
+    /// Clients
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) clients: usize,
-    pub(crate) time: Duration,
-    /// None: the server's own default.
-    pub(crate) engine: Option<String>,
-    /// A binary to measure instead of the one that would be built.
-    pub(crate) weft: Option<PathBuf>,
-    pub(crate) cores: Cores,
+    /// Measured time of events, or time for which each handler of held waits by weftwork::sleep [default: 20 in events, 10 in held]
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<u64>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
-impl Default for CrowdOptions {
-    fn default() -> Self {
-        CrowdOptions {
-            clients: 10_000,
-            time: Duration::from_secs(20),
-            engine: None,
-            weft: None,
-            cores: Cores::default(),
+impl CrowdArgs {
+    /// Opens all connections, each with its request.
+    pub(crate) fn connect(
+        &self,
+        port: u16,
+        mut open: impl FnMut(usize, TcpStream) -> Result<()>,
+    ) -> Result<()> {
+        for at in 0..self.clients {
+            interrupt::check()?;
+            let stream = connect(port, source(at))
+                .map_err(|error| Failure::step(format!("client {at} of {}", self.clients), error))?;
+            open(at, stream)?;
         }
+        Ok(())
     }
 }
 
-impl CrowdOptions {
-    /// These where nothing else was asked for, or none where help was.
-    pub(crate) fn parse(mut self, parser: &mut Parser) -> Result<Option<CrowdOptions>> {
-        while let Some(arg) = parser.next()? {
-            match arg {
-                Arg::Long("clients") => self.clients = parser.value()?.parse()?,
-                Arg::Long("seconds") => self.time = Duration::from_secs(parser.value()?.parse()?),
-                Arg::Long("engine") => self.engine = Some(parser.value()?.string()?),
-                Arg::Long("weft") => self.weft = Some(parser.value()?.into()),
-                Arg::Long("cores") => self.cores = parser.value()?.parse()?,
-                Arg::Short('h') | Arg::Long("help") => return Ok(None),
-                _ => return Err(arg.unexpected().into()),
-            }
-        }
-        Ok(Some(self))
-    }
-}
-
-impl fmt::Display for CrowdOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let engine = self.engine.as_deref().unwrap_or("default");
-        write!(f, "{} clients, {} s, engine {engine}", self.clients, self.time.as_secs())
-    }
-}
-
-/// The demo, and what it was like before anybody came.
+/// The demo, and its size before the first client.
 pub(crate) struct Crowded {
     pub(crate) server: Server,
     bytes_before: u64,
     threads_before: u64,
-    /// Of its log, for as long as it runs.
+    /// Holds its log while it runs.
     _scratch: Scratch,
 }
 
-/// What so many clients cost a server.
-pub(crate) struct Cost {
-    threads: [u64; 2],
-    bytes_each: u64,
-}
-
 impl Crowded {
-    pub(crate) fn start(options: &CrowdOptions) -> Result<Crowded> {
+    /// Starts the demo, on this engine unless the arguments name another.
+    pub(crate) fn start(args: &CrowdArgs, engine: Option<&str>) -> Result<Crowded> {
         interrupt::install()?;
-        options.cores.check()?;
-        let (wanted, files_max) = (options.clients as u64 + OTHER_FILES, limits::raise_files()?);
+        let ServerArgs { weft, cores, .. } = &args.server;
+        let engine = args.server.engine.clone().or(engine.map(str::to_owned));
+        cores.cores.check()?;
+        let (wanted, files_max) = (args.clients as u64 + OTHER_FILES, limits::raise_files()?);
         if wanted > files_max {
             let message = format!("{wanted} open files are needed, the hard limit is {files_max}");
             return Err(Failure::Usage(message));
         }
-        let binary = options.weft.clone().map_or_else(weft::build, Ok)?;
+        let binary = weft.clone().map_or_else(build_weft, Ok)?;
         let scratch = Scratch::new()?;
         let port = Ports::new().next()?;
-        let command = weft::command(&binary, port, options.engine.as_ref(), None);
-        let server = Server::start(command, port, "weft", options.cores, scratch.path().join("weft.log"))?;
+        let command = weft_command(&binary, port, engine.as_ref(), None);
+        println!("{} clients, engine {}", args.clients, engine.as_deref().unwrap_or("default"));
+        let server = Server::start(command, port, "weft", cores.cores, scratch.path().join("weft.log"))?;
         let (bytes_before, threads_before) = (resident_bytes(server.pid()), Peak::of(server.pid()).threads);
         Ok(Crowded { server, bytes_before, threads_before, _scratch: scratch })
     }
 
-    /// What the clients that it has just now cost it, or that it runs no longer.
-    pub(crate) fn cost(&mut self, clients: usize) -> Result<Cost> {
+    /// Returns, in words, what the clients that it has now cost it. Fails if it does not run any longer.
+    pub(crate) fn cost(&mut self, clients: usize) -> Result<String> {
         self.server.check()?;
         let (bytes, threads) = (resident_bytes(self.server.pid()), Peak::of(self.server.pid()).threads);
         let bytes_each = bytes.saturating_sub(self.bytes_before) / clients.max(1) as u64;
-        Ok(Cost { threads: [self.threads_before, threads], bytes_each })
-    }
-}
-
-impl fmt::Display for Cost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [before, with_all] = self.threads;
-        writeln!(f, "threads          {before} before, {with_all} with all of them")?;
-        write!(f, "memory a client  {} bytes", self.bytes_each)
+        let before = self.threads_before;
+        Ok(format!(
+            "threads          {before} before, {threads} with all of them\nmemory a client  {bytes_each} bytes"
+        ))
     }
 }

@@ -1,8 +1,8 @@
-//! Why did the bench end early, and with which exit code?
+//! The reasons for which the bench ends early, each with its exit code.
 
 use std::{fmt, io};
 
-/// What ended the run: the person's words (exit 2), the machine (exit 1), or Ctrl-C (exit 130).
+/// The reason: wrong arguments (exit 2), a failed step (exit 1), or Ctrl-C (exit 130).
 #[derive(Debug)]
 pub(crate) enum Failure {
     Usage(String),
@@ -13,7 +13,7 @@ pub(crate) enum Failure {
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// A failed step, named so that the person knows which one it was.
+    /// Names the step that failed.
     pub(crate) fn step(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Failure::Run(format!("{what}: {error}"))
     }
@@ -28,11 +28,5 @@ impl From<io::Error> for Failure {
 impl From<rustix::io::Errno> for Failure {
     fn from(error: rustix::io::Errno) -> Self {
         Failure::Run(error.to_string())
-    }
-}
-
-impl From<lexopt::Error> for Failure {
-    fn from(error: lexopt::Error) -> Self {
-        Failure::Usage(error.to_string())
     }
 }

@@ -1,22 +1,23 @@
-//! What is the least that a server can do? Two raw loops that answer with canned bytes: nothing that
-//! parses, routes or limits can be cheaper, so they are what weft is measured against.
+//! The least that a server can do: two raw loops that answer with canned bytes. A server that parses, routes and limits cannot be
+//! cheaper, so weft is measured against them.
 
 mod epoll;
 mod threads;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
-use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use rustix::fd::OwnedFd;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use crate::args::count;
 use crate::failure::{Failure, Result};
 use crate::procs::limits;
 
-/// Which of the two loops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One of the two loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Floor {
     /// One thread, one edge-triggered epoll: the floor of everything that never blocks.
     Epoll,
@@ -33,27 +34,36 @@ impl Floor {
     }
 }
 
-/// How a floor behaves; it reads nothing of this from the requests, to stay cheap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FloorOptions {
+/// What a floor does. It reads nothing of this from the requests, to stay cheap.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FloorArgs {
+    #[arg(value_enum)]
     pub(crate) floor: Floor,
+    /// Port to listen on
+    #[arg(long, value_name = "N")]
     pub(crate) port: u16,
-    /// Close after each answer.
+    /// Close the connection after each answer
+    #[arg(long)]
     pub(crate) close: bool,
-    /// Count heads and answer all that came with one write (epoll only).
+    /// epoll: count heads, and answer all that came with one write. Without it: one answer for each read
+    #[arg(long)]
     pub(crate) pipelined: bool,
-    /// Sleep before the answer to `GET /slow` (threads only).
-    pub(crate) sleep: Duration,
-    /// Start a thread for each connection instead of keeping them (threads only).
+    /// threads: sleep before the answer to GET /slow..
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    pub(crate) sleep_us: u64,
+    /// threads: a new thread for each connection, instead of 512 that accept
+    #[arg(long)]
     pub(crate) spawn: bool,
-    /// Threads that each run a loop of their own (epoll only).
+    /// epoll: threads that each run a loop, and share the port
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count(1, 1024))]
     pub(crate) loops: usize,
-    /// Length of the answer, head and body.
+    /// Length of the answer, head and body
+    #[arg(long, value_name = "N", default_value = "130", value_parser = count(1, 65_536))]
     pub(crate) answer_bytes: usize,
 }
 
-/// Runs a floor until it is killed, or until the bench that started it is gone.
-pub(crate) fn run(options: &FloorOptions) -> Result<()> {
+/// Runs a floor until it is killed, or until the bench that started it has ended.
+pub(crate) fn run(options: &FloorArgs) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     limits::raise_files()?;
     let answer = canned_answer(options)?;
@@ -65,7 +75,7 @@ pub(crate) fn run(options: &FloorOptions) -> Result<()> {
 
 /// Loops that share nothing but the port. The first is the process's first thread: with one loop there is no other,
 /// and the kernel need not count who uses a descriptor.
-fn loops(options: &FloorOptions, answer: &[u8]) -> Result<()> {
+fn loops(options: &FloorArgs, answer: &[u8]) -> Result<()> {
     let first = open(options)?;
     let others = (1..options.loops).map(|_| open(options)).collect::<Result<Vec<OwnedFd>>>()?;
     thread::scope(|scope| {
@@ -80,7 +90,7 @@ fn loops(options: &FloorOptions, answer: &[u8]) -> Result<()> {
     })
 }
 
-fn open(options: &FloorOptions) -> Result<OwnedFd> {
+fn open(options: &FloorArgs) -> Result<OwnedFd> {
     listen(options).map_err(|error| Failure::step(format!("port {}", options.port), error))
 }
 
@@ -89,7 +99,7 @@ const BACKLOG: i32 = 4096;
 /// Descriptors that are made room for before there are connections: else threads wait for that in the middle of the load.
 const DESCRIPTORS: i32 = 16 << 10;
 
-fn listen(options: &FloorOptions) -> rustix::io::Result<OwnedFd> {
+fn listen(options: &FloorArgs) -> rustix::io::Result<OwnedFd> {
     let flags = match options.floor {
         Floor::Epoll => SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         Floor::Threads => SocketFlags::CLOEXEC,
@@ -103,13 +113,13 @@ fn listen(options: &FloorOptions) -> rustix::io::Result<OwnedFd> {
     sockopt::set_tcp_nodelay(&listener, true)?;
     net::bind(&listener, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, options.port))?;
     net::listen(&listener, BACKLOG)?;
-    // There is room for them from now on, as in weft. Where not, their table grows as ever.
+    // As in weft. If it fails, the table of descriptors grows as usual.
     let _ = rustix::io::fcntl_dupfd_cloexec(&listener, DESCRIPTORS - 1);
     Ok(listener)
 }
 
 /// A whole answer of exactly `answer_bytes`: what a client needs to find its end, the rest as body.
-fn canned_answer(options: &FloorOptions) -> Result<Vec<u8>> {
+fn canned_answer(options: &FloorArgs) -> Result<Vec<u8>> {
     let close = if options.close { "connection: close\r\n" } else { "" };
     let head = |body: usize| format!("HTTP/1.1 200 OK\r\n{close}content-length: {body}\r\n\r\n");
     // How long the head is depends on the digits of the body's length: take the longest body that fits.

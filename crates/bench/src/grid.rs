@@ -1,54 +1,106 @@
-//! In what order is everything measured? Round by round, workload by workload, subject by subject, so that
-//! what is compared lies close together in time.
+//! Measures everything: round by round, workload by workload, server by server, so that what is compared lies close
+//! together in time.
 
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use crate::args::{GridOptions, LoadKind};
+use clap::ValueEnum;
+
+use crate::args::{GridArgs, GridOptions, LoadKind};
 use crate::failure::{Failure, Result};
-use crate::full;
-use crate::honesty::IGNORES_CLOSE;
 use crate::interrupt;
 use crate::load::wrk;
 use crate::measure::{Metric, Sample, measure};
-use crate::peers::Peers;
+use crate::peers::{IGNORES_CLOSE, Peers};
 use crate::procs::distance::Distance;
 use crate::procs::{limits, pin};
-use crate::report::{Row, Run, columns, table};
-use crate::results::{Contestant, congestion_control};
+use crate::report::{self, table};
+use crate::results::{self, Machine, Results, Row, SubjectInfo, collect, columns, congestion_control};
 use crate::runoff;
-use crate::subject::Subject;
-use crate::workloads::{Kind, Workload};
+use crate::subject::{self, Subject};
+use crate::workloads::{GRID, Kind, QUICK, Workload};
 
 /// Descriptors that the generator needs beside the idle connections, and the server beside its own.
 const OTHER_FILES: u64 = 200;
 
-pub(crate) fn quick(options: &GridOptions) -> Result<()> {
-    let mut peers = prepare(options)?;
-    let run = measure_all(options, &mut peers, &[])?;
-    let text = if options.json { full::quick_json(&run, options, &peers)? } else { table::tables(&run) };
-    io::stdout().write_all(text.as_bytes())?;
-    check_measured(&run)
+/// Measured time of each cell of `full`: there are many cells, and a host moves the cores seldom in a short one.
+const FULL_TIME: Duration = Duration::from_millis(300);
+/// With all around it a cell takes 0.6 s, at a fixed rate 4.5 s, with idle connections 10 s.
+const FULL_ROUNDS: usize = 2;
+/// Two rounds of 0.3 s do not tell apart what is close: columns that were lost by 6 to 29 % in such runs were won in turns.
+const RUNOFF: Duration = Duration::from_secs(4);
+
+pub(crate) fn quick(args: GridArgs) -> Result<GridOptions> {
+    args.options(5, [Duration::from_secs(1), Duration::ZERO], &QUICK, subject::quick())
 }
 
-/// Fails where nothing was measured of weft's, or of anybody where weft took no part: a part that failed is named in the tables.
-pub(crate) fn check_measured(run: &Run) -> Result<()> {
-    let is_ours = |row: &&Row| row.subject.is_weft() || matches!(row.subject, Subject::Site(_));
-    let (ours, others): (Vec<&Row>, Vec<&Row>) = run.rows.iter().partition(is_ours);
-    let (whose, rows) = if ours.is_empty() { ("anybody's", others) } else { ("weft's", ours) };
-    if rows.iter().any(|row| row.samples.iter().any(Option::is_some)) {
+pub(crate) fn full(args: GridArgs) -> Result<GridOptions> {
+    args.options(FULL_ROUNDS, [FULL_TIME, RUNOFF], &GRID, subject::all())
+}
+
+/// Measures, prints the tables, and writes the document and the page if they are wanted.
+pub(crate) fn run(options: &GridOptions) -> Result<()> {
+    let GridArgs { json, markdown, .. } = &options.args;
+    check_outputs(json.as_deref(), markdown.as_deref())?;
+    let mut peers = prepare(&options.args, &options.subjects, &options.workloads)?;
+    let results = measure_all(options, &mut peers)?;
+    io::stdout().write_all(table::tables(&results).as_bytes())?;
+    if let Some(path) = json {
+        report::write(path, &results.json()?)?;
+    }
+    if let Some(path) = markdown {
+        report::pages(&results, path)?;
+    }
+    check_measured(&results)
+}
+
+/// Fails before the run rather than after it, when all that was measured would be lost.
+fn check_outputs(json: Option<&Path>, markdown: Option<&Path>) -> Result<()> {
+    for (option, path) in [("--json", json), ("--markdown", markdown)] {
+        let Some(path) = path else { continue };
+        check_output(path).map_err(|error| {
+            let path = path.display();
+            Failure::Usage(format!("{option} {path}: {error}: give the path of a file that can be written"))
+        })?;
+    }
+    match markdown {
+        Some(path) if path.extension().is_none() => Err(Failure::Usage(format!(
+            "--markdown {0}: the charts go to a folder of this name without its extension: use {0}.md",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Leaves a file as it is until there is a new one.
+fn check_output(path: &Path) -> io::Result<()> {
+    let is_new = path.symlink_metadata().is_err();
+    OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Fails if nothing of weft was measured, or nothing at all if weft took no part. A part that failed is named in the tables.
+fn check_measured(results: &Results) -> Result<()> {
+    let is_ours = |name: &str| name.starts_with("weft") || ["bare", "typed"].contains(&name);
+    let cells = || results.workloads.iter().flat_map(|column| &column.cells);
+    let has_ours = cells().any(|cell| is_ours(&cell.subject));
+    let mut counted = cells().filter(|cell| !has_ours || is_ours(&cell.subject));
+    if counted.clone().any(|cell| !cell.figures.is_empty()) {
         return Ok(());
     }
-    let why = rows.iter().find_map(|row| row.why.as_deref());
-    let why = why.unwrap_or("nobody who takes part can do, with this --load, what --only asks for");
-    Err(Failure::Run(format!("nothing of {whose} was measured: {why}")))
+    let why = counted.find_map(|cell| cell.why.as_deref());
+    let why = why.unwrap_or("no server that takes part can do, with this --load, what --only asks for");
+    Err(Failure::Run(format!("nothing {}was measured: {why}", if has_ours { "of weft " } else { "" })))
 }
 
-/// Builds what takes part; from here on this thread is the load's.
-pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
+/// Builds what takes part. From here on this thread is pinned to the load's cores.
+pub(crate) fn prepare(args: &GridArgs, subjects: &[Subject], workloads: &[&Workload]) -> Result<Peers> {
     interrupt::install()?;
-    options.cores.check()?;
-    if options.load == LoadKind::Own && options.cores.load.count > 1 {
+    let cores = args.server.cores.cores;
+    cores.check()?;
+    if args.load == LoadKind::Own && cores.load.count > 1 {
         eprintln!("note: the own load is one thread; --load wrk uses every core of the load");
     }
     if congestion_control() == "bbr" {
@@ -58,77 +110,105 @@ pub(crate) fn prepare(options: &GridOptions) -> Result<Peers> {
         );
     }
     let files_max = limits::raise_files()?;
-    check_idle(options, files_max)?;
-    if options.load == LoadKind::Wrk {
+    if workloads.iter().any(|workload| workload.kind == Kind::Idle) {
+        check_idle(args.idle as u64, subjects, files_max)?;
+    }
+    if args.load == LoadKind::Wrk {
         wrk::check_installed(wrk::PROGRAM)?;
     }
     // Before pinning: a build may use all cores.
-    let peers = Peers::new(options, files_max)?;
-    pin::pin(options.cores.load)?;
+    let peers = Peers::new(&args.server, subjects, workloads, files_max)?;
+    pin::pin(cores.load)?;
     Ok(peers)
 }
 
-/// Every round of every workload, and the run-offs. Who is known to break a rule that a workload is about is left out of it.
-pub(crate) fn measure_all(options: &GridOptions, peers: &mut Peers, known: &[Contestant]) -> Result<Run> {
+fn check_idle(idle: u64, subjects: &[Subject], files_max: u64) -> Result<()> {
+    // lighttpd keeps half of its descriptors for what its connections may ask for.
+    let each = if subjects.iter().any(|subject| subject.to_string() == "lighttpd") { 2 } else { 1 };
+    let wanted = idle * each + OTHER_FILES;
+    if wanted <= files_max {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--idle {idle} needs {wanted} open files, the hard limit is {files_max}: lower the one or raise the other"
+    )))
+}
+
+/// Measures every round of every workload, and the run-offs. A server that is known to break a rule that a workload is about is
+/// left out of it.
+fn measure_all(options: &GridOptions, peers: &mut Peers) -> Result<Results> {
     let start = Instant::now();
-    let mut distance = Distance::survey(options.cores, options.apart)?;
-    let mut rows = empty_rows(options, &peers.subjects, known);
-    for round in 0..options.rounds {
+    let GridOptions { rounds, time, runoff, args, .. } = options;
+    let cores = args.server.cores.cores;
+    let mut distance = Distance::survey(cores)?;
+    let mut rows = empty_rows(options, &peers.subjects);
+    for round in 0..*rounds {
         for at in order(&rows, round) {
             run_row(options, peers, &mut distance, round, &mut rows[at])?;
         }
     }
-    let runoffs = runoff::run(options.runoff, peers, &rows, known, &mut distance)?;
-    let (rounds, time, took) = (options.rounds, options.time, start.elapsed());
-    Ok(Run { rows, rounds, runoffs, time, took, distances: distance.met() })
+    let mut results = Results {
+        // The checkout here says nothing of a build that was brought.
+        commit: if args.server.weft.is_some() { String::new() } else { results::commit() },
+        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        machine: Machine::here(),
+        rounds: *rounds,
+        runoff_s: runoff.as_secs_f64(),
+        seconds: time.as_secs_f64(),
+        server_core: cores.server.first,
+        load_core: cores.load.first,
+        server_cores: cores.server.count,
+        load_cores: cores.load.count,
+        load: args.load.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+        subjects: peers.subjects.iter().map(|subject| info(subject, peers)).collect(),
+        left_out: peers.left_out.clone(),
+        workloads: collect(&rows),
+        ..Results::default()
+    };
+    runoff::run(*runoff, peers, &rows, &mut results, &mut distance)?;
+    (results.core_distances, results.took_s) = (distance.met(), start.elapsed().as_secs());
+    results.when = results::now();
+    Ok(results)
 }
 
-fn check_idle(options: &GridOptions, files_max: u64) -> Result<()> {
-    // lighttpd keeps half of its descriptors for what its connections may ask for.
-    let each = if options.subjects.iter().any(|subject| subject.to_string() == "lighttpd") { 2 } else { 1 };
-    let wanted = options.idle as u64 * each + OTHER_FILES;
-    let takes_part = options.workloads.iter().any(|workload| workload.kind == Kind::Idle);
-    if takes_part && wanted > files_max {
-        return Err(Failure::Usage(format!(
-            "--idle {} needs {wanted} open files, the hard limit is {files_max}: lower the one or raise the other",
-            options.idle
-        )));
+fn info(subject: &Subject, peers: &Peers) -> SubjectInfo {
+    let name = subject.to_string();
+    SubjectInfo {
+        version: peers.versions.get(&name).cloned().unwrap_or_default(),
+        about: subject.about().to_owned(),
+        broken: subject.breaks().iter().map(|rule| (*rule).to_owned()).collect(),
+        name,
     }
-    Ok(())
 }
 
-fn takes_part(options: &GridOptions, subject: &Subject, workload: &Workload) -> bool {
-    let is_for_wrk = matches!(&workload.kind, Kind::Requests(group) if wrk::can(group));
-    (options.load == LoadKind::Own || is_for_wrk) && subject.can(workload.ask)
-}
-
-fn empty_rows(options: &GridOptions, subjects: &[Subject], known: &[Contestant]) -> Vec<Row> {
+fn empty_rows(options: &GridOptions, subjects: &[Subject]) -> Vec<Row> {
+    let takes_part = |subject: &Subject, workload: &Workload| {
+        let is_for_wrk = matches!(&workload.kind, Kind::Requests(group) if wrk::can(group));
+        (options.args.load == LoadKind::Own || is_for_wrk) && subject.can(workload.ask)
+    };
     let mut rows = Vec::new();
     for &workload in &options.workloads {
-        for subject in subjects.iter().filter(|subject| takes_part(options, subject, workload)) {
-            let why = left_out(subject, workload, known);
+        for subject in subjects.iter().filter(|subject| takes_part(subject, workload)) {
+            let why = left_out(subject, workload);
             rows.push(Row { workload, subject: subject.clone(), samples: Vec::new(), why });
         }
     }
     rows
 }
 
-/// Where every connection is to be closed, who does not close them is only waited for.
-fn left_out(subject: &Subject, workload: &Workload, known: &[Contestant]) -> Option<String> {
+/// A server that does not close is not measured if every connection is to be closed: it would only be waited for.
+fn left_out(subject: &Subject, workload: &Workload) -> Option<String> {
     let group = workload.group();
-    let closes = group.close || group.lots_max > 0;
-    let name = subject.to_string();
-    let ignores = |one: &Contestant| one.name == name && one.broken.iter().any(|rule| rule == IGNORES_CLOSE);
-    // The floors read nothing: whether they close is said on their command line, once for all.
+    // The floors read nothing. Whether they close is an argument of theirs.
     let is_out = match subject.is_floor() {
         true => group.lots_max > 0,
-        false => closes && known.iter().any(ignores),
+        false => (group.close || group.lots_max > 0) && subject.breaks().contains(&IGNORES_CLOSE),
     };
     is_out.then(|| IGNORES_CLOSE.to_owned())
 }
 
-/// Which rows are measured in a round, in what order. In each column somebody else begins than in the round before, so that
-/// none always follows the same one.
+/// Returns the rows of a round, in order. In each column another server begins than in the round before, so that none always
+/// follows the same one.
 fn order(rows: &[Row], round: usize) -> Vec<usize> {
     let mut order = Vec::new();
     let mut start = 0;
@@ -145,7 +225,7 @@ fn order(rows: &[Row], round: usize) -> Vec<usize> {
     order
 }
 
-/// Measures a row once more. A subject that fails is marked, and the others go on.
+/// Measures a row once more. A server that fails is marked, and the run goes on.
 fn run_row(
     options: &GridOptions,
     peers: &mut Peers,
@@ -153,7 +233,12 @@ fn run_row(
     round: usize,
     row: &mut Row,
 ) -> Result<()> {
-    let sample = match cell(peers, options, distance, row) {
+    let measured = match row.workload.kind {
+        // Cores that rest may be moved together: their distance says nothing.
+        Kind::Paced { .. } | Kind::Idle => measure(peers, options, &row.subject, row.workload),
+        _ => distance.watch(|| measure(peers, options, &row.subject, row.workload)),
+    };
+    let sample = match measured {
         Ok(sample) => Some(sample),
         Err(Failure::Run(message)) => {
             eprintln!("{} {}: {message}", row.workload.name, row.subject);
@@ -162,114 +247,24 @@ fn run_row(
         }
         Err(other) => return Err(other),
     };
-    progress(options, round, row, sample.as_ref());
+    let (round, rounds) = (round + 1, options.rounds);
+    let (name, subject) = (&row.workload.name, row.subject.to_string());
+    eprintln!(
+        "round {round}/{rounds}  {name:<15} {subject:<17} {}",
+        sample.as_ref().map_or("failed".into(), short)
+    );
     row.samples.push(sample);
     Ok(())
 }
 
-/// Measures again where the host has moved the cores meanwhile; but not what leaves them at rest, which moves them.
-fn cell(peers: &mut Peers, options: &GridOptions, distance: &mut Distance, row: &Row) -> Result<Sample> {
-    if matches!(row.workload.kind, Kind::Paced { .. } | Kind::Idle) {
-        return measure(peers, options, &row.subject, row.workload, distance);
-    }
-    distance.begin_cell();
-    first_that_counts(|| {
-        distance.begin_try()?;
-        let sample = measure(peers, options, &row.subject, row.workload, distance)?;
-        Ok((sample, distance.ends_cell()?))
-    })
-}
-
-/// Tries until one counts; its sample has the errors of all.
-fn first_that_counts(mut attempt: impl FnMut() -> Result<(Sample, bool)>) -> Result<Sample> {
-    let mut errors = 0.0;
-    loop {
-        let (mut sample, counts) = attempt()?;
-        sample.add_errors(errors);
-        if counts {
-            return Ok(sample);
-        }
-        errors = sample.get(Metric::Errors).unwrap_or(0.0);
-    }
-}
-
-fn progress(options: &GridOptions, round: usize, row: &Row, sample: Option<&Sample>) {
-    let says = match sample {
-        None => "failed".to_owned(),
-        Some(sample) => {
-            let part = |metric, unit| sample.get(metric).map(|value| format!("{value:.1} {unit}"));
-            let parts = [
-                part(Metric::Rate, "requests/s"),
-                part(Metric::CpuUs, "us CPU"),
-                part(Metric::BytesEach, "bytes each"),
-                part(Metric::Errors, "errors").filter(|_| sample.get(Metric::Errors) != Some(0.0)),
-            ];
-            parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-        }
+fn short(sample: &Sample) -> String {
+    let metrics = [Metric::RATE, Metric::CPU_US, Metric::BYTES_EACH, Metric::ERRORS];
+    let part = |metric: Metric| {
+        let value = sample.get(metric).filter(|value| metric != Metric::ERRORS || *value > 0.0)?;
+        Some(format!("{value:.1} {}", metric.title))
     };
-    eprintln!(
-        "round {}/{}  {:<15} {:<17} {says}",
-        round + 1,
-        options.rounds,
-        row.workload.name,
-        row.subject.to_string()
-    );
+    metrics.into_iter().filter_map(part).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workloads::{GRID, named};
-
-    #[test]
-    fn errors_of_tries_that_do_not_count_are_errors() {
-        let mut tries = [(3.0, 700.0, false), (2.0, 800.0, false), (1.0, 900.0, true)].into_iter();
-        let sample = first_that_counts(|| {
-            let (errors, rate, counts) = tries.next().unwrap();
-            Ok((Sample(vec![(Metric::Rate, rate), (Metric::Errors, errors)]), counts))
-        });
-        assert_eq!(sample.unwrap(), Sample(vec![(Metric::Rate, 900.0), (Metric::Errors, 6.0)]));
-    }
-
-    #[test]
-    fn a_run_without_a_figure_of_ours_has_failed() {
-        let row = |subject: &str, sample: Option<Sample>| Row {
-            workload: named(&GRID, "mixed")[0],
-            subject: subject.parse().unwrap(),
-            why: sample.is_none().then(|| format!("{subject} ended by itself")),
-            samples: vec![None, sample],
-        };
-        let says = |rows| match check_measured(&Run::of(rows)) {
-            Ok(()) => String::new(),
-            Err(Failure::Run(why)) => why,
-            Err(other) => panic!("{other:?}"),
-        };
-        let nginx = || row("nginx", Some(Sample::default()));
-        let failed = "nothing of weft's was measured: weft ended by itself";
-        assert_eq!(says(vec![nginx(), row("weft", None)]), failed);
-        assert_eq!(says(vec![row("weft", None), row("weft:pool", Some(Sample::default()))]), "");
-        assert_eq!(says(vec![row("floor", None), nginx()]), "");
-        assert!(says(vec![row("nginx", None)]).contains("nginx ended by itself"));
-        assert!(says(Vec::new()).contains("with this --load"));
-    }
-
-    #[test]
-    fn who_takes_part_begins_in_turn() {
-        let row = |workload, subject: &str| Row {
-            workload: named(&GRID, workload)[0],
-            subject: subject.parse().unwrap(),
-            samples: Vec::new(),
-            why: None,
-        };
-        let names = ["floor", "weft:adaptive", "nginx", "hyper"];
-        let mut rows: Vec<Row> =
-            ["health-64", "mixed"].iter().flat_map(|of| names.map(|name| row(of, name))).collect();
-        assert_eq!(order(&rows, 0), [0, 1, 2, 3, 4, 5, 6, 7]);
-        // What takes long by itself has one round.
-        assert_eq!(order(&rows, 1), [1, 2, 3, 0]);
-        // One is left out; another has failed, and may do better.
-        rows[1].why = Some("left out".to_owned());
-        (rows[3].why, rows[3].samples) = (Some("it broke off".to_owned()), vec![None]);
-        assert_eq!(order(&rows, 2), [3, 0, 2]);
-    }
-}
+mod tests;

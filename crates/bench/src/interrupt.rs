@@ -1,5 +1,4 @@
-//! Has the person asked the run to end? Signals only set a flag, so that every guard still drops and no
-//! server outlives the bench.
+//! Ends the run at Ctrl-C. Signals only set a flag, so that every guard still drops and no server outlives the bench.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Who asks, and how is it counted? Our own generator counts every error; wrk is there to check it with.
+//! The load. Our own generator counts every error. wrk is there to check it with.
 
 pub(crate) mod connection;
 pub(crate) mod generator;

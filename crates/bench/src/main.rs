@@ -1,21 +1,18 @@
-//! How near does weft come to a server that does nothing but answer, and how do others? This binary measures
-//! it: `quick` and `full` run every comparison in turn on this machine, `floor` is the hand-written servers.
+//! Measures weft beside hand-written floors and the servers of others, on one machine, in one run.
 
 mod args;
+mod blocking;
 mod browser;
 mod crowd;
 mod events;
 mod failure;
 mod floors;
-mod full;
 mod grid;
 mod held;
-mod honesty;
 mod instructions;
 mod interrupt;
 mod load;
 mod measure;
-mod page;
 mod peers;
 mod procs;
 mod report;
@@ -28,49 +25,118 @@ mod tracker;
 mod turns;
 mod workloads;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use args::Command;
-use failure::{Failure, Result};
+use clap::{Parser, Subcommand};
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(message)) => {
-            eprintln!("weftwork-bench: {message}\nTry 'weftwork-bench --help'.");
-            ExitCode::from(2)
-        }
-        Err(Failure::Run(message)) => {
-            eprintln!("weftwork-bench: {message}");
-            ExitCode::FAILURE
-        }
-        Err(Failure::Interrupted) => {
-            eprintln!("weftwork-bench: interrupted, every server it started is stopped");
-            ExitCode::from(130)
-        }
-    }
+use args::{GridArgs, RouterArgs};
+use failure::{Failure, Result};
+use results::Results;
+
+/// Measures weft beside hand-written floors and the servers of others, in one run on this machine
+#[derive(Debug, Parser)]
+#[command(name = "weftwork-bench")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
 }
 
-fn run() -> Result<()> {
-    match args::parse(lexopt::Parser::from_env())? {
-        Command::Help(text) => {
-            print!("{text}");
-            Ok(())
-        }
-        Command::Quick(options) | Command::Router(options) => grid::quick(&options),
-        Command::Full(options) => full::run(&options),
-        Command::Track(options) => tracker::track(&options),
-        Command::Compare(options) => tracker::compare(&options),
-        Command::Report { results, html, markdown } => {
-            full::pages(&results::Results::read(&results)?, html.as_deref(), markdown.as_deref())
-        }
-        Command::Floor(options) => floors::run(&options),
-        Command::Site(options) => site::run(&options),
-        Command::Events(options) => events::run(&options),
-        Command::Held(options) => held::run(&options),
-        Command::Soak(options) => soak::run(&options),
-        Command::SlowHeads(options) => soak::slow_heads(&options),
-        Command::Instructions(options) => instructions::run(&options),
-        Command::Turns(options) => turns::run(&options),
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// weft beside the floors and nginx, in four minutes
+    ///
+    /// Every comparison in turn: server on one core, load on another, a fresh server for each cell. Ratios are taken within
+    /// each round, so that slow drifts of the machine cancel. 'busy' is the server's share of its core, 'others' is what other
+    /// processes took of both. If 'others' is high, only CPU a request and ratios mean something. 'spread' is how far the rounds
+    /// lie apart. Exit code: 0 measured (won or lost), 1 nothing of weft was measured, 2 wrong arguments, 130 interrupted.
+    Quick(GridArgs),
+    /// The whole grid: every engine, every server of others that is installed, every workload
+    ///
+    /// A server that is not installed is named and left out. scripts/install-peers installs what Debian has. The Rust servers are
+    /// built from crates/bench/peers the first time. WEFTWORK_BENCH_PEERS=PATH takes a binary that you have. A server that
+    /// ignores Connection: close is never first. All of it takes some 45 minutes.
+    Full(GridArgs),
+    /// A hundred typed routes beside a handler without any
+    ///
+    /// The target is CPU a request: the median of its ratios to bare, taken round by round, is at most 1.03. If the quartiles of
+    /// these ratios lie far apart, the machine was not quiet enough to tell.
+    Router(RouterArgs),
+    /// What a request costs servers that run at once and have the load in turn, to a per cent
+    ///
+    /// For differences of a few per cent, between two builds for example: what the machine does meanwhile happens to all servers.
+    /// 'us/request' is the time of a turn for each answer. At a fixed rate CPU is compared, which the kernel counts in ticks of
+    /// 10 ms: at a low rate that takes many rounds. With 8 MiB and more under way each turn has new connections. There is a table
+    /// for each distance of the two cores, with the rounds in which the host left them there.
+    Turns(turns::TurnArgs),
+    /// Latency of quick clients while others block, here and on a plain event loop, as a chart
+    Blocking(blocking::BlockingArgs),
+    /// Makes the page of a run again, from its JSON
+    Report {
+        /// What --json has written
+        #[arg(value_name = "RUN.json")]
+        results: PathBuf,
+        /// The page. Its charts go to a folder beside it
+        #[arg(long, value_name = "PATH")]
+        markdown: PathBuf,
+    },
+    /// Adds a run to the history of commits, and warns if it is worse than the best of the last ones
+    Track(tracker::TrackArgs),
+    /// What the parts without I/O cost, counted by callgrind
+    ///
+    /// Figures of another compiler, C library or processor are shown, but fail nothing without --same-toolchain.
+    Instructions(instructions::InstructionArgs),
+    /// How late a tick reaches ten thousand event streams, and what a client costs
+    Events(crowd::CrowdArgs),
+    /// Whether ten thousand clients are answered whose handlers all wait, and what a client costs
+    Held(crowd::CrowdArgs),
+    /// One of the floors alone, until killed: a server that answers with canned bytes, on 127.0.0.1
+    Floor(floors::FloorArgs),
+    /// One of the two servers of 'router' alone, on 127.0.0.1, until stopped
+    Site(site::SiteArgs),
+    /// Hostile clients for minutes, and what they must not change
+    ///
+    /// Starts weft demo and sets hostile clients on it: slow heads, slow bodies, slow readers, half-open connections, clients that
+    /// vanish, floods, churn, and nonsense. Beside them are clients that behave: bodies that go both ways at once, downloads,
+    /// WebSockets and event streams. Health checks go on. The run is well if memory, descriptors and threads are the same in its last
+    /// quarter as in its second, slow clients are ended by their deadline, no client that behaves is ended, answered wrong or left
+    /// without an answer for 15 s, no health check fails or takes over 100 ms, and the server holds at the end what it held before. A
+    /// check is 'excused' if it is late only because the server's core, or that of the check, was taken by something else. The server
+    /// runs with MALLOC_ARENA_MAX=1, so that memory kept by glibc for each thread does not look like a leak.
+    Soak(soak::SoakArgs),
+    /// Very many clients that send a head one byte a second
+    ///
+    /// The run is well if all are ended by the deadline of a head (10 s), no thread is started for them, and no health check takes over
+    /// 50 ms. The engines workers and pool give each client a thread, and cannot be well.
+    SlowHeads(soak::SlowHeadArgs),
+}
+
+fn main() -> ExitCode {
+    let (message, code) = match run(Cli::parse().command) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Usage(message)) => (message + "\nFor more information, try '--help'.", 2),
+        Err(Failure::Run(message)) => (message, 1),
+        Err(Failure::Interrupted) => ("interrupted, all started servers are stopped".to_owned(), 130),
+    };
+    eprintln!("error: {message}");
+    ExitCode::from(code)
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Quick(args) => grid::run(&grid::quick(args)?),
+        Command::Full(args) => grid::run(&grid::full(args)?),
+        Command::Router(args) => grid::run(&args.options()?),
+        Command::Turns(args) => turns::run(&args),
+        Command::Blocking(args) => blocking::run(&args),
+        Command::Report { results, markdown } => report::pages(&Results::read(&results)?, &markdown),
+        Command::Track(args) => tracker::track(&args),
+        Command::Instructions(args) => instructions::run(&args),
+        Command::Events(args) => events::run(&args),
+        Command::Held(args) => held::run(&args),
+        Command::Floor(args) => floors::run(&args),
+        Command::Site(args) => site::run(&args),
+        Command::Soak(args) => soak::run(&args),
+        Command::SlowHeads(args) => soak::slow_heads(&args),
     }
 }

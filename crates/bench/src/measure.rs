@@ -1,9 +1,10 @@
-//! What does one server reach at one workload, once?
+//! Measures one server at one workload, once.
 
 mod answer;
 mod meter;
 mod metric;
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use crate::args::{GridOptions, LoadKind};
@@ -13,13 +14,12 @@ use crate::load::generator::Generator;
 use crate::load::tally::Tally;
 use crate::load::{Group, idle, wrk};
 use crate::peers::Peers;
-use crate::procs::distance::Distance;
 use crate::procs::server::Server;
 use crate::procs::usage::resident_bytes;
 use crate::subject::Subject;
 use crate::workloads::{HEALTH, Kind, Workload};
 pub(crate) use answer::expected;
-use meter::{Costs, Meter};
+use meter::Meter;
 pub(crate) use metric::{Metric, Sample};
 
 /// Before each measured time: caches fill, threads start.
@@ -27,28 +27,31 @@ const WARM_UP: Duration = Duration::from_millis(200);
 /// How long idle connections are watched.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// Starts a fresh server, sees that it answers right, measures it, and stops it.
+/// Starts a fresh server, checks that it answers right, measures it, and stops it.
 pub(crate) fn measure(
     peers: &mut Peers,
     options: &GridOptions,
     subject: &Subject,
     workload: &Workload,
-    distance: &mut Distance,
 ) -> Result<Sample> {
     let workload = &*workload.of(subject);
     let mut server = peers.start(subject, workload)?;
     let body = expected(&server, subject, workload, workload.group())?;
-    let time = options.time.max(workload.time_min);
-    let bench = Bench { server: &server, options, time, expected: &body };
-    let sample = match (&workload.kind, options.load) {
-        (Kind::Requests(group), LoadKind::Own) => bench.requests(group, distance)?,
-        (Kind::Requests(group), LoadKind::Wrk) => bench.requests_of_wrk(group, peers)?,
-        (Kind::Paced { group, per_s }, _) => bench.paced(group, *per_s)?,
-        (Kind::Mixed { quick, blockers }, _) => {
-            let blocking = expected(&server, subject, workload, blockers)?;
-            bench.mixed([quick, blockers], &blocking)?
+    let bench = Bench { server: &server, options, time: options.time.max(workload.time_min) };
+    let sample = match (&workload.kind, options.args.load) {
+        (Kind::Requests(group), LoadKind::Own) => {
+            let (tallies, errors, mut sample) = bench.ask(from_ref(group), &[&body])?;
+            sample.0.extend(tallies.first().map(latencies).into_iter().flatten());
+            sample.0.push((Metric::ERRORS, errors));
+            sample
         }
-        (Kind::Idle, _) => idle_connections(&server, options)?,
+        (Kind::Requests(group), LoadKind::Wrk) => bench.requests_of_wrk(group, peers)?,
+        (Kind::Paced { group, per_s }, _) => bench.paced(group, *per_s, &body)?,
+        (Kind::Mixed { quick, blockers }, _) => {
+            let blocked = expected(&server, subject, workload, blockers)?;
+            bench.mixed([quick, blockers], [&body, &blocked])?
+        }
+        (Kind::Idle, _) => bench.idle_connections()?,
     };
     server.check()?;
     Ok(sample)
@@ -60,140 +63,118 @@ struct Bench<'a> {
     options: &'a GridOptions,
     /// How long it is measured.
     time: Duration,
-    /// The body of the answer, that to quick requests where there are others.
-    expected: &'a [u8],
 }
 
 impl Bench<'_> {
-    fn requests(&self, group: &Group, distance: &mut Distance) -> Result<Sample> {
-        let groups = std::slice::from_ref(group);
-        let (tallies, errors, costs) = self.ask(groups, &[self.expected], &mut || distance.look())?;
-        Ok(tallies.first().map(|tally| sample(tally, errors, costs)).unwrap_or_default())
+    fn meter(&self) -> Meter {
+        Meter::start(self.server.pid(), self.options.args.server.cores.cores)
     }
 
-    fn paced(&self, group: &Group, per_s: u32) -> Result<Sample> {
-        let groups = std::slice::from_ref(group);
-        let mut generator = Generator::expecting(self.server.port, groups, &[self.expected], true)?;
+    fn paced(&self, group: &Group, per_s: u32, body: &[u8]) -> Result<Sample> {
+        let mut generator = Generator::expecting(self.server.port, from_ref(group), &[body], true)?;
         let before = generator.drive_at(f64::from(per_s), WARM_UP)?;
-        let meter = Meter::start(self.server.pid(), self.options.cores);
+        let meter = self.meter();
         let tally = generator.drive_at(f64::from(per_s), self.time)?;
-        let costs = meter.costs(tally.answers() as f64);
-        let mut sample = sample(&tally, errors(&[before, tally.clone()]), costs);
-        sample.0.push((Metric::Unanswered, tally.unanswered as f64));
+        let mut sample = meter.costs(tally.answers() as f64);
+        sample.0.extend(latencies(&tally));
+        let unanswered = tally.unanswered as f64;
+        sample.0.extend([(Metric::UNANSWERED, unanswered), (Metric::ERRORS, errors(&[before, tally]))]);
         Ok(sample)
     }
 
     fn requests_of_wrk(&self, group: &Group, peers: &Peers) -> Result<Sample> {
         let port = self.server.port;
         let early = warm_up(port, group, WARM_UP)?;
-        let meter = Meter::start(self.server.pid(), self.options.cores);
-        let report = wrk::run(group, port, self.time, self.options.cores.load.count, peers.scratch.path())?;
+        let (meter, threads) = (self.meter(), self.options.args.server.cores.cores.load.count);
+        let report = wrk::run(group, port, self.time, threads, peers.scratch.path())?;
         interrupt::check()?;
-        let used = [
-            (Metric::Rate, report.rate),
-            (Metric::P50Ms, report.p50_ms),
-            (Metric::P99Ms, report.p99_ms),
-            (Metric::Errors, early + report.errors),
-        ];
-        Ok(Sample([used.as_slice(), &meter.costs(report.requests)].concat()))
+        let mut sample = meter.costs(report.requests);
+        sample.0.extend([
+            (Metric::RATE, report.rate),
+            (Metric::P50_MS, report.p50_ms),
+            (Metric::P99_MS, report.p99_ms),
+            (Metric::ERRORS, early + report.errors),
+        ]);
+        Ok(sample)
     }
 
-    fn mixed(&self, [quick, blockers]: [&Group; 2], blocked: &[u8]) -> Result<Sample> {
-        let bodies = [self.expected, blocked];
-        let (alone, early, _) = self.ask(std::slice::from_ref(quick), &bodies, &mut || Ok(()))?;
-        let (beside, late, costs) = self.ask(&[quick.clone(), blockers.clone()], &bodies, &mut || Ok(()))?;
-        let [alone, beside, blocking] =
-            [alone.first(), beside.first(), beside.get(1)].map(Option::<&Tally>::cloned);
-        let (Some(alone), Some(beside), Some(blocking)) = (alone, beside, blocking) else {
-            return Ok(Sample::default());
-        };
-        must_be_answered("the quick requests alone", quick, &alone)?;
-        must_be_answered("the quick requests beside the others", quick, &beside)?;
-        must_be_answered("the blocking requests", blockers, &blocking)?;
+    fn mixed(&self, [quick, blockers]: [&Group; 2], bodies: [&[u8]; 2]) -> Result<Sample> {
+        let (alone, early, _) = self.ask(from_ref(quick), &bodies)?;
+        let (beside, late, mut sample) = self.ask(&[quick.clone(), blockers.clone()], &bodies)?;
+        let ([alone], [beside, blocking]) = (&alone[..], &beside[..]) else { return Ok(Sample::default()) };
+        must_be_answered("the quick requests alone", quick, alone)?;
+        must_be_answered("the quick requests beside the others", quick, beside)?;
+        must_be_answered("the blocking requests", blockers, blocking)?;
         let (p99, p99_alone) = (beside.latency_ms(0.99), alone.latency_ms(0.99));
-        let figures = [
-            (Metric::Rate, beside.rate()),
-            (Metric::BlockingRate, blocking.rate()),
-            (Metric::P50Ms, beside.latency_ms(0.50)),
-            (Metric::P99Ms, p99),
-            (Metric::P999Ms, beside.latency_ms(0.999)),
-            (Metric::AloneP99Ms, p99_alone),
-            (Metric::P99OverAlone, p99 / p99_alone),
-            (Metric::Errors, early + late),
-        ];
-        Ok(Sample([figures.as_slice(), &costs].concat()))
+        sample.0.extend(latencies(beside));
+        sample.0.extend([
+            (Metric::BLOCKING_RATE, blocking.rate()),
+            (Metric::ALONE_P99_MS, p99_alone),
+            (Metric::P99_OVER_ALONE, p99 / p99_alone),
+            (Metric::ERRORS, early + late),
+        ]);
+        Ok(sample)
     }
 
-    /// What all groups got, how many errors there were, and what their answers cost.
-    fn ask(
-        &self,
-        groups: &[Group],
-        bodies: &[&[u8]],
-        look: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<(Vec<Tally>, f64, Costs)> {
+    /// Drives all groups. Returns the tally of each, the errors of all, and the cost of the answers.
+    fn ask(&self, groups: &[Group], bodies: &[&[u8]]) -> Result<(Vec<Tally>, f64, Sample)> {
         let mut generator = Generator::expecting(self.server.port, groups, bodies, false)?;
         let before = generator.drive(WARM_UP)?;
-        let meter = Meter::start(self.server.pid(), self.options.cores);
-        let tallies = generator.drive_and_look(self.time, look)?;
-        let costs = meter.costs(answers(&tallies));
+        let meter = self.meter();
+        let tallies = generator.drive(self.time)?;
+        let costs = meter.costs(tallies.iter().map(Tally::answers).sum::<u64>() as f64);
         let errors = errors(&before) + errors(&tallies) + errors(&generator.wait_for_late()?);
         Ok((tallies, errors, costs))
     }
+
+    fn idle_connections(&self) -> Result<Sample> {
+        let (pid, port) = (self.server.pid(), self.server.port);
+        // What the server touches for the first time anyway is not a cost of the connections.
+        let early = warm_up(port, &HEALTH, WARM_UP * 2)?;
+        let before = settled_bytes(pid)?;
+        let held = idle::open(port, self.options.args.idle, &HEALTH)?;
+        let bytes = settled_bytes(pid)?.saturating_sub(before) as f64;
+        let meter = self.meter();
+        interrupt::sleep(IDLE_TIME)?;
+        let (cpu_us, switches) = meter.server_used();
+        let connections = held.connections.len() as f64;
+        Ok(Sample(vec![
+            (Metric::CONNECTIONS, connections),
+            (Metric::BYTES_EACH, bytes / connections.max(1.0)),
+            (Metric::IDLE_CPU_MS, cpu_us / 1e3),
+            (Metric::IDLE_SWITCHES, switches / IDLE_TIME.as_secs_f64()),
+            (Metric::ERRORS, early + held.failed as f64),
+        ]))
+    }
 }
 
-/// Blockers that are not answered would make it easy, and latencies of nothing have no ratio.
-fn must_be_answered(who: &str, group: &Group, tally: &Tally) -> Result<()> {
+/// Fails if there was no answer: without blocking requests the rest would be easy, and latencies of nothing have no ratio.
+fn must_be_answered(which: &str, group: &Group, tally: &Tally) -> Result<()> {
     if tally.ok > 0 {
         return Ok(());
     }
-    Err(Failure::Run(format!("{}: none of {who} was answered", group.path)))
+    Err(Failure::Run(format!("{}: none of {which} was answered", group.path)))
 }
 
-fn sample(tally: &Tally, errors: f64, costs: Costs) -> Sample {
-    let used = [
-        (Metric::Rate, tally.rate()),
-        (Metric::P50Ms, tally.latency_ms(0.50)),
-        (Metric::P99Ms, tally.latency_ms(0.99)),
-        (Metric::P999Ms, tally.latency_ms(0.999)),
-        (Metric::Errors, errors),
-    ];
-    Sample([used.as_slice(), &costs].concat())
-}
-
-fn answers(tallies: &[Tally]) -> f64 {
-    tallies.iter().map(Tally::answers).sum::<u64>() as f64
+fn latencies(tally: &Tally) -> [(Metric, f64); 4] {
+    [
+        (Metric::RATE, tally.rate()),
+        (Metric::P50_MS, tally.latency_ms(0.50)),
+        (Metric::P99_MS, tally.latency_ms(0.99)),
+        (Metric::P999_MS, tally.latency_ms(0.999)),
+    ]
 }
 
 fn errors(tallies: &[Tally]) -> f64 {
     tallies.iter().map(Tally::errors).sum::<u64>() as f64
 }
 
-/// The errors of it.
+/// Returns the errors of the warm-up.
 fn warm_up(port: u16, group: &Group, time: Duration) -> Result<f64> {
-    Ok(errors(&Generator::open(port, std::slice::from_ref(group))?.drive(time)?))
+    Ok(errors(&Generator::open(port, from_ref(group))?.drive(time)?))
 }
 
-fn idle_connections(server: &Server, options: &GridOptions) -> Result<Sample> {
-    // What the server touches for the first time anyway is not a cost of the connections.
-    let early = warm_up(server.port, &HEALTH, WARM_UP * 2)?;
-    let before = settled_bytes(server.pid())?;
-    let held = idle::open(server.port, options.idle, &HEALTH)?;
-    let after = settled_bytes(server.pid())?;
-    let meter = Meter::start(server.pid(), options.cores);
-    interrupt::sleep(IDLE_TIME)?;
-    let (cpu_us, switches) = meter.server_used();
-    let (cpu_ms, per_s) = (cpu_us / 1e3, switches / IDLE_TIME.as_secs_f64());
-    let connections = held.connections.len() as f64;
-    Ok(Sample(vec![
-        (Metric::Connections, connections),
-        (Metric::BytesEach, after.saturating_sub(before) as f64 / connections.max(1.0)),
-        (Metric::IdleCpuMs, cpu_ms),
-        (Metric::IdleSwitches, per_s),
-        (Metric::Errors, early + held.failed as f64),
-    ]))
-}
-
-/// Resident bytes once they stay the same, or after a few seconds in which they did not.
+/// Returns the resident bytes once they stay the same, or after a few seconds in which they did not.
 fn settled_bytes(pid: u32) -> Result<u64> {
     const LOOKS_MAX: usize = 15;
     let mut last = resident_bytes(pid);
@@ -215,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warm_up_counts_who_breaks_off() {
+    fn a_warm_up_counts_broken_connections() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || drop((listener.accept().unwrap(), listener)));
@@ -224,9 +205,9 @@ mod tests {
         assert!(errors > 0.0);
     }
 
-    /// The ratio of a latency to none is no number: its JSON could not be read again.
+    /// A ratio to nothing is no number, and its JSON could not be read again.
     #[test]
-    fn who_answers_nothing_has_failed() {
+    fn a_group_without_answers_has_failed() {
         let (group, Ok(mut tally)) = (Group::get("/slow?ms=100", 8), Tally::new()) else {
             panic!("no tally")
         };

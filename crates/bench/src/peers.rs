@@ -1,51 +1,34 @@
-//! How is each subject started for a workload?
+//! Starts each server for a workload.
 
-mod configured;
-mod go;
-mod lisp;
-mod nginx;
-mod rust;
+pub(crate) mod build;
 mod table;
-pub(crate) mod weft;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::{env, fs};
 
-use crate::args::GridOptions;
+use crate::args::ServerArgs;
 use crate::failure::{Failure, Result};
 use crate::load::probe;
-use crate::procs::pin::Cores;
 use crate::procs::scratch::Scratch;
 use crate::procs::server::{Ports, Server};
 use crate::results::LeftOut;
 use crate::subject::Subject;
-use crate::workloads::{Ask, FILES, HEALTH, Kind, Workload};
+use crate::workloads::{Ask, FILES, HEALTH, Kind, QUICK, Workload};
 
-pub(crate) use table::{PEERS, Peer};
+pub(crate) use table::{IGNORES_CLOSE, PEERS, Peer};
 
-/// What a peer is started with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup<'a> {
-    pub(crate) port: u16,
-    /// How many workers, loops or threads it may keep busy: one for each of its cores.
-    pub(crate) workers: usize,
-    /// Descriptors that it may have.
-    pub(crate) files_max: u64,
-    /// For its configuration and its own files.
-    pub(crate) scratch: &'a Path,
-    /// What it serves where files are asked for.
-    pub(crate) files: &'a Path,
-    /// What [`Peer::prepare`] built, for this peer and others of its kind.
-    pub(crate) program: &'a Path,
-}
+/// Room beside the connections for the log, the listener and the like.
+const OTHER_FILES: u64 = 100;
+const CONNECTIONS_MAX: u64 = 65_536;
+/// lighttpd has a table of them, and asks for no more than this.
+const DESCRIPTORS_MAX: u64 = 200_000;
 
 /// What all servers of one run share.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    cores: Cores,
-    engine: Option<String>,
+    args: ServerArgs,
     weft: PathBuf,
     bench: PathBuf,
     files_max: u64,
@@ -56,24 +39,28 @@ pub(crate) struct Peers {
     pub(crate) scratch: Scratch,
     pub(crate) subjects: Vec<Subject>,
     pub(crate) left_out: Vec<LeftOut>,
-    /// Version of each subject that has one.
+    /// The version of each server that has one.
     pub(crate) versions: BTreeMap<String, String>,
 }
 
-/// weft's answer to /health is about as long; used while weft is not among the subjects.
+/// The answer of weft to /health is about as long. Used while weft does not take part.
 const ANSWER_BYTES: usize = 130;
 
 impl Peers {
-    /// Builds weft and the peers that take part; says who is not there, and leaves them out.
-    pub(crate) fn new(options: &GridOptions, files_max: u64) -> Result<Self> {
-        let weft = match &options.weft {
+    /// Builds weft and the servers that take part. Names those that are not there, and leaves them out.
+    pub(crate) fn new(
+        args: &ServerArgs,
+        subjects: &[Subject],
+        workloads: &[&Workload],
+        files_max: u64,
+    ) -> Result<Self> {
+        let weft = match &args.weft {
             Some(path) => path.clone(),
-            None if options.subjects.iter().any(Subject::is_weft) => weft::build()?,
+            None if subjects.iter().any(Subject::is_weft) => build::build_weft()?,
             None => PathBuf::new(),
         };
         let mut peers = Peers {
-            cores: options.cores,
-            engine: options.engine.clone(),
+            args: args.clone(),
             weft,
             bench: env::current_exe()?,
             files_max,
@@ -85,19 +72,17 @@ impl Peers {
             left_out: Vec::new(),
             versions: BTreeMap::new(),
         };
-        for subject in &options.subjects {
+        for subject in subjects {
             peers.admit(subject)?;
         }
-        if options.workloads.iter().any(|workload| workload.ask == Ask::File) {
-            write_files(&peers.files())?;
-        }
+        peers.write_files(workloads.iter().any(|workload| workload.ask == Ask::File))?;
         peers.match_answers()?;
         Ok(peers)
     }
 
     fn admit(&mut self, subject: &Subject) -> Result<()> {
         if let Subject::Peer(peer) = subject {
-            match (peer.prepare)(peer, self.scratch.path()) {
+            match peer.prepare(self.scratch.path()) {
                 Ok((program, version)) => {
                     self.programs.insert(peer.name, program);
                     self.versions.insert(peer.name.to_owned(), version);
@@ -114,11 +99,21 @@ impl Peers {
         Ok(())
     }
 
-    fn files(&self) -> PathBuf {
-        self.scratch.path().join("files")
+    /// Writes the answers of servers that only have files, and the files of the file workloads.
+    fn write_files(&self, has_files: bool) -> Result<()> {
+        let write = |folder: &str, name: &str, bytes: &[u8]| {
+            let folder = self.scratch.path().join(folder);
+            fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join(name), bytes))
+        };
+        write("answers", "health", b"OK")?;
+        write("answers", "json", br#"{"message":"Hello, World!"}"#)?;
+        for (name, length) in FILES.iter().filter(|_| has_files) {
+            write("files", name, &file_bytes(*length))?;
+        }
+        Ok(())
     }
 
-    /// Starts a fresh server, pinned; it is stopped when dropped.
+    /// Starts a fresh server, pinned. It is stopped when dropped.
     pub(crate) fn start(&mut self, subject: &Subject, workload: &Workload) -> Result<Server> {
         let weft = self.weft.clone();
         self.start_build(&weft, subject, workload)
@@ -132,7 +127,6 @@ impl Peers {
         workload: &Workload,
     ) -> Result<Server> {
         let port = self.ports.next()?;
-        let files = self.files();
         let command = match subject {
             Subject::Floor => self.floor(workload, port),
             Subject::FloorSpawn => {
@@ -141,32 +135,27 @@ impl Peers {
                 command
             }
             Subject::Weft { engine } => {
-                let files = (workload.ask == Ask::File).then_some(files.as_path());
-                weft::command(weft, port, engine.as_ref().or(self.engine.as_ref()), files)
+                let files = (workload.ask == Ask::File).then(|| self.scratch.path().join("files"));
+                weft_command(weft, port, engine.as_ref().or(self.args.engine.as_ref()), files.as_deref())
             }
-            Subject::Peer(peer) => {
-                let program = self.programs.get(peer.name).map(PathBuf::as_path).unwrap_or(Path::new(""));
-                let (scratch, files_max) = (self.scratch.path(), self.files_max);
-                let workers = self.cores.server.count;
-                (peer.command)(peer, &Setup { port, workers, files_max, scratch, files: &files, program })?
-            }
+            Subject::Peer(peer) => self.peer(peer, port)?,
             Subject::Site(site) => {
                 let mut command = Command::new(&self.bench);
                 command.args(["site", site.name(), "--port", &port.to_string()]);
-                command.args(self.engine.iter().flat_map(|engine| ["--engine", engine]));
+                command.args(self.args.engine.iter().flat_map(|engine| ["--engine", engine]));
                 command
             }
         };
         let log = self.scratch.path().join("server.log");
-        Server::start(command, port, &subject.to_string(), self.cores, log)
+        Server::start(command, port, &subject.to_string(), self.args.cores.cores, log)
     }
 
     fn floor(&self, workload: &Workload, port: u16) -> Command {
         let mut command = Command::new(&self.bench);
         command.args(["floor", workload.floor.name(), "--port", &port.to_string()]);
-        command.args(["--sleep-ms", &workload.sleep.as_millis().to_string()]);
+        command.args(["--sleep-us", &workload.sleep.as_micros().to_string()]);
         command.args(["--answer-bytes", &self.answer_bytes.to_string()]);
-        command.args(["--loops", &self.cores.server.count.to_string()]);
+        command.args(["--loops", &self.args.cores.cores.server.count.to_string()]);
         if let Kind::Requests(group) = &workload.kind {
             command.args(group.close.then_some("--close"));
             command.args((group.depth > 1).then_some("--pipelined"));
@@ -174,11 +163,17 @@ impl Peers {
         command
     }
 
-    /// The floors send as many bytes as weft does, so that neither gains by a shorter answer.
+    fn peer(&self, peer: &Peer, port: u16) -> Result<Command> {
+        let program = self.programs.get(peer.name).map(PathBuf::as_path).unwrap_or(Path::new(""));
+        let workers = self.args.cores.cores.server.count;
+        command(peer, program, port, workers, self.files_max, self.scratch.path())
+    }
+
+    /// Has the floors send as many bytes as weft does, so that neither gains by a shorter answer.
     fn match_answers(&mut self) -> Result<()> {
         let weft = self.subjects.iter().find(|subject| subject.is_weft()).cloned();
         if let Some(weft) = weft {
-            let server = self.start(&weft, &crate::workloads::QUICK[0]).map_err(|failure| match failure {
+            let server = self.start(&weft, &QUICK[0]).map_err(|failure| match failure {
                 Failure::Run(message) => Failure::Run(format!("{weft}: {message}")),
                 other => other,
             })?;
@@ -192,20 +187,68 @@ impl Peers {
     }
 }
 
-/// The first line of what a command says, on either output; the reason if it is not there, or fails.
-fn version_of(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let output = output.map_err(|_| Failure::Run(format!("{program} is not installed")))?;
-    let said = [&output.stdout[..], b"\n", &output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned();
-    if line.is_empty() || !output.status.success() {
-        return Err(Failure::Run(format!("{program} does not say its version")));
+/// Fills in the arguments and the configuration of a server, and writes the latter.
+fn command(
+    peer: &Peer,
+    program: &Path,
+    port: u16,
+    workers: usize,
+    files_max: u64,
+    scratch: &Path,
+) -> Result<Command> {
+    let (config, answers, files) =
+        (scratch.join(peer.name).with_extension("conf"), scratch.join("answers"), scratch.join("files"));
+    let connections = files_max.saturating_sub(OTHER_FILES).min(CONNECTIONS_MAX);
+    let descriptors = files_max.min(DESCRIPTORS_MAX);
+    let user = if peer.configuration.contains("@user@") {
+        build::version_of("id", &["-un"])?
+    } else {
+        String::new()
+    };
+    let is_one = workers == 1;
+    let values = [
+        ("@name@", peer.name.to_owned()),
+        ("@port@", port.to_string()),
+        ("@program@", program.display().to_string()),
+        ("@scratch@", scratch.display().to_string()),
+        ("@config@", config.display().to_string()),
+        ("@answers@", answers.display().to_string()),
+        ("@files@", if files.exists() { &files } else { &answers }.display().to_string()),
+        ("@workers@", workers.to_string()),
+        ("@workers_or_0@", if is_one { "0".to_owned() } else { workers.to_string() }),
+        ("@reuseport@", if is_one { "" } else { " reuseport" }.to_owned()),
+        ("@files_max@", files_max.to_string()),
+        ("@connections@", connections.to_string()),
+        ("@descriptors@", descriptors.to_string()),
+        ("@half_descriptors@", (descriptors / 2).to_string()),
+        ("@user@", user),
+    ];
+    let fill =
+        |text: &str| values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
+    if !peer.configuration.is_empty() {
+        let written = fs::write(&config, fill(peer.configuration));
+        written.map_err(|error| Failure::step(config.display(), error))?;
     }
-    Ok(line)
+    let mut command = Command::new(peer.executable(program));
+    command.args(peer.arguments.iter().map(|argument| fill(argument))).env("GOMAXPROCS", workers.to_string());
+    Ok(command)
 }
 
-/// What every file holds: bytes that no compression makes nothing of.
+/// Starts the demo, or the files of a directory.
+pub(crate) fn weft_command(weft: &Path, port: u16, engine: Option<&String>, files: Option<&Path>) -> Command {
+    let mut command = Command::new(weft);
+    match files {
+        Some(files) => command.arg("serve").arg(files),
+        None => command.arg("demo"),
+    };
+    command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+    if let Some(engine) = engine {
+        command.args(["--engine", engine]);
+    }
+    command
+}
+
+/// Returns the content of a file: bytes that no compression makes smaller.
 pub(crate) fn file_bytes(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {
@@ -213,15 +256,6 @@ pub(crate) fn file_bytes(length: usize) -> Vec<u8> {
         (state >> 24) as u8
     };
     (0..length).map(|_| next()).collect()
-}
-
-fn write_files(directory: &Path) -> Result<()> {
-    fs::create_dir_all(directory)?;
-    for (name, length) in FILES {
-        let path = directory.join(name);
-        fs::write(&path, file_bytes(*length)).map_err(|error| Failure::step(path.display(), error))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

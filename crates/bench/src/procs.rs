@@ -1,4 +1,4 @@
-//! How are the servers kept apart from the load, measured, and ended?
+//! The servers as processes: pinned apart from the load, watched, and ended.
 
 pub(crate) mod child;
 pub(crate) mod distance;

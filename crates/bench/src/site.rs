@@ -1,9 +1,10 @@
-//! What does a router add to a request? Two servers that answer alike: one handler for all paths, and a hundred
-//! typed routes in front of the same answer.
+//! What a router adds to a request: two servers that answer alike. One has one handler for all paths, the other a hundred typed routes in
+//! front of the same answer.
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use clap::{Args, ValueEnum};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use weftwork::prelude::*;
 use weftwork::{Engine, Signals};
@@ -17,21 +18,26 @@ mod hundred;
 
 use hundred::Hundred;
 
-/// What both say, whatever is asked.
+/// The answer of both, whatever is asked.
 pub(crate) const ANSWER: &str = "OK";
 
-/// Which of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One of the two servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Site {
     Bare,
     Typed,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SiteOptions {
-    pub(crate) site: Site,
-    pub(crate) port: u16,
-    pub(crate) engine: Option<String>,
+#[derive(Args, Debug)]
+pub(crate) struct SiteArgs {
+    #[arg(value_enum)]
+    site: Site,
+    /// Port to listen on
+    #[arg(long, value_name = "N")]
+    port: u16,
+    /// Engine [default: that of weft]
+    #[arg(long)]
+    engine: Option<String>,
 }
 
 impl Site {
@@ -41,17 +47,10 @@ impl Site {
             Site::Typed => "typed",
         }
     }
-
-    pub(crate) fn about(self) -> &'static str {
-        match self {
-            Site::Bare => "one handler, whatever the path",
-            Site::Typed => "the same answer behind `#[derive(Routes)]` with 100 routes",
-        }
-    }
 }
 
-/// Runs a site until it is told to stop, or until the bench that started it is gone.
-pub(crate) fn run(options: &SiteOptions) -> Result<()> {
+/// Runs a site until it is told to stop, or until the bench that started it has ended.
+pub(crate) fn run(options: &SiteArgs) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     limits::raise_files()?;
     match options.site {
@@ -61,7 +60,7 @@ pub(crate) fn run(options: &SiteOptions) -> Result<()> {
     .map_err(|error| Failure::step(options.site.name(), error))
 }
 
-fn serve(options: &SiteOptions, handler: impl Handler) -> weftwork::Result<()> {
+fn serve(options: &SiteArgs, handler: impl Handler) -> weftwork::Result<()> {
     let mut server = Server::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, options.port))?;
     if let Some(engine) = &options.engine {
         server = server.engine(engine.parse::<Engine>()?);
@@ -76,15 +75,13 @@ fn bare(_: &mut Request) -> &'static str {
 }
 
 fn typed(route: Hundred, _: &mut Request) -> &'static str {
-    // A value that nobody looks at need not be made.
+    // The compiler would not make a value that is not used.
     black_box(&route);
     ANSWER
 }
 
 #[cfg(test)]
 mod tests {
-    //! Are they what they are said to be, and alike but for that?
-
     use weftwork::{Routes, TestClient};
 
     use super::*;

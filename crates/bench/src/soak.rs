@@ -1,64 +1,73 @@
-//! Does a server stay itself while it is abused for minutes? Starts `weft demo`, sets hostile clients on it, and
-//! watches what they must not be able to change: memory, descriptors, threads, and the answer to a health check.
+//! Hostile clients against `weft demo` for minutes. They must not change memory, descriptors, threads, and the time of a health check.
 
 mod clients;
-mod guests;
 mod health;
 mod kinds;
+mod sessions;
 mod vitals;
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
+use crate::args::{CoreArgs, count};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
-use crate::peers::weft;
+use crate::peers::build::build_weft;
+use crate::peers::weft_command;
 use crate::procs::limits;
-use crate::procs::pin::Cores;
 use crate::procs::server::{Ports, Server};
-use clients::Crowd;
+use clients::Clients;
 use health::{Checks, Prober};
-pub(crate) use kinds::Kind;
+use kinds::{SCRIPTS, Script};
 use vitals::Vitals;
 
 /// A health check under attack never takes longer than this.
 const HEALTH_MAX: Duration = Duration::from_millis(100);
 /// Beside ten thousand slow heads it is quicker still.
 const HEALTH_BESIDE_HEADS_MAX: Duration = Duration::from_millis(50);
-/// How long a server may take to come to rest when everybody has left.
+/// How long a server may take to come to rest after the last client.
 const REST: Duration = Duration::from_secs(15);
-/// Threads that may be left standing by then: `standby_kept`, and the demo's clock.
-const STANDBY: usize = 9;
+/// Threads that may be left by then: `standby_kept`, and the demo's clock.
+const STANDBY: u64 = 9;
+/// Slow heads end by themselves. This is for a server that does not end them.
+const SLOW_HEADS_MAX: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Debug)]
-pub(crate) struct SoakOptions {
-    pub(crate) time: Duration,
-    /// One after the other; none: the server's own default.
-    pub(crate) engines: Vec<Option<String>>,
-    /// A binary to use instead of the one that would be built.
-    pub(crate) weft: Option<PathBuf>,
-    /// Who attacks, and how many of each.
-    pub(crate) kinds: Vec<(Kind, usize)>,
-    /// How many clients of the slow heads.
-    pub(crate) heads: usize,
-    pub(crate) cores: Cores,
+#[derive(Args, Debug)]
+pub(crate) struct SoakArgs {
+    /// How long
+    #[arg(long, value_name = "N", default_value = "10", value_parser = count(1, 24 * 60))]
+    minutes: usize,
+    /// slow-heads, slow-bodies, slow-readers, silent, vanishing, flood, churn, nonsense, duplex, download, socket, feed [default: all]
+    #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
+    only: Vec<Script>,
+    #[command(flatten)]
+    server: EngineArgs,
 }
 
-impl Default for SoakOptions {
-    fn default() -> Self {
-        SoakOptions {
-            time: Duration::from_secs(600),
-            engines: vec![None],
-            weft: None,
-            kinds: Kind::STORM.to_vec(),
-            heads: 10_000,
-            cores: Cores::default(),
-        }
-    }
+#[derive(Args, Debug)]
+pub(crate) struct SlowHeadArgs {
+    /// Clients. The limit of open files has to allow them
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = count(1, 1_000_000))]
+    clients: usize,
+    #[command(flatten)]
+    server: EngineArgs,
 }
 
-/// A server, and who watches it.
+#[derive(Args, Debug)]
+struct EngineArgs {
+    /// Engines of the server, one after the other [default: its own]
+    #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
+    engine: Vec<String>,
+    /// Use this binary instead of building weftwork-cli
+    #[arg(long, value_name = "PATH")]
+    weft: Option<PathBuf>,
+    #[command(flatten)]
+    cores: CoreArgs,
+}
+
+/// A server that is watched.
 struct Watched {
     server: Server,
     idle: Vitals,
@@ -66,48 +75,50 @@ struct Watched {
 }
 
 impl Watched {
-    fn start(options: &SoakOptions, engine: Option<&String>) -> Result<Watched> {
-        let binary = options.weft.clone().map_or_else(weft::build, Ok)?;
+    fn start(args: &EngineArgs, engine: Option<&String>) -> Result<Watched> {
+        let binary = args.weft.clone().map_or_else(build_weft, Ok)?;
         let port = Ports::new().next()?;
-        let mut command: Command = weft::command(&binary, port, engine, None);
-        // glibc keeps what was freed in an arena for each thread. With one for all, what grows is ours.
+        let mut command = weft_command(&binary, port, engine, None);
+        // glibc keeps what was freed in an arena for each thread. With one for all, growth is ours.
         command.env("MALLOC_ARENA_MAX", "1");
-        // Its log would wait for a disk that others use.
-        let log = PathBuf::from("/dev/null");
-        let server = Server::start(command, port, "weft demo", options.cores, log)?;
-        let prober = Prober::start(port, options.cores.server);
+        // A log file would wait for a disk that others use.
+        let cores = args.cores.cores;
+        let server = Server::start(command, port, "weft demo", cores, PathBuf::from("/dev/null"))?;
+        let prober = Prober::start(port, cores.server);
         // The first checks bring every page in that a check needs.
         interrupt::sleep(Duration::from_secs(2))?;
         prober.take();
         let idle = Vitals::of(server.pid());
+        println!("idle: {idle}");
         Ok(Watched { server, idle, prober })
     }
 }
 
-/// Everything at once, for minutes on each engine.
-pub(crate) fn run(options: &SoakOptions) -> Result<()> {
-    on_each(options, storm)
+pub(crate) fn run(args: &SoakArgs) -> Result<()> {
+    let scripts = if args.only.is_empty() { SCRIPTS.to_vec() } else { args.only.clone() };
+    let time = Duration::from_secs(args.minutes as u64 * 60);
+    on_each(&args.server, |watched| storm(watched, time, &scripts))
 }
 
-/// Many clients that send a head one byte a second, and never all of it.
-pub(crate) fn slow_heads(options: &SoakOptions) -> Result<()> {
-    on_each(options, heads)
+pub(crate) fn slow_heads(args: &SlowHeadArgs) -> Result<()> {
+    on_each(&args.server, |watched| heads(watched, args.clients))
 }
 
-/// What one engine does wrong does not spare the next.
-fn on_each(
-    options: &SoakOptions,
-    run: fn(&SoakOptions, Option<&String>) -> Result<Vec<String>>,
-) -> Result<()> {
+/// Runs on each engine. A fault of one engine does not spare the next.
+fn on_each(args: &EngineArgs, run: impl Fn(&mut Watched) -> Result<Vec<String>>) -> Result<()> {
     interrupt::install()?;
-    // Once: whoever has started a server is pinned to the load's cores.
-    options.cores.check()?;
+    // Once: after the first server this thread is pinned to the load's cores.
+    args.cores.cores.check()?;
     limits::raise_files()?;
     let mut faults = Vec::new();
-    for engine in &options.engines {
-        let name = engine.as_deref().unwrap_or("of the server's choice");
+    let engines: Vec<Option<&String>> = match &args.engine[..] {
+        [] => vec![None],
+        engines => engines.iter().map(Some).collect(),
+    };
+    for engine in engines {
+        let name = engine.map_or("of the server's choice", String::as_str);
         println!("engine {name}");
-        let found = match run(options, engine.as_ref()) {
+        let found = match Watched::start(args, engine).and_then(|mut watched| run(&mut watched)) {
             Err(Failure::Run(why)) => vec![why],
             found => found?,
         };
@@ -120,55 +131,50 @@ fn on_each(
     }
 }
 
-fn storm(options: &SoakOptions, engine: Option<&String>) -> Result<Vec<String>> {
-    let mut watched = Watched::start(options, engine)?;
-    println!("idle: {}", watched.idle);
-    println!("{}", vitals::HEADINGS);
-    let mut crowd = Crowd::new(watched.server.port, &options.kinds);
+fn storm(watched: &mut Watched, time: Duration, scripts: &[Script]) -> Result<Vec<String>> {
+    let mut clients = Clients::new(watched.server.port, scripts);
     let (begun, mut samples, mut all) = (Instant::now(), Vec::new(), Checks::default());
-    let every = (options.time / 20).clamp(Duration::from_secs(2), Duration::from_secs(30));
-    let mut row = begun + every;
-    while begun.elapsed() < options.time {
+    let every = (time / 20).clamp(Duration::from_secs(2), Duration::from_secs(30));
+    let mut line = begun + every;
+    while begun.elapsed() < time {
         interrupt::check()?;
-        crowd.act(Duration::from_millis(100));
+        clients.act(Duration::from_millis(100));
         if samples.len() < begun.elapsed().as_secs() as usize {
             samples.push(Vitals::of(watched.server.pid()));
             watched.server.check()?;
         }
-        if Instant::now() >= row {
+        if Instant::now() >= line {
             let checks = watched.prober.take();
             let now = samples.last().copied().unwrap_or(watched.idle);
-            println!("{}", vitals::row(begun.elapsed(), &now, &checks, crowd.answers()));
+            println!("{}", vitals::line(begun.elapsed(), &now, &checks, clients.answers()));
             all.add(&checks);
-            row += every;
+            line += every;
         }
     }
     all.add(&watched.prober.take());
-    println!("\n{}", crowd.table());
-    let mut faults = crowd.faults();
-    drop(crowd);
+    println!("\n{}\n", clients.table());
+    let mut faults = clients.faults();
+    drop(clients);
     faults.extend(all.faults(HEALTH_MAX));
     faults.extend(vitals::not_flat(&samples));
-    faults.extend(comes_to_rest(&watched)?);
+    faults.extend(comes_to_rest(watched)?);
     println!("health: {all}");
     Ok(faults)
 }
 
-fn heads(options: &SoakOptions, engine: Option<&String>) -> Result<Vec<String>> {
-    let mut watched = Watched::start(options, engine)?;
-    println!("idle: {}", watched.idle);
-    let mut crowd = Crowd::once(watched.server.port, Kind::SlowHead, options.heads);
+fn heads(watched: &mut Watched, count: usize) -> Result<Vec<String>> {
+    let mut clients = Clients::slow_heads(watched.server.port, count);
     let (begun, mut most) = (Instant::now(), watched.idle);
-    while !crowd.is_over() && begun.elapsed() < options.time {
+    while !clients.is_over() && begun.elapsed() < SLOW_HEADS_MAX {
         interrupt::check()?;
-        crowd.act(Duration::from_millis(100));
+        clients.act(Duration::from_millis(100));
         most = most.max(&Vitals::of(watched.server.pid()));
     }
     let checks = watched.prober.take();
-    println!("most: {most}\nhealth: {checks}\n\n{}", crowd.table());
-    let mut faults = crowd.faults();
-    if !crowd.is_over() {
-        faults.push(format!("some are still connected after {:?}", options.time));
+    println!("most: {most}\nhealth: {checks}\n\n{}\n", clients.table());
+    let mut faults = clients.faults();
+    if !clients.is_over() {
+        faults.push(format!("some are still connected after {SLOW_HEADS_MAX:?}"));
     }
     watched.server.check()?;
     if most.threads > watched.idle.threads {
@@ -178,17 +184,17 @@ fn heads(options: &SoakOptions, engine: Option<&String>) -> Result<Vec<String>> 
     Ok(faults)
 }
 
-/// What is still held when everybody has left.
+/// Returns a fault if the server holds more than before, some time after the last client.
 fn comes_to_rest(watched: &Watched) -> Result<Option<String>> {
     let begun = Instant::now();
     let mut now = Vitals::of(watched.server.pid());
-    let held = |now: &Vitals| {
+    let holds_more = |now: &Vitals| {
         now.descriptors > watched.idle.descriptors + 2 || now.threads > watched.idle.threads + STANDBY
     };
-    while held(&now) && begun.elapsed() < REST {
+    while holds_more(&now) && begun.elapsed() < REST {
         interrupt::sleep(Duration::from_millis(200))?;
         now = Vitals::of(watched.server.pid());
     }
     println!("afterwards: {now}");
-    Ok(held(&now).then(|| format!("not at rest {REST:?} after the last client: {now}")))
+    Ok(holds_more(&now).then(|| format!("not at rest {REST:?} after the last client: {now}")))
 }

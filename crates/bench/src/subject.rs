@@ -1,4 +1,4 @@
-//! Who is measured?
+//! The servers that are measured, by their names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,27 +11,31 @@ use crate::workloads::Ask;
 pub(crate) enum Subject {
     /// The hand-written floor that suits the workload.
     Floor,
-    /// The floor of threads, starting one for each connection: what is commonly meant by it, and slower.
+    /// The floor of threads that starts one for each connection, as is common, and slower.
     FloorSpawn,
     /// The demo of weft, on its default engine or a named one.
     Weft { engine: Option<String> },
-    /// Somebody else's server.
+    /// The server of somebody else.
     Peer(&'static Peer),
-    /// A server of ours with one handler for all paths, and the same with a hundred typed routes: `router` alone.
+    /// A server of ours for `router` alone: one handler for all paths, or a hundred typed routes.
     Site(Site),
 }
 
-/// All of them, and every engine by its name.
+/// Returns all of them, with every engine by its name.
 pub(crate) fn all() -> Vec<Subject> {
     let engines = ["adaptive", "reactor", "workers", "pool", "fibers"];
     let weft = engines.map(|engine| Subject::Weft { engine: Some(engine.to_owned()) });
     [Subject::Floor].into_iter().chain(weft).chain(PEERS.iter().map(Subject::Peer)).collect()
 }
 
+pub(crate) fn quick() -> Vec<Subject> {
+    ["floor", "nginx", "weft"].into_iter().filter_map(|name| name.parse().ok()).collect()
+}
+
 impl Subject {
     pub(crate) fn can(&self, ask: Ask) -> bool {
         match self {
-            // It sends canned bytes, whatever is asked: for an echo that is no work at all, and no answer.
+            // It sends canned bytes, whatever is asked: no echo, and no work for one.
             Subject::Floor => !matches!(ask, Ask::Echo | Ask::File | Ask::Route),
             Subject::FloorSpawn => matches!(ask, Ask::Slow | Ask::Wait),
             Subject::Weft { .. } => ask != Ask::Route,
@@ -44,13 +48,43 @@ impl Subject {
         matches!(self, Subject::Weft { .. })
     }
 
-    /// The one that columns are won or lost by.
-    pub(crate) fn is_ours(&self) -> bool {
-        matches!(self, Subject::Weft { engine } if engine.as_deref().is_none_or(|engine| engine == "adaptive"))
-    }
-
     pub(crate) fn is_floor(&self) -> bool {
         matches!(self, Subject::Floor | Subject::FloorSpawn)
+    }
+
+    /// Whether ratios to it are taken.
+    pub(crate) fn is_compared_with(&self) -> bool {
+        match self {
+            Subject::Floor | Subject::Site(Site::Bare) => true,
+            Subject::Peer(peer) => peer.name == "nginx",
+            _ => false,
+        }
+    }
+
+    /// The rules of HTTP/1.1 that it breaks.
+    pub(crate) fn breaks(&self) -> &'static [&'static str] {
+        match self {
+            Subject::Peer(peer) => peer.breaks,
+            Subject::Floor | Subject::FloorSpawn => &["nearly all: it reads nothing"],
+            _ => &[],
+        }
+    }
+
+    /// Its configuration, in words.
+    pub(crate) fn about(&self) -> &'static str {
+        match self {
+            Subject::Floor => {
+                "hand-written: reads, and answers with canned bytes; parses nothing, limits nothing"
+            }
+            Subject::FloorSpawn => "the same, a new thread for each connection",
+            Subject::Weft { .. } => {
+                "`weft demo`, for files `weft serve`, as they come: every limit and deadline on; what waits without blocking does so by \
+                 `Response::with_delay`, on fibers in the handler, by `weftwork::sleep`"
+            }
+            Subject::Peer(peer) => peer.about,
+            Subject::Site(Site::Bare) => "one handler, whatever the path",
+            Subject::Site(Site::Typed) => "the same answer behind `#[derive(Routes)]` with 100 routes",
+        }
     }
 }
 

@@ -1,10 +1,7 @@
-//! What is measured, and what must weft reach? Tables: the short one of `quick`, the whole grid of `full`, and
-//! what `router` compares; everything else reads them.
+//! The workloads, and what weft must reach.
 
-mod grid;
-mod quick;
 mod reasons;
-mod router;
+mod table;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -21,13 +18,13 @@ pub(crate) struct Workload {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) kind: Kind,
-    /// What a subject must be able to do to take part.
+    /// What a server must be able to do to take part.
     pub(crate) ask: Ask,
     /// The floor that suits it.
     pub(crate) floor: Floor,
     /// How long the floor sleeps before the answer to `/slow`.
     pub(crate) sleep: Duration,
-    /// Rounds at most: what takes long by itself is not repeated.
+    /// Rounds at most: a workload that takes long is not repeated.
     pub(crate) rounds_max: usize,
     /// Measured time of a cell at least.
     pub(crate) time_min: Duration,
@@ -93,40 +90,40 @@ const TURN: Duration = Duration::from_millis(30);
 const TURN_BLOCKING: Duration = Duration::from_millis(400);
 /// A second of the lowest rate is 65 ms of CPU, which the kernel tells in ticks of 10.
 const TURN_PACED: Duration = Duration::from_secs(1);
-/// With so much under way at once, which takes some ten milliseconds.
+/// With this many bytes under way, which takes some ten milliseconds.
 const TURN_BULK: Duration = Duration::from_millis(300);
 const BULK_BYTES: usize = 8 << 20;
 
-/// What is asked for of some of them: first and last byte.
+/// The ranges of some files: first and last byte.
 pub(crate) const FILE_RANGES: &[(&str, (usize, usize))] =
     &[("1k.bin", (100, 299)), ("100k.bin", (50_000, 60_239)), ("10m.bin", (5_000_000, 5_099_999))];
 /// Requests a second of the paced workloads.
 pub(crate) const RATES: &[u32] = &[5_000, 20_000, 40_000, 60_000, 80_000, 110_000];
 
-pub(crate) static QUICK: LazyLock<Vec<Workload>> = LazyLock::new(quick::table);
-pub(crate) static GRID: LazyLock<Vec<Workload>> = LazyLock::new(grid::table);
-/// Both, but what has one name in both stands once.
+pub(crate) static QUICK: LazyLock<Vec<Workload>> = LazyLock::new(table::quick);
+pub(crate) static GRID: LazyLock<Vec<Workload>> = LazyLock::new(table::grid);
+/// The workloads of quick and full. A name that is in both stands once.
 pub(crate) static TURNS: LazyLock<Vec<Workload>> = LazyLock::new(|| {
     let is_new = |one: &Workload| QUICK.iter().all(|known| known.name != one.name);
-    quick::table().into_iter().chain(grid::table().into_iter().filter(is_new)).collect()
+    table::quick().into_iter().chain(table::grid().into_iter().filter(is_new)).collect()
 });
-pub(crate) static ROUTER: LazyLock<Vec<Workload>> = LazyLock::new(router::table);
+pub(crate) static ROUTER: LazyLock<Vec<Workload>> = LazyLock::new(table::router);
 
-/// What decides a column: CPU a request where handlers do not block, requests/s where they do.
+/// Returns what decides a column: CPU a request if handlers do not block, requests/s if they do.
 pub(crate) fn decides(column: &str) -> Metric {
     match column.split('-').next() {
-        Some("slow" | "wait" | "mixed") => Metric::Rate,
-        Some("idle") => Metric::BytesEach,
-        _ => Metric::CpuUs,
+        Some("slow" | "wait" | "mixed") => Metric::RATE,
+        Some("idle") => Metric::BYTES_EACH,
+        _ => Metric::CPU_US,
     }
 }
 
-/// Whether a server at a fixed rate owes no more answers at the end than fall due in 10 ms. Without a rate nothing is owed.
+/// Whether a server at a fixed rate owes at most the answers of 10 ms at the end. Without a fixed rate nothing is owed.
 pub(crate) fn keeps_up(owed: Option<f64>, answers_per_s: f64) -> bool {
     owed.is_none_or(|owed| owed <= answers_per_s * 0.01)
 }
 
-/// The workload of a name; where there is none, `slow` means all that begin with `slow-`.
+/// Returns the workload of a name. If there is no such name, `slow` means all that begin with `slow-`.
 pub(crate) fn named(table: &'static [Workload], name: &str) -> Vec<&'static Workload> {
     if let Some(exact) = table.iter().find(|workload| workload.name == name) {
         return vec![exact];
@@ -137,13 +134,13 @@ pub(crate) fn named(table: &'static [Workload], name: &str) -> Vec<&'static Work
 }
 
 impl Workload {
-    /// None: no floor does what this one is about.
+    /// Returns the name of its floor. None: no floor does this.
     pub(crate) fn floor_name(&self) -> Option<&'static str> {
         (self.ask != Ask::Route).then(|| self.floor.name())
     }
 
-    /// The same, as this server does it: but on fibers, whoever waits in a handler of ours holds a thread, and a response that comes
-    /// later does not.
+    /// Adapts the workload to a server. Except on fibers, a handler of ours that waits holds a thread, and a response that comes later does
+    /// not.
     pub(crate) fn of(&self, subject: &Subject) -> Cow<'_, Workload> {
         let on_fibers = |engine: &str| engine.split(':').next() == Some("fibers");
         match (subject, &self.kind) {
@@ -157,13 +154,13 @@ impl Workload {
         }
     }
 
-    /// Whether several can have the load in turn: where one group asks.
+    /// Whether servers can have the load in turn: one group asks.
     pub(crate) fn has_turns(&self) -> bool {
         matches!(self.kind, Kind::Requests(_) | Kind::Paced { .. })
     }
 
-    /// How long a server has the load where several have it in turn: long beside the requests that are under way at its end, and
-    /// short beside the tenths of a second after which hosts move cores, where that leaves enough to measure.
+    /// Returns the length of a turn: long beside the requests that are under way at its end, and short beside the tenths of a second
+    /// after which hosts move cores, if that leaves enough to measure.
     pub(crate) fn turn(&self) -> Duration {
         match self.kind {
             Kind::Paced { .. } => TURN_PACED,
@@ -184,7 +181,7 @@ impl Workload {
         bytes * group.connections >= BULK_BYTES
     }
 
-    /// The group that the server is asked by first, to see that it answers right.
+    /// Returns the group whose answer is checked first.
     pub(crate) fn group(&self) -> &Group {
         match &self.kind {
             Kind::Requests(group) | Kind::Paced { group, .. } => group,
@@ -196,8 +193,6 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
-    //! Names are names: no two alike, and a family is found by its own.
-
     use super::*;
 
     #[test]
@@ -231,7 +226,10 @@ mod tests {
     #[test]
     fn families_are_found() {
         let names = |name| -> Vec<&str> { named(&QUICK, name).iter().map(|one| one.name.as_str()).collect() };
-        assert_eq!(names("slow"), ["slow-100", "slow-400", "slow-close-100", "slow-close-400"]);
+        assert_eq!(
+            names("slow"),
+            ["slow-64-100us", "slow-64-300us", "slow-100", "slow-400", "slow-close-100", "slow-close-400"]
+        );
         assert_eq!(names("slow-100"), ["slow-100"]);
         assert_eq!(names("slo"), [""; 0]);
         assert_eq!(named(&GRID, "rate").len(), RATES.len());

@@ -1,16 +1,24 @@
-//! Are the arguments read right, and wrong ones refused with a reason?
+//! Arguments are read right, and wrong ones are refused with a reason.
+
+use clap::Parser;
 
 use super::*;
+use crate::floors::{Floor, FloorArgs};
+use crate::grid;
 use crate::procs::pin::Span;
-use crate::site::Site;
+use crate::workloads::{GRID, QUICK};
+use crate::{Cli, Command};
 
-fn parse_words(line: &str) -> Result<Command> {
-    parse(Parser::from_args(line.split_whitespace()))
+fn parse(line: &str) -> std::result::Result<Command, String> {
+    let words = ["weftwork-bench"].into_iter().chain(line.split_whitespace());
+    Cli::try_parse_from(words).map(|cli| cli.command).map_err(|error| error.to_string())
 }
 
-fn quick_options(line: &str) -> GridOptions {
-    match parse_words(line) {
-        Ok(Command::Quick(options)) => options,
+fn options(line: &str) -> Result<GridOptions> {
+    match parse(line) {
+        Ok(Command::Quick(args)) => grid::quick(args),
+        Ok(Command::Full(args)) => grid::full(args),
+        Ok(Command::Router(args)) => args.options(),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -19,210 +27,139 @@ fn names(options: &GridOptions) -> Vec<&str> {
     options.workloads.iter().map(|workload| workload.name.as_str()).collect()
 }
 
+#[track_caller]
 fn check_refused(line: &str, reason: &str) {
-    match parse_words(line) {
-        Err(Failure::Usage(message)) => assert!(message.contains(reason), "{line}: {message}"),
+    match parse(line) {
+        Err(message) => assert!(message.contains(reason), "{line}: {message}"),
         other => panic!("{line}: {other:?}"),
     }
 }
 
 #[test]
 fn quick_defaults() {
-    let options = quick_options("quick");
-    assert_eq!((options.rounds, options.time, options.idle), (5, Duration::from_secs(1), 9_000));
-    assert_eq!(options.cores, Cores::default());
-    assert_eq!(options.workloads.len(), QUICK.len());
-    assert_eq!(options.subjects.len(), 3);
-}
-
-#[test]
-fn turns_are_of_one_group_that_asks() {
-    let turns = |line| match parse_words(line) {
-        Ok(Command::Turns(options)) => options,
-        other => panic!("{line}: {other:?}"),
-    };
-    let options = turns("turns --only pipelined,slow-100 --beside weft-before --turn-ms 50 --rounds 1000");
-    assert_eq!(names(&options.grid), ["pipelined", "slow-100"]);
-    assert_eq!((options.turn, options.grid.rounds), (Some(Duration::from_millis(50)), 1000));
-    assert_eq!(options.beside, Some("weft-before".into()));
-    let options = turns("turns");
-    assert_eq!((names(&options.grid), options.turn), (vec!["keepalive"], None));
-    assert_eq!(names(&turns("turns --only rate-5000").grid), ["rate-5000"]);
-    let options = turns("turns --only echo-64k,slow");
-    let names: Vec<&str> = options.grid.workloads.iter().map(|one| one.name.as_str()).collect();
-    assert!(names.contains(&"echo-64k") && names.contains(&"slow-10"), "{names:?}");
-    assert_eq!(names.iter().filter(|name| **name == "slow-100").count(), 1, "{names:?}");
-    check_refused("turns --turn-ms 2", "from 5 to 10000");
-    check_refused("turns --rounds 0", "--rounds must be from 5");
-    check_refused("turns --rounds 4", "--rounds must be from 5 to 10000, not 4");
-    check_refused("turns --json", "--json");
-    check_refused("turns --only keepalive,mixed", "mixed: only loads of one group of clients");
+    let quick = options("quick").unwrap();
+    assert_eq!((quick.rounds, quick.time, quick.args.idle), (5, Duration::from_secs(1), 9_000));
+    assert_eq!((quick.args.server.cores.cores, quick.args.load), (Cores::default(), LoadKind::Own));
+    assert_eq!((quick.workloads.len(), quick.subjects.len(), quick.runoff), (QUICK.len(), 3, Duration::ZERO));
 }
 
 #[test]
 fn quick_choices() {
-    let options =
-        quick_options("quick --only mixed,slow,slow-100 --subjects floor,weft:reactor --cores 2,3 --json");
-    assert_eq!(names(&options), ["mixed", "slow-100", "slow-400", "slow-close-100", "slow-close-400"]);
-    assert_eq!(options.subjects, [Subject::Floor, Subject::Weft { engine: Some("reactor".to_owned()) }]);
-    assert_eq!(options.cores, Cores { server: Span::one(2), load: Span::one(3) });
-    assert!(options.json);
-    let spans = quick_options("quick --cores 0-3,4-7 --load wrk").cores;
-    assert_eq!(spans, Cores { server: Span { first: 0, count: 4 }, load: Span { first: 4, count: 4 } });
-    assert_eq!(names(&quick_options("quick --only close")), ["close"]);
-    assert_eq!(quick_options("quick --seconds 0.5").time, Duration::from_millis(500));
-    assert_eq!(quick_options("quick --load wrk").load, LoadKind::Wrk);
+    let line =
+        "quick --only mixed,slow,slow-100 --subjects floor,weft:reactor --cores 2,3 --json a --seconds 0.5";
+    let quick = options(line).unwrap();
+    let slow = ["slow-64-100us", "slow-64-300us", "slow-100", "slow-400", "slow-close-100", "slow-close-400"];
+    assert_eq!(names(&quick), [&["mixed"], &slow[..]].concat());
+    assert_eq!(quick.subjects, [Subject::Floor, Subject::Weft { engine: Some("reactor".to_owned()) }]);
+    assert_eq!(quick.args.server.cores.cores, Cores { server: Span::one(2), load: Span::one(3) });
+    assert_eq!((quick.args.json, quick.time), (Some("a".into()), Duration::from_millis(500)));
+    let spans = options("quick --cores 0-3,4-7 --load wrk").unwrap().args;
+    let four = |first| Span { first, count: 4 };
+    assert_eq!(spans.server.cores.cores, Cores { server: four(0), load: four(4) });
+    assert_eq!(spans.load, LoadKind::Wrk);
+    assert_eq!(names(&options("quick --only close").unwrap()), ["close"]);
+    let unknown = options("quick --only health").map(|_| ());
+    assert!(
+        matches!(unknown, Err(Failure::Usage(why)) if why.contains("unknown workload 'health': keepalive"))
+    );
 }
 
 #[test]
 fn full_takes_the_whole_grid_or_what_is_named() {
-    let full = |line| match parse_words(line) {
-        Ok(Command::Full(options)) => options,
-        other => panic!("{line}: {other:?}"),
-    };
-    let all = full("full");
-    assert_eq!(all.grid.workloads.len(), GRID.len());
-    assert!(all.grid.subjects.len() > 15 && all.json.is_none() && all.html.is_none());
-    assert_eq!([all, full("full --runoff 0")].map(|options| options.grid.runoff.as_secs()), [4, 0]);
-    check_refused("quick --runoff 1", "--runoff");
-    check_refused("full --runoff 61", "from 0.2 to 60 seconds");
+    let all = options("full").unwrap();
+    assert_eq!((all.workloads.len(), all.rounds, all.runoff.as_secs()), (GRID.len(), 2, 4));
+    assert!(all.subjects.len() > 15 && all.args.json.is_none());
+    assert_eq!(options("full --runoff 0").unwrap().runoff, Duration::ZERO);
     let some =
-        full("full --only slow,json-64 --subjects hyper,weft:pool --rounds 1 --json a --html b --markdown c");
-    assert_eq!(names(&some.grid).len(), 7);
-    assert_eq!(some.grid.subjects.len(), 2);
-    assert_eq!([some.json, some.html, some.markdown], ["a", "b", "c"].map(|path| Some(path.into())));
+        options("full --only slow,json-64 --subjects hyper,weft:pool --rounds 1 --markdown c").unwrap();
+    assert_eq!((names(&some).len(), some.subjects.len(), some.args.markdown), (9, 2, Some("c".into())));
 }
 
 #[test]
 fn router_compares_two_sites() {
-    let Ok(Command::Router(options)) = parse_words("router") else { panic!("router") };
-    assert_eq!((options.rounds, options.time), (15, Duration::from_secs(1)));
-    assert_eq!(names(&options), ["static", "captures"]);
-    assert_eq!(options.subjects, [Site::Bare, Site::Typed].map(Subject::Site));
-    let line = "router --rounds 3 --only captures --engine fibers --json";
-    let Ok(Command::Router(options)) = parse_words(line) else { panic!("{line}") };
-    assert_eq!((options.rounds, names(&options), options.json), (3, vec!["captures"], true));
-    assert_eq!(options.engine.as_deref(), Some("fibers"));
+    let router = options("router").unwrap();
+    assert_eq!((router.rounds, router.time), (15, Duration::from_secs(1)));
+    assert_eq!(names(&router), ["static", "captures"]);
+    assert_eq!(router.subjects, [Site::Bare, Site::Typed].map(Subject::Site));
+    let router = options("router --rounds 3 --only captures --engine fibers --json a").unwrap();
+    assert_eq!((router.rounds, names(&router)), (3, vec!["captures"]));
+    assert_eq!(router.args.server.engine.as_deref(), Some("fibers"));
     check_refused("router --subjects weft", "--subjects");
-    check_refused("router --only keepalive", "unknown workload 'keepalive'");
 }
 
 #[test]
-fn sites() {
-    let engine = Some("pool".to_owned());
-    let Ok(Command::Site(options)) = parse_words("site typed --port 9 --engine pool") else { panic!("site") };
-    assert_eq!(options, SiteOptions { site: Site::Typed, port: 9, engine });
-    check_refused("site --port 9", "bare or typed");
-    check_refused("site plain --port 9", "bare or typed");
-    check_refused("site bare", "--port");
-}
-
-#[test]
-fn reports_need_results() {
-    let line = "report run.json --html a --markdown b";
-    assert!(matches!(parse_words(line), Ok(Command::Report { html: Some(_), markdown: Some(_), .. })));
-    check_refused("report --html a", "JSON of a run");
-    check_refused("report run.json", "report needs --html PATH or --markdown PATH");
-}
-
-#[test]
-fn tracking() {
-    let line = "track run.json --history h --bigger b --smaller s --html t";
-    assert!(matches!(parse_words(line), Ok(Command::Track(options)) if options.bigger.is_some()));
-    match parse_words("compare run.json") {
-        Ok(Command::Compare(options)) => assert_eq!((options.last, options.least), (20, 0.8)),
-        other => panic!("{other:?}"),
+fn commands() {
+    for line in [
+        "turns --only pipelined,slow-64-100us --beside weft-before --turn-ms 50 --rounds 1000",
+        "report run.json --markdown b",
+        "track run.json --history h --charts c --last 3",
+        "instructions --check --same-toolchain --only head,body",
+        "instructions --inside head_small 100",
+        "events --clients 5 --seconds 1",
+        "held --engine fibers:2",
+        "site typed --port 9 --engine pool",
+        "soak --minutes 2 --engine pool,reactor:2 --only flood,silent",
+        "slow-heads --clients 7",
+        "blocking --svg a.svg",
+    ] {
+        assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
     }
-    check_refused("track", "JSON of a run");
-    check_refused("compare --last 0 run.json", "--last must be from 1");
-    for least in ["nan", "0", "-0.5", "80", "inf"] {
-        check_refused(&format!("compare --least {least} run.json"), "above 0, and 1 at most");
-    }
-    assert!(matches!(parse_words("compare --least 1 run.json"), Ok(Command::Compare(_))));
-}
-
-#[test]
-fn instruction_counts() {
-    match parse_words("instructions --check --same-toolchain --only head") {
-        Ok(Command::Instructions(options)) => {
-            assert!(options.check && options.same_toolchain && !options.update && options.only == ["head"]);
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn floors() {
-    match parse_words("floor threads --port 9 --close --sleep-ms 1 --spawn --loops 2 --answer-bytes 200") {
-        Ok(Command::Floor(options)) => {
-            let sleep = Duration::from_millis(1);
-            let floor = Floor::Threads;
-            let want = FloorOptions {
-                floor,
-                port: 9,
-                close: true,
-                pipelined: false,
-                sleep,
-                spawn: true,
-                loops: 2,
-                answer_bytes: 200,
-            };
-            assert_eq!(options, want);
-        }
-        other => panic!("{other:?}"),
-    }
+    let line = "floor threads --port 9 --close --sleep-us 100 --spawn --loops 2 --answer-bytes 200";
+    let Ok(Command::Floor(floor)) = parse(line) else { panic!("{line}") };
+    let (close, pipelined, spawn) = (true, false, true);
+    let port = 9;
+    let want = FloorArgs {
+        floor: Floor::Threads,
+        port,
+        close,
+        pipelined,
+        sleep_us: 100,
+        spawn,
+        loops: 2,
+        answer_bytes: 200,
+    };
+    assert_eq!(floor, want);
 }
 
 #[test]
 fn wrong_arguments() {
+    check_refused("fast", "unrecognized subcommand 'fast'");
+    check_refused("quick --rounds 0", "0 is not in 1..=100");
+    check_refused("quick --rounds many", "invalid value 'many' for '--rounds <N>'");
+    check_refused("quick --seconds 0", "0.2 to 60 seconds");
     check_refused(
-        "fast",
-        "quick, full, router, turns, report, track, compare, instructions, events, held, floor, site, soak or slow-heads",
+        "quick --subjects apache",
+        "unknown subject 'apache': floor, floor:spawn, weft, weft:ENGINE, nginx",
     );
-    check_refused("--version", "--version");
-    check_refused("quick --rounds 0", "--rounds must be from 1");
-    check_refused("quick --rounds many", "many");
-    check_refused("quick --seconds 0", "0.2 to 60");
-    check_refused("quick --only health", "unknown workload 'health'");
-    check_refused("quick --subjects apache", "unknown subject 'apache'");
     check_refused("quick --cores 1", "SERVER,LOAD");
-    check_refused("quick --load ab", "own or wrk");
+    check_refused("quick --load ab", "own, wrk");
     check_refused("quick --colour", "--colour");
-    check_refused("floor --port 1", "which floor");
+    check_refused("full --runoff 61", "0.2 to 60 seconds");
+    check_refused("turns --turn-ms 2", "2 is not in 5..=10000");
+    check_refused("turns --rounds 4", "4 is not in 5..=10000");
+    check_refused("turns --json a", "--json");
+    check_refused("floor --port 1", "<FLOOR>");
     check_refused("floor epoll", "--port");
-    check_refused("floor poll --port 1", "epoll or threads");
+    check_refused("floor poll --port 1", "epoll, threads");
     check_refused("floor epoll --port 1 --answer-bytes 0", "--answer-bytes");
+    check_refused("site plain --port 9", "bare, typed");
+    check_refused("site bare", "--port");
+    check_refused("report run.json", "--markdown");
+    check_refused("track", "RUN.json");
+    check_refused("track --last 0 run.json", "0 is not in 1..=10000");
+    check_refused("soak --minutes 0", "0 is not in 1..=1440");
+    check_refused("soak --only mob", "unknown clients 'mob': slow-heads");
+    check_refused("slow-heads --clients 0", "--clients");
 }
 
 #[test]
-fn help_is_there_for_each_command() {
-    for line in [
-        "",
-        "--help",
-        "help",
-        "quick --help",
-        "floor -h",
-        "instructions -h",
-        "full -h",
-        "report --help",
-        "track -h",
-        "compare -h",
-        "router --help",
-        "site -h",
-    ] {
-        assert!(matches!(parse_words(line), Ok(Command::Help(text)) if text.contains("Usage:")), "{line}");
+fn every_option_has_a_help_text() {
+    use clap::CommandFactory;
+    let cli = Cli::command();
+    for command in cli.get_subcommands() {
+        assert!(command.get_about().is_some(), "{}", command.get_name());
+        for argument in command.get_arguments().filter(|one| !one.is_positional()) {
+            assert!(argument.get_help().is_some(), "{} {argument}", command.get_name());
+        }
     }
-}
-
-#[test]
-fn hostile_clients() {
-    let Ok(Command::Soak(options)) = parse_words("soak --minutes 2 --engine pool,reactor:2") else {
-        panic!("soak")
-    };
-    assert_eq!(options.time, Duration::from_secs(120));
-    assert_eq!(options.engines, ["pool", "reactor:2"].map(|name| Some(name.to_owned())));
-    let Ok(Command::SlowHeads(options)) = parse_words("slow-heads --clients 7") else { panic!("slow-heads") };
-    assert_eq!((options.heads, options.cores), (7, Cores::default()));
-    check_refused("soak --minutes 0", "--minutes must be from 1 to 1440, not 0");
-    check_refused("slow-heads --clients 0", "--clients must be from 1");
 }

@@ -1,6 +1,5 @@
-//! What does a request cost at least on one thread? One epoll, one receive and one send a request, no
-//! parsing, no timers, no allocation once a connection stands. Edge-triggered; level-triggered measured
-//! the same within the noise.
+//! The least that a request costs on one thread: one epoll, one receive and one send a request, no parsing, no timers, no allocation once
+//! a connection stands. Edge-triggered. Level-triggered measured the same within the noise.
 
 use memchr::memmem;
 use rustix::buffer::spare_capacity;
@@ -9,7 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::{self, Errno};
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags};
 
-use super::FloorOptions;
+use super::FloorArgs;
 
 const LISTENER: u64 = u64::MAX;
 const EVENTS_MAX: usize = 512;
@@ -17,7 +16,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// Answers that one send may carry.
 const BATCH: usize = 64;
 
-pub(super) fn serve(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> io::Result<()> {
+pub(super) fn serve(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> io::Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     let mut floor = EpollFloor {
@@ -31,7 +30,7 @@ pub(super) fn serve(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -
         free: Vec::new(),
         input: vec![0; READ_BYTES],
     };
-    floor.turn_forever()
+    floor.run()
 }
 
 struct Connection {
@@ -53,7 +52,7 @@ struct EpollFloor<'a> {
 }
 
 impl EpollFloor<'_> {
-    fn turn_forever(&mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<()> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
         loop {
             events.clear();

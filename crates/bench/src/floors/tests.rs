@@ -1,12 +1,11 @@
-//! Are the canned answers as long as asked for, and whole?
+//! The canned answers are as long as asked for, and whole.
 
 use super::*;
 use crate::load::response::{Answer, ResponseParser};
 
-fn options(close: bool, answer_bytes: usize) -> FloorOptions {
-    let sleep = Duration::ZERO;
+fn options(close: bool, answer_bytes: usize) -> FloorArgs {
     let (floor, loops) = (Floor::Epoll, 1);
-    FloorOptions { floor, port: 0, close, pipelined: false, sleep, spawn: false, loops, answer_bytes }
+    FloorArgs { floor, port: 0, close, pipelined: false, sleep_us: 0, spawn: false, loops, answer_bytes }
 }
 
 fn check(close: bool, answer_bytes: usize) {

@@ -1,5 +1,5 @@
-//! What does a blocking handler cost at least? Threads that read, sleep and write, each with a connection of
-//! its own; kept between connections, or started for each.
+//! The least that a blocking handler costs: threads that read, sleep and write, each with its own connection. The threads are kept between
+//! connections, or started for each.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,19 +9,19 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags};
 
-use super::FloorOptions;
+use super::FloorArgs;
 use crate::failure::Result;
 
 const READ_BYTES: usize = 4096;
 /// The least that holds the read buffer with room to spare; small stacks are reused by the C library.
 const STACK_BYTES: usize = 64 * 1024;
-/// Pause after an accept that failed for want of descriptors or memory.
+/// Pause after an accept that failed: there are no descriptors, or no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// As many connections as are served at once without `--spawn`; the most threads that weft keeps, too.
 const THREADS: usize = 512;
 
-pub(super) fn serve(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> Result<()> {
+pub(super) fn serve(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> Result<()> {
     if options.spawn {
         spawn_for_each(listener, options, answer)
     } else {
@@ -31,13 +31,18 @@ pub(super) fn serve(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -
 
 /// Every thread accepts for itself, again and again: no thread is started while it counts. That doubles the
 /// rate of short connections beside [`spawn_for_each`], and costs the long ones nothing.
-fn accept_in_each(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> Result<()> {
+fn accept_in_each(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> Result<()> {
     thread::scope(|scope| {
         for _ in 0..THREADS {
             let serve_on = || {
                 loop {
                     match net::accept_with(listener, SocketFlags::CLOEXEC) {
-                        Ok(socket) => answer_all(&socket, answer, options.close, options.sleep),
+                        Ok(socket) => answer_all(
+                            &socket,
+                            answer,
+                            options.close,
+                            Duration::from_micros(options.sleep_us),
+                        ),
                         Err(_) => thread::sleep(ACCEPT_PAUSE),
                     }
                 }
@@ -48,9 +53,9 @@ fn accept_in_each(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> 
     })
 }
 
-fn spawn_for_each(listener: &OwnedFd, options: &FloorOptions, answer: &[u8]) -> Result<()> {
+fn spawn_for_each(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> Result<()> {
     let answer: Arc<[u8]> = answer.into();
-    let (close, sleep) = (options.close, options.sleep);
+    let (close, sleep) = (options.close, Duration::from_micros(options.sleep_us));
     loop {
         let Ok(socket) = net::accept_with(listener, SocketFlags::CLOEXEC) else {
             thread::sleep(ACCEPT_PAUSE);

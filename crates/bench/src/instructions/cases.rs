@@ -1,10 +1,12 @@
-//! Which pure parts are counted? Each case is a loop around one of them; some are counted beside another, whose
-//! work they need before their own can begin.
+//! The cases: a loop around each part without I/O. Some are counted beside another case, whose work they need before their own.
 
 use std::collections::BTreeMap;
 
 mod codec;
 mod site;
+
+use codec::{CHUNKED, LENGTH, SMALL, browser_head};
+use site::{Hundred, LOT, PATH_10, PATH_100, PATH_1000, Ten, Thousand};
 
 /// One loop that callgrind runs.
 pub(super) struct Case {
@@ -13,25 +15,23 @@ pub(super) struct Case {
     pub(super) repeat: fn(u32),
     /// The case whose count is taken off.
     pub(super) less: Option<&'static str>,
-    /// Of how many it is the sum.
+    /// Number of parts of which it is the sum.
     pub(super) sum_of: u32,
-    /// Another library's: how much the compiler makes of it is not for us to mend.
+    /// It is another library: its growth is no fault of ours.
     pub(super) is_yardstick: bool,
 }
 
 pub(super) const CASES: &[Case] = &[
-    alone("head_small", "a head with only Host", codec::head_small),
-    alone("head_browser", "a head with 20 fields, as a browser sends", codec::head_browser),
-    yardstick(
-        "httparse_small",
-        "the same, httparse alone: no rules of framing, no limits",
-        codec::httparse_small,
-    ),
-    yardstick("httparse_browser", "the same, httparse alone", codec::httparse_browser),
-    alone("head_length", "a head with Content-Length", codec::head_length),
-    beside("body_length", "its body of 11 bytes", codec::body_length, "head_length"),
-    alone("head_chunked", "a head with Transfer-Encoding", codec::head_chunked),
-    beside("body_chunked", "its body: 3 chunks, 2 trailers", codec::body_chunked, "head_chunked"),
+    alone("head_small", "a head with only Host", |n| codec::heads(SMALL, n)),
+    alone("head_browser", "a head with 20 fields, as a browser sends", |n| codec::heads(&browser_head(), n)),
+    yardstick("httparse_small", "httparse alone: no rules of framing, no limits", |n| {
+        codec::httparse(SMALL, n)
+    }),
+    yardstick("httparse_browser", "httparse alone", |n| codec::httparse(&browser_head(), n)),
+    alone("head_length", "a head with Content-Length", |n| codec::heads(LENGTH, n)),
+    beside("body_length", "its body of 11 bytes", |n| codec::bodies(LENGTH, n), "head_length"),
+    alone("head_chunked", "a head with Transfer-Encoding", |n| codec::heads(CHUNKED, n)),
+    beside("body_chunked", "its body: 3 chunks, 2 trailers", |n| codec::bodies(CHUNKED, n), "head_chunked"),
     beside(
         "encode_plain",
         "a 200 with Content-Type, 2 bytes of body, and next",
@@ -41,26 +41,41 @@ pub(super) const CASES: &[Case] = &[
     alone("closing", "a head with Connection: close, and a plain 200 for it", codec::closing),
     beside("encode_fields", "a 404 with 6 fields more", codec::encode_fields, "head_small"),
     beside("encode_chunked", "a 200 in 3 chunks", codec::encode_chunked, "head_small"),
-    alone("lot_plain", "a request in memory with all that its client does", site::lot_plain),
+    alone("lot_plain", "a request in memory with all that its client does", |n| site::plain("/health", 1, n)),
     each(
         "request_plain",
-        "a whole kept-alive request, one of 17 sent at once",
-        site::request_plain,
+        "a kept-alive request, one of 17 sent at once",
+        |n| site::plain("/health", 1 + LOT, n),
         "lot_plain",
     ),
-    alone("lot_10", "as lot_plain, one of 10 derived routes", site::lot_10),
-    each("request_10", "the same, for one of 10 routes", site::request_10, "lot_10"),
-    alone("no_routes_10", "as lot_plain, with the path of routes_10", site::no_routes_10),
-    beside("routes_10", "two captures, among 10 derived routes", site::routes_10, "no_routes_10"),
+    alone("lot_10", "as lot_plain, one of 10 derived routes", |n| site::ten(1, n)),
+    each("request_10", "the same, for one of 10 routes", |n| site::ten(1 + LOT, n), "lot_10"),
+    alone("no_routes_10", "as lot_plain, with the path of routes_10", |n| site::plain(PATH_10, 1, n)),
+    beside(
+        "routes_10",
+        "two captures, among 10 derived routes",
+        |n| site::dispatch::<Ten>(PATH_10, n),
+        "no_routes_10",
+    ),
     beside("router_10", "the same in a router of closures", site::router_10, "no_routes_10"),
-    alone("no_routes_100", "as lot_plain, with the path of routes_100", site::no_routes_100),
-    beside("routes_100", "two captures, among 100 derived routes", site::routes_100, "no_routes_100"),
-    alone("no_routes_1000", "as lot_plain, with the path of routes_1000", site::no_routes_1000),
-    beside("routes_1000", "two captures, among 1,000 derived routes", site::routes_1000, "no_routes_1000"),
+    alone("no_routes_100", "as lot_plain, with the path of routes_100", |n| site::plain(PATH_100, 1, n)),
+    beside(
+        "routes_100",
+        "two captures, among 100 derived routes",
+        |n| site::dispatch::<Hundred>(PATH_100, n),
+        "no_routes_100",
+    ),
+    alone("no_routes_1000", "as lot_plain, with the path of routes_1000", |n| site::plain(PATH_1000, 1, n)),
+    beside(
+        "routes_1000",
+        "two captures, among 1,000 derived routes",
+        |n| site::dispatch::<Thousand>(PATH_1000, n),
+        "no_routes_1000",
+    ),
     beside("router_1000", "the same in a router of closures", site::router_1000, "no_routes_1000"),
 ];
 
-/// What must be reached, whatever was kept.
+/// What must be reached, whatever figures were kept.
 pub(super) struct Target {
     pub(super) title: &'static str,
     of: &'static str,
@@ -79,7 +94,7 @@ pub(super) const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// The value, and whether it is good enough; none where it was not counted.
+    /// Returns the value, and whether it is good enough. None: it was not counted.
     pub(super) fn reached(&self, counts: &BTreeMap<String, f64>) -> Option<(f64, bool)> {
         let of = counts.get(self.of)?;
         let over = self.over.map_or(Some(&1.0), |name| counts.get(name))?;
@@ -100,5 +115,5 @@ const fn beside(name: &'static str, title: &'static str, repeat: fn(u32), less: 
 }
 
 const fn each(name: &'static str, title: &'static str, repeat: fn(u32), less: &'static str) -> Case {
-    Case { name, title, repeat, less: Some(less), sum_of: site::LOT, is_yardstick: false }
+    Case { name, title, repeat, less: Some(less), sum_of: LOT, is_yardstick: false }
 }

@@ -1,4 +1,4 @@
-//! Does the check fail where it must, and only there? Do the cases run?
+//! The check fails if it must, and only then. All cases run.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn toolchain(rustc: &str) -> Toolchain {
 
 fn check(was: &[(&str, f64)], now: &[(&str, f64)], rustc: &str, want: &[&str]) {
     let kept = Kept { toolchain: toolchain("rustc 1"), cases: counts(was) };
-    let faults = faults(&counts(now), &kept, &toolchain(rustc));
+    let faults = faults(&Kept { toolchain: toolchain(rustc), cases: counts(now) }, &kept);
     assert_eq!(faults.len(), want.len(), "{faults:?}");
     for (fault, part) in faults.iter().zip(want) {
         assert!(fault.contains(part), "{fault}");
@@ -39,11 +39,12 @@ fn what_is_another_librarys_may_grow() {
 fn another_compiler_only_reports() {
     check(&[("a", 1000.0)], &[("a", 2000.0)], "rustc 2", &[]);
     let kept = Kept { toolchain: toolchain("rustc 1"), cases: counts(&[("head_small", 1000.0)]) };
-    let text = table(&counts(&[("head_small", 1500.0)]), &kept, &toolchain("rustc 2"));
+    let text =
+        tables(&Kept { toolchain: toolchain("rustc 2"), cases: counts(&[("head_small", 1500.0)]) }, &kept);
     assert!(text.contains("+50.0 %") && text.contains("decide nothing"), "{text}");
     assert!(
-        unchecked(&kept, &toolchain("rustc 2")).is_some()
-            && unchecked(&kept, &toolchain("rustc 1")).is_none()
+        unchecked(&kept.toolchain, &toolchain("rustc 2")).is_some()
+            && unchecked(&kept.toolchain, &toolchain("rustc 1")).is_none()
     );
 }
 
@@ -71,8 +72,16 @@ fn every_case_runs_and_stands_beside_one_that_exists() {
 
 #[test]
 fn every_case_has_a_kept_figure() {
-    let kept = kept::read().unwrap();
+    let kept = Kept::read().unwrap();
     for case in CASES {
         assert!(kept.cases.contains_key(case.name), "{}", case.name);
     }
+}
+
+#[test]
+fn the_count_is_found() {
+    let said = "==7== Callgrind, a call-graph generator\n==7== \n==7== Collected : 4711\n";
+    assert_eq!(collected(said), Some(4711));
+    assert_eq!(collected("==7== Events    : Ir\n"), None);
+    assert_eq!(collected("==7== Collected : many\n"), None);
 }

@@ -1,9 +1,9 @@
-//! How does one connection of the generator ask, and what can come back? It sends a lot of requests, reads
-//! their answers, and in closing groups waits for the server's end, so that TIME_WAIT lands on the server.
+//! One connection of the generator: it sends a lot of requests and reads their answers. In closing groups it waits for the server's end, so
+//! that TIME_WAIT lands on the server.
 
 use std::net::SocketAddrV4;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -64,8 +64,6 @@ pub(super) struct Connection {
     /// All is answered; only the server's end is missing.
     ending: bool,
     since: Instant,
-    /// For so long the load did not look, meanwhile.
-    paused: Duration,
 }
 
 impl Connection {
@@ -81,7 +79,6 @@ impl Connection {
             awaited: 0,
             ending: false,
             since: now,
-            paused: Duration::ZERO,
         }
     }
 
@@ -91,11 +88,6 @@ impl Connection {
 
     pub(super) fn since(&self) -> Instant {
         self.since
-    }
-
-    /// The load does something else for so long: that is not the server's delay.
-    pub(super) fn pause(&mut self, time: Duration) {
-        self.paused += time;
     }
 
     pub(super) fn discard(&mut self) {
@@ -147,7 +139,7 @@ impl Connection {
         self.is_last = self.lots == asking.lots_max;
         self.awaited = asking.depth;
         self.sent = 0;
-        (self.since, self.paused) = (since, Duration::ZERO);
+        self.since = since;
         self.send(socket, asking)
     }
 
@@ -224,7 +216,7 @@ impl Connection {
             let Some(answer) = answer else { continue };
             // More answers than questions are no answers.
             self.awaited = self.awaited.checked_sub(1).ok_or(())?;
-            asking.tally.answered(answer, self.waited(now));
+            asking.tally.answered(answer, now.saturating_duration_since(self.since));
             self.ending = self.awaited == 0 && (answer.close || self.is_last);
             if answer.close && self.awaited > 0 {
                 return Err(());
@@ -233,14 +225,10 @@ impl Connection {
         Ok(())
     }
 
-    fn waited(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.since).saturating_sub(self.paused)
-    }
-
     /// The server's end: proper only when nothing more was to come.
     fn end(&mut self, asking: &mut Asking) -> Next {
         if let Some(answer) = self.parser.end() {
-            asking.tally.answered(answer, self.waited(Instant::now()));
+            asking.tally.answered(answer, self.since.elapsed());
             self.awaited = self.awaited.saturating_sub(1);
             self.ending = self.awaited == 0;
         }

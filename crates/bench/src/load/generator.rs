@@ -1,5 +1,5 @@
-//! How is a server kept busy from one thread, and what did it answer? One epoll over all connections of all
-//! groups; bounded in time, in connections, and in how long an answer is waited for.
+//! Keeps a server busy from one thread, and counts its answers: one epoll over all connections of all groups. It is bounded in time, in
+//! connections, and in how long it waits for an answer.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -23,8 +23,6 @@ const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often late answers, failed connects and interrupts are looked for.
 pub(super) const SWEEP: Duration = Duration::from_millis(50);
-/// How often something else is looked at. The clocks of requests stand still meanwhile.
-const LOOK: Duration = Duration::from_millis(100);
 pub(super) const EVENTS_MAX: usize = 256;
 const READ_BYTES: usize = 64 * 1024;
 
@@ -85,36 +83,18 @@ impl Generator {
     /// Asks for so long, and counts the answers that came in that time, and what went wrong since the last time: one tally
     /// a group.
     pub(crate) fn drive(&mut self, time: Duration) -> Result<Vec<Tally>> {
-        self.drive_and_look(time, &mut || Ok(()))
-    }
-
-    /// As [`Generator::drive`]; stops at times for a look at something else, which does not count.
-    pub(crate) fn drive_and_look(
-        &mut self,
-        time: Duration,
-        look: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<Tally>> {
         self.askings.iter_mut().for_each(|asking| asking.tally.begin());
         let start = Instant::now();
         let mut now = start;
-        let (mut sweep_at, mut look_at) = (start + SWEEP, start + LOOK);
-        let mut away = Duration::ZERO;
+        let mut sweep_at = start + SWEEP;
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        while now < start + time + away {
+        while now < start + time {
             self.turn(&mut events)?;
             now = Instant::now();
             self.sweep_when_due(now, &mut sweep_at)?;
-            if now >= look_at {
-                look()?;
-                let looked = now.elapsed();
-                look_at = now + looked + LOOK;
-                self.connections.iter_mut().for_each(|connection| connection.pause(looked));
-                away += looked;
-            }
         }
-        let elapsed = now - start - away;
         self.driven_from = start;
-        Ok(self.take_tallies(elapsed))
+        Ok(self.take_tallies(now - start))
     }
 
     /// Goes on until each connection was answered that was not in all the time of the last drive, or has waited for [`TIMEOUT`]:

@@ -1,4 +1,4 @@
-//! What does a connection cost that only waits? Opens many, one request each, and holds them.
+//! Opens many connections, one request each, and holds them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,6 +1,5 @@
-//! How long does an answer take when requests come at a fixed rate, whatever the server does? Each request is
-//! due at its own time, and its latency counts from then: a server that stalls cannot make the load wait with
-//! it, and so hide the stall (coordinated omission).
+//! A load at a fixed rate, whatever the server does. Each request is due at its own time, and its latency counts from then: a server that
+//! stalls cannot make the load wait with it, and so hide the stall (coordinated omission).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

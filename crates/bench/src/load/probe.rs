@@ -1,6 +1,6 @@
-//! What does a server say to a single request, or to bytes that are none?
+//! Sends a server a single request.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -53,27 +53,6 @@ pub(crate) fn probe(port: u16, group: &Group) -> Result<Probed> {
     // Its outcome is in the answer.
     let _ = asking.join();
     Ok(Probed { status, body: parser.into_body(), wire_bytes, took })
-}
-
-/// All that comes back for `bytes` until the server ends the connection, or says nothing for `patience`; and
-/// whether it ended it.
-pub(crate) fn talk(port: u16, bytes: &[u8], patience: Duration) -> Result<(Vec<u8>, bool)> {
-    let mut stream = connect(port, Ipv4Addr::LOCALHOST)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.write_all(bytes)?;
-    let mut said = Vec::new();
-    let mut input = [0; 4096];
-    loop {
-        match stream.read(&mut input) {
-            Ok(0) => return Ok((said, true)),
-            Ok(received) => said.extend_from_slice(&input[..received]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Ok((said, false));
-            }
-            // Reset: ended, and rudely.
-            Err(_) => return Ok((said, true)),
-        }
-    }
 }
 
 pub(crate) fn connect(port: u16, source: Ipv4Addr) -> io::Result<TcpStream> {

@@ -1,5 +1,5 @@
-//! Where does a response end? Enough of RFC 9112 §6.3 to tell: status, Content-Length, chunked, or until
-//! the connection closes. No request is a HEAD, so nothing else can matter. And is its body the right one?
+//! Finds the end of a response, and compares its body. Enough of RFC 9112 §6.3: status, Content-Length, chunked, or until the connection
+//! closes. No request is a HEAD, so nothing else matters.
 
 use std::rc::Rc;
 
@@ -7,6 +7,8 @@ use memchr::memchr;
 
 /// A head longer than this is not one.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// More fields than any server here sends.
+const FIELDS_MAX: usize = 64;
 /// 16 digits fill a 64-bit size; the rest is room for chunk extensions.
 const CHUNK_LINE_BYTES_MAX: usize = 1024;
 
@@ -144,15 +146,15 @@ impl ResponseParser {
     }
 
     fn head(&mut self, rest: &[u8]) -> Result<usize, Malformed> {
-        if self.partial.is_empty() {
+        let before = self.partial.len();
+        if before == 0 {
             if let Some((used, head)) = parse_head(rest)? {
                 self.enter(head);
                 return Ok(used);
             }
-            self.partial.extend_from_slice(rest);
-        } else {
-            let before = self.partial.len();
-            self.partial.extend_from_slice(rest);
+        }
+        self.partial.extend_from_slice(rest);
+        if before > 0 {
             if let Some((used, head)) = parse_head(&self.partial)? {
                 self.partial.clear();
                 self.enter(head);
@@ -209,54 +211,35 @@ struct Head {
     close: bool,
 }
 
-/// A head and its length, or `None` while its end is missing.
+/// Returns a head and its length. `None`: its end is missing.
 fn parse_head(bytes: &[u8]) -> Result<Option<(usize, Head)>, Malformed> {
-    let Some((line, mut used)) = line(bytes, 0)? else { return Ok(None) };
-    let mut head = status_line(line)?;
-    loop {
-        let Some((field, end)) = self::line(bytes, used)? else { return Ok(None) };
-        used = end;
-        if field.is_empty() {
-            return Ok(Some((used, head)));
-        }
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut fields);
+    let httparse::Status::Complete(used) = response.parse(bytes).map_err(|_| Malformed)? else {
+        return Ok(None);
+    };
+    // httparse takes lines that end with LF alone.
+    let is_whole = bytes[..used].ends_with(b"\r\n\r\n");
+    let (Some(status @ 100..), Some(version), true) = (response.code, response.version, is_whole) else {
+        return Err(Malformed);
+    };
+    let mut head = Head { status, length: None, chunked: false, close: version == 0 };
+    for field in response.headers.iter() {
         head.read(field)?;
     }
-}
-
-/// The line that starts at `from`, and where the next one does.
-fn line(bytes: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
-    let rest = &bytes[from..];
-    let Some(end) = memchr(b'\n', rest) else { return Ok(None) };
-    let line = rest[..end].strip_suffix(b"\r").ok_or(Malformed)?;
-    Ok(Some((line, from + end + 1)))
-}
-
-fn status_line(line: &[u8]) -> Result<Head, Malformed> {
-    let (version, rest) = line.split_at_checked(9).ok_or(Malformed)?;
-    let close = match version {
-        b"HTTP/1.1 " => false,
-        b"HTTP/1.0 " => true,
-        _ => return Err(Malformed),
-    };
-    let digits = rest.get(..3).ok_or(Malformed)?;
-    let status = decimal(digits)? as u16;
-    if status < 100 || rest.get(3).is_some_and(|&after| after != b' ') {
-        return Err(Malformed);
-    }
-    Ok(Head { status, length: None, chunked: false, close })
+    Ok(Some((used, head)))
 }
 
 impl Head {
-    fn read(&mut self, field: &[u8]) -> Result<(), Malformed> {
-        let colon = memchr(b':', field).ok_or(Malformed)?;
-        let value = field[colon + 1..].trim_ascii();
+    fn read(&mut self, field: &httparse::Header<'_>) -> Result<(), Malformed> {
+        let value = field.value.trim_ascii();
         // By length first: most names need no comparison then.
-        match colon {
-            14 if field[..14].eq_ignore_ascii_case(b"content-length") => self.length = Some(decimal(value)?),
-            17 if field[..17].eq_ignore_ascii_case(b"transfer-encoding") => {
+        match field.name.len() {
+            14 if field.name.eq_ignore_ascii_case("content-length") => self.length = Some(number(value, 10)?),
+            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
                 self.chunked = value.eq_ignore_ascii_case(b"chunked");
             }
-            10 if field[..10].eq_ignore_ascii_case(b"connection") => {
+            10 if field.name.eq_ignore_ascii_case("connection") => {
                 self.close |= value.eq_ignore_ascii_case(b"close");
                 self.close &= !value.eq_ignore_ascii_case(b"keep-alive");
             }
@@ -266,23 +249,16 @@ impl Head {
     }
 }
 
-fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
-    number(digits, 10)
-}
-
 fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
     let digits = line.split(|&byte| byte == b';').next().unwrap_or(line);
     number(digits.trim_ascii_end(), 16)
 }
 
 fn number(digits: &[u8], radix: u32) -> Result<u64, Malformed> {
-    if digits.is_empty() {
-        return Err(Malformed);
-    }
-    digits.iter().try_fold(0u64, |sum, &byte| {
-        let digit = char::from(byte).to_digit(radix).ok_or(Malformed)?;
-        sum.checked_mul(radix.into()).and_then(|sum| sum.checked_add(digit.into())).ok_or(Malformed)
-    })
+    let digits = str::from_utf8(digits).map_err(|_| Malformed)?;
+    // from_str_radix takes a sign.
+    let is_signed = digits.starts_with(['+', '-']);
+    u64::from_str_radix(digits, radix).ok().filter(|_| !is_signed).ok_or(Malformed)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What was counted while a group was asking?
+//! The counts of a group: answers, errors and latencies.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What does wrk say about the same load? A second opinion on the generator, on the same cores; and the load where
-//! one thread cannot ask enough.
+//! The same load by wrk: a second opinion on the generator, and the load if one thread cannot ask enough.
 
 use std::fs;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Is the first answer the right one? Whoever answers something else, or did not wait as asked, is not measured;
-//! and every later answer is compared with the first.
+//! Checks the first answer of a server. A server that answers something else, or did not wait as asked, is not measured. Every
+//! later answer is compared with the first.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::workloads::{Ask, FILES, Workload};
 /// A server that loses the first connection or two is measured all the same: the load counts what it loses.
 const TRIES: usize = 4;
 
-/// The body that every answer to this group of the workload has.
+/// Returns the body that every answer to this group of the workload has.
 pub(crate) fn expected(
     server: &Server,
     subject: &Subject,

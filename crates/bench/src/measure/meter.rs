@@ -1,63 +1,56 @@
-//! What was used while a load ran: by the server, and by strangers on the same cores?
+//! What a load used: CPU and switches of the server, and CPU of other processes on the same cores.
 
 use std::process;
 use std::time::{Duration, Instant};
 
-use super::Metric;
+use super::{Metric, Sample};
 use crate::procs::pin::Cores;
 use crate::procs::usage::{Peak, Usage, core_busy_ticks, ticks_us};
 
-pub(super) type Costs = [(Metric, f64); 6];
-
-/// The state of all counters when the measured time began.
+/// The counters when the measured time began.
 #[derive(Debug)]
 pub(super) struct Meter {
     pid: u32,
     cores: Cores,
     start: Instant,
     server: Usage,
-    strangers: u64,
+    others: u64,
 }
 
 impl Meter {
     pub(super) fn start(pid: u32, cores: Cores) -> Self {
-        let strangers = strangers_ticks(cores);
-        Meter { pid, cores, start: Instant::now(), server: Usage::of(pid), strangers }
+        let others = others_ticks(cores);
+        Meter { pid, cores, start: Instant::now(), server: Usage::of(pid), others }
     }
 
-    /// CPU of the server since the start, in microseconds, and its context switches.
+    /// Returns the CPU of the server since the start, in microseconds, and its context switches.
     pub(super) fn server_used(&self) -> (f64, f64) {
         let now = Usage::of(self.pid);
         (now.cpu_us_since(&self.server), now.switches.saturating_sub(self.server.switches) as f64)
     }
 
-    /// What the server used for `requests`, and what strangers did meanwhile.
-    pub(super) fn costs(&self, requests: f64) -> Costs {
+    /// Returns the cost of `requests`, and what other processes used meanwhile.
+    pub(super) fn costs(&self, requests: f64) -> Sample {
         let elapsed = self.start.elapsed();
-        let now = Usage::of(self.pid);
-        let cpu_us = now.cpu_us_since(&self.server);
-        let switches = now.switches.saturating_sub(self.server.switches) as f64;
+        let (cpu_us, switches) = self.server_used();
+        let others_us = ticks_us(others_ticks(self.cores).saturating_sub(self.others));
         let peak = Peak::of(self.pid);
         // A server that answers nothing has no cost a request, rather than an endless one.
         let requests = requests.max(1.0);
-        [
-            (Metric::CpuUs, cpu_us / requests),
-            (Metric::Switches, switches / requests),
-            (Metric::Busy, percent(cpu_us, elapsed)),
-            (Metric::Others, self.others_over(elapsed)),
-            (Metric::PeakBytes, peak.bytes as f64),
-            (Metric::Threads, peak.threads as f64),
-        ]
-    }
-
-    fn others_over(&self, elapsed: Duration) -> f64 {
-        percent(ticks_us(strangers_ticks(self.cores).saturating_sub(self.strangers)), elapsed)
+        Sample(vec![
+            (Metric::CPU_US, cpu_us / requests),
+            (Metric::SWITCHES, switches / requests),
+            (Metric::BUSY, percent(cpu_us, elapsed)),
+            (Metric::OTHERS, percent(others_us, elapsed)),
+            (Metric::PEAK_BYTES, peak.bytes as f64),
+            (Metric::THREADS, peak.threads as f64),
+        ])
     }
 }
 
-/// What all cores did, less what this process and its children did: it is approximate, since the kernel
-/// samples the one and measures the other.
-fn strangers_ticks(cores: Cores) -> u64 {
+/// Busy ticks of all cores, less those of this process and its children. Approximate: the kernel samples the one and measures the
+/// other.
+fn others_ticks(cores: Cores) -> u64 {
     let busy: u64 = cores.all().map(core_busy_ticks).sum();
     busy.saturating_sub(Usage::of(process::id()).ticks)
 }

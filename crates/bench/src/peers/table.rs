@@ -1,21 +1,22 @@
-//! Which servers of others take part, what can they do, and with which settings? One table.
+//! The servers of others: what each can do, how it is built, started and configured. One table.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::workloads::Ask::{self, *};
 
-use super::{Setup, configured, go, lisp, nginx, rust};
-use crate::failure::Result;
-use crate::workloads::Ask;
+use super::build::{Build, LISP};
 
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) can: &'static [Ask],
-    /// How it was set up, in words.
+    /// Its configuration, in words.
     pub(crate) about: &'static str,
-    /// Builds it or finds it: its program, and its version. An error says why it is left out.
-    pub(super) prepare: fn(&Peer, &Path) -> Result<(PathBuf, String)>,
-    pub(super) command: fn(&Peer, &Setup<'_>) -> Result<Command>,
+    /// The rules of HTTP/1.1 that it breaks, of those that the tests ask.
+    pub(crate) breaks: &'static [&'static str],
+    pub(super) build: Build,
+    /// Its arguments. What stands between at signs is filled in.
+    pub(super) arguments: &'static [&'static str],
+    /// Its configuration file, written to `@config@`. Filled in likewise.
+    pub(super) configuration: &'static str,
 }
 
 impl PartialEq for Peer {
@@ -26,68 +27,108 @@ impl PartialEq for Peer {
 
 impl Eq for Peer {}
 
-use Ask::*;
+/// The rule that decides whether a server takes part if every connection is to be closed. A server that breaks it is never first.
+pub(crate) const IGNORES_CLOSE: &str = "ignores Connection: close";
+pub(super) const KEEPS_1_0: &str = "keeps an HTTP/1.0 connection that nobody asked to keep";
+pub(super) const NO_HOST: &str = "takes a request without Host";
+pub(super) const HEAD_BODY: &str = "answers HEAD with a body";
+pub(super) const TWO_LENGTHS: &str = "takes two lengths (smuggling)";
+pub(super) const NO_CHUNKED: &str = "cannot read a chunked body";
+pub(super) const TWO_FRAMINGS: &str = "goes on after two framings of one body (smuggling)";
 
 const CANNED: &[Ask] = &[Health, Json, File];
 const BLOCKING: &[Ask] = &[Health, Json, Echo, Slow];
 const ASYNCHRONOUS: &[Ask] = &[Health, Json, Echo, Slow, Wait];
-
-/// What the two Go servers are told, and what their handlers do.
-const GO: &str = "GOMAXPROCS is the number of cores; /slow blocks its thread by nanosleep(2), /wait parks the goroutine by time.Sleep";
 
 pub(crate) static PEERS: &[Peer] = &[
     Peer {
         name: "nginx",
         can: CANNED,
         about: "a worker for each core, no logs; /health and /json are `return` directives, files from its cache of open files, by sendfile but for 1 KiB",
-        prepare: nginx::prepare,
-        command: nginx::command,
+        breaks: &[],
+        build: Build::Installed("-v"),
+        // -e: else it first opens the log that it was compiled with.
+        arguments: &["-p", "@scratch@", "-c", "@config@", "-e", "stderr"],
+        configuration: include_str!("../../peers/nginx.conf"),
     },
     Peer {
         name: "h2o",
         can: CANNED,
         about: "a thread for each core, no logs; every answer is a file from its cache of open files",
-        prepare: configured::prepare_h2o,
-        command: configured::h2o,
+        breaks: &[NO_HOST, TWO_LENGTHS],
+        build: Build::Installed("--version"),
+        arguments: &["-m", "worker", "-c", "@config@"],
+        configuration: include_str!("../../peers/h2o.conf"),
     },
     Peer {
         name: "lighttpd",
         can: CANNED,
         about: "a worker for each core, no logs; every answer is a small file",
-        prepare: configured::prepare_lighttpd,
-        command: configured::lighttpd,
+        breaks: &[],
+        build: Build::Installed("-v"),
+        arguments: &["-D", "-f", "@config@"],
+        configuration: include_str!("../../peers/lighttpd.conf"),
     },
     rust(
         "hyper",
         ASYNCHRONOUS,
+        &[NO_HOST],
         "tokio on a thread for each core; /slow in spawn_blocking, 512 threads at most",
     ),
     rust(
         "axum",
         ASYNCHRONOUS,
+        &[NO_HOST],
         "tokio on a thread for each core; /slow blocks in the handler, as when somebody forgets",
     ),
-    rust("axum-blocking", BLOCKING, "the same, /slow in spawn_blocking, 512 threads at most"),
-    rust("actix-web", ASYNCHRONOUS, "a worker for each core; /slow in web::block, 512 threads at most"),
-    rust("ntex", ASYNCHRONOUS, "a worker for each core, on its own runtime; /slow in spawn_blocking"),
+    rust("axum-blocking", BLOCKING, &[NO_HOST], "the same, /slow in spawn_blocking, 512 threads at most"),
+    rust("actix-web", ASYNCHRONOUS, &[], "a worker for each core; /slow in web::block, 512 threads at most"),
+    rust(
+        "ntex",
+        ASYNCHRONOUS,
+        &[NO_HOST],
+        "a worker for each core, on its own runtime; /slow in spawn_blocking",
+    ),
     rust(
         "may_minihttp",
         ASYNCHRONOUS,
+        &[IGNORES_CLOSE, KEEPS_1_0, NO_HOST, HEAD_BODY, TWO_LENGTHS, NO_CHUNKED, TWO_FRAMINGS],
         "a worker for each core; /slow blocks it: there is nowhere else to go",
     ),
-    rust("tiny_http", BLOCKING, "512 threads take requests"),
-    rust("astra", BLOCKING, "512 workers at most"),
-    Peer { name: "go-nethttp", can: ASYNCHRONOUS, about: GO, prepare: go::prepare, command: go::command },
-    Peer { name: "go-fasthttp", can: ASYNCHRONOUS, about: GO, prepare: go::prepare, command: go::command },
+    rust("tiny_http", BLOCKING, &[NO_HOST, TWO_LENGTHS, TWO_FRAMINGS], "512 threads take requests"),
+    rust("astra", BLOCKING, &[NO_HOST, NO_CHUNKED], "512 workers at most"),
+    go("go-nethttp", &[TWO_FRAMINGS]),
+    go("go-fasthttp", &[NO_HOST, TWO_FRAMINGS]),
     Peer {
         name: "hunchentoot",
-        can: &[Health, Json, Echo, Slow],
+        can: BLOCKING,
         about: "SBCL, a thread for each connection, 512 at most, no logs",
-        prepare: lisp::prepare,
-        command: lisp::command,
+        breaks: &[NO_HOST, TWO_LENGTHS, TWO_FRAMINGS],
+        build: Build::Lisp,
+        arguments: LISP,
+        configuration: "",
     },
 ];
 
-const fn rust(name: &'static str, can: &'static [Ask], about: &'static str) -> Peer {
-    Peer { name, can, about, prepare: rust::prepare, command: rust::command }
+const fn rust(
+    name: &'static str,
+    can: &'static [Ask],
+    breaks: &'static [&'static str],
+    about: &'static str,
+) -> Peer {
+    let arguments = &["@name@", "@port@", "@workers@"];
+    Peer { name, can, about, breaks, build: Build::Rust, arguments, configuration: "" }
+}
+
+const fn go(name: &'static str, breaks: &'static [&'static str]) -> Peer {
+    let about = "GOMAXPROCS is the number of cores; /slow blocks its thread by nanosleep(2), /wait parks the goroutine by time.Sleep";
+    Peer {
+        name,
+        can: ASYNCHRONOUS,
+        about,
+        breaks,
+        build: Build::Go,
+        arguments: &["@port@"],
+        configuration: "",
+    }
 }

@@ -1,4 +1,4 @@
-//! How is a child process ended on every path? By a guard: asked first, then killed, by pid, and waited for.
+//! Ends a child process on every path: it is asked first, then killed, by pid, and waited for.
 
 use std::io;
 use std::process::{Child, ChildStdout, Command, ExitStatus};
@@ -11,7 +11,7 @@ use super::usage;
 use crate::failure::{Failure, Result};
 
 /// How long a server may take to end when asked.
-const PATIENCE: Duration = Duration::from_secs(3);
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl ChildGuard {
         self.0.try_wait()
     }
 
-    fn ends_within(&mut self, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
+    fn ends_within(&mut self, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout;
         loop {
             match self.0.try_wait() {
                 Ok(None) if Instant::now() < end => thread::sleep(LOOK),
@@ -55,11 +55,11 @@ impl Drop for ChildGuard {
         // Its workers, should it not take them along.
         let tree = usage::tree(self.id());
         signal(self.id(), Signal::TERM);
-        if self.ends_within(PATIENCE) {
+        if self.ends_within(END_TIMEOUT) {
             return;
         }
-        for pid in tree {
-            signal(pid, Signal::KILL);
+        for process in tree {
+            signal(process.pid as u32, Signal::KILL);
         }
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! How many descriptors may a process of the bench have open?
+//! The limit of open files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,5 +1,5 @@
-//! On which cores does what run? Affinity is inherited over fork, so a server is pinned by pinning this
-//! thread while it is started.
+//! Pins servers and load to cores. Affinity is inherited over fork, so a server is pinned by pinning this thread while
+//! it is started.
 
 use std::fmt;
 use std::ops::Range;
@@ -102,8 +102,6 @@ pub(crate) fn pin(span: Span) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    //! Are spans read right, and is no core counted twice?
-
     use super::*;
 
     fn check(text: &str, want: Option<(Span, Span)>, all: &[usize]) {

@@ -1,4 +1,4 @@
-//! Where do configurations and logs of one run go? Into a directory of its own that goes with the run.
+//! A directory of its own for the configurations and logs of one run, which is removed at its end.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -13,7 +13,7 @@ pub(crate) struct Scratch(PathBuf);
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
         let path = env::temp_dir().join(format!("weftwork-bench-{}", process::id()));
-        // Fails if it exists: nobody else's directory is ever used, or removed.
+        // Fails if it exists: a directory of another program is never used, or removed.
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| Failure::step(path.display(), error))?;
         Ok(Scratch(path))

@@ -1,5 +1,4 @@
-//! When is a server ready, and where does it listen? Starts it pinned on a free port, and waits until it
-//! accepts; tells what it said if it does not.
+//! Starts a server pinned on a free port, and waits until it accepts. If it does not, the error holds what it said.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -26,8 +25,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command` on the servers' cores; the caller goes on on the load's. Its stderr goes to
-    /// `log`.
+    /// Starts `command` on the servers' cores. The caller goes on on the load's. Stderr goes to `log`.
     pub(crate) fn start(
         mut command: Command,
         port: u16,
@@ -55,7 +53,7 @@ impl Server {
         self.child.id()
     }
 
-    /// That it still runs: a server that died in the middle must not look merely slow.
+    /// Fails if the server has ended: a server that died in the middle must not look merely slow.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.child.ended()? {
             None => Ok(()),
@@ -76,7 +74,7 @@ impl Server {
     }
 }
 
-/// Hands out ports of [`PORTS`] that nobody listens on, each once a round trip.
+/// Hands out ports of [`PORTS`] that are free, each once until all were used.
 #[derive(Debug)]
 pub(crate) struct Ports(u16);
 

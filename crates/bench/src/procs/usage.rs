@@ -1,83 +1,77 @@
-//! What has a process, with all its descendants, used so far? Read from /proc: CPU, context switches,
-//! resident memory.
+//! What a process has used so far, with all its descendants: CPU, context switches, resident memory.
 
-use std::fs;
+use procfs::process::{Process, all_processes};
+use procfs::{CurrentSI, KernelStats};
 
 /// CPU and switches of a process tree since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// utime + stime, with that of reaped children.
     pub(crate) ticks: u64,
-    /// Context switches of the threads that live; what ended threads did is not kept by the kernel.
+    /// Context switches of the threads that live. The kernel does not keep those of ended threads.
     pub(crate) switches: u64,
-}
-
-/// The fields of /proc/PID/stat that are used here (proc_pid_stat(5)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
-    parent: u32,
-    ticks: u64,
 }
 
 impl Usage {
     pub(crate) fn of(pid: u32) -> Self {
-        tree(pid).into_iter().fold(Usage::default(), |sum, pid| Usage {
-            ticks: sum.ticks + stat(pid).map_or(0, |stat| stat.ticks),
-            switches: sum.switches + switches(pid),
-        })
+        let processes = tree(pid);
+        let ticks = |process: &Process| {
+            let stat = process.stat().ok()?;
+            Some(stat.utime + stat.stime + stat.cutime.max(0) as u64 + stat.cstime.max(0) as u64)
+        };
+        Usage {
+            ticks: processes.iter().filter_map(ticks).sum(),
+            switches: processes.iter().map(switches).sum(),
+        }
     }
 
-    /// CPU since `before`, in microseconds.
+    /// Returns the CPU since `before`, in microseconds.
     pub(crate) fn cpu_us_since(&self, before: &Usage) -> f64 {
         ticks_us(self.ticks.saturating_sub(before.ticks))
     }
 }
 
-/// Ticks of /proc in microseconds.
+/// Converts ticks of /proc to microseconds.
 pub(crate) fn ticks_us(ticks: u64) -> f64 {
-    ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64
+    ticks as f64 * 1e6 / procfs::ticks_per_second() as f64
 }
 
-/// Ticks that a core has been busy since boot, with whatever; 0 if it is not there.
+/// Returns the ticks that a core has been busy since boot. 0: there is no such core.
 pub(crate) fn core_busy_ticks(core: usize) -> u64 {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    parse_core(&text, core).unwrap_or(0)
+    let Ok(stats) = KernelStats::current() else { return 0 };
+    stats.cpu_time.get(core).map_or(0, |time| {
+        let more = [time.irq, time.softirq, time.steal].into_iter().flatten().sum::<u64>();
+        time.user + time.nice + time.system + more
+    })
 }
 
-/// The line of a core in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
-fn parse_core(text: &str, core: usize) -> Option<u64> {
-    let name = format!("cpu{core} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&name))?;
-    let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
-    let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = ticks[..] else { return None };
-    Some(user + nice + system + irq + softirq + steal)
-}
-
-/// A process and its descendants.
-pub(crate) fn tree(root: u32) -> Vec<u32> {
-    let parents: Vec<(u32, u32)> = pids("/proc").filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
+/// Returns a process and its descendants.
+pub(crate) fn tree(root: u32) -> Vec<Process> {
+    let Ok(root) = Process::new(root as i32) else { return Vec::new() };
+    let parent = |process: Process| Some((process.stat().ok()?.ppid, process));
+    let mut others: Vec<(i32, Process)> =
+        all_processes().into_iter().flatten().flatten().filter_map(parent).collect();
     let mut tree = vec![root];
     let mut at = 0;
-    while let Some(&parent) = tree.get(at) {
-        tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| pid));
+    while at < tree.len() {
+        let pid = tree[at].pid;
+        tree.extend(others.extract_if(.., |(parent, _)| *parent == pid).map(|(_, process)| process));
         at += 1;
     }
     tree
 }
 
-/// Resident bytes of a process tree. Pages shared within the tree count once for each process.
+/// Returns the resident bytes of a process tree. Pages shared within the tree count once for each process.
 pub(crate) fn resident_bytes(root: u32) -> u64 {
-    tree(root)
-        .into_iter()
-        .filter_map(|pid| {
-            // Exact, where the counters of /proc/PID/status lag behind by some pages for each thread.
-            let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-            Some(field(&text, "Rss:")? * 1024)
-        })
-        .sum()
+    // Exact, while the counters of /proc/PID/status lag behind by some pages for each thread.
+    let resident = |process: Process| {
+        let rollup = process.smaps_rollup().ok()?;
+        rollup.memory_map_rollup.0.first()?.extension.map.get("Rss").copied()
+    };
+    tree(root).into_iter().filter_map(resident).sum()
 }
 
-/// How large a process tree is.
+/// The size of a process tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peak {
     /// Resident bytes of each process at their highest, in sum.
@@ -88,51 +82,43 @@ pub(crate) struct Peak {
 
 impl Peak {
     pub(crate) fn of(root: u32) -> Self {
-        tree(root).into_iter().fold(Peak::default(), |sum, pid| {
-            let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            Peak {
-                bytes: sum.bytes + field(&text, "VmHWM:").unwrap_or(0) * 1024,
-                threads: sum.threads + field(&text, "Threads:").unwrap_or(0),
-            }
+        let statuses = tree(root).into_iter().filter_map(|process| process.status().ok());
+        statuses.fold(Peak::default(), |sum, status| Peak {
+            bytes: sum.bytes + status.vmhwm.unwrap_or(0) * 1024,
+            threads: sum.threads + status.threads,
         })
     }
 }
 
-fn pids(directory: &str) -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-fn switches(pid: u32) -> u64 {
-    let tasks = format!("/proc/{pid}/task");
-    pids(&tasks)
-        .filter_map(|tid| {
-            let text = fs::read_to_string(format!("{tasks}/{tid}/status")).ok()?;
-            Some(field(&text, "voluntary_ctxt_switches:")? + field(&text, "nonvoluntary_ctxt_switches:")?)
-        })
-        .sum()
-}
-
-/// The command's name is in parentheses and may hold anything, parentheses too: fields count from the last.
-fn parse_stat(text: &str) -> Option<Stat> {
-    let (_, after) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-    // After the name comes field 3; ppid is 4, utime to cstime are 14 to 17.
-    let parent = fields.get(1)?.parse().ok()?;
-    let times = fields.get(11..15)?.iter();
-    let ticks = times.map(|time| time.parse::<u64>().ok()).sum::<Option<u64>>()?;
-    Some(Stat { parent, ticks })
-}
-
-/// The number after a name at the start of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    rest.split_ascii_whitespace().next()?.parse().ok()
+fn switches(process: &Process) -> u64 {
+    let of_task = |task: procfs::process::Task| {
+        let status = task.status().ok()?;
+        Some(status.voluntary_ctxt_switches? + status.nonvoluntary_ctxt_switches?)
+    };
+    process.tasks().into_iter().flatten().flatten().filter_map(of_task).sum()
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::process;
+
+    use super::*;
+
+    #[test]
+    fn this_process_is_there() {
+        assert!(tree(process::id()).iter().any(|one| one.pid == process::id() as i32));
+        assert!(resident_bytes(process::id()) > 1 << 20);
+        assert!(Usage::of(process::id()).switches > 0);
+        let peak = Peak::of(process::id());
+        assert!(peak.bytes >= resident_bytes(process::id()) / 2 && peak.threads > 0);
+        assert!(core_busy_ticks(0) > 0 && core_busy_ticks(1 << 20) == 0);
+    }
+
+    #[test]
+    fn ticks_are_turned_into_microseconds() {
+        let (before, after) = (Usage { ticks: 10, switches: 0 }, Usage { ticks: 210, switches: 0 });
+        let per_second = procfs::ticks_per_second() as f64;
+        assert_eq!(after.cpu_us_since(&before), 200.0 * 1e6 / per_second);
+        assert_eq!(before.cpu_us_since(&after), 0.0);
+    }
+}

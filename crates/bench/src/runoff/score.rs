@@ -1,4 +1,4 @@
-//! What do the turns of a run-off say? Medians over some parts of it, each long enough that ticks of 10 ms count little.
+//! The scores of a run-off: medians over some parts of it, each long enough that ticks of 10 ms count little.
 
 use crate::measure::Metric;
 use crate::results::{Figure, Runoff, Score};
@@ -24,7 +24,7 @@ pub(super) fn scores(metric: Metric, lists: &[(&str, &[Turn])]) -> Option<Runoff
     let cpu_us = |turns: &[Turn]| rounds.iter().map(|round| turns[*round].cpu_us).sum::<f64>();
     let least = lists.iter().map(|(_, turns)| cpu_us(turns)).fold(f64::INFINITY, f64::min);
     let parts = match metric {
-        Metric::CpuUs => ((least / PART_CPU_US_MIN) as usize).clamp(1, PARTS_MAX),
+        Metric::CPU_US => ((least / PART_CPU_US_MIN) as usize).clamp(1, PARTS_MAX),
         _ => PARTS_MAX,
     };
     let parts: Vec<&[usize]> = rounds.chunks(rounds.len().div_ceil(parts).max(1)).collect();
@@ -46,7 +46,7 @@ fn value(metric: Metric, turns: &[Turn], rounds: &[usize]) -> f64 {
     let sum = |of: fn(&Turn) -> f64| rounds.iter().map(|round| of(&turns[*round])).sum::<f64>();
     let answers = sum(|turn| turn.answers as f64);
     match metric {
-        Metric::Rate => answers / sum(|turn| turn.elapsed.as_secs_f64()),
+        Metric::RATE => answers / sum(|turn| turn.elapsed.as_secs_f64()),
         _ => sum(|turn| turn.cpu_us) / answers,
     }
 }
@@ -80,7 +80,7 @@ mod tests {
         let mut theirs = vec![turn(NEAR, 50_000, 300); 40];
         theirs[7].errors = 2;
         let lists = [("weft", ours.as_slice()), ("nginx", theirs.as_slice())];
-        let runoff = scores(Metric::CpuUs, &lists).unwrap();
+        let runoff = scores(Metric::CPU_US, &lists).unwrap();
         assert_eq!(runoff.turns, 40);
         let [weft, nginx] = &runoff.scores[..] else { panic!("{runoff:?}") };
         assert_eq!((weft.subject.as_str(), weft.over_ours.median, weft.errors), ("weft", 1.0, 0.0));
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!((nginx.figure.median, nginx.errors), (6.0, 2.0));
         let Figure { median, low, high } = nginx.over_ours;
         assert!(low < 1.9 && (1.99..2.02).contains(&median) && high > 2.1, "{:?}", nginx.over_ours);
-        let runoff = scores(Metric::Rate, &lists).unwrap();
+        let runoff = scores(Metric::RATE, &lists).unwrap();
         assert_eq!(runoff.scores[1].over_ours, Figure { median: 0.5, low: 0.5, high: 0.5 });
     }
 
@@ -100,10 +100,10 @@ mod tests {
             [turn(NEAR, 100, 10), turn(NEAR, 1, 10), turn(far, 50, 10), turn(None, 1, 10), turn(far, 50, 10)];
         let theirs =
             [turn(NEAR, 100, 20), turn(far, 1, 10), turn(far, 50, 20), turn(None, 1, 10), turn(far, 50, 20)];
-        let runoff = scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]).unwrap();
+        let runoff = scores(Metric::CPU_US, &[("weft", &ours), ("nginx", &theirs)]).unwrap();
         assert_eq!((runoff.turns, runoff.scores[1].over_ours.median), (3, 2.0));
         let two = [("weft", &ours[..4]), ("nginx", &theirs[..4])];
-        assert_eq!(scores(Metric::CpuUs, &two), None);
+        assert_eq!(scores(Metric::CPU_US, &two), None);
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         // 65 ms a turn, as the kernel tells it, for one, and a tenth less for the other.
         let ours: Vec<Turn> = [60, 70].repeat(4).iter().map(|ms| turn(NEAR, 5_000, *ms)).collect();
         let theirs: Vec<Turn> = [60, 60, 60, 54].repeat(2).iter().map(|ms| turn(NEAR, 5_000, *ms)).collect();
-        let runoff = scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]).unwrap();
+        let runoff = scores(Metric::CPU_US, &[("weft", &ours), ("nginx", &theirs)]).unwrap();
         let Figure { median, low, high } = runoff.scores[1].over_ours;
         assert_eq!([low, median, high].map(|over| (over * 1e6).round()), [0.9e6; 3]);
     }
@@ -121,7 +121,7 @@ mod tests {
         let ours = vec![turn(NEAR, 300, 30); 8];
         let mut theirs = ours.clone();
         let errors = |theirs: &[Turn]| {
-            scores(Metric::CpuUs, &[("weft", &ours), ("nginx", theirs)]).unwrap().scores[1].errors
+            scores(Metric::CPU_US, &[("weft", &ours), ("nginx", theirs)]).unwrap().scores[1].errors
         };
         // 100 fall due in 10 ms.
         theirs.iter_mut().take(4).for_each(|turn| turn.unanswered = 101);
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn who_does_not_answer_is_not_compared() {
         let (ours, theirs) = ([turn(NEAR, 100, 10); 3], [turn(NEAR, 0, 10); 3]);
-        assert_eq!(scores(Metric::CpuUs, &[("weft", &ours), ("nginx", &theirs)]), None);
-        assert_eq!(scores(Metric::CpuUs, &[("weft", &[][..]), ("nginx", &theirs)]), None);
-        assert_eq!(scores(Metric::CpuUs, &[]), None);
+        assert_eq!(scores(Metric::CPU_US, &[("weft", &ours), ("nginx", &theirs)]), None);
+        assert_eq!(scores(Metric::CPU_US, &[("weft", &[][..]), ("nginx", &theirs)]), None);
+        assert_eq!(scores(Metric::CPU_US, &[]), None);
     }
 }

@@ -1,9 +1,7 @@
-//! What becomes of them? Clients without threads of their own: each acts when its time comes, and tells what
-//! became of it.
+//! Clients without threads of their own: each acts when its time comes, and its outcome is counted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,25 +10,26 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::guests::{Guest, Wrong};
-use super::kinds::{BURST, Kind};
+use super::kinds::{BURST, Kind, SCRIPTS, Script};
+use super::sessions::{Session, Wrong};
 use crate::load::response::ResponseParser;
+use crate::report::table::table;
 
 /// Below the 28,000 ports that Linux has for one source address by default.
 const PER_SOURCE: usize = 20_000;
-/// A guest has an answer in this time, or is not well served.
-const GUEST_PATIENCE: Duration = Duration::from_secs(15);
+/// A well-behaved client has an answer in this time, or is not well served.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What became of all clients of a kind.
+/// The outcomes of all clients of a kind.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     opened: u64,
     /// Ended by the server.
     ended: u64,
     answers: u64,
-    /// Not ended in time; or, of guests, left without an answer for too long.
+    /// Not ended in time. Of well-behaved clients: left without an answer for too long.
     overdue: u64,
-    /// Could not connect; or, of guests, answered wrong.
+    /// Could not connect. Of well-behaved clients: answered wrong.
     failed: u64,
     longest: Duration,
 }
@@ -39,60 +38,54 @@ struct Client {
     kind: usize,
     socket: Option<OwnedFd>,
     opened: Instant,
-    words: Vec<u8>,
-    said: usize,
+    bytes_out: Vec<u8>,
+    sent: usize,
     awaited: usize,
     parser: ResponseParser,
-    guest: Option<Guest>,
-    /// When it had its last answer, or came.
+    session: Option<Session>,
+    /// When it had its last answer, or connected.
     served: Instant,
 }
 
 /// All clients, each waiting for its turn.
-pub(super) struct Crowd {
+pub(super) struct Clients {
     port: u16,
-    kinds: Vec<(Kind, Tally)>,
+    kinds: Vec<(Script, Tally)>,
     clients: Vec<Client>,
     turns: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Whoever has been ended comes again.
+    /// A client that was ended connects again.
     again: bool,
     input: Vec<u8>,
 }
 
-impl Crowd {
-    pub(super) fn new(port: u16, kinds: &[(Kind, usize)]) -> Crowd {
-        let mut crowd = Crowd {
+impl Clients {
+    pub(super) fn new(port: u16, scripts: &[Script]) -> Clients {
+        let now = Instant::now();
+        let mut all = Clients {
             port,
-            kinds: Vec::new(),
+            kinds: scripts.iter().map(|script| (*script, Tally::default())).collect(),
             clients: Vec::new(),
             turns: BinaryHeap::new(),
             again: true,
             input: vec![0; 64 << 10],
         };
-        for (kind, count) in kinds {
-            crowd.join(*kind, *count);
+        for (kind, script) in scripts.iter().enumerate() {
+            for at in 0..script.count {
+                // Spread over one period: no two seconds are alike, and no listener is overrun.
+                let turn = now + script.every().mul_f64(at as f64 / script.count as f64);
+                all.turns.push(Reverse((turn, all.clients.len())));
+                all.clients.push(Client::new(kind, now));
+            }
         }
-        crowd
+        all
     }
 
-    /// Clients of one kind, each of which comes once.
-    pub(super) fn once(port: u16, kind: Kind, count: usize) -> Crowd {
-        Crowd { again: false, ..Crowd::new(port, &[(kind, count)]) }
+    /// Slow heads, each of which connects once.
+    pub(super) fn slow_heads(port: u16, count: usize) -> Clients {
+        Clients { again: false, ..Clients::new(port, &[Script { count, ..SCRIPTS[0] }]) }
     }
 
-    fn join(&mut self, kind: Kind, count: usize) {
-        let now = Instant::now();
-        for at in 0..count {
-            // Spread over one period: no two seconds are alike, and no listener is overrun.
-            let turn = now + kind.every().mul_f64(at as f64 / count as f64);
-            self.turns.push(Reverse((turn, self.clients.len())));
-            let kind = self.kinds.len();
-            self.clients.push(Client::new(kind, now));
-        }
-        self.kinds.push((kind, Tally::default()));
-    }
-
-    /// Lets everybody act whose time has come, and comes back after `time`.
+    /// Lets each client act whose time has come, and returns after `time`.
     pub(super) fn act(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -108,7 +101,8 @@ impl Crowd {
             if let Some(Reverse((turn, at))) = self.turns.pop()
                 && self.turn(at, now)
             {
-                let next = turn.max(now - Duration::from_secs(1)) + self.kind(at).every();
+                let next =
+                    turn.max(now - Duration::from_secs(1)) + self.kinds[self.clients[at].kind].0.every();
                 self.turns.push(Reverse((next, at)));
             }
             if now >= end {
@@ -117,20 +111,17 @@ impl Crowd {
         }
     }
 
-    fn kind(&self, at: usize) -> Kind {
-        self.kinds[self.clients[at].kind].0
-    }
-
-    /// False: it does not come again.
+    /// Returns whether the client has another turn.
     fn turn(&mut self, at: usize, now: Instant) -> bool {
         let client = &mut self.clients[at];
-        let (kind, tally) = &mut self.kinds[client.kind];
+        let (script, tally) = &mut self.kinds[client.kind];
+        let kind = script.kind;
         let Some(socket) = client.socket.take() else {
             let source = Ipv4Addr::new(127, 0, 0, (2 + client.kind * 4 + at / PER_SOURCE) as u8);
-            match connect(self.port, source, *kind) {
+            match connect(self.port, source, kind) {
                 Ok(socket) => {
                     *client = Client::new(client.kind, now);
-                    client.come(*kind, socket);
+                    client.connected(kind, socket);
                     tally.opened += 1;
                 }
                 Err(_) => tally.failed += 1,
@@ -138,9 +129,9 @@ impl Crowd {
             return true;
         };
         let age = now - client.opened;
-        if client.exchange(*kind, &socket, &mut self.input, tally) {
-            let is_starved = client.guest.is_some() && now - client.served > GUEST_PATIENCE;
-            if is_starved || kind.ends_within().is_some_and(|most| age > most) {
+        if client.exchange(kind, &socket, &mut self.input, tally) {
+            let is_starved = client.session.is_some() && now - client.served > ANSWER_TIMEOUT;
+            if is_starved || script.ends_within().is_some_and(|most| age > most) {
                 tally.overdue += 1;
             } else {
                 client.socket = Some(socket);
@@ -162,77 +153,62 @@ impl Crowd {
     }
 
     pub(super) fn table(&self) -> String {
-        let mut text = format!(
-            "{:38} {:>8} {:>14} {:>9} {:>8} {:>8} {:>13}\n",
-            "clients", "opened", "ended by weft", "answers", "overdue", "failed", "longest"
-        );
-        for (kind, tally) in &self.kinds {
+        let head = ["clients", "opened", "ended by weft", "answers", "overdue", "failed", "longest"];
+        let rows = self.kinds.iter().map(|(script, tally)| {
             let Tally { opened, ended, answers, overdue, failed, longest } = tally;
+            let counts = [opened, ended, answers, overdue, failed].map(u64::to_string);
             let longest = format!("{:.1} s", longest.as_secs_f64());
-            let _ = writeln!(
-                text,
-                "{:38} {opened:8} {ended:14} {answers:9} {overdue:8} {failed:8} {longest:>13}",
-                kind.about()
-            );
-        }
-        text
+            [script.about.to_owned()].into_iter().chain(counts).chain([longest])
+        });
+        table(head.map(str::to_owned).to_vec(), rows)
     }
 
-    /// What a server must not let happen.
+    /// Returns what a server must not let happen.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
-        for (kind, tally) in &self.kinds {
-            if Guest::of(*kind).is_some() {
-                faults.extend(tally.inhospitable(*kind));
+        for (Script { kind, about, .. }, tally) in &self.kinds {
+            let Tally { opened, ended, answers, overdue, failed, .. } = *tally;
+            if Session::of(*kind).is_some() {
+                if ended + overdue + failed > 0 || answers == 0 {
+                    faults.push(format!(
+                        "{about}: {answers} answers, {failed} wrong or not connected, {overdue} waited over \
+                         {ANSWER_TIMEOUT:?} for one, {ended} ended by the server"
+                    ));
+                }
                 continue;
             }
-            if tally.overdue > 0 {
-                faults.push(format!("{} not ended in time: {}", tally.overdue, kind.about()));
+            if overdue > 0 {
+                faults.push(format!("{overdue} not ended in time: {about}"));
             }
-            if tally.opened == 0 || tally.failed > tally.opened {
-                faults.push(format!("{} could not connect: {}", tally.failed, kind.about()));
+            if opened == 0 || failed > opened {
+                faults.push(format!("{failed} could not connect: {about}"));
             }
         }
         faults
     }
 }
 
-impl Tally {
-    /// What a guest must not meet.
-    fn inhospitable(&self, kind: Kind) -> Option<String> {
-        let Tally { ended, answers, overdue, failed, .. } = *self;
-        let is_well = ended == 0 && overdue == 0 && failed == 0 && answers > 0;
-        (!is_well).then(|| {
-            format!(
-                "{}: {answers} answers, {failed} wrong or not connected, {overdue} waited over {GUEST_PATIENCE:?} for \
-                 one, {ended} ended by the server",
-                kind.about()
-            )
-        })
-    }
-}
-
 impl Client {
-    /// One that is still to come.
+    /// Returns a client that is not connected yet.
     fn new(kind: usize, now: Instant) -> Client {
-        let (words, parser) = (Vec::new(), ResponseParser::default());
+        let (bytes_out, parser) = (Vec::new(), ResponseParser::default());
         Client {
             kind,
             socket: None,
             opened: now,
-            words,
-            said: 0,
+            bytes_out,
+            sent: 0,
             awaited: 0,
             parser,
-            guest: None,
+            session: None,
             served: now,
         }
     }
 
-    fn come(&mut self, kind: Kind, socket: OwnedFd) {
+    fn connected(&mut self, kind: Kind, socket: OwnedFd) {
         self.socket = Some(socket);
-        self.guest = Guest::of(kind);
-        self.words = self.guest.as_ref().map_or_else(|| kind.first_words(), Guest::first_words);
+        self.session = Session::of(kind);
+        self.bytes_out = self.session.as_ref().map_or_else(|| kind.first_bytes(), Session::first_bytes);
         self.awaited = if kind == Kind::Flood { BURST } else { 0 };
     }
 
@@ -242,8 +218,8 @@ impl Client {
         loop {
             match net::recv(socket, &mut input[..most], RecvFlags::empty()) {
                 Ok((0, _)) => return false,
-                Ok((count, _)) if self.guest.is_some() => {
-                    if self.hear(&input[..count], tally).is_err() {
+                Ok((count, _)) if self.session.is_some() => {
+                    if self.read(&input[..count], tally).is_err() {
                         return false;
                     }
                 }
@@ -262,22 +238,22 @@ impl Client {
         }
         match kind {
             // The head never comes to its end.
-            Kind::SlowHead => self.words.push(*b"GET /a".get(self.words.len()).unwrap_or(&b'a')),
-            Kind::SlowBody if self.said == self.words.len() => self.words.push(b'x'),
+            Kind::SlowHead => self.bytes_out.push(*b"GET /a".get(self.bytes_out.len()).unwrap_or(&b'a')),
+            Kind::SlowBody if self.sent == self.bytes_out.len() => self.bytes_out.push(b'x'),
             // So that it hears of its end: it is likely, and was not seen, that a reset is lost at a full receive window.
-            Kind::SlowReader if self.said == self.words.len() => self.words.push(b'G'),
-            Kind::Flood if self.awaited == 0 && self.said == self.words.len() => {
-                (self.said, self.awaited) = (0, BURST);
+            Kind::SlowReader if self.sent == self.bytes_out.len() => self.bytes_out.push(b'G'),
+            Kind::Flood if self.awaited == 0 && self.sent == self.bytes_out.len() => {
+                (self.sent, self.awaited) = (0, BURST);
             }
-            Kind::Vanishing if self.said == self.words.len() => {
+            Kind::Vanishing if self.sent == self.bytes_out.len() => {
                 let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
                 return false;
             }
             _ => {}
         }
-        while self.said < self.words.len() {
-            match net::send(socket, &self.words[self.said..], SendFlags::NOSIGNAL) {
-                Ok(count) => self.said += count,
+        while self.sent < self.bytes_out.len() {
+            match net::send(socket, &self.bytes_out[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(count) => self.sent += count,
                 Err(Errno::AGAIN | Errno::NOTCONN) => break,
                 Err(Errno::INTR) => {}
                 Err(_) => return false,
@@ -286,14 +262,14 @@ impl Client {
         true
     }
 
-    /// What a guest hears, and what it says to that.
-    fn hear(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Wrong> {
-        let Some(guest) = &mut self.guest else { return Ok(()) };
-        if self.said == self.words.len() {
-            self.words.clear();
-            self.said = 0;
+    /// Gives a session what has come, and sends what it says to that.
+    fn read(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Wrong> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        if self.sent == self.bytes_out.len() {
+            self.bytes_out.clear();
+            self.sent = 0;
         }
-        let answers = guest.hear(bytes, &mut self.words).inspect_err(|Wrong| tally.failed += 1)?;
+        let answers = session.read(bytes, &mut self.bytes_out).inspect_err(|Wrong| tally.failed += 1)?;
         if answers > 0 {
             self.served = Instant::now();
             tally.answers += answers;

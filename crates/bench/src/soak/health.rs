@@ -1,5 +1,4 @@
-//! How quickly does the server answer somebody who behaves? A thread that asks again and again, and knows how
-//! much of the time cores were not to be had, its own or the server's.
+//! Health checks: a thread that asks again and again, and knows for how much of the time its core or the server's was taken.
 
 use std::fmt;
 use std::fs;
@@ -16,12 +15,12 @@ use crate::procs::pin::{self, Span};
 
 const EVERY: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(2);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// The slowest checks are kept one by one.
 const SLOWEST_KEPT: usize = 32;
 
-/// One check: how long it took, and how much of that the machine is to blame for.
+/// One check: how long it took, and for how much of that a core was taken.
 #[derive(Clone, Copy, Debug)]
 struct Check {
     took: Duration,
@@ -76,23 +75,11 @@ impl Checks {
         self.excused += other.excused;
     }
 
-    pub(super) fn quantile(&self, quantile: f64) -> Duration {
+    fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_micros(self.micros.value_at_quantile(quantile))
     }
 
-    pub(super) fn longest(&self) -> Duration {
-        self.slowest.first().map_or(Duration::ZERO, |check| check.took)
-    }
-
-    pub(super) fn late(&self) -> usize {
-        self.late
-    }
-
-    pub(super) fn excused(&self) -> usize {
-        self.excused
-    }
-
-    /// What took longer than `most`, and not because of the machine.
+    /// Returns the checks that took longer than `most`, and not because of the machine.
     pub(super) fn faults(&self, most: Duration) -> Vec<String> {
         let late = self.slowest.iter().filter(|check| check.is_late(most));
         let mut faults: Vec<String> =
@@ -107,12 +94,12 @@ impl Checks {
 
 impl fmt::Display for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (p50, p99, longest) = (self.quantile(0.5), self.quantile(0.99), self.longest());
-        write!(f, "{} checks, p50 {p50:.2?}, p99 {p99:.2?}, longest {longest:.2?}", self.micros.len())?;
-        if let Some(slowest) = self.slowest.first() {
-            write!(f, " (in which a core was not to be had for {:.2?})", slowest.kept_off)?;
+        let (p50, p99) = (self.quantile(0.5), self.quantile(0.99));
+        write!(f, "{} checks, p50 {p50:.2?}, p99 {p99:.2?}", self.micros.len())?;
+        if let Some(Check { took, kept_off }) = self.slowest.first() {
+            write!(f, ", longest {took:.2?} (a core was taken for {kept_off:.2?})")?;
         }
-        write!(f, "; {} failed", self.failed.len())
+        write!(f, "; {} late ({} excused), {} failed", self.late, self.excused, self.failed.len())
     }
 }
 
@@ -128,12 +115,12 @@ impl Prober {
     pub(super) fn start(port: u16, cores: Span) -> Prober {
         let (checks, stop) = (Arc::<Mutex<Checks>>::default(), Arc::<AtomicBool>::default());
         let (into, ends) = (checks.clone(), stop.clone());
-        let canary = Canary::start(cores, stop.clone());
-        let thread = thread::spawn(move || ask_on(port, &canary, &into, &ends));
+        let core = CoreWatch::start(cores, stop.clone());
+        let thread = thread::spawn(move || ask_on(port, &core, &into, &ends));
         Prober { checks, stop, thread: Some(thread) }
     }
 
-    /// What was found since the last time.
+    /// Returns what was found since the last time.
     pub(super) fn take(&self) -> Checks {
         std::mem::take(&mut self.checks.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -149,14 +136,14 @@ impl Drop for Prober {
 }
 
 /// In turn on a connection that is kept, and on a new one.
-fn ask_on(port: u16, canary: &Canary, checks: &Mutex<Checks>, stop: &AtomicBool) {
+fn ask_on(port: u16, core: &CoreWatch, checks: &Mutex<Checks>, stop: &AtomicBool) {
     let mut kept = None;
     let mut is_new = false;
     while !stop.load(Ordering::Relaxed) {
-        let (kept_off, begun) = (canary.kept_off(), Instant::now());
+        let (kept_off, begun) = (core.kept_off(), Instant::now());
         let asked = if is_new { ask(&mut None, port) } else { ask(&mut kept, port) };
         let took = begun.elapsed();
-        let check = Check { took, kept_off: canary.kept_off().saturating_sub(kept_off) };
+        let check = Check { took, kept_off: core.kept_off().saturating_sub(kept_off) };
         let mut checks = checks.lock().unwrap_or_else(PoisonError::into_inner);
         match asked {
             Ok(()) => checks.note(check),
@@ -175,8 +162,8 @@ fn ask(kept: &mut Option<TcpStream>, port: u16) -> io::Result<()> {
     let stream = match kept {
         Some(stream) => stream,
         None => {
-            let stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            let stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), TIMEOUT)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             stream.set_nodelay(true)?;
             kept.insert(stream)
         }
@@ -193,25 +180,24 @@ fn ask(kept: &mut Option<TcpStream>, port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// A thread on the server's core that only sleeps and wakes. Where it wakes late, the core was not to be had, and
-/// the server could not have it either.
-struct Canary {
+/// A thread on the server's core that only sleeps and wakes. If it wakes late, the core was taken, and the server could not have it either.
+struct CoreWatch {
     begun: Instant,
     /// Microseconds since then: how late it has been in all, and when it is to wake next.
     late: AtomicU64,
     due: AtomicU64,
 }
 
-impl Canary {
-    fn start(cores: Span, stop: Arc<AtomicBool>) -> Arc<Canary> {
-        let canary = Arc::new(Canary {
+impl CoreWatch {
+    fn start(cores: Span, stop: Arc<AtomicBool>) -> Arc<CoreWatch> {
+        let core = Arc::new(CoreWatch {
             begun: Instant::now(),
             late: AtomicU64::new(0),
             due: AtomicU64::new(u64::MAX),
         });
-        let own = canary.clone();
+        let own = core.clone();
         thread::spawn(move || {
-            // Elsewhere it knows less, and excuses less.
+            // On another core it knows less, and excuses less.
             let _ = pin::pin(cores);
             while !stop.load(Ordering::Relaxed) {
                 let due = own.now() + NAP.as_micros() as u64;
@@ -220,21 +206,21 @@ impl Canary {
                 own.late.fetch_add(own.now().saturating_sub(due), Ordering::Relaxed);
             }
         });
-        canary
+        core
     }
 
     fn now(&self) -> u64 {
         self.begun.elapsed().as_micros() as u64
     }
 
-    /// How long the server's core was not to be had, and this thread's, since whenever.
+    /// Returns how long the server's core and this thread's were taken, in all.
     fn kept_off(&self) -> Duration {
         let overdue = self.now().saturating_sub(self.due.load(Ordering::Relaxed));
         waited_for_core() + Duration::from_micros(self.late.load(Ordering::Relaxed) + overdue)
     }
 }
 
-/// How long this thread was ready to run and did not, since it began (the second number of schedstat).
+/// Returns how long this thread was ready to run and did not, since it began (the second number of schedstat).
 fn waited_for_core() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_ascii_whitespace().nth(1).and_then(|number| number.parse().ok());
@@ -251,10 +237,10 @@ mod tests {
         let mut checks = Checks::default();
         checks.note(Check { took: ms(1), kept_off: ms(0) });
         checks.note(Check { took: ms(150), kept_off: ms(60) });
-        assert_eq!((checks.late(), checks.excused()), (1, 1));
+        assert_eq!((checks.late, checks.excused), (1, 1));
         assert!(checks.faults(ms(100)).is_empty());
         checks.note(Check { took: ms(150), kept_off: ms(40) });
-        assert_eq!((checks.late(), checks.excused(), checks.faults(ms(100)).len()), (2, 1, 1));
+        assert_eq!((checks.late, checks.excused, checks.faults(ms(100)).len()), (2, 1, 1));
         assert_eq!(Checks::default().faults(ms(100)).len(), 1, "nothing is not well");
     }
 }

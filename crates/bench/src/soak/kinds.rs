@@ -1,12 +1,13 @@
-//! Who comes, what does each say first, how often is it heard of, and when must it be over?
+//! The kinds of clients, as one table: how many of each, how often each acts, and when the server must have ended it.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Requests of one burst of a flood.
 pub(super) const BURST: usize = 64;
 /// What a download reads in one turn: 160 KiB a second.
 const DOWNLOAD_READ_BYTES: usize = 16 << 10;
-/// A server's timers may be a little late; so may we, who look once a second.
+/// A server's timers may be a little late, and the clients look once a second.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a client does to the server.
@@ -26,84 +27,71 @@ pub(crate) enum Kind {
     Feed,
 }
 
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Script {
+    pub(crate) kind: Kind,
+    pub(crate) name: &'static str,
+    pub(crate) count: usize,
+    pub(super) every_ms: u64,
+    /// The deadline of the server that ends it. None: the server does not end it.
+    pub(super) deadline_s: Option<u64>,
+    pub(super) about: &'static str,
+}
+
+/// All kinds. The deadlines are `head_timeout` (and the least rate after ten seconds), `write_timeout` and `linger_timeout`.
+#[rustfmt::skip]
+pub(crate) const SCRIPTS: [Script; 12] = [
+    script(Kind::SlowHead, "slow-heads", 500, 1_000, Some(10), "slow head: a byte a second"),
+    script(Kind::SlowBody, "slow-bodies", 200, 1_000, Some(10), "slow body: a byte a second"),
+    script(Kind::SlowReader, "slow-readers", 50, 1_000, Some(30), "slow reader: 100 bytes a second"),
+    script(Kind::Silent, "silent", 300, 1_000, Some(10), "half open: never sends a byte"),
+    script(Kind::Vanishing, "vanishing", 50, 500, None, "leaves within a head, by a reset"),
+    script(Kind::Flood, "flood", 4, 100, None, "flood: 64 pipelined requests at once"),
+    script(Kind::Churn, "churn", 20, 100, None, "churn: a connection for each request"),
+    script(Kind::Nonsense, "nonsense", 20, 500, Some(2), "nonsense"),
+    script(Kind::Duplex, "duplex", 5, 100, None, "well-behaved: a body both ways, chunk by chunk"),
+    script(Kind::Download, "download", 10, 100, None, "well-behaved: a body of 512 KiB, read slowly"),
+    script(Kind::Socket, "socket", 20, 1_000, None, "well-behaved: a WebSocket, a message a second"),
+    script(Kind::Feed, "feed", 50, 1_000, None, "well-behaved: the clock's events"),
+];
+
+const fn script(
+    kind: Kind,
+    name: &'static str,
+    count: usize,
+    every_ms: u64,
+    deadline_s: Option<u64>,
+    about: &'static str,
+) -> Script {
+    Script { kind, name, count, every_ms, deadline_s, about }
+}
+
+impl FromStr for Script {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names = SCRIPTS.map(|script| script.name).join(", ");
+        let found = SCRIPTS.into_iter().find(|script| script.name == name);
+        found.ok_or_else(|| format!("unknown clients '{name}': {names}"))
+    }
+}
+
+impl Script {
+    pub(super) fn every(&self) -> Duration {
+        Duration::from_millis(self.every_ms)
+    }
+
+    /// Returns the age at which the server must have ended it. None: it may stay, or leaves by itself.
+    pub(super) fn ends_within(&self) -> Option<Duration> {
+        self.deadline_s.map(|seconds| Duration::from_secs(seconds) + GRACE)
+    }
+}
+
 impl Kind {
-    /// All of them, and how many of each.
-    pub(crate) const STORM: [(Kind, usize); 12] = [
-        (Kind::SlowHead, 500),
-        (Kind::SlowBody, 200),
-        (Kind::SlowReader, 50),
-        (Kind::Silent, 300),
-        (Kind::Vanishing, 50),
-        (Kind::Flood, 4),
-        (Kind::Churn, 20),
-        (Kind::Nonsense, 20),
-        (Kind::Duplex, 5),
-        (Kind::Download, 10),
-        (Kind::Socket, 20),
-        (Kind::Feed, 50),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
+    /// Returns what it sends first, if it is hostile.
+    pub(super) fn first_bytes(self) -> Vec<u8> {
         match self {
-            Kind::SlowHead => "slow-heads",
-            Kind::SlowBody => "slow-bodies",
-            Kind::SlowReader => "slow-readers",
-            Kind::Silent => "silent",
-            Kind::Vanishing => "vanishing",
-            Kind::Flood => "flood",
-            Kind::Churn => "churn",
-            Kind::Nonsense => "nonsense",
-            Kind::Duplex => "duplex",
-            Kind::Download => "download",
-            Kind::Socket => "socket",
-            Kind::Feed => "feed",
-        }
-    }
-
-    pub(super) fn about(self) -> &'static str {
-        match self {
-            Kind::SlowHead => "slow head: a byte a second",
-            Kind::SlowBody => "slow body: a byte a second",
-            Kind::SlowReader => "slow reader: 100 bytes a second",
-            Kind::Silent => "half open: never says a word",
-            Kind::Vanishing => "leaves within a head, by a reset",
-            Kind::Flood => "flood: 64 pipelined requests at once",
-            Kind::Churn => "churn: a connection for each request",
-            Kind::Nonsense => "nonsense",
-            Kind::Duplex => "guest: a body both ways, chunk by chunk",
-            Kind::Download => "guest: a body of 512 KiB, read slowly",
-            Kind::Socket => "guest: a WebSocket, a message a second",
-            Kind::Feed => "guest: the clock's events",
-        }
-    }
-
-    pub(super) fn every(self) -> Duration {
-        Duration::from_millis(match self {
-            Kind::SlowHead | Kind::SlowBody | Kind::SlowReader | Kind::Silent => 1_000,
-            Kind::Socket | Kind::Feed => 1_000,
-            Kind::Vanishing | Kind::Nonsense => 500,
-            Kind::Flood | Kind::Churn | Kind::Duplex | Kind::Download => 100,
-        })
-    }
-
-    /// When the server has to have ended it. None: it is welcome, or leaves by itself.
-    pub(super) fn ends_within(self) -> Option<Duration> {
-        let seconds = match self {
-            // head_timeout, and the least rate after ten seconds
-            Kind::SlowHead | Kind::SlowBody | Kind::Silent => 10,
-            // write_timeout
-            Kind::SlowReader => 30,
-            // linger_timeout
-            Kind::Nonsense => 2,
-            Kind::Vanishing | Kind::Flood | Kind::Churn => return None,
-            Kind::Duplex | Kind::Download | Kind::Socket | Kind::Feed => return None,
-        };
-        Some(Duration::from_secs(seconds) + GRACE)
-    }
-
-    pub(super) fn first_words(self) -> Vec<u8> {
-        match self {
-            Kind::SlowHead | Kind::Silent => Vec::new(),
             Kind::SlowBody => b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n".to_vec(),
             Kind::SlowReader => b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3_000),
             Kind::Vanishing => b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\nhalf".to_vec(),
@@ -111,14 +99,14 @@ impl Kind {
             Kind::Churn => b"GET /json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(),
             Kind::Nonsense => {
                 b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n\
-                                GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+                GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
                     .to_vec()
             }
-            Kind::Duplex | Kind::Download | Kind::Socket | Kind::Feed => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
-    /// What it reads in one turn: in pieces so small the whole turn, or else all there is.
+    /// Returns what it reads in one turn. None: all there is.
     pub(super) fn read_bytes(self) -> Option<usize> {
         match self {
             Kind::SlowReader => Some(100),

@@ -1,28 +1,32 @@
-//! How is it shown? A table for each place of the cores, and ratios within each round.
+//! The tables of `turns`: one for each distance of the cores, with ratios within each round.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Contestant, Turn, owed};
+use super::{Turn, TurnServer, owed};
 use crate::procs::distance::Apart;
-use crate::report::{median, quartiles};
+use crate::report::table::table as aligned;
+use crate::results::{median, quartiles};
 use crate::workloads::{Kind, Workload};
 
 /// Fewer turns say nothing.
 pub(crate) const TURNS_MIN: usize = 5;
 
-pub(super) fn table(workload: &Workload, turn: Duration, contestants: &[Contestant]) -> String {
+pub(super) fn table(workload: &Workload, turn: Duration, servers: &[TurnServer]) -> String {
     let lists: Vec<(&str, &[Turn])> =
-        contestants.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
+        servers.iter().map(|one| (one.name.as_str(), one.turns.as_slice())).collect();
     let mut text = format!("{}: {}, turns of {turn:?}\n", workload.name, workload.title);
     let compared = compared(workload);
     for (apart, what) in [(Apart::Near, "cores near"), (Apart::Far, "cores far apart")] {
         part(&mut text, what, apart, compared, &lists);
     }
+    if text.lines().count() == 1 {
+        text.push_str("  no comparison: the cores were moved in most rounds\n");
+    }
     text
 }
 
-/// Of a turn, and its name.
+/// The name of a figure, and how it is read from a turn.
 type Compared = (&'static str, fn(&Turn) -> f64);
 
 /// At a fixed rate the time is the same for all.
@@ -40,35 +44,27 @@ fn part(text: &mut String, what: &str, apart: Apart, compared: Compared, lists: 
     let stayed = |round: &usize| lists.iter().all(|(_, turns)| turns[*round].apart == Some(apart));
     let rounds: Vec<usize> = (0..rounds).filter(stayed).collect();
     let Some((_, first)) = lists.first().filter(|_| rounds.len() >= TURNS_MIN) else { return };
-    let _ = writeln!(
-        text,
-        "  {what}, {} rounds\n  {:<17} {:>11}  {:>16}  {:>8}  {:>16}  {:>7}  {:>6}",
-        rounds.len(),
-        "subject",
-        figure,
-        "middle half",
-        "x first",
-        "middle half",
-        "CPU us",
-        "errors"
-    );
-    for (name, turns) in lists {
+    let head = ["subject", figure, "middle half", "x first", "middle half", "CPU us", "errors"];
+    let rows = lists.iter().map(|(name, turns)| {
         let figures: Vec<f64> = rounds.iter().map(|round| of(&turns[*round])).collect();
         let ratios: Vec<f64> = rounds.iter().map(|round| of(&turns[*round]) / of(&first[*round])).collect();
         let cpu: f64 = rounds.iter().map(|round| turns[*round].cpu_us).sum();
         let answers: u64 = rounds.iter().map(|round| turns[*round].answers).sum();
-        // Also those of the rounds that do not count.
+        // Errors of the rounds that do not count are errors too.
         let errors = turns.iter().map(|turn| turn.errors).sum::<u64>() + owed(turns);
-        let _ = writeln!(
-            text,
-            "  {name:<17} {:>11.3}  {:>16}  {:>8.3}  {:>16}  {:>7.2}  {errors:>6}",
-            median(figures.clone()).unwrap_or(f64::NAN),
+        let middle = |values: &Vec<f64>| format!("{:.3}", median(values.clone()).unwrap_or(f64::NAN));
+        [
+            (*name).to_owned(),
+            middle(&figures),
             middle_half(figures),
-            median(ratios.clone()).unwrap_or(f64::NAN),
+            middle(&ratios),
             middle_half(ratios),
-            cpu / answers.max(1) as f64,
-        );
-    }
+            format!("{:.2}", cpu / answers.max(1) as f64),
+            errors.to_string(),
+        ]
+    });
+    let table = aligned(head.map(str::to_owned).to_vec(), rows);
+    let _ = writeln!(text, "  {what}, {} rounds\n{table}", rounds.len());
 }
 
 fn middle_half(values: Vec<f64>) -> String {

@@ -1,10 +1,10 @@
-//! Why is a column lost? Only what is known; the pages say of the rest that it is not.
+//! The known reasons for lost columns. The pages say of the others that they are not explained.
 
-/// Why the default engine is behind somebody. Whoever is first for another reason is not explained by it.
+/// Why the default engine is behind another server. A third server that is first is not explained by it.
 struct Reason {
     /// A column, or the family of some.
     column: &'static str,
-    /// Whoever is first there.
+    /// The beginning of the name of the server that is first.
     first: &'static str,
     why: &'static str,
 }
@@ -32,7 +32,7 @@ const PACED: &str = "where BBR paces what is sent, who sends less at a time wait
 
 pub(crate) const UNKNOWN: &str = "not yet explained";
 
-/// Why `first` is before us in a column.
+/// Returns why `first` is ahead of us in a column.
 pub(crate) fn why_lost(column: &str, first: &str) -> &'static str {
     let family = column.rsplit_once('-').map_or(column, |(family, _)| family);
     let fits =
@@ -46,7 +46,7 @@ mod tests {
     use crate::workloads::{GRID, named};
 
     #[test]
-    fn a_reason_is_of_a_column_and_of_whoever_is_first() {
+    fn a_reason_is_of_a_column_and_of_the_first_server() {
         assert!(why_lost("file-1m", "lighttpd").contains("BBR"));
         assert_eq!(why_lost("echo-64", "axum"), UNKNOWN);
         assert!(why_lost("health-10", "hyper").contains("not yet explained"));

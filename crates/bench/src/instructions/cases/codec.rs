@@ -1,4 +1,4 @@
-//! The codec: heads in, bodies in, responses out. httparse reads the same heads beside it.
+//! The codec: reads heads and bodies, writes responses. httparse reads the same heads beside it.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -9,43 +9,28 @@ use weftwork_wire::{After, BodyEvent, BodyLength, Date, Head, HeadEvent, Http1, 
 
 use crate::browser;
 
-const SMALL: &[u8] = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:20000\r\n\r\n";
+pub(super) const SMALL: &[u8] = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:20000\r\n\r\n";
 const CLOSING: &[u8] = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nConnection: close\r\n\r\n";
-const LENGTH: &[u8] =
+pub(super) const LENGTH: &[u8] =
     b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nContent-Length: 11\r\n\r\nhello world";
-const CHUNKED: &[u8] = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nTransfer-Encoding: chunked\r\n\r\n\
+pub(super) const CHUNKED: &[u8] =
+    b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nTransfer-Encoding: chunked\r\n\r\n\
     5\r\nhello\r\n1\r\n \r\n5\r\nworld\r\n0\r\nChecksum: 12\r\nExpires: never\r\n\r\n";
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-fn browser_head() -> Vec<u8> {
+pub(super) fn browser_head() -> Vec<u8> {
     format!("GET /articles/7?page=2 HTTP/1.1\r\nHost: www.example.com\r\n{}\r\n", browser::FIELDS)
         .into_bytes()
 }
 
-pub(super) fn head_small(repeats: u32) {
-    heads(SMALL, repeats);
-}
-
-pub(super) fn head_browser(repeats: u32) {
-    heads(&browser_head(), repeats);
-}
-
-pub(super) fn head_length(repeats: u32) {
-    heads(LENGTH, repeats);
-}
-
-pub(super) fn head_chunked(repeats: u32) {
-    heads(CHUNKED, repeats);
-}
-
-fn heads(bytes: &[u8], repeats: u32) {
+pub(super) fn heads(bytes: &[u8], repeats: u32) {
     let (limits, mut head) = (Limits::default(), Head::default());
     for _ in 0..repeats {
         black_box(read_head(&mut Http1::new(), bytes, &limits, &mut head));
     }
 }
 
-/// Bytes of the head. A case that measures a refusal would measure nothing, so it ends the program.
+/// Returns the bytes of the head. A case that measures a refusal would measure nothing, so it ends the program.
 fn read_head(http: &mut Http1, bytes: &[u8], limits: &Limits, head: &mut Head) -> usize {
     match http.read_head(black_box(bytes), limits, head) {
         Ok(HeadEvent::Head(used)) => used,
@@ -53,15 +38,7 @@ fn read_head(http: &mut Http1, bytes: &[u8], limits: &Limits, head: &mut Head) -
     }
 }
 
-pub(super) fn httparse_small(repeats: u32) {
-    httparse(SMALL, repeats);
-}
-
-pub(super) fn httparse_browser(repeats: u32) {
-    httparse(&browser_head(), repeats);
-}
-
-fn httparse(bytes: &[u8], repeats: u32) {
+pub(super) fn httparse(bytes: &[u8], repeats: u32) {
     for _ in 0..repeats {
         let mut fields = [const { MaybeUninit::uninit() }; 100];
         let mut request = httparse::Request::new(&mut []);
@@ -71,15 +48,7 @@ fn httparse(bytes: &[u8], repeats: u32) {
     }
 }
 
-pub(super) fn body_length(repeats: u32) {
-    bodies(LENGTH, repeats);
-}
-
-pub(super) fn body_chunked(repeats: u32) {
-    bodies(CHUNKED, repeats);
-}
-
-fn bodies(bytes: &[u8], repeats: u32) {
+pub(super) fn bodies(bytes: &[u8], repeats: u32) {
     let (limits, mut head) = (Limits::default(), Head::default());
     for _ in 0..repeats {
         let mut http = Http1::new();
@@ -140,7 +109,7 @@ pub(super) fn encode_chunked(repeats: u32) {
     encode(&head, &[b"one", b"two", b"three"], repeats);
 }
 
-/// Whole exchanges on one connection: the small head comes in, this goes out.
+/// Whole exchanges on one connection: reads the small head, writes this response.
 fn encode(response: &ResponseHead<'_>, body: &[&[u8]], repeats: u32) {
     let (limits, mut head, mut http) = (Limits::default(), Head::default(), Http1::new());
     let date = Date::at(SystemTime::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! A whole request: through parser, connection, routes, handler and encoder, in memory; and what many routes add.
+//! A whole request in memory, through parser, connection, routes, handler and encoder, and what many routes add.
 
 use std::hint::black_box;
 
@@ -37,7 +37,7 @@ macro_rules! ten_times {
             use $inner as Inner;
 
             #[derive(Routes)]
-            pub(super) enum Site {
+            pub(in super::super) enum Site {
                 #[nest("/alpha")]
                 Alpha(Inner),
                 #[nest("/beta")]
@@ -64,56 +64,24 @@ macro_rules! ten_times {
 }
 ten_times!(hundred, super::Ten);
 ten_times!(thousand, super::hundred::Site);
+pub(super) use hundred::Site as Hundred;
+pub(super) use thousand::Site as Thousand;
 
 /// Requests of a lot: what the client in memory costs is the same for 17 as for one, and taken off.
 pub(super) const LOT: u32 = 16;
 
-/// One request, on its own: mostly what the client in memory costs.
-pub(super) fn lot_plain(repeats: u32) {
-    serve(|_: &mut Request| "OK", "/health", 1, repeats);
+/// The paths of the cases with 10 routes, 100 and 1,000.
+pub(super) const PATH_10: &str = "/articles/7/comments/9";
+pub(super) const PATH_100: &str = "/kappa/articles/7/comments/9";
+pub(super) const PATH_1000: &str = "/kappa/kappa/articles/7/comments/9";
+
+/// No routes: the rest of a request, and what the client in memory costs.
+pub(super) fn plain(path: &str, requests: u32, repeats: u32) {
+    serve(|_: &mut Request| "OK", path, requests, repeats);
 }
 
-/// No routes: what the rest of a request takes.
-pub(super) fn request_plain(repeats: u32) {
-    serve(|_: &mut Request| "OK", "/health", 1 + LOT, repeats);
-}
-
-pub(super) fn lot_10(repeats: u32) {
-    serve(routes(|_: Ten, _: &mut Request| "OK"), "/health", 1, repeats);
-}
-
-pub(super) fn request_10(repeats: u32) {
-    serve(routes(|_: Ten, _: &mut Request| "OK"), "/health", 1 + LOT, repeats);
-}
-
-/// What is asked for among 10 routes, 100 and 1,000.
-const PATH_10: &str = "/articles/7/comments/9";
-const PATH_100: &str = "/kappa/articles/7/comments/9";
-const PATH_1000: &str = "/kappa/kappa/articles/7/comments/9";
-
-pub(super) fn routes_10(repeats: u32) {
-    dispatch::<Ten>(PATH_10, repeats);
-}
-
-pub(super) fn routes_100(repeats: u32) {
-    dispatch::<hundred::Site>(PATH_100, repeats);
-}
-
-pub(super) fn routes_1000(repeats: u32) {
-    dispatch::<thousand::Site>(PATH_1000, repeats);
-}
-
-/// What is at the same path without routes: to be taken off.
-pub(super) fn no_routes_10(repeats: u32) {
-    serve(|_: &mut Request| "OK", PATH_10, 1, repeats);
-}
-
-pub(super) fn no_routes_100(repeats: u32) {
-    serve(|_: &mut Request| "OK", PATH_100, 1, repeats);
-}
-
-pub(super) fn no_routes_1000(repeats: u32) {
-    serve(|_: &mut Request| "OK", PATH_1000, 1, repeats);
+pub(super) fn ten(requests: u32, repeats: u32) {
+    serve(routes(|_: Ten, _: &mut Request| "OK"), "/health", requests, repeats);
 }
 
 /// The same paths in a router that is made while the program runs.
@@ -149,7 +117,7 @@ fn router(prefixes: &[impl AsRef<str>]) -> Router {
     beneath.fold(Router::new(), |router, path| router.get(&path, || "OK"))
 }
 
-fn dispatch<T: Routes>(path: &str, repeats: u32) {
+pub(super) fn dispatch<T: Routes>(path: &str, repeats: u32) {
     let handler = routes(|route: T, _: &mut Request| {
         black_box(&route);
         "OK"

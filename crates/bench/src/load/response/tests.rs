@@ -1,4 +1,4 @@
-//! Does the generator find the end of every kind of response, however the bytes come?
+//! The parser finds the end of every kind of response, however the bytes come.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Is what wrk prints read right, and is it told what to do?
+//! What wrk prints is read right, and it is told what to do.
 
 use super::*;
 

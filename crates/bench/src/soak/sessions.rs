@@ -1,5 +1,4 @@
-//! Do those get what they are due who behave, but stay long? Each guest is a conversation: what it hears, what it says
-//! to that, and whether what it heard is right.
+//! Clients that behave and stay long. Each is a conversation: what it reads, what it sends to that, and whether what it read is right.
 
 use std::rc::Rc;
 
@@ -8,19 +7,19 @@ use memchr::memmem;
 use super::kinds::Kind;
 use crate::load::response::ResponseParser;
 
-/// What was heard is not what was due.
+/// What was read is wrong.
 #[derive(Debug, PartialEq)]
 pub(super) struct Wrong;
 
-pub(super) enum Guest {
+pub(super) enum Session {
     /// Sends a body in chunks, and the next one only when the last one has come back.
     Duplex { parser: ResponseParser, chunks: usize },
     /// Fetches a body that is sent while it is made, and reads it piece by piece.
     Download { parser: ResponseParser },
     /// Upgraded: a WebSocket that wants each message back.
-    Socket { heard: Vec<u8>, is_open: bool, sent: u32 },
+    Socket { input: Vec<u8>, is_open: bool, sent: u32 },
     /// Listens to a feed.
-    Feed { heard: Vec<u8>, is_open: bool },
+    Feed { input: Vec<u8>, is_open: bool },
 }
 
 /// Chunks of one request.
@@ -29,11 +28,12 @@ const CHUNK_BYTES: usize = 1024;
 /// A few seconds of reading at its pace.
 const DOWNLOAD_BYTES: usize = 512 << 10;
 /// No head, frame or event that is waited for is longer.
-const HEARD_BYTES_MAX: usize = 16 << 10;
-/// Who expects 100 is let in before any of the body is there: else the server gathers some (`body_ahead_bytes_max`).
+const INPUT_BYTES_MAX: usize = 16 << 10;
+/// With `Expect: 100-continue` the handler is called before any of the body is there. Else the server gathers some
+/// (`body_ahead_bytes_max`).
 const CHAT: &[u8] =
     b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n";
-/// Any key will do, and any mask: nobody listens in.
+/// Any key will do, and any mask.
 const UPGRADE: &[u8] = b"GET /ws/echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 const LISTEN: &[u8] = b"GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
@@ -44,67 +44,67 @@ const TEXT: u8 = 0x81;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-impl Guest {
-    /// None: whoever is of this kind is no guest.
-    pub(super) fn of(kind: Kind) -> Option<Guest> {
+impl Session {
+    /// Returns the session of a kind. None: the kind is hostile.
+    pub(super) fn of(kind: Kind) -> Option<Session> {
         Some(match kind {
-            Kind::Duplex => Guest::Duplex { parser: ResponseParser::default(), chunks: 1 },
+            Kind::Duplex => Session::Duplex { parser: ResponseParser::default(), chunks: 1 },
             Kind::Download => {
-                Guest::Download { parser: ResponseParser::expecting(Some(Rc::from(download_body()))) }
+                Session::Download { parser: ResponseParser::expecting(Some(Rc::from(download_body()))) }
             }
-            Kind::Socket => Guest::Socket { heard: Vec::new(), is_open: false, sent: 0 },
-            Kind::Feed => Guest::Feed { heard: Vec::new(), is_open: false },
+            Kind::Socket => Session::Socket { input: Vec::new(), is_open: false, sent: 0 },
+            Kind::Feed => Session::Feed { input: Vec::new(), is_open: false },
             _ => return None,
         })
     }
 
-    pub(super) fn first_words(&self) -> Vec<u8> {
+    pub(super) fn first_bytes(&self) -> Vec<u8> {
         match self {
-            Guest::Duplex { .. } => [CHAT, &chunk()].concat(),
-            Guest::Download { .. } => download(),
-            Guest::Socket { .. } => UPGRADE.to_vec(),
-            Guest::Feed { .. } => LISTEN.to_vec(),
+            Session::Duplex { .. } => [CHAT, &chunk()].concat(),
+            Session::Download { .. } => download(),
+            Session::Socket { .. } => UPGRADE.to_vec(),
+            Session::Feed { .. } => LISTEN.to_vec(),
         }
     }
 
-    /// Takes what has come, and adds to `words` what it says to that. How many answers these were: bodies, chunks,
-    /// messages, or events.
-    pub(super) fn hear(&mut self, bytes: &[u8], words: &mut Vec<u8>) -> Result<u64, Wrong> {
+    /// Takes what has come, and adds to `output` what it sends to that. Returns the number of answers: bodies, chunks, messages, or
+    /// events.
+    pub(super) fn read(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<u64, Wrong> {
         match self {
-            Guest::Duplex { parser, chunks } => {
+            Session::Duplex { parser, chunks } => {
                 let ends = answers(parser, bytes)?;
                 if ends > 0 {
                     // Nothing may be missing, and the end not come before the client's.
                     let is_whole =
                         ends == 1 && *chunks > CHUNKS && parser.body_bytes() == CHUNKS * CHUNK_BYTES;
                     *chunks = 1;
-                    words.extend_from_slice(&[CHAT, &chunk()].concat());
+                    output.extend_from_slice(&[CHAT, &chunk()].concat());
                     return if is_whole { Ok(1) } else { Err(Wrong) };
                 }
                 if parser.body_bytes() != *chunks * CHUNK_BYTES {
                     return Ok(0);
                 }
                 *chunks += 1;
-                words.extend_from_slice(&if *chunks > CHUNKS { b"0\r\n\r\n".to_vec() } else { chunk() });
+                output.extend_from_slice(&if *chunks > CHUNKS { b"0\r\n\r\n".to_vec() } else { chunk() });
                 Ok(1)
             }
-            Guest::Download { parser } => {
+            Session::Download { parser } => {
                 let ends = answers(parser, bytes)?;
-                (0..ends).for_each(|_| words.extend_from_slice(&download()));
+                (0..ends).for_each(|_| output.extend_from_slice(&download()));
                 Ok(ends)
             }
-            Guest::Socket { heard, is_open, sent } => {
-                heard.extend_from_slice(bytes);
+            Session::Socket { input, is_open, sent } => {
+                input.extend_from_slice(bytes);
                 if !*is_open {
-                    *is_open = opened(heard, b"HTTP/1.1 101 ")?;
-                    words.extend(is_open.then(|| frame(TEXT, &text(*sent))).into_iter().flatten());
+                    *is_open = opened(input, b"HTTP/1.1 101 ")?;
+                    output.extend(is_open.then(|| frame(TEXT, &text(*sent))).into_iter().flatten());
                 }
-                if *is_open { messages(heard, sent, words) } else { Ok(0) }
+                if *is_open { messages(input, sent, output) } else { Ok(0) }
             }
-            Guest::Feed { heard, is_open } => {
-                heard.extend_from_slice(bytes);
-                *is_open = *is_open || opened(heard, b"HTTP/1.1 200 ")?;
-                if *is_open { events(heard) } else { Ok(0) }
+            Session::Feed { input, is_open } => {
+                input.extend_from_slice(bytes);
+                *is_open = *is_open || opened(input, b"HTTP/1.1 200 ")?;
+                if *is_open { events(input) } else { Ok(0) }
             }
         }
     }
@@ -123,7 +123,7 @@ fn download() -> Vec<u8> {
     [head.into_bytes(), download_body()].concat()
 }
 
-/// How many answers came to their end, all of them good.
+/// Returns the number of answers that came to their end, all of them good.
 fn answers(parser: &mut ResponseParser, mut bytes: &[u8]) -> Result<u64, Wrong> {
     let mut answers = 0;
     while !bytes.is_empty() {
@@ -139,13 +139,13 @@ fn answers(parser: &mut ResponseParser, mut bytes: &[u8]) -> Result<u64, Wrong> 
 }
 
 /// Takes the head off, once it is whole.
-fn opened(heard: &mut Vec<u8>, status_line: &[u8]) -> Result<bool, Wrong> {
-    match memmem::find(heard, b"\r\n\r\n") {
-        Some(end) if heard.starts_with(status_line) => {
-            heard.drain(..end + 4);
+fn opened(input: &mut Vec<u8>, status_line: &[u8]) -> Result<bool, Wrong> {
+    match memmem::find(input, b"\r\n\r\n") {
+        Some(end) if input.starts_with(status_line) => {
+            input.drain(..end + 4);
             Ok(true)
         }
-        None if heard.len() <= HEARD_BYTES_MAX => Ok(false),
+        None if input.len() <= INPUT_BYTES_MAX => Ok(false),
         _ => Err(Wrong),
     }
 }
@@ -161,33 +161,33 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Takes whole frames off: the echo of the last message is answered by the next one, a ping by a pong.
-fn messages(heard: &mut Vec<u8>, sent: &mut u32, words: &mut Vec<u8>) -> Result<u64, Wrong> {
+fn messages(input: &mut Vec<u8>, sent: &mut u32, output: &mut Vec<u8>) -> Result<u64, Wrong> {
     let mut echoes = 0;
-    while let [first, length, rest @ ..] = heard.as_slice() {
+    while let [first, length, rest @ ..] = input.as_slice() {
         let Some(payload) = rest.get(..usize::from(*length)) else { break };
         match *first {
             TEXT if payload == text(*sent) => {
                 *sent += 1;
                 echoes += 1;
-                words.extend(frame(TEXT, &text(*sent)));
+                output.extend(frame(TEXT, &text(*sent)));
             }
-            PING => words.extend(frame(PONG, payload)),
+            PING => output.extend(frame(PONG, payload)),
             _ => return Err(Wrong),
         }
         let taken = 2 + payload.len();
-        heard.drain(..taken);
+        input.drain(..taken);
     }
     Ok(echoes)
 }
 
 /// Takes off all up to the last event that has begun.
-fn events(heard: &mut Vec<u8>) -> Result<u64, Wrong> {
+fn events(input: &mut Vec<u8>) -> Result<u64, Wrong> {
     const DATA: &[u8] = b"\ndata: ";
-    let begun: Vec<usize> = memmem::find_iter(heard, DATA).collect();
+    let begun: Vec<usize> = memmem::find_iter(input, DATA).collect();
     if let Some(last) = begun.last() {
-        heard.drain(..last + DATA.len());
+        input.drain(..last + DATA.len());
     }
-    if heard.len() > HEARD_BYTES_MAX { Err(Wrong) } else { Ok(begun.len() as u64) }
+    if input.len() > INPUT_BYTES_MAX { Err(Wrong) } else { Ok(begun.len() as u64) }
 }
 
 #[cfg(test)]

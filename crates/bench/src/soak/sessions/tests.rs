@@ -1,17 +1,17 @@
-//! Does a guest go on where it got what it was due, and complain where it did not?
+//! A session goes on if it got the right answer, and fails if it did not.
 
 use super::*;
 
-/// What a guest says to these bytes, whole and byte by byte.
+/// Checks what a session sends to these bytes, whole and byte by byte.
 fn check(kind: Kind, bytes: &[u8], want: Result<u64, Wrong>, says: &[u8]) {
     for size in [1, bytes.len()] {
-        let (mut guest, mut words, mut answers) = (Guest::of(kind).unwrap(), Vec::new(), Ok(0));
+        let (mut session, mut output, mut answers) = (Session::of(kind).unwrap(), Vec::new(), Ok(0));
         for part in bytes.chunks(size) {
-            answers = answers.and_then(|sum| Ok(sum + guest.hear(part, &mut words)?));
+            answers = answers.and_then(|sum| Ok(sum + session.read(part, &mut output)?));
         }
         assert_eq!(answers, want, "{kind:?} in parts of {size}");
         if want.is_ok() {
-            assert!(words == says, "{kind:?} in parts of {size}: {:?}", String::from_utf8_lossy(&words));
+            assert!(output == says, "{kind:?} in parts of {size}: {:?}", String::from_utf8_lossy(&output));
         }
     }
 }
@@ -28,24 +28,24 @@ fn a_chunk_is_sent_when_the_last_one_is_back() {
 
 #[test]
 fn a_whole_chat_is_followed_by_another() {
-    let (mut guest, mut words) = (Guest::of(Kind::Duplex).unwrap(), Vec::new());
-    guest.hear(CHUNKED, &mut words).unwrap();
+    let (mut session, mut output) = (Session::of(Kind::Duplex).unwrap(), Vec::new());
+    session.read(CHUNKED, &mut output).unwrap();
     for at in 1..=CHUNKS {
-        assert_eq!(guest.hear(&chunk(), &mut words), Ok(1));
+        assert_eq!(session.read(&chunk(), &mut output), Ok(1));
         let want = if at < CHUNKS { chunk() } else { b"0\r\n\r\n".to_vec() };
-        assert!(std::mem::take(&mut words) == want, "{at}");
+        assert!(std::mem::take(&mut output) == want, "{at}");
     }
-    assert_eq!(guest.hear(b"0\r\n\r\n", &mut words), Ok(1));
-    assert!(words == guest.first_words());
+    assert_eq!(session.read(b"0\r\n\r\n", &mut output), Ok(1));
+    assert!(output == session.first_bytes());
 }
 
 #[test]
 fn a_download_is_compared() {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {DOWNLOAD_BYTES}\r\n\r\n").into_bytes();
-    let (mut guest, mut words) = (Guest::of(Kind::Download).unwrap(), Vec::new());
-    assert_eq!(guest.hear(&[head.clone(), download_body()].concat(), &mut words), Ok(1));
-    assert!(words == guest.first_words());
-    assert_eq!(guest.hear(&[head, vec![0; DOWNLOAD_BYTES]].concat(), &mut words), Err(Wrong));
+    let (mut session, mut output) = (Session::of(Kind::Download).unwrap(), Vec::new());
+    assert_eq!(session.read(&[head.clone(), download_body()].concat(), &mut output), Ok(1));
+    assert!(output == session.first_bytes());
+    assert_eq!(session.read(&[head, vec![0; DOWNLOAD_BYTES]].concat(), &mut output), Err(Wrong));
 }
 
 const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
@@ -79,5 +79,5 @@ fn events_are_counted() {
     check(Kind::Feed, &[STREAM, ticks].concat(), Ok(2), b"");
     check(Kind::Feed, &[STREAM, b"3\r\n:\n\n\r\n"].concat(), Ok(0), b"");
     check(Kind::Feed, b"HTTP/1.1 404 Not Found\r\n\r\n", Err(Wrong), b"");
-    check(Kind::Feed, &[STREAM, &[b'x'; HEARD_BYTES_MAX + 1]].concat(), Err(Wrong), b"");
+    check(Kind::Feed, &[STREAM, &[b'x'; INPUT_BYTES_MAX + 1]].concat(), Err(Wrong), b"");
 }
