@@ -48,6 +48,7 @@ struct Entry {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 struct Track {
     requests_per_s: f64,
     p99_ms: f64,

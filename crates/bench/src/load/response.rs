@@ -147,19 +147,19 @@ impl ResponseParser {
 
     fn head(&mut self, rest: &[u8]) -> Result<usize, Malformed> {
         let before = self.partial.len();
-        if before == 0 {
-            if let Some((used, head)) = parse_head(rest)? {
-                self.enter(head);
-                return Ok(used);
-            }
+        let parsed = if before == 0 {
+            parse_head(rest)?
+        } else {
+            self.partial.extend_from_slice(rest);
+            parse_head(&self.partial)?
+        };
+        if let Some((used, head)) = parsed {
+            self.partial.clear();
+            self.enter(head);
+            return Ok(used - before);
         }
-        self.partial.extend_from_slice(rest);
-        if before > 0 {
-            if let Some((used, head)) = parse_head(&self.partial)? {
-                self.partial.clear();
-                self.enter(head);
-                return Ok(used - before);
-            }
+        if before == 0 {
+            self.partial.extend_from_slice(rest);
         }
         if self.partial.len() > HEAD_BYTES_MAX { Err(Malformed) } else { Ok(rest.len()) }
     }
