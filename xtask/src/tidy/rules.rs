@@ -95,7 +95,7 @@ fn leading_doc(file: &File, say: &mut impl FnMut(usize, String)) {
     // What `include!` reads cannot start with an inner doc; a plain comment says it there.
     let included = file.path.contains("/tests/cases/") && first.starts_with("// ");
     if !doc && !included {
-        say(0, "no leading `//!`; say in the first line which question this file answers".into());
+        say(0, "no leading `//!`; state in the first line what this file does or holds".into());
     }
 }
 
@@ -103,7 +103,7 @@ fn file_length(file: &File, say: &mut impl FnMut(usize, String)) {
     let lines = file.text.lines().count();
     let max = if file.test { TEST_FILE_LINES_MAX } else { FILE_LINES_MAX };
     if lines > max {
-        say(max, format!("{lines} lines, {max} at most; split the file by question"));
+        say(max, format!("{lines} lines, {max} at most; split the file by purpose"));
     }
 }
 
