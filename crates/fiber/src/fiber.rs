@@ -40,7 +40,7 @@ impl fmt::Display for JoinError {
         match self {
             JoinError::Panicked(payload) => write!(f, "the fiber panicked: {}", panic_text(payload.as_ref())),
             JoinError::Cancelled => f.write_str("the fiber was cancelled"),
-            JoinError::NoStack(error) => write!(f, "there was no memory for the fiber's stack: {error}"),
+            JoinError::NoStack(error) => write!(f, "no memory for the stack of the fiber: {error}"),
         }
     }
 }

@@ -40,7 +40,7 @@ pub fn on_large_stack<R>(work: impl FnOnce() -> R) -> R {
     }
     match LargeStack::take() {
         Ok(stack) => stack.run(work),
-        Err(error) => panic!("there was no memory for a large stack: {error}"),
+        Err(error) => panic!("no memory for a large stack: {error}"),
     }
 }
 

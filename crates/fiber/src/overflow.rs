@@ -149,7 +149,7 @@ fn report_and_abort(stack: Guarded) -> ! {
         Owner::Fiber => {
             (b"the fiber needs".as_slice(), b"raise stack_bytes (fiber_stack_bytes of weftwork)".as_slice())
         }
-        Owner::Call => (b"a call in on_large_stack needs".as_slice(), b"have a thread run it".as_slice()),
+        Owner::Call => (b"a call in on_large_stack needs".as_slice(), b"run it on a thread".as_slice()),
     };
     let mut digits = [0_u8; 20];
     let bytes = decimal(stack.usable_bytes, &mut digits);

@@ -274,7 +274,7 @@ impl Poller {
         let watched = |source: &Source| source.watch.is_some();
         let known = self.find(fd);
         if known.and_then(|key| self.sources.get(key)).is_some_and(watched) {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this descriptor is watched already"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the descriptor is already watched"));
         }
         let key = self.acquire(fd, interest)?;
         if let Some(source) = self.sources.get_mut(key) {
@@ -312,5 +312,5 @@ impl AsRawFd for Poller {
 }
 
 fn unwatched() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "this descriptor is not watched")
+    io::Error::new(io::ErrorKind::NotFound, "the descriptor is not watched")
 }

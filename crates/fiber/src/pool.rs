@@ -60,7 +60,7 @@ pub struct PoolFull;
 
 impl fmt::Display for PoolFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("every thread for blocking calls is in use, and too many calls wait for one")
+        f.write_str("all threads for blocking calls are in use, and the queue is full")
     }
 }
 

@@ -140,8 +140,8 @@ impl Runtime {
     }
 
     fn check_turn(&self) {
-        assert!(!self.0.in_fiber(), "a turn of the runtime was taken by one of its own fibers");
-        assert!(!std::thread::panicking(), "a turn of the runtime was taken by a thread that unwinds");
+        assert!(!self.0.in_fiber(), "a turn cannot run in a fiber of the same runtime");
+        assert!(!std::thread::panicking(), "a turn cannot run in a thread that unwinds");
     }
 
     /// Runs `f` as a fiber and takes turns until it has ended. Other fibers run meanwhile and stay. Descriptors

@@ -95,7 +95,7 @@ impl Core {
         if current().is_some() {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "this thread has a fiber runtime already",
+                "this thread already has a fiber runtime",
             ));
         }
         let signal_stack = overflow::install()?;

@@ -15,7 +15,7 @@ pub struct Elapsed;
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time given has elapsed")
+        f.write_str("the timeout has elapsed")
     }
 }
 

@@ -148,7 +148,7 @@ fn recursion_past_the_stack_says_what_to_raise() {
 fn an_overflow_names_the_stack_that_it_was_of() {
     check_message(
         "large stack",
-        "a call in on_large_stack needs more than its 2097152 bytes: have a thread run it",
+        "a call in on_large_stack needs more than its 2097152 bytes: run it on a thread",
     );
     check_overflow("large stack left");
 }

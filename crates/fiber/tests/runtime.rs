@@ -437,7 +437,7 @@ fn misuse_panics_with_a_clear_message() {
     check_panics("outside a fiber", || drop(weftwork_fiber::timeout(LONG, String::new)));
     let runtime = Rc::new(Runtime::new().unwrap());
     let same = Rc::clone(&runtime);
-    let turned = move || check_panics("by one of its own fibers", || drop(turn(&same)));
+    let turned = move || check_panics("in a fiber of the same runtime", || drop(turn(&same)));
     runtime.block_on(turned).unwrap();
 }
 

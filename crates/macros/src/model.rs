@@ -52,14 +52,13 @@ pub(crate) fn variants(input: &DeriveInput) -> Result<Vec<Variant<'_>>> {
         ));
     };
     if !input.generics.params.is_empty() {
-        let why =
-            "routes own what they hold, so their enum has no parameters: use `String` for borrowed text";
+        let why = "an enum of routes cannot have parameters: use `String` for borrowed text";
         return Err(Error::new(input.generics.span(), why));
     }
     if data.variants.is_empty() {
         return Err(Error::new(
             input.ident.span(),
-            "there is no route yet: write `#[get(\"/\")] Home,` inside",
+            "the enum has no route: add one, such as `#[get(\"/\")] Home,` inside",
         ));
     }
     let mut read = Vec::new();
@@ -82,8 +81,7 @@ fn misplaced<'a>(attributes: impl IntoIterator<Item = &'a Attribute>, place: &st
         let name = attribute.path().get_ident()?.to_string();
         let is_ours = ["nest", "blocks", "unbuffered", "connect"].contains(&name.as_str())
             || VERBS.iter().any(|(known, _)| *known == name);
-        let why =
-            format!("`#[{name}]` says something of one variant: write it above that, not above {place}");
+        let why = format!("`#[{name}]` belongs to a variant: put it above the variant instead of {place}");
         is_ours.then(|| Error::new(attribute.path().span(), why))
     });
     errors.reduce(|mut all, error| {
@@ -137,7 +135,7 @@ fn variant(item: &syn::Variant) -> Result<Variant<'_>> {
 fn text(attribute: &Attribute, example: &str) -> Result<LitStr> {
     attribute.parse_args::<LitStr>().map_err(|error| {
         let name = attribute.path().get_ident().map(ToString::to_string).unwrap_or_default();
-        Error::new(error.span(), format!("here is a path, in quotes: #[{name}(\"{example}\")]"))
+        Error::new(error.span(), format!("expected a path in quotes: #[{name}(\"{example}\")]"))
     })
 }
 
@@ -153,7 +151,7 @@ impl<'i> Variant<'i> {
                 self.fields().filter(|field| !first.captures().any(|name| name == name_of(field))).collect();
             let [nested] = left[..] else {
                 let why = format!(
-                    "a nest holds the enum of its routes: write `{}(Admin)`, or one field that is not in the prefix",
+                    "a nest must hold the enum of its routes: write `{}(Admin)`, or add one field that is not in the prefix",
                     self.item.ident
                 );
                 return Err(Error::new(self.item.ident.span(), why));
@@ -174,12 +172,12 @@ impl<'i> Variant<'i> {
             let fields_now =
                 if names.is_empty() { "no fields".into() } else { format!("`{{ {} }}`", names.join(", ")) };
             let why = format!(
-                "the fields of a route have names, those of its captures: write `{ident}` with {fields_now}"
+                "the fields of a route must have the names of its captures: write `{ident}` with {fields_now}"
             );
             return Err(Error::new(fields.span(), why));
         }
         if fields.unnamed.len() != 1 {
-            let why = format!("a nest holds one enum of routes: write `{ident}(Admin)`");
+            let why = format!("a nest must hold one enum of routes: write `{ident}(Admin)`");
             return Err(Error::new(fields.span(), why));
         }
         for attr in &self.attrs {
@@ -206,7 +204,7 @@ impl<'i> Variant<'i> {
             if pattern.captures().any(|capture| capture == name) && cardinality(field).0 != Cardinality::Once
             {
                 let why = format!(
-                    "`{name}` is a part of the path, which is always there, once: `Option` and `Vec` are for the query"
+                    "`{name}` is in the path and always occurs once: `Option` and `Vec` are for the query"
                 );
                 return Err(Error::new(field.ty.span(), why));
             }
@@ -217,7 +215,7 @@ impl<'i> Variant<'i> {
             if !pattern.fields().any(|known| known == name) && (first || !optional) {
                 let text = pattern.text.value();
                 let why = format!(
-                    "`{name}` is not in the route \"{text}\": put `{{{name}}}` into it, or `?{{{name}}}` behind it, or remove the field"
+                    "`{name}` is not in the route \"{text}\": add `{{{name}}}` or `?{{{name}}}` to it, or remove the field"
                 );
                 return Err(Error::new(field.span(), why));
             }

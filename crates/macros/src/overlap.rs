@@ -34,21 +34,21 @@ fn overlap(earlier: &Entry<'_>, later: &Entry<'_>) -> Option<Error> {
     let why = match nests {
         (false, false) if earlier.attr.verb == later.attr.verb && same_paths(one, two) => {
             if std::ptr::eq(earlier.variant, later.variant) {
-                format!("this route is here twice, as \"{text}\": remove one")
+                format!("duplicate route \"{text}\": remove one")
             } else {
                 format!(
-                    "this route overlaps \"{text}\" of `{name}`: both take the same paths. Give one of them another path or \
+                    "this route overlaps \"{text}\" of `{name}`: both match the same paths. Give one of them another path or \
                      method, or make them one variant"
                 )
             }
         }
         (true, _) if is_under(two, one) => format!(
-            "this route overlaps the nest \"{text}\" of `{name}`, which takes every path beneath it: move the route in there"
+            "this route overlaps the nest \"{text}\" of `{name}`, which matches every path under it: move the route there"
         ),
         (_, true) if is_under(one, two) => {
             let what = if nests.0 { "nest" } else { "route" };
             format!(
-                "this nest overlaps the {what} \"{text}\" of `{name}`, and would take every path beneath its prefix: move that {what} in here"
+                "this nest overlaps the {what} \"{text}\" of `{name}`, and would match every path under its prefix: move that {what} in here"
             )
         }
         _ => return None,

@@ -45,7 +45,7 @@ impl Pattern {
             None => (value.as_str(), None),
         };
         let Some(relative) = path.strip_prefix('/') else {
-            return Err(fail(format!("a route begins with a slash: write \"/{value}\"")));
+            return Err(fail(format!("a route must start with a slash: write \"/{value}\"")));
         };
         let segments: Vec<&str> = relative.split('/').collect();
         let last = segments.len() - 1;
@@ -65,15 +65,17 @@ impl Pattern {
         let pattern = Pattern::parse(text)?;
         let fail = |why: &str| Err(Error::new(text.span(), why));
         if !pattern.parameters.is_empty() {
-            return fail("a prefix has no query: write it at the routes inside");
+            return fail("a prefix cannot have a query: add it to the nested routes");
         }
         match pattern.segments.last() {
-            Some(Segment::Rest(_)) => fail("nothing is left for the nested routes behind a `{*rest}`"),
+            Some(Segment::Rest(_)) => {
+                fail("a prefix cannot end in `{*rest}`: it leaves nothing for the nested routes")
+            }
             Some(Segment::Literal(last)) if last.is_empty() && pattern.segments.len() == 1 => {
-                fail("a nest needs a prefix, as in \"/admin\": routes at \"/\" belong into this enum")
+                fail("a nest needs a prefix, as in \"/admin\": routes at \"/\" belong in this enum")
             }
             Some(Segment::Literal(last)) if last.is_empty() => {
-                fail("a prefix does not end in a slash: the routes inside begin with one")
+                fail("a prefix must not end in a slash: the nested routes start with one")
             }
             _ => Ok(pattern),
         }
@@ -95,9 +97,7 @@ impl Pattern {
             if fields[..at].contains(name) {
                 return Err(Error::new(
                     self.text.span(),
-                    format!(
-                        "`{{{name}}}` is here twice: a field takes one part, give the other its own name"
-                    ),
+                    format!("`{{{name}}}` occurs twice: give one of them another name"),
                 ));
             }
         }
@@ -107,7 +107,7 @@ impl Pattern {
                 return Err(Error::new(
                     self.text.span(),
                     format!(
-                        "the query parameter `{name}` is here twice: a `Vec` field takes all of its values"
+                        "the query parameter `{name}` occurs twice: a `Vec` field takes all of its values"
                     ),
                 ));
             }
@@ -123,7 +123,7 @@ fn segment(part: &str, last: bool) -> std::result::Result<Segment, String> {
     };
     match inside.strip_prefix('*') {
         Some(name) if !last => Err(format!(
-            "`{{*{name}}}` takes the whole rest of the path, so it has to be the last part: use `{{{name}}}` for one segment"
+            "`{{*{name}}}` matches the rest of the path, so it must be the last segment: use `{{{name}}}` for one segment"
         )),
         Some(name) => field_name("*", name).map(Segment::Rest),
         None => field_name("", inside).map(Segment::Capture),
@@ -133,24 +133,24 @@ fn segment(part: &str, last: bool) -> std::result::Result<Segment, String> {
 fn literal(part: &str) -> std::result::Result<Segment, String> {
     if part.contains(['{', '}']) {
         return Err(format!(
-            "a capture is a whole segment, and `{part}` is not: capture all of it, and take it apart in the handler"
+            "a capture must be a whole segment, not a part of `{part}`: capture the segment and split it in the handler"
         ));
     }
     if part.starts_with([':', '*']) || (part.starts_with('<') && part.ends_with('>')) {
         return Err(format!(
-            "`{part}` would be text: a capture is written `{{name}}`, or `{{*name}}` for all that is left"
+            "`{part}` is plain text: write a capture as `{{name}}`, or `{{*name}}` for the rest"
         ));
     }
     if matches!(part, "." | "..") {
-        return Err(format!("clients resolve `{part}` before they send it: leave it out"));
+        return Err(format!("clients resolve `{part}` before they send it: remove it"));
     }
     if part.contains('#') {
-        return Err("clients do not send what is behind a `#`: leave it out".into());
+        return Err("clients do not send the part after `#`: remove it".into());
     }
     let is_code = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     if part.split('%').skip(1).any(|rest| !is_code(rest)) {
         return Err(format!(
-            "`{part}` has a `%` without two hexadecimal digits: the sign itself is sent as `%25`"
+            "`{part}` has a `%` without two hexadecimal digits: write the sign itself as `%25`"
         ));
     }
     Ok(Segment::Literal(encoded(part)))
@@ -165,14 +165,14 @@ fn parameter(part: &str) -> std::result::Result<Parameter, String> {
     let field = value.strip_prefix('{').and_then(|value| value.strip_suffix('}'));
     let Some(field) = field else {
         return Err(format!(
-            "`{part}` is no query parameter: write `{{q}}`, or `name={{field}}` where they differ, with `&` between"
+            "`{part}` is not a query parameter: write `{{q}}`, or `name={{field}}` if the names differ, separated by `&`"
         ));
     };
     let field = field_name("", field)?;
     let name = name.map_or_else(|| field.clone(), str::to_owned);
     if name.is_empty() || name.contains(['{', '}']) {
         return Err(format!(
-            "`{part}` names no query parameter before its `=`: write `{{{field}}}`, or `name={{{field}}}` where they differ"
+            "`{part}` has no parameter name before `=`: write `{{{field}}}`, or `name={{{field}}}` if the names differ"
         ));
     }
     Ok(Parameter { name, field })
@@ -184,13 +184,13 @@ fn field_name(mark: &str, name: &str) -> std::result::Result<String, String> {
     let ident = syn::parse_str::<Ident>(word).or_else(|_| syn::parse_str(&format!("r#{word}")));
     let Ok(ident) = ident else {
         return Err(format!(
-            "`{{{mark}{name}}}` does not name a field: between the braces is a field of the variant, as in `{{id}}`"
+            "`{{{mark}{name}}}` does not name a field: write the name of a field between the braces, as in `{{id}}`"
         ));
     };
     let field = ident.unraw().to_string();
     // syn ignores white space and comments.
     if field != word {
-        return Err(format!("`{{{mark}{name}}}` is not the name alone: write `{{{mark}{field}}}`"));
+        return Err(format!("`{{{mark}{name}}}` is not a plain name: write `{{{mark}{field}}}`"));
     }
     Ok(field)
 }

@@ -77,7 +77,7 @@ fn other_paths_and_methods() {
     }
     let echo = client.ask("GET /echo");
     assert_eq!((echo.status, echo.field("allow")), (405, Some("POST, OPTIONS")));
-    assert!(echo.text().contains(r#""detail":"/echo takes POST, OPTIONS, not GET""#), "{}", echo.text());
+    assert!(echo.text().contains(r#""detail":"/echo allows POST, OPTIONS, not GET""#), "{}", echo.text());
 }
 
 #[test]

@@ -107,7 +107,10 @@ impl<S: AsFd> Io<S> {
     /// Sets how long one call may wait. As in std, zero is rejected.
     pub(super) fn set_timeout(&self, direction: Direction, limit: Option<Duration>) -> io::Result<()> {
         if limit == Some(Duration::ZERO) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time limit of zero is no limit"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "invalid timeout of zero: use None for no limit",
+            ));
         }
         self.timeout(direction).set(limit);
         Ok(())

@@ -42,7 +42,7 @@ impl Resolve for str {
         if let Ok(address) = self.parse() {
             return Ok(vec![address]);
         }
-        let malformed = || io::Error::new(io::ErrorKind::InvalidInput, "an address has the form host:port");
+        let malformed = || io::Error::new(io::ErrorKind::InvalidInput, "invalid address: expected host:port");
         let (host, port) = self.rsplit_once(':').ok_or_else(malformed)?;
         lookup(host, port.parse().map_err(|_| malformed())?)
     }
@@ -101,7 +101,7 @@ pub(super) fn try_each<T>(
     addresses: impl Resolve,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<T>,
 ) -> io::Result<T> {
-    let mut result = Err(io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address"));
+    let mut result = Err(io::Error::new(io::ErrorKind::InvalidInput, "the name has no address"));
     for address in addresses.resolve()? {
         result = attempt(address);
         if result.is_ok() {

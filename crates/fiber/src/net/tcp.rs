@@ -41,7 +41,10 @@ impl TcpStream {
     /// `TimedOut`, `InvalidInput` for a limit of zero, or the error of the kernel.
     pub fn connect_timeout(address: &SocketAddr, limit: Duration) -> io::Result<Self> {
         if limit.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time limit of zero is no limit"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "invalid timeout of zero: use None for no limit",
+            ));
         }
         connect(*address, Instant::now().checked_add(limit))
     }

@@ -43,7 +43,7 @@ impl UdpSocket {
     /// Returns the error of the name look-up, or of the kernel.
     pub fn send_to(&self, bytes: &[u8], addresses: impl Resolve) -> io::Result<usize> {
         let first = addresses.resolve()?.into_iter().next();
-        let no_address = || io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address");
+        let no_address = || io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
         let address = first.ok_or_else(no_address)?;
         self.0.retry(Direction::Write, |socket| socket.send_to(bytes, address))
     }

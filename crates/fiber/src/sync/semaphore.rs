@@ -19,7 +19,7 @@ pub struct Semaphore(WaitList);
 
 /// A permit of a [`Semaphore`], released on drop.
 #[derive(Debug)]
-#[must_use = "a permit that is not held is given back at once"]
+#[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit<'a>(&'a WaitList);
 
 impl Semaphore {
@@ -42,7 +42,7 @@ impl Semaphore {
     pub(super) fn acquire_by(&self, what: &str) -> Permit<'_> {
         match self.0.acquire(what) {
             Ok(()) => Permit(&self.0),
-            Err(NoPermit) => panic!("{what} has to wait in a fiber that unwinds: use the try_ form there"),
+            Err(NoPermit) => panic!("{what} must wait in a fiber that unwinds: use the try_ form there"),
         }
     }
 

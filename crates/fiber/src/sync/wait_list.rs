@@ -66,7 +66,7 @@ impl WaitList {
             Location::Fiber(core, fiber) => (core, fiber),
             Location::Unwinding => return Err(NoPermit),
             Location::Thread => {
-                panic!("{what} has to wait, which only a fiber can: spawn one, or use the try_ form")
+                panic!("{what} must wait, which is only possible in a fiber: spawn one, or use the try_ form")
             }
         };
         self.waiters.borrow_mut().push_back(fiber);

@@ -42,8 +42,7 @@ pub fn key(secret: impl AsRef<[u8]>) -> Result<Key> {
     let secret = secret.as_ref();
     if secret.len() < SECRET_BYTES_MIN {
         return Err(Error::usage(format!(
-            "the secret of a key has {} bytes, but has to have at least {SECRET_BYTES_MIN}: \
-             `openssl rand -base64 48` makes one",
+            "invalid secret of {} bytes: must be at least {SECRET_BYTES_MIN}, `openssl rand -base64 48` makes one",
             secret.len()
         )));
     }
@@ -188,11 +187,11 @@ fn line(cookie: &Cookie<'_>) -> Result<HeaderValue> {
     let refuse = |why: &str| Err(Error::usage(format!("the cookie {name:?} cannot be set: {why}")));
     let encoded = cookie.encoded().to_string();
     if !is_name(name) || !encoded.starts_with(&format!("{name}=")) {
-        return refuse("its name is not a plain word");
+        return refuse("its name must be a token");
     }
     let pair = encoded.split(';').next().unwrap_or_default();
     if pair.len() - "=".len() > PAIR_BYTES_MAX {
-        return refuse("name and value have more than 4096 bytes, which browsers drop");
+        return refuse("name and value must have at most 4096 bytes, browsers drop longer cookies");
     }
     for attribute in [cookie.path(), cookie.domain()].into_iter().flatten() {
         if attribute.len() > ATTRIBUTE_BYTES_MAX
@@ -202,17 +201,17 @@ fn line(cookie: &Cookie<'_>) -> Result<HeaderValue> {
         }
     }
     if cookie.path().is_some_and(|path| !path.starts_with('/')) {
-        return refuse("its path does not begin with a slash, so that browsers ignore it");
+        return refuse("its path must start with a slash");
     }
     let secure = cookie.secure() == Some(true);
     if cookie.same_site() == Some(SameSite::None) && !secure {
-        return refuse("SameSite=None has to be Secure");
+        return refuse("SameSite=None must be Secure");
     }
     if has_prefix(name, "__Secure-") && !secure {
-        return refuse("__Secure- has to be Secure");
+        return refuse("__Secure- must be Secure");
     }
     if has_prefix(name, "__Host-") && !(secure && cookie.path() == Some("/") && cookie.domain().is_none()) {
-        return refuse("__Host- has to be Secure, with Path=/ and no Domain");
+        return refuse("__Host- must be Secure, with Path=/ and no Domain");
     }
     HeaderValue::try_from(encoded).or_else(|_| refuse("it has a control character"))
 }

@@ -78,7 +78,7 @@ use crate::message::{Asked, Blocking, Handler, IntoResponse, Need, Problem, Requ
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a middleware",
     label = "not a middleware",
-    note = "write `fn(req: &mut Request, next: Next) -> Response`, and call `next.run(req)` in it; a closure has to name both types"
+    note = "write `fn(req: &mut Request, next: Next) -> Response`, and call `next.run(req)` in it; a closure must name both types"
 )]
 pub trait Middleware: Send + Sync + 'static {
     /// Answers one request, usually with the response of `next`.

@@ -21,12 +21,12 @@ impl NonCanonical {
     pub(crate) fn rule(self) -> &'static str {
         match self {
             NonCanonical::EncodedUnreserved => {
-                "letters, digits and -._~ are not encoded in a path here (RFC 3986 section 6.2.2.2): send them as they are"
+                "letters, digits and -._~ must not be encoded in a path (RFC 3986 section 6.2.2.2)"
             }
             NonCanonical::DotSegment => {
-                "a path has no segment . or .. here, encoded or not (RFC 3986 section 6.2.2.3): send the path that it leads to"
+                "a path must not have a segment . or .., encoded or not (RFC 3986 section 6.2.2.3)"
             }
-            NonCanonical::EmptySegment => "a path has no empty segment here: send / for //",
+            NonCanonical::EmptySegment => "a path must not have an empty segment: send / instead of //",
         }
     }
 }

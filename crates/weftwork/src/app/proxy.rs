@@ -180,7 +180,7 @@ impl Proxy {
         value: impl Fn(&Request<'_>) -> Option<HeaderValue> + Send + Sync + 'static,
     ) -> Result<Proxy> {
         if !request::may_be_set(&plain_field_name(name.as_str().as_bytes())) {
-            return Err(Error::usage(format!("{name} is not to be set: a Proxy says that itself")));
+            return Err(Error::usage(format!("cannot set {name}: a Proxy sets it itself")));
         }
         self.set_headers.retain(|(known, _)| *known != name);
         self.set_headers.push((name, Box::new(value)));

@@ -38,7 +38,7 @@ impl fmt::Display for Need {
         match path.as_str() {
             "" => write!(f, "a handler takes State<{state}>: give its router one, with .state(...)"),
             path => {
-                write!(f, "the handler of {path} takes State<{state}>: give the router one, with .state(...)")
+                write!(f, "the handler of {path} takes State<{state}>: add it to the router with .state(...)")
             }
         }
     }

@@ -38,7 +38,7 @@ impl TestEvent {
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
         match serde_json::from_str(&self.data) {
             Ok(value) => value,
-            Err(error) => panic!("the data are not the JSON that was expected ({error}): {self:?}"),
+            Err(error) => panic!("the data is not the expected JSON ({error}): {self:?}"),
         }
     }
 }
@@ -108,8 +108,8 @@ impl TestEvents {
                 TestEvents { driver, server, pipe, reader, headers, parser, is_over }
             }
             None => match pipe.received(|bytes| take_response(bytes, method, ended)) {
-                Ok(answer) => panic!("no events are given: {answer:?}"),
-                Err(none) => panic!("no events are given: {none}"),
+                Ok(answer) => panic!("not an event stream: {answer:?}"),
+                Err(none) => panic!("not an event stream: {none}"),
             },
         }
     }
@@ -165,7 +165,7 @@ impl TestEvents {
             let is_over = loop {
                 let (used, event) = match reader.read_body(&bytes[at..], &NO_LIMITS) {
                     Ok(read) => read,
-                    Err(fault) => panic!("the server has sent what is no response: {fault}"),
+                    Err(fault) => panic!("the server sent an invalid response: {fault}"),
                 };
                 if let BodyEvent::Data { start, len } = event {
                     text.extend_from_slice(&bytes[at + start..][..len]);
@@ -247,7 +247,8 @@ impl EventParser {
         let end = self.text.iter().position(|byte| matches!(byte, b'\r' | b'\n'))?;
         self.after_cr = self.text[end] == b'\r';
         let line: Vec<u8> = self.text.drain(..=end).take(end).collect();
-        let line = String::from_utf8(line).unwrap_or_else(|error| panic!("the events are no UTF-8: {error}"));
+        let line =
+            String::from_utf8(line).unwrap_or_else(|error| panic!("the events are not UTF-8: {error}"));
         match std::mem::replace(&mut self.past_bom, true) {
             false => Some(line.trim_start_matches('\u{feff}').to_owned()),
             true => Some(line),

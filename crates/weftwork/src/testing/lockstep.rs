@@ -71,7 +71,7 @@ impl Driver {
         };
         match std::thread::Builder::new().name("test events".into()).spawn(drive) {
             Ok(thread) => Driver { limits: Some(limits), yields, thread: Some(thread) },
-            Err(error) => panic!("a thread for the handler of a test could not be had: {error}"),
+            Err(error) => panic!("cannot start a thread for the handler of a test: {error}"),
         }
     }
 
@@ -88,7 +88,7 @@ impl Driver {
             // Then the drop does not wait for the thread.
             self.thread = None;
             panic!(
-                "the handler gave no answer in {STEP_TIMEOUT:?}: it waits for something else than its client and the time"
+                "the handler did not yield within {STEP_TIMEOUT:?}: it waits for something other than its client and the time"
             );
         }
     }

@@ -140,7 +140,7 @@ impl TestClient {
     fn start(handler: Arc<dyn Handler>, settings: Settings) -> TestClient {
         let server = match TestServer::new(handler, settings) {
             Ok(server) => Arc::new(server),
-            Err(error) => panic!("a test client could not be made: {error}"),
+            Err(error) => panic!("cannot create a test client: {error}"),
         };
         let peer = (Ipv4Addr::LOCALHOST, 50_000).into();
         TestClient { server, peer, connection: None, cookies: None }
@@ -220,7 +220,7 @@ impl TestClient {
     pub fn connect(&self) -> TestConnection {
         match TestConnection::open(&self.server, self.peer) {
             Ok(connection) => connection,
-            Err(error) => panic!("a connection in memory could not be made: {error}"),
+            Err(error) => panic!("cannot create a connection in memory: {error}"),
         }
     }
 

@@ -64,11 +64,11 @@ impl<'c> TestRequest<'c> {
     {
         let name = match name.try_into().map_err(Into::into) {
             Ok(name) => name,
-            Err(error) => panic!("the name of a header: {error}"),
+            Err(error) => panic!("invalid header name: {error}"),
         };
         let value = match value.try_into().map_err(Into::into) {
             Ok(value) => value,
-            Err(error) => panic!("the value of {name}: {error}"),
+            Err(error) => panic!("invalid value of {name}: {error}"),
         };
         self.fields.push((name, value));
         self
@@ -277,10 +277,13 @@ impl<'c> TestRequest<'c> {
         let mut connection = request.client.connect();
         steps.into_iter().for_each(|step| connection.act(step));
         let answer = connection.response();
-        assert!(answer.status == StatusCode::SWITCHING_PROTOCOLS, "no WebSocket is given: {answer:?}");
+        assert!(
+            answer.status == StatusCode::SWITCHING_PROTOCOLS,
+            "the handler did not accept the WebSocket: {answer:?}"
+        );
         assert!(
             !connection.is_upgraded,
-            "this WebSocket has a thread, which needs a server: Server at port 0"
+            "this WebSocket has a thread and needs a real server: use Server at port 0"
         );
         request.keep_cookies(&answer.headers);
         TestWebSocket::over(connection, answer)

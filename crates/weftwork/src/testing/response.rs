@@ -59,7 +59,7 @@ impl TestResponse {
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
         match serde_json::from_slice(&self.body) {
             Ok(value) => value,
-            Err(error) => panic!("the body is not the JSON that was expected ({error}): {self:?}"),
+            Err(error) => panic!("the body is not the expected JSON ({error}): {self:?}"),
         }
     }
 
@@ -96,7 +96,7 @@ impl NoResponse {
 
     /// Explains that the client disconnected.
     pub(super) fn client_full(self) -> NoResponse {
-        let why = "the client of the test has left with 64 MiB of a response, and holds no more".to_owned();
+        let why = "the test client disconnected because it holds 64 MiB of a response".to_owned();
         NoResponse { why, ..self }
     }
 

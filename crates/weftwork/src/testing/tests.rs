@@ -433,7 +433,7 @@ fn a_client_holds_so_much_and_says_so() {
     }
     assert_eq!(client.get("/?63").send().bytes().len(), 63 << 20);
     let none = client.get("/?65").try_send().unwrap_err().to_string();
-    assert!(none.starts_with("the client of the test has left with 64 MiB"), "{none}");
+    assert!(none.starts_with("the test client disconnected because it holds 64 MiB"), "{none}");
 }
 
 #[test]

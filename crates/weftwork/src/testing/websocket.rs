@@ -63,7 +63,7 @@ impl TestWebSocket {
                 Err(Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => {
                     return None;
                 }
-                Err(error) => panic!("the server has sent what is no WebSocket: {error}"),
+                Err(error) => panic!("the server sent invalid WebSocket frames: {error}"),
             }
         }
     }

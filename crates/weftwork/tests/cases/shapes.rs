@@ -41,7 +41,7 @@ fn they_are_problems() {
     assert_eq!(detail(&ask("GET", "/nothing"), 404, "Not Found"), nothing);
     assert_eq!(detail(&ask("GET", "/none"), 404, "Not Found"), nothing);
     let other = ask("POST", "/fails");
-    assert_eq!(detail(&other, 405, "Method Not Allowed"), "/fails takes GET, HEAD, OPTIONS, not POST");
+    assert_eq!(detail(&other, 405, "Method Not Allowed"), "/fails allows GET, HEAD, OPTIONS, not POST");
     assert_eq!(other.field("allow"), Some("GET, HEAD, OPTIONS"));
     assert_eq!(detail(&ask("GET", "/gone"), 410, "Gone"), r#"it \"was\" here"#);
     let large = detail(&ask("POST", "/body"), 413, "Payload Too Large");

@@ -260,7 +260,7 @@ fn other_methods_are_refused_with_those_that_are_taken() {
     refused("PURGE /users", 405, Some("GET, HEAD, POST, OPTIONS"));
     assert_eq!(
         refused("POST /", 405, Some("GET, HEAD, OPTIONS")).text(),
-        r#"{"title":"Method Not Allowed","status":405,"detail":"/ takes GET, HEAD, OPTIONS, not POST"}"#
+        r#"{"title":"Method Not Allowed","status":405,"detail":"/ allows GET, HEAD, OPTIONS, not POST"}"#
     );
     assert_eq!(
         refused("GET /nothing", 404, None).text(),
@@ -394,9 +394,9 @@ fn a_route_knows_its_method_and_a_miss_is_an_error() {
     assert_eq!(Site::Admin(Admin::Ban { id: 1, why: None }).method(), Method::POST);
     assert_eq!(Site::Anything.method(), Method::GET);
     let miss = Site::from_path(&Method::GET, "nothing").unwrap_err();
-    assert_eq!((miss.clone(), miss.to_string()), (Miss::NotFound, "there is no route with this path".into()));
+    assert_eq!((miss.clone(), miss.to_string()), (Miss::NotFound, "no route has this path".into()));
     let miss = Site::from_path(&Method::POST, "/").unwrap_err();
-    assert_eq!(miss.to_string(), "the routes with this path take GET, HEAD");
+    assert_eq!(miss.to_string(), "the routes with this path allow GET, HEAD");
 }
 
 #[test]

@@ -27,8 +27,8 @@ fn unread<'b>(req: &'b mut Request<'_>) -> Result<Body<'b>> {
     let body = req.body();
     if body.has_been_read() {
         return Err(Error::usage(
-            "the body was read before the handler could take it as an argument: what a middleware has read of it, it hands on as \
-             an extension",
+            "the body was read before the handler could take it as an argument: a middleware that reads it must pass it on as an \
+             extension",
         ));
     }
     Ok(body)
@@ -82,14 +82,14 @@ mod typed {
                 serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
                 _ => StatusCode::BAD_REQUEST,
             };
-            let problem = Problem::new(status).detail(format!("the JSON of the body: {why}"));
+            let problem = Problem::new(status).detail(format!("invalid JSON in the body: {why}"));
             match field(error.path(), &why.to_string()) {
                 Some(field) => problem.with("field", field),
                 None => problem,
             }
         })?;
         source.end().map_err(|why| {
-            Problem::new(StatusCode::BAD_REQUEST).detail(format!("the JSON of the body: {why}"))
+            Problem::new(StatusCode::BAD_REQUEST).detail(format!("invalid JSON in the body: {why}"))
         })?;
         Ok(value)
     }

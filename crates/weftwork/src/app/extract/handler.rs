@@ -12,11 +12,11 @@ use crate::message::{Handler, IntoResponse, Need, Request, Response};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a handler",
     label = "not a handler",
-    note = "a handler is a function of `&mut Request`, or of arguments that are taken from it: `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes`, `String`; `&mut Request` comes last",
+    note = "a handler is a function of `&mut Request`, or of extractors: `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes`, `String`; `&mut Request` comes last",
     note = "the `T` of `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>` or `Cookie<T>` needs `#[derive(serde::Deserialize)]`",
-    note = "what may be missing is no `Option<Query<T>>`, but a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`",
-    note = "it returns a `Response`, text, bytes, a `StatusCode`, or a `weftwork::Result` of one; a closure names the types of its arguments: `|req: &mut Request| ..`",
-    note = "in a `weftwork::Result`, `?` takes every error (`anyhow`'s or a box by `.map_err(Error::boxed)`); a handler may block, and is no `async fn`"
+    note = "for an optional argument, use a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`, instead of `Option<Query<T>>`",
+    note = "a handler returns a `Response`, text, bytes, a `StatusCode`, or a `weftwork::Result` of one; a closure must name the types of its arguments: `|req: &mut Request| ..`",
+    note = "in a `weftwork::Result`, `?` converts every error (for `anyhow` or a box, use `.map_err(Error::boxed)`); a handler may block and must not be an `async fn`"
 )]
 pub trait IntoHandler<M> {
     #[doc(hidden)]
@@ -93,7 +93,10 @@ const fn check_one_body(mut are_bodies: &[bool]) {
         count += *is_body as u8;
         are_bodies = rest;
     }
-    assert!(count < 2, "two arguments are of the body (Json, Form, Bytes, String), which is read once");
+    assert!(
+        count < 2,
+        "two arguments read the body (Json, Form, Bytes, String), which can be read only once"
+    );
 }
 
 macro_rules! functions {

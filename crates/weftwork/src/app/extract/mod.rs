@@ -100,10 +100,10 @@ use crate::message::{Need, Request};
 /// # assert_eq!(client.get("/").header("authorization", "Bearer secret").send().text(), "hello ada\n");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be taken from a request",
-    label = "no argument of a handler",
+    message = "`{Self}` cannot be read from a request",
+    label = "not an argument of a handler",
     note = "arguments are `&mut Request`, `Path<T>`, `Query<T>`, `Json<T>`, `Form<T>`, `Header<T>`, `Cookie<T>`, `State<T>`, `Bytes` or `String`, or a `Result` of one",
-    note = "what may be missing is no `Option<Query<T>>`, but a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`"
+    note = "for an optional argument, use a `Query<T>` whose fields are `Option`s, or a `Result<Query<T>>`, instead of `Option<Query<T>>`"
 )]
 pub trait Extract: Sized {
     /// Whether the value is read from the body. A body can be read only once, so a handler with two body

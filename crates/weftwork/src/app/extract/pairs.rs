@@ -49,9 +49,7 @@ impl<'t> Pairs<'t> {
         for pair in pairs {
             match pair {
                 Ok(pair) if kept.len() < PAIRS_MAX => kept.push(pair),
-                Ok(_) => {
-                    error = Some(PairError::new(format_args!("there are more than {PAIRS_MAX} of them")))
-                }
+                Ok(_) => error = Some(PairError::new(format_args!("more than {PAIRS_MAX}"))),
                 Err(wrong) => error = Some(wrong),
             }
         }
@@ -129,13 +127,13 @@ impl PairError {
     /// Creates the error for text that is not UTF-8. `name` is given if it comes from the route. Names in a
     /// query come from the client.
     pub(super) fn not_utf8(name: Option<&str>) -> PairError {
-        let why = if name.is_some() { "is not UTF-8" } else { "one of them is not UTF-8" };
+        let why = if name.is_some() { "is not UTF-8" } else { "a name or value is not UTF-8" };
         PairError { name: name.map(str::to_owned), ..PairError::new(why) }
     }
 
     /// Creates the error for a name that a type rejected.
     fn of_name(name: &str, error: PairError) -> PairError {
-        let why = format_args!("cannot be called so: {}", error.why);
+        let why = format_args!("has an invalid name: {}", error.why);
         PairError { name: Some(name.to_owned()), is_shape_error: true, ..PairError::new(why) }
     }
 

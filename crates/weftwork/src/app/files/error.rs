@@ -54,18 +54,20 @@ impl FileError {
     pub(super) fn respond(self, req: &Request<'_>) -> Response {
         match self {
             FileError::NotFound => problem(StatusCode::NOT_FOUND, "there is no such file"),
-            FileError::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not well encoded"),
+            FileError::Malformed => problem(StatusCode::BAD_REQUEST, "the path is not encoded correctly"),
             FileError::NonCanonical => moved(req, &canonical(req.whole_path())),
-            FileError::Forbidden => problem(StatusCode::FORBIDDEN, "the server may not read this"),
+            FileError::Forbidden => {
+                problem(StatusCode::FORBIDDEN, "the server is not permitted to read this file")
+            }
             FileError::NoDescriptor(error) => {
                 // Clients that download many files slowly can cause this, so the rate of the log line is
                 // limited.
-                req.tell(format_args!("{} could not be opened: {error}", req.whole_path()));
-                problem(StatusCode::SERVICE_UNAVAILABLE, "no more files can be sent just now")
+                req.tell(format_args!("cannot open {}: {error}", req.whole_path()));
+                problem(StatusCode::SERVICE_UNAVAILABLE, "too many open files, try again later")
                     .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }
             FileError::Failed(error) => {
-                Error::io(format!("{} could not be opened", req.whole_path()), error.into()).into_response()
+                Error::io(format!("cannot open {}", req.whole_path()), error.into()).into_response()
             }
         }
     }
@@ -92,7 +94,7 @@ pub(super) fn is_get_or_head(req: &Request<'_>) -> bool {
 
 /// Returns a 405.
 pub(super) fn method_not_allowed() -> Response {
-    problem(StatusCode::METHOD_NOT_ALLOWED, "files are read with GET or HEAD")
+    problem(StatusCode::METHOD_NOT_ALLOWED, "files allow only GET and HEAD")
         .with_header(header::ALLOW, HeaderValue::from_static("GET, HEAD"))
 }
 

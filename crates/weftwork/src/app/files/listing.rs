@@ -70,7 +70,7 @@ pub(super) fn page(
     }
     page.push_str("</table>\n");
     if !whole {
-        page.push_str("<p>There is more than a page lists.\n");
+        page.push_str("<p>The list is incomplete.\n");
     }
     Ok(page)
 }

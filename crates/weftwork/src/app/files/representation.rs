@@ -34,7 +34,10 @@ impl Representation<'_> {
         let conditions = Conditions::of(req.fields());
         let mut response = match conditions.precondition(true, &state) {
             Precondition::Failed => {
-                return problem(StatusCode::PRECONDITION_FAILED, "the file is not what the request expects");
+                return problem(
+                    StatusCode::PRECONDITION_FAILED,
+                    "the file does not match the conditions of the request",
+                );
             }
             Precondition::NotModified => Response::new(StatusCode::NOT_MODIFIED),
             // RFC 9110 section 14.2: a range has no meaning with other methods.
@@ -125,7 +128,7 @@ impl Representation<'_> {
 
     /// RFC 9110 section 15.5.17: the response states the length.
     fn unsatisfiable(&self) -> Response {
-        let response = problem(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before that");
+        let response = problem(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before the requested range");
         match HeaderValue::try_from(format!("bytes */{}", self.content.length)) {
             Ok(length) => response.with_header(header::CONTENT_RANGE, length),
             Err(_) => response,

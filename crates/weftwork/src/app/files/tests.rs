@@ -437,7 +437,7 @@ fn long_names_make_no_longer_page() {
     }
     let body = scratch.site().check("/sub/", 200).body;
     assert!(body.len() < (2 << 20) + (4 << 10), "{} bytes", body.len());
-    assert!(body.ends_with("<p>There is more than a page lists.\n"));
+    assert!(body.ends_with("<p>The list is incomplete.\n"));
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl Middleware for BasicAuth {
                 }
                 response
             }
-            None => refusal(StatusCode::UNAUTHORIZED, "a user name and a password are needed here")
+            None => refusal(StatusCode::UNAUTHORIZED, "a user name and a password are required")
                 .with_header(header::WWW_AUTHENTICATE, self.challenge.clone()),
         }
     }

@@ -130,7 +130,10 @@ fn compress(mut response: Response, coding: Coding) -> Response {
         }
         Ok(Compressed::NotSmaller) => return response,
         Err(error) => {
-            log::error!("a response is sent as it is, {} failed: {error}", coding.name());
+            log::error!(
+                "cannot compress a response with {}, sending it uncompressed: {error}",
+                coding.name()
+            );
             return response;
         }
     }

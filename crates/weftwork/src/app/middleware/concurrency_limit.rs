@@ -48,7 +48,7 @@ impl Middleware for ConcurrencyLimit {
                 response if response.is_to_come() => response,
                 response => response.filter_stream(permit),
             },
-            None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests are in progress here")
+            None => refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests in progress")
                 .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")),
         }
     }

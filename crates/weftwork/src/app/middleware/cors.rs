@@ -144,7 +144,7 @@ impl Cors {
     pub fn credentials(self) -> Result<Cors> {
         match self.allowed {
             Allowed::Any => Err(Error::usage(
-                "CORS for any origin cannot have credentials: every page could then act as its visitor; list the origins",
+                "CORS for any origin cannot allow credentials, because every page could act as its visitor: list the origins",
             )),
             Allowed::Listed(_) | Allowed::If(_) => Ok(Cors { credentials: true, ..self }),
         }
@@ -183,7 +183,7 @@ impl Cors {
 
     fn preflight(&self, grant: Option<HeaderValue>) -> Response {
         if grant.is_none() {
-            let mut refused = refusal(StatusCode::FORBIDDEN, "this origin may not read here (CORS)");
+            let mut refused = refusal(StatusCode::FORBIDDEN, "this origin is not allowed (CORS)");
             self.apply(&mut refused, None);
             return refused;
         }

@@ -78,7 +78,7 @@ impl Middleware for Csrf {
         if self.allows(req) {
             return next.run(req);
         }
-        refusal(StatusCode::FORBIDDEN, "a page of another site asked for this (cross-origin request)")
+        refusal(StatusCode::FORBIDDEN, "cross-origin request rejected")
     }
 }
 

@@ -65,7 +65,7 @@ impl Deadline {
     }
 
     fn timeout_response(&self) -> Response {
-        let response = refusal(self.status, "the answer was not ready in time");
+        let response = refusal(self.status, "the response was not ready in time");
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             return response.with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -74,7 +74,7 @@ impl Middleware for Decompression {
         };
         match decoder {
             Ok(decoder) => Decoding::new(decoder, self.ratio_max).run(req, |req| next.run(req)),
-            Err(error) => Error::io("a request body cannot be decoded", error).into_response(),
+            Err(error) => Error::io("cannot decode a request body", error).into_response(),
         }
     }
 }
@@ -98,6 +98,6 @@ fn request_coding(req: &Request<'_>) -> RequestCoding {
 }
 
 fn unsupported() -> Response {
-    refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "this Content-Encoding is not understood here")
+    refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported Content-Encoding")
         .with_header(header::ACCEPT_ENCODING, HeaderValue::from_static("zstd, br, gzip"))
 }

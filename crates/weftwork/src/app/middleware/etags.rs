@@ -76,9 +76,10 @@ pub(super) fn answer(req: &Request<'_>, response: Response) -> Response {
     match precondition(req, &response) {
         Precondition::Holds => response,
         Precondition::NotModified => not_modified(response),
-        Precondition::Failed => {
-            refusal(StatusCode::PRECONDITION_FAILED, "this is not what the conditions of the request name")
-        }
+        Precondition::Failed => refusal(
+            StatusCode::PRECONDITION_FAILED,
+            "the resource does not match the conditions of the request",
+        ),
     }
 }
 

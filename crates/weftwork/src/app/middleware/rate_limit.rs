@@ -62,7 +62,7 @@ impl RateLimit {
         let interval = u64::try_from(interval).unwrap_or(u64::MAX);
         if interval == 0 {
             return Err(Error::usage(format!(
-                "a rate limit of {requests} requests in {per:?} is none: both have to be above zero"
+                "invalid rate limit of {requests} requests in {per:?}: both must be above zero"
             )));
         }
         let table = Table::new(KEYS_MAX);

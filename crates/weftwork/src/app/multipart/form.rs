@@ -158,7 +158,7 @@ impl Upload {
     fn opened(&self, writes: bool) -> Result<File> {
         let file = OpenOptions::new().read(true).write(writes).open(&self.path)?;
         if FileId::of(&file)? != self.id {
-            let why = format!("another file has taken the place of an upload, {}", self.path.display());
+            let why = format!("another file has replaced the upload {}", self.path.display());
             return Err(Error::io(why, io::ErrorKind::NotFound.into()));
         }
         Ok(file)
@@ -180,7 +180,7 @@ impl Upload {
 pub(super) fn persist_error(path: &Path, error: io::Error) -> Error {
     let why = match error.kind() {
         io::ErrorKind::CrossesDevices => {
-            ": temporary files are on another file system: choose the folder with `Multipart::save_in`"
+            ": temporary files are on another file system: set their directory with `Multipart::save_in`"
         }
         _ => "",
     };

@@ -10,9 +10,7 @@ pub(super) struct InvalidDisposition;
 
 impl From<InvalidDisposition> for BodyError {
     fn from(InvalidDisposition: InvalidDisposition) -> BodyError {
-        BodyError::MultipartMalformed(
-            "the name of a part, or of its file, cannot be read, or is not there".into(),
-        )
+        BodyError::MultipartMalformed("the name or file name of a part is missing or invalid".into())
     }
 }
 

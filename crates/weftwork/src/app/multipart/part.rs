@@ -100,7 +100,7 @@ impl<'m, 'r> Part<'m, 'r> {
         let dir = dir.as_ref();
         let made = tempfile::NamedTempFile::new_in(dir);
         let mut file = made.map_err(|error| {
-            Error::io(format!("no temporary file can be made in {}", dir.display()), error)
+            Error::io(format!("cannot create a temporary file in {}", dir.display()), error)
         })?;
         let max = self.own_limit.unwrap_or(self.form.limits.file_bytes_max);
         let mut bytes = 0;

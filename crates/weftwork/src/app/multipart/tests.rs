@@ -354,7 +354,7 @@ fn another_file_in_the_place_of_an_upload_is_not_opened() {
         std::fs::rename(upload.path(), dir.path().join("elsewhere")).unwrap();
         std::fs::write(upload.path(), "of somebody else").unwrap();
         let why = upload.open().unwrap_err().to_string();
-        assert!(why.contains("another file has taken the place of an upload"), "{why}");
+        assert!(why.contains("another file has replaced the upload"), "{why}");
         assert!(upload.persist(dir.path().join(upload_name())).is_err());
         Ok(())
     })
@@ -423,7 +423,7 @@ fn a_file_that_is_kept_on_another_file_system_says_what_to_do() {
         }
         false => form::persist_error(other, std::io::Error::from(std::io::ErrorKind::CrossesDevices)),
     };
-    assert!(error.to_string().contains("choose the folder with `Multipart::save_in`"), "{error}");
+    assert!(error.to_string().contains("set their directory with `Multipart::save_in`"), "{error}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ const HTTPOXY: &str = "proxy";
 pub(super) fn head(req: &Request<'_>, forwards: Option<u64>, proxy: &Proxy) -> Result<Vec<u8>, Failure> {
     let Proxy { upstream, options, set_headers } = proxy;
     if *req.method() == Method::CONNECT {
-        return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, "this server is no way to others"));
+        return Err(Failure::Request(StatusCode::NOT_IMPLEMENTED, "this server does not tunnel connections"));
     }
     let path = path(req, upstream, options)?;
     let mut head = Vec::with_capacity(512);
@@ -130,7 +130,7 @@ pub(super) fn forwards_left(req: &Request<'_>) -> Result<Option<u64>, Failure> {
         // Two servers that read the field differently could forward the request in a loop.
         _ => Err(Failure::Request(
             StatusCode::BAD_REQUEST,
-            "Max-Forwards is one number (RFC 9110 section 7.6.2)",
+            "Max-Forwards must be a single number (RFC 9110 section 7.6.2)",
         )),
     }
 }
@@ -294,7 +294,7 @@ pub(super) fn send(
                 // The deadline has passed, but the client was not the cause.
                 (true, true) => return Err(Failure::Timeout(DEADLINE)),
                 (false, true) => {
-                    let why = "the request body has not come in time";
+                    let why = "the request body did not arrive in time";
                     return Err(Failure::Request(StatusCode::REQUEST_TIMEOUT, why));
                 }
                 (false, false) => {}

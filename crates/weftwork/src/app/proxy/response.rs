@@ -280,7 +280,7 @@ impl ProxyExchange {
     fn step(&mut self, out: &mut BodyWriter<'_>, until: Instant) -> io::Result<bool> {
         let (conn, limits) = (&mut self.conn, &self.options.limits);
         let client = |error: io::Error| match is_timed_out(&error) {
-            true => io::Error::new(io::ErrorKind::BrokenPipe, "the client takes nothing"),
+            true => io::Error::new(io::ErrorKind::BrokenPipe, "the client stopped reading"),
             false => error,
         };
         loop {

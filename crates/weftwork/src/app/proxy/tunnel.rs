@@ -196,8 +196,8 @@ impl OtherDirection {
             work();
         };
         let thread = std::thread::Builder::new().name("weft-tunnel".into()).spawn(work);
-        let thread =
-            thread.inspect_err(|error| log::error!("a tunnel ends: no thread can be started: {error}"))?;
+        let thread = thread
+            .inspect_err(|error| log::error!("cannot start a thread for a tunnel, closing it: {error}"))?;
         Ok(OtherDirection::Thread(thread, over))
     }
 

@@ -48,11 +48,10 @@ type IdleConns = Arc<Mutex<Vec<(TcpStream, Instant)>>>;
 
 impl Upstream {
     pub(super) fn new(url: &str) -> Result<Upstream> {
-        let wanted =
-            || Error::usage(format!("{url:?} is no server to pass requests to: write http://host:port"));
+        let wanted = || Error::usage(format!("invalid server {url:?}: expected http://host:port"));
         if url.starts_with("https://") {
             return Err(Error::usage(format!(
-                "{url:?}: a Proxy does not speak TLS; write http://host:port, or put something that does in between"
+                "invalid server {url:?}: a Proxy does not support TLS, use http://host:port or put a TLS proxy in between"
             )));
         }
         let rest = url.strip_prefix("http://").ok_or_else(wanted)?;
@@ -65,7 +64,7 @@ impl Upstream {
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let named = if has_port { host.to_owned() } else { format!("{host}:80") };
         let addresses = resolve(&named)
-            .map_err(|error| Error::usage(format!("the server {named} is not known: {error}")))?;
+            .map_err(|error| Error::usage(format!("cannot look up the server {named}: {error}")))?;
         Ok(Upstream {
             authority: host.into(),
             named,

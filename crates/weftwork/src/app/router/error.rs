@@ -88,24 +88,24 @@ impl fmt::Display for RouteError {
         match self {
             RouteError::Conflict { method, path, with } => {
                 let why = if are_alike(path, with) {
-                    "both take the same paths"
+                    "both match the same paths"
                 } else {
-                    "the router cannot tell them apart (a mount, or the fallback, takes what no route does)"
+                    "the router cannot tell them apart (use a mount or the fallback for one of them)"
                 };
                 write!(f, "the route {method} {path} conflicts with {with}: {why}")
             }
-            RouteError::Pattern { path, why } => write!(f, "the route {path:?} cannot be one: {why}"),
+            RouteError::Pattern { path, why } => write!(f, "invalid route {path:?}: {why}"),
             RouteError::Connect { path } => {
                 write!(
                     f,
-                    "the route CONNECT {path} takes nothing: CONNECT has no path; answer it in the fallback"
+                    "the route CONNECT {path} matches nothing: CONNECT has no path, answer it in the fallback"
                 )
             }
             RouteError::MissingState { path, state } => {
-                write!(f, "the handler of {path} takes State<{state}>: give the router one, with .state(...)")
+                write!(f, "the handler of {path} takes State<{state}>: add it to the router with .state(...)")
             }
             RouteError::Inner { path, why } => write!(f, "the handler of {path}: {why}"),
-            RouteError::Mounted { path, why } => write!(f, "what is mounted at {path}: {why}"),
+            RouteError::Mounted { path, why } => write!(f, "the mount at {path}: {why}"),
         }
     }
 }
@@ -118,27 +118,27 @@ fn are_alike(one: &str, other: &str) -> bool {
 impl fmt::Display for PatternFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PatternFault::NoSlash => f.write_str("a path begins with a slash"),
-            PatternFault::Query => f.write_str("a query is no part of it; Query<T> reads one"),
+            PatternFault::NoSlash => f.write_str("a path must start with a slash"),
+            PatternFault::Query => f.write_str("a path cannot have a query or a fragment, read the query with Query<T>"),
             PatternFault::OtherSyntax(segment) => {
-                write!(f, "{segment} would be text; a capture is written {{name}}, or {{*name}} for all that is left")
+                write!(f, "{segment} is plain text, write a capture as {{name}}, or {{*name}} for the rest")
             }
             PatternFault::Percent(segment) => {
-                write!(f, "{segment} has a % without two hexadecimal digits; the sign itself is sent as %25")
+                write!(f, "{segment} has a % without two hexadecimal digits, write the sign itself as %25")
             }
             PatternFault::Name(name) => write!(
                 f,
-                "{{{name}}} has no name of letters, digits, _ and -; {{*name}} takes all that is left, and what a value \
-                 may be is the matter of its type"
+                "{{{name}}} needs a name of letters, digits, _ and -; write {{*name}} for the rest, and check values by \
+                 their type"
             ),
-            PatternFault::Braces => f.write_str("a capture is written {name} or {*name}, one in a segment"),
+            PatternFault::Braces => f.write_str("write a capture as {name} or {*name}, at most one per segment"),
             PatternFault::RestNotLast => {
-                f.write_str("{*name} takes the whole rest, so it is the last segment")
+                f.write_str("{*name} matches the rest, so it must be the last segment")
             }
-            PatternFault::Twice(name) => write!(f, "{{{name}}} is in it twice"),
+            PatternFault::Twice(name) => write!(f, "duplicate {{{name}}}"),
             PatternFault::CaptureInMount => f.write_str(
-                "what is mounted, or nested with a fallback or mounts of its own, has no captures in its prefix; \
-                 nest routes alone",
+                "the prefix of a mount, or of a nest with a fallback or mounts, must not have captures; nest routes \
+                 only",
             ),
         }
     }

@@ -59,7 +59,7 @@ pub(crate) fn other_method(allowed: &impl fmt::Display, req: &Request<'_>) -> Re
     let response = if *req.method() == Method::OPTIONS {
         Response::new(StatusCode::NO_CONTENT)
     } else {
-        let detail = format!("{} takes {allowed}, not {}", req.whole_path(), req.method());
+        let detail = format!("{} allows {allowed}, not {}", req.whole_path(), req.method());
         Problem::new(StatusCode::METHOD_NOT_ALLOWED).detail(detail).into_response()
     };
     response.with_header(header::ALLOW, allow(allowed))
@@ -74,8 +74,8 @@ pub(crate) fn allow(allowed: &impl fmt::Display) -> HeaderValue {
 impl fmt::Display for Miss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Miss::NotFound => f.write_str("there is no route with this path"),
-            Miss::Method(allowed) => write!(f, "the routes with this path take {allowed}"),
+            Miss::NotFound => f.write_str("no route has this path"),
+            Miss::Method(allowed) => write!(f, "the routes with this path allow {allowed}"),
             Miss::Malformed(part) => f.write_str(&part.detail),
         }
     }

@@ -23,9 +23,9 @@ const PLAIN_IN_REST: AsciiSet = PLAIN_IN_SEGMENT.remove(b'/');
 
 /// A type for paths and queries. It is read with `FromStr` and written with `Display`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot stand in a path or a query",
+    message = "`{Self}` cannot be used in a path or a query",
     label = "this type is read with `FromStr` and written with `Display`",
-    note = "give it both, as numbers and `String` have them; one has to undo the other"
+    note = "implement both, as numbers and `String` do; each must reverse the other"
 )]
 pub trait Captured: FromStr<Err: Display> + Display + 'static {}
 

@@ -242,7 +242,7 @@ pub(super) fn close(code: u16, reason: &str) -> Vec<u8> {
     let code = if CloseCode::from(code).is_allowed() || code == CLOSE_BAD_GATEWAY {
         code
     } else {
-        log::error!("a WebSocket is closed with 1011: {code} must not be sent (RFC 6455 section 7.4)");
+        log::error!("closing a WebSocket with 1011: code {code} must not be sent (RFC 6455 section 7.4)");
         CLOSE_ERROR
     };
     let mut end = reason.len().min(REASON_BYTES_MAX);

@@ -34,24 +34,27 @@ pub(super) fn accept(req: &Request<'_>, options: &WebSockets) -> Result<Handshak
         && req.has_token(header::UPGRADE, "websocket")
         && req.has_token(header::CONNECTION, "upgrade");
     if !asks {
-        return Err(upgrade_required("this is a WebSocket; ask for it with GET and Upgrade: websocket"));
+        return Err(upgrade_required("this is a WebSocket: use GET with Upgrade: websocket"));
     }
     if req.body_left() != Some(0) {
-        return Err(refusal(StatusCode::BAD_REQUEST, "a handshake has no body"));
+        return Err(refusal(StatusCode::BAD_REQUEST, "a handshake must not have a body"));
     }
     if req.only(header::SEC_WEBSOCKET_VERSION) != Only::Value("13") {
-        return Err(upgrade_required("Sec-WebSocket-Version has to be 13"));
+        return Err(upgrade_required("Sec-WebSocket-Version must be 13"));
     }
     let key = req.only(header::SEC_WEBSOCKET_KEY).value().filter(|key| is_key(key));
     let Some(key) = key else {
-        return Err(refusal(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key has to be 16 bytes in Base64"));
+        return Err(refusal(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in Base64"));
     };
     if !is_origin_allowed(req, &options.origins) {
-        return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not open this WebSocket"));
+        return Err(refusal(
+            StatusCode::FORBIDDEN,
+            "pages of this origin are not allowed to open this WebSocket",
+        ));
     }
     let accept = tungstenite::handshake::derive_accept_key(key.as_bytes());
     let accept = HeaderValue::try_from(accept)
-        .map_err(|_| refusal(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key cannot be answered"))?;
+        .map_err(|_| refusal(StatusCode::BAD_REQUEST, "invalid Sec-WebSocket-Key"))?;
     let offered = |protocol: &&&str| {
         req.elements(header::SEC_WEBSOCKET_PROTOCOL).any(|offer| offer == protocol.as_bytes())
     };

@@ -314,7 +314,7 @@ impl<T: Send + Sync + 'static> Receive for HubReceiver<T> {
                 Err(FrameError::Eof) => return Ok(count),
                 Err(FrameError::Io(error)) => return Err(error),
                 Err(FrameError::Protocol(code, why)) => {
-                    log::debug!("the WebSocket {} is closed: {}", self.socket.id, OneLine(&why));
+                    log::debug!("closing the WebSocket {}: {}", self.socket.id, OneLine(&why));
                     self.queue_last(frames::close(code, &why));
                     self.sender.close();
                     return Ok(count);

@@ -185,7 +185,7 @@ impl WebSocketReader {
                 return Ok(());
             }
             FrameError::Eof => {
-                io::Error::new(io::ErrorKind::UnexpectedEof, "the client left without a close")
+                io::Error::new(io::ErrorKind::UnexpectedEof, "the client disconnected without a close frame")
             }
             FrameError::Protocol(code, why) => {
                 let _ = self.outgoing.close(frames::close(code, &why));

@@ -175,13 +175,13 @@ fn cookies_are_kept() {
 }
 
 #[test]
-#[should_panic(expected = "no events are given: 404")]
+#[should_panic(expected = "not an event stream: 404")]
 fn what_is_no_stream_is_shown() {
     TestClient::new(|_: &mut Request<'_>| Response::decline()).events("/");
 }
 
 #[test]
-#[should_panic(expected = "no events are given")]
+#[should_panic(expected = "not an event stream")]
 fn a_stream_of_something_else_is_shown() {
     let written = |_: &mut Request<'_>| Response::stream(|out| out.write_all(b"text"));
     TestClient::new(written).events("/");

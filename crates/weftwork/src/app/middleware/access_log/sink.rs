@@ -88,7 +88,7 @@ fn write_all(queue: &Receiver<String>, mut writer: Box<dyn Write + Send>, stats:
         if let Err(error) = &written {
             stats.dropped.fetch_add(count, Ordering::Relaxed);
             if !failing {
-                log::error!("the access log cannot be written, and its lines are dropped: {error}");
+                log::error!("cannot write the access log, dropping lines: {error}");
             }
         }
         failing = written.is_err();

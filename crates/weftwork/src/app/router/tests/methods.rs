@@ -60,7 +60,7 @@ fn a_refused_method_is_told_with_the_whole_path() {
     let api = Router::new().mount("/links", Router::new().post("/", show("add")).post("/x", show("x")));
     let mut client = TestClient::new(Router::new().mount("/api", api));
     for path in ["/api/links", "/api/links/", "/api/links/x"] {
-        let said = format!(r#""detail":"{path} takes POST, OPTIONS, not GET"}}"#);
+        let said = format!(r#""detail":"{path} allows POST, OPTIONS, not GET"}}"#);
         assert!(client.get(path).send().text().ends_with(&said), "{path}");
     }
 }
@@ -79,7 +79,7 @@ fn a_method_refused_by_two_keeps_the_headers_of_the_mount() {
     assert_eq!((refused.status.as_u16(), refused.header("access-control-allow-origin")), (405, Some("*")));
     assert_eq!(refused.headers.get_all("allow").iter().collect::<Vec<_>>(), ["GET, HEAD, PUT, OPTIONS"]);
     assert!(
-        refused.text().contains("/api/tea takes GET, HEAD, PUT, OPTIONS, not DELETE"),
+        refused.text().contains("/api/tea allows GET, HEAD, PUT, OPTIONS, not DELETE"),
         "{}",
         refused.text()
     );

@@ -36,85 +36,85 @@ fn every_mistake_is_told_before_the_start() {
         (
             Router::new().get("/a/{b}", show("1")).get("/a/{c}", show("2")),
             RouteError::Conflict { method: "GET".into(), path: "/a/{c}".into(), with: "/a/{b}".into() },
-            "the route GET /a/{c} conflicts with /a/{b}: both take the same paths",
+            "the route GET /a/{c} conflicts with /a/{b}: both match the same paths",
         ),
         (
             Router::new().any("/{a}", show("1")).any("/{*rest}", show("2")),
             RouteError::Conflict { method: "any".into(), path: "/{*rest}".into(), with: "/{a}".into() },
-            "the route any /{*rest} conflicts with /{a}: the router cannot tell them apart (a mount, or the fallback, \
-             takes what no route does)",
+            "the route any /{*rest} conflicts with /{a}: the router cannot tell them apart (use a mount or the \
+             fallback for one of them)",
         ),
         (
             Router::new().get("a", show("1")),
             wrong("a", PatternFault::NoSlash),
-            "the route \"a\" cannot be one: a path begins with a slash",
+            "invalid route \"a\": a path must start with a slash",
         ),
         (
             Router::new().nest("/a", Router::new().get("b", show("1"))),
             wrong("b", PatternFault::NoSlash),
-            "the route \"b\" cannot be one: a path begins with a slash",
+            "invalid route \"b\": a path must start with a slash",
         ),
         (
             Router::new().get("/a?b", show("1")),
             wrong("/a?b", PatternFault::Query),
-            "the route \"/a?b\" cannot be one: a query is no part of it; Query<T> reads one",
+            "invalid route \"/a?b\": a path cannot have a query or a fragment, read the query with Query<T>",
         ),
         (
             Router::new().get("/users/:id", show("1")),
             wrong("/users/:id", PatternFault::OtherSyntax(":id".into())),
-            "the route \"/users/:id\" cannot be one: :id would be text; a capture is written {name}, or {*name} for all that is \
-             left",
+            "invalid route \"/users/:id\": :id is plain text, write a capture as {name}, or {*name} for the \
+             rest",
         ),
         (
             Router::new().get("/a%20b/100%", show("1")),
             wrong("/a%20b/100%", PatternFault::Percent("100%".into())),
-            "the route \"/a%20b/100%\" cannot be one: 100% has a % without two hexadecimal digits; the sign itself is sent as \
+            "invalid route \"/a%20b/100%\": 100% has a % without two hexadecimal digits, write the sign itself as \
              %25",
         ),
         (
             Router::new().get("/{id:[0-9]+}", show("1")),
             wrong("/{id:[0-9]+}", PatternFault::Name("id:[0-9]+".into())),
-            "the route \"/{id:[0-9]+}\" cannot be one: {id:[0-9]+} has no name of letters, digits, _ and -; {*name} takes all \
-             that is left, and what a value may be is the matter of its type",
+            "invalid route \"/{id:[0-9]+}\": {id:[0-9]+} needs a name of letters, digits, _ and -; write {*name} for the \
+             rest, and check values by their type",
         ),
         (
             Router::new().get("/{}", show("1")),
             wrong("/{}", PatternFault::Braces),
-            "the route \"/{}\" cannot be one: a capture is written {name} or {*name}, one in a segment",
+            "invalid route \"/{}\": write a capture as {name} or {*name}, at most one per segment",
         ),
         (
             Router::new().get("/{*a}/b", show("1")),
             wrong("/{*a}/b", PatternFault::RestNotLast),
-            "the route \"/{*a}/b\" cannot be one: {*name} takes the whole rest, so it is the last segment",
+            "invalid route \"/{*a}/b\": {*name} matches the rest, so it must be the last segment",
         ),
         (
             Router::new().get("/{a}/{a}", show("1")),
             wrong("/{a}/{a}", PatternFault::Twice("a".into())),
-            "the route \"/{a}/{a}\" cannot be one: {a} is in it twice",
+            "invalid route \"/{a}/{a}\": duplicate {a}",
         ),
         (
             Router::new().mount("/{a}", show("1")),
             wrong("/{a}", PatternFault::CaptureInMount),
-            "the route \"/{a}\" cannot be one: what is mounted, or nested with a fallback or mounts of its own, has no \
-             captures in its prefix; nest routes alone",
+            "invalid route \"/{a}\": the prefix of a mount, or of a nest with a fallback or mounts, must not have \
+             captures; nest routes only",
         ),
         (
             Router::new().nest("/in", Router::new().route(Method::CONNECT, "/a", show("1"))),
             RouteError::Connect { path: "/in/a".into() },
-            "the route CONNECT /in/a takes nothing: CONNECT has no path; answer it in the fallback",
+            "the route CONNECT /in/a matches nothing: CONNECT has no path, answer it in the fallback",
         ),
         (
             Router::new().get("/", |State(name): State<&'static str>| *name),
             RouteError::MissingState { path: "/".into(), state: "&str" },
-            "the handler of / takes State<&str>: give the router one, with .state(...)",
+            "the handler of / takes State<&str>: add it to the router with .state(...)",
         ),
         (
             Router::new().mount("/m", Router::new().get("a", show("1"))),
             RouteError::Mounted {
                 path: "/m".into(),
-                why: "the route \"a\" cannot be one: a path begins with a slash".into(),
+                why: "invalid route \"a\": a path must start with a slash".into(),
             },
-            "what is mounted at /m: the route \"a\" cannot be one: a path begins with a slash",
+            "the mount at /m: invalid route \"a\": a path must start with a slash",
         ),
     ];
     for (router, error, text) in mistakes {
@@ -181,13 +181,13 @@ fn captures_that_cannot_be_told_apart_are_refused_as_that() {
 fn a_server_does_not_start_with_a_mistake() {
     let router = Router::new().get("/a", show("1")).get("/a", show("2"));
     let error = crate::Server::bind("127.0.0.1:0").unwrap().start(router).unwrap_err();
-    assert_eq!(error.to_string(), "the route GET /a conflicts with /a: both take the same paths");
+    assert_eq!(error.to_string(), "the route GET /a conflicts with /a: both match the same paths");
 }
 
 /// As those of what is mounted.
 #[test]
 fn mistakes_of_a_router_within_a_route_are_told_too() {
-    let why = "the route \"a\" cannot be one: a path begins with a slash";
+    let why = "invalid route \"a\": a path must start with a slash";
     let wrong = || Router::new().get("a", show("1"));
     for (router, path) in [
         (Router::new().any("/m/{*rest}", wrong()), "/m/{*rest}"),

@@ -151,7 +151,7 @@ fn a_state_that_nobody_gives_keeps_the_server_from_starting() {
         assert_eq!(error.to_string(), wanted.to_string());
         assert_eq!(
             error.to_string(),
-            format!("the handler of {path} takes State<{state}>: give the router one, with .state(...)")
+            format!("the handler of {path} takes State<{state}>: add it to the router with .state(...)")
         );
     }
     let told = format!("a handler takes State<{state}>: give its router one, with .state(...)");
