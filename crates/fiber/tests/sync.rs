@@ -171,7 +171,7 @@ fn a_mutex_stays_locked_across_a_wait_and_is_not_poisoned() {
 fn check_refused(call: &str, wait: impl FnOnce()) {
     let payload = catch_unwind(AssertUnwindSafe(wait)).unwrap_err();
     let said = payload.downcast_ref::<String>().unwrap();
-    assert!(said.starts_with(&format!("{call} has to wait, which only a fiber can")), "{said}");
+    assert!(said.starts_with(&format!("{call} must wait, which is only possible in a fiber")), "{said}");
 }
 
 #[test]
