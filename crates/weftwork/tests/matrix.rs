@@ -17,11 +17,11 @@ macro_rules! every_engine {
         mod $name {
             use super::*;
 
-            pub(crate) const ROOM: EngineCase = EngineCase { engine: $engine, lacks: $lacks };
+            pub(crate) const CASE: EngineCase = EngineCase { engine: $engine, lacks: $lacks };
 
             #[test]
             fn it_is_in_the_list_of_the_other_tests() {
-                assert!(support::ENGINES.contains(&ROOM.engine));
+                assert!(support::ENGINES.contains(&CASE.engine));
             }
 
             mod addresses;

@@ -14,7 +14,7 @@ macro_rules! engines {
         mod $name {
             use super::*;
 
-            pub(crate) const ROOM: EngineCase = EngineCase { engine: $engine, lacks: &[] };
+            pub(crate) const CASE: EngineCase = EngineCase { engine: $engine, lacks: &[] };
 
             mod phases;
         }

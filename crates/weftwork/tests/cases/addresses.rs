@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use weftwork::{Address, Server};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Site, noise};
 
 /// A path for a socket of this test alone.
@@ -33,7 +33,7 @@ impl Drop for Path {
 #[test]
 fn a_unix_socket_serves_and_is_removed() {
     let path = Path::new("serves");
-    let site = Site::start(ROOM.bind(&path.address()));
+    let site = Site::start(CASE.bind(&path.address()));
     assert_eq!(site.running.local_addr(), None);
     let mut client = site.client();
     client.get("/bytes/300000").is(200, noise(300_000));
@@ -50,7 +50,7 @@ fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
     let path = Path::new("stale");
     drop(UnixListener::bind(&path.0).unwrap());
     assert!(path.0.exists());
-    let site = Site::start(ROOM.bind(&path.address()));
+    let site = Site::start(CASE.bind(&path.address()));
     let error = Server::bind(path.address()).unwrap_err().to_string();
     assert!(error.contains("another program listens there"), "{error}");
     site.client().get("/").is(200, "hello");
@@ -69,7 +69,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 #[test]
 fn a_path_belongs_to_whoever_has_bound_it_though_nobody_serves_yet() {
     let path = Path::new("bound");
-    let server = ROOM.bind(&path.address());
+    let server = CASE.bind(&path.address());
     let error = Server::bind(path.address()).unwrap_err().to_string();
     assert!(error.contains("another program listens there"), "{error}");
     let mut early = Client::connect_to(&Address::Unix(path.0.clone()));
@@ -81,9 +81,9 @@ fn a_path_belongs_to_whoever_has_bound_it_though_nobody_serves_yet() {
 #[test]
 fn a_path_that_a_successor_has_taken_is_left_to_it() {
     let path = Path::new("successor");
-    let old = Site::start(ROOM.bind(&path.address()));
+    let old = Site::start(CASE.bind(&path.address()));
     std::fs::remove_file(&path.0).unwrap();
-    let new = Site::start(ROOM.bind(&path.address()));
+    let new = Site::start(CASE.bind(&path.address()));
     drop(old);
     new.client().get("/").is(200, "hello");
     drop(new);
@@ -103,7 +103,7 @@ fn ipv6() {
     if !has_ipv6() {
         return;
     }
-    let site = Site::start(ROOM.bind("[::1]:0"));
+    let site = Site::start(CASE.bind("[::1]:0"));
     assert!(site.running.local_addr().unwrap().is_ipv6());
     site.client().get("/").is(200, "hello");
 }
@@ -111,7 +111,7 @@ fn ipv6() {
 #[test]
 fn several_listeners_lead_to_one_server() {
     let path = Path::new("several");
-    let server = ROOM.bind("127.0.0.1:0").and_bind("127.0.0.1:0").unwrap();
+    let server = CASE.bind("127.0.0.1:0").and_bind("127.0.0.1:0").unwrap();
     let site = Site::start(server.and_bind(path.address()).unwrap());
     let addresses = site.running.addresses().to_vec();
     assert_eq!(addresses.len(), 3);
@@ -124,7 +124,7 @@ fn several_listeners_lead_to_one_server() {
 
 #[test]
 fn port_0_is_a_free_port() {
-    let server = ROOM.bind("127.0.0.1:0");
+    let server = CASE.bind("127.0.0.1:0");
     let Address::Tcp(bound) = server.addresses()[0].clone() else { panic!("a TCP address") };
     assert_ne!(bound.port(), 0);
     let site = Site::start(server);
@@ -133,7 +133,7 @@ fn port_0_is_a_free_port() {
 
 #[test]
 fn a_name_with_several_addresses_has_one_port() {
-    let site = Site::start(ROOM.bind("localhost:0"));
+    let site = Site::start(CASE.bind("localhost:0"));
     let addresses = site.running.addresses().to_vec();
     let mut ports: Vec<u16> = addresses.iter().filter_map(port).collect();
     ports.dedup();
@@ -143,7 +143,7 @@ fn a_name_with_several_addresses_has_one_port() {
 
 #[test]
 fn any_address_takes_ipv4_too() {
-    let site = Site::start(ROOM.bind(":0"));
+    let site = Site::start(CASE.bind(":0"));
     let port = port(&site.running.addresses()[0]).unwrap();
     Client::connect_to(&Address::Tcp(([127, 0, 0, 1], port).into())).get("/").is(200, "hello");
 }
@@ -155,7 +155,7 @@ fn any_address_of_both_families_is_one_server_in_either_order() {
         return;
     }
     for (first, second, count) in [("[::]", "0.0.0.0", 1), ("0.0.0.0", "[::]", 2)] {
-        let server = ROOM.bind(&format!("{first}:0"));
+        let server = CASE.bind(&format!("{first}:0"));
         let port = port(&server.addresses()[0]).unwrap();
         let site = Site::start(server.and_bind(format!("{second}:{port}")).unwrap());
         assert_eq!(site.running.addresses().len(), count, "{first} first");
@@ -181,7 +181,7 @@ fn sockets_that_are_given_are_left_as_they_are() {
     let start = || {
         let server = Server::from_listener(tcp.try_clone().unwrap()).unwrap();
         let server = server.and_listener(unix.try_clone().unwrap()).unwrap();
-        Site::start(server.engine(ROOM.engine))
+        Site::start(server.engine(CASE.engine))
     };
     let site = start();
     let addresses = site.running.addresses().to_vec();
@@ -203,9 +203,9 @@ fn what_is_no_listener_is_refused() {
 
 #[test]
 fn an_occupied_port_is_an_error_with_a_cure() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let address = site.running.local_addr().unwrap();
-    let server = Server::bind(address).map(|server| server.engine(ROOM.engine));
+    let server = Server::bind(address).map(|server| server.engine(CASE.engine));
     let error =
         server.and_then(|server| server.start(|_: &mut weftwork::Request| "never")).unwrap_err().to_string();
     assert!(error.contains(&address.to_string()), "{error}");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Guarantee};
 
 /// Far below what the handlers take, far above what a busy machine needs.
@@ -31,10 +31,10 @@ fn were_quick(mut took: Vec<Duration>) {
 /// The handlers do not end before all quick requests have been answered.
 #[test]
 fn quick_requests_do_not_wait() {
-    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
+    if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut quick: Vec<Client> = (0..8).map(|_| site.client()).collect();
     ask(&mut quick);
     let mut blocked: Vec<Client> = (0..8).map(|_| site.client()).collect();
@@ -58,10 +58,10 @@ fn quick_requests_do_not_wait() {
 /// Handlers that block again and again: the route is known by now, and its connections have threads.
 #[test]
 fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
-    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
+    if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
-    let site = ROOM.start();
+    let site = CASE.start();
     let slow: Vec<_> = (0..8)
         .map(|_| {
             let mut client = site.client();
@@ -83,10 +83,10 @@ fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
 /// The second of three pipelined requests, whose route was quick each time before.
 #[test]
 fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
-    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
+    if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     site.inside.gate.open();
     for _ in 0..50 {
@@ -107,10 +107,10 @@ fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
 /// A slow body and a slow reader hold up their own handlers only.
 #[test]
 fn quick_requests_do_not_wait_for_slow_clients() {
-    if !ROOM.guarantees(Guarantee::QuickBesideSlowClients) {
+    if !CASE.guarantees(Guarantee::QuickBesideSlowClients) {
         return;
     }
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut senders: Vec<Client> = (0..4).map(|_| site.client()).collect();
     let mut readers: Vec<Client> = (0..4).map(|_| site.client()).collect();
     for client in &mut senders {
@@ -135,7 +135,7 @@ fn quick_requests_do_not_wait_for_slow_clients() {
 /// Whatever the engine: many blocking requests at once are all answered.
 #[test]
 fn blocking_requests_are_all_answered() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut clients: Vec<Client> = (0..20).map(|_| site.client()).collect();
     for _ in 0..3 {
         for client in &mut clients {

@@ -1,6 +1,6 @@
 //! Do bodies arrive whole, whatever their framing and size, in both directions?
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{chunks, noise};
 
 const MIB: usize = 1 << 20;
@@ -19,7 +19,7 @@ fn chunked(path: &str, body: &[u8], size: usize) -> Vec<u8> {
 
 #[test]
 fn every_size_around_the_buffers_comes_back() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for size in [0, 1, 8191, 8192, 8193, 65_535, 65_536, 65_537, 200_000] {
         let body = noise(size);
@@ -32,7 +32,7 @@ fn every_size_around_the_buffers_comes_back() {
 
 #[test]
 fn chunks_of_every_size_are_joined() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let body = noise(20_000);
     for size in [1, 2, 15, 16, 17, 4096, 20_000] {
@@ -43,7 +43,7 @@ fn chunks_of_every_size_are_joined() {
 
 #[test]
 fn extensions_are_passed_over_and_trailers_are_kept_apart() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let head = post("/trailers", "Transfer-Encoding: chunked\r\nTrailer: X-Sum");
     let good = "4;name=value;q=\"a b\"\r\nwith\r\n0;last\r\nX-Sum: 7\r\nX-Two: b\r\n\r\n";
@@ -56,7 +56,7 @@ fn extensions_are_passed_over_and_trailers_are_kept_apart() {
 
 #[test]
 fn a_large_body_comes_byte_by_byte() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let body = noise(3000);
     client.send_by(1, with_length("/echo", &body));
@@ -67,7 +67,7 @@ fn a_large_body_comes_byte_by_byte() {
 
 #[test]
 fn ten_mebibytes_go_up_and_down() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let body = noise(10 * MIB);
     client.send(with_length("/echo-any", &body));
@@ -81,7 +81,7 @@ fn ten_mebibytes_go_up_and_down() {
 /// Both sides send at once: the handler writes what it has read before the rest has come.
 #[test]
 fn a_streamed_echo_reads_and_writes_in_turns() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let body = noise(10 * MIB);
     for request in [with_length("/echo-stream", &body), chunked("/echo-stream", &body, 3000)] {
@@ -94,7 +94,7 @@ fn a_streamed_echo_reads_and_writes_in_turns() {
 
 #[test]
 fn a_streamed_answer_is_chunked_or_of_declared_length() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for size in [0, 1, 16_384, 100_000, 3 * MIB] {
         let streamed = client.get(&format!("/stream/{size}"));
@@ -112,7 +112,7 @@ fn a_streamed_answer_is_chunked_or_of_declared_length() {
 /// HTTP/1.0 knows no chunks: the end of the connection is the end of the body, whatever the client asked.
 #[test]
 fn a_streamed_answer_to_http_10_ends_with_the_connection() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for fields in ["", "Connection: keep-alive\r\n"] {
         let mut client = site.client();
         client.send(format!("GET /stream/100000 HTTP/1.0\r\n{fields}\r\n"));
@@ -127,7 +127,7 @@ fn a_streamed_answer_to_http_10_ends_with_the_connection() {
 /// Only so does the client learn that the body is not whole (RFC 9112 section 8).
 #[test]
 fn a_stream_that_breaks_its_promise_ends_the_connection() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for path in ["/too-short/5000", "/too-long/5000"] {
         let mut client = site.client();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -157,7 +157,7 @@ pub(crate) fn talk(_: &mut weftwork::Request) -> weftwork::Response {
 /// A client that waits for an answer to each part before it sends the next one.
 #[test]
 fn an_upload_can_be_a_conversation() {
-    let running = ROOM.bind("127.0.0.1:0").start(weftwork::unbuffered(talk)).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(weftwork::unbuffered(talk)).unwrap();
     let mut client = crate::support::Client::connect(&running);
     client.send(post("/", "Transfer-Encoding: chunked"));
     for _ in 0..3 {
@@ -194,7 +194,7 @@ fn what_the_kernel_had_no_room_for_follows_while_the_body_is_waited_for() {
             })
         });
         let settings = |s: weftwork::Settings| s.body_idle_timeout(std::time::Duration::from_secs(3));
-        let running = ROOM.bind(&path.address()).settings(settings).start(talk).unwrap();
+        let running = CASE.bind(&path.address()).settings(settings).start(talk).unwrap();
         let mut client = crate::support::Client::connect(&running);
         client.send(format!("POST / HTTP/1.0\r\nContent-Length: {TURNS}\r\n\r\n"));
         for turn in 0..TURNS {
@@ -231,7 +231,7 @@ fn a_writer_may_pause_while_the_body_comes() {
             writeln!(out, "{all}")
         })
     };
-    let running = ROOM.bind("127.0.0.1:0").start(slow).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(slow).unwrap();
     let mut client = crate::support::Client::connect(&running);
     let sent = client.send_aside(with_length("/", &vec![b'x'; BODY_BYTES]));
     client.answer().is(200, format!("{}{BODY_BYTES}\n", "working\n".repeat(3)));
@@ -258,7 +258,7 @@ fn long_and_short_requests_take_turns() {
             Ok(())
         })
     };
-    let running = ROOM.bind("127.0.0.1:0").start(echo).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(echo).unwrap();
     let ask_in_turns = |first: usize| {
         let mut client = crate::support::Client::connect(&running);
         for round in 0..12 {
@@ -290,7 +290,7 @@ fn long_bodies_go_through_the_buffers_of_a_handler() {
             Ok(())
         })
     };
-    let running = ROOM.bind("127.0.0.1:0").start(through).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(through).unwrap();
     for engine_case in [1000, 16 << 10, 100_000, 256 << 10, 2 * MIB] {
         let (long, short) = (noise(MIB + 7), noise(70_000));
         let path = format!("/{engine_case}");

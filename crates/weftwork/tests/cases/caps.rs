@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use weftwork::http::HeaderValue;
 use weftwork::{Request, Response};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Guarantee, eventually, is_logged, keep_log};
 
 /// Past the cap clients wait in the kernel's queue, and are served when others have left.
 #[test]
 fn connections() {
-    let site = ROOM.start_with(|s| s.connections_max(4));
+    let site = CASE.start_with(|s| s.connections_max(4));
     let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
     for client in &mut served {
         client.get("/").is(200, "hello");
@@ -38,7 +38,7 @@ fn connections() {
 #[test]
 fn a_place_that_is_free_is_taken_soon() {
     const WAITING: usize = 100;
-    let site = ROOM.start_with(|s| s.connections_max(2));
+    let site = CASE.start_with(|s| s.connections_max(2));
     let begun = Instant::now();
     let mut clients: Vec<Client> = (0..WAITING).map(|_| site.client()).collect();
     for client in &mut clients {
@@ -56,7 +56,7 @@ fn a_place_that_is_free_is_taken_soon() {
 /// Who has a place and asks for nothing does not keep others out until its idle time is over.
 #[test]
 fn idle_connections_make_room() {
-    let site = ROOM.start_with(|s| s.connections_max(4));
+    let site = CASE.start_with(|s| s.connections_max(4));
     let mut idle: Vec<Client> = (0..2).map(|_| site.client()).collect();
     for client in &mut idle {
         client.get("/").is(200, "hello");
@@ -74,7 +74,7 @@ fn idle_connections_make_room() {
 /// Who makes room is not reset.
 #[test]
 fn who_makes_room_sees_the_connection_end() {
-    let site = ROOM.start_with(|s| s.connections_max(1));
+    let site = CASE.start_with(|s| s.connections_max(1));
     let mut idle = site.client();
     idle.get("/").is(200, "hello");
     let never_used = site.client();
@@ -92,7 +92,7 @@ fn who_makes_room_sees_the_connection_end() {
 #[test]
 fn accepted_connections() {
     keep_log();
-    let site = ROOM.start_with(|s| s.accepted_max(4));
+    let site = CASE.start_with(|s| s.accepted_max(4));
     let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
     for client in &mut served {
         client.get("/").is(200, "hello");
@@ -120,7 +120,7 @@ fn accepted_connections() {
 /// Else those who come fast enough keep everybody out, when nobody is served any more.
 #[test]
 fn who_was_refused_and_stays_takes_no_place() {
-    let site = ROOM.start_with(|s| s.accepted_max(1).linger_timeout(Duration::from_secs(3600)));
+    let site = CASE.start_with(|s| s.accepted_max(1).linger_timeout(Duration::from_secs(3600)));
     let mut served = site.client();
     served.get("/").is(200, "hello");
     let mut refused = site.client();
@@ -136,14 +136,14 @@ fn who_was_refused_and_stays_takes_no_place() {
 
 #[test]
 fn threads_and_the_queue() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     keep_log();
     const HANDLERS: usize = 3;
     const QUEUE: usize = 2;
-    let threads_max = ROOM.engine.loops() + HANDLERS;
-    let site = ROOM.start_with(|s| s.threads_max(threads_max).queue_max(QUEUE).standby_kept(1));
+    let threads_max = CASE.engine.loops() + HANDLERS;
+    let site = CASE.start_with(|s| s.threads_max(threads_max).queue_max(QUEUE).standby_kept(1));
     let mut quick = site.client();
     // The last free thread runs only what has been seen to be quick.
     for _ in 0..50 {
@@ -180,13 +180,13 @@ fn threads_and_the_queue() {
 /// From outside it looks like a server that hangs, and no request is in progress.
 #[test]
 fn upgrades_that_hold_all_threads_are_told_of() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     keep_log();
     const UPGRADES: usize = 4;
-    let threads_max = ROOM.engine.loops() + UPGRADES;
-    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.threads_max(threads_max).standby_kept(1));
+    let threads_max = CASE.engine.loops() + UPGRADES;
+    let server = CASE.bind("127.0.0.1:0").settings(|s| s.threads_max(threads_max).standby_kept(1));
     let server = server.start(|req: &mut Request| match req.path() {
         "/take" => Response::upgrade(HeaderValue::from_static("echo"), |mut line| {
             line.write_all(b"on")?;
@@ -213,14 +213,14 @@ fn upgrades_that_hold_all_threads_are_told_of() {
 /// One for each handler that blocks, and one for each loop.
 #[test]
 fn threads_are_counted() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut clients: Vec<Client> = (0..20).map(|_| site.client()).collect();
     clients.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
     site.inside.gate.wait_for(20);
-    let wanted = 20 + ROOM.engine.loops();
+    let wanted = 20 + CASE.engine.loops();
     eventually("every loop has a thread besides", || site.running.threads() >= wanted);
     site.inside.gate.open();
     clients.iter_mut().for_each(|client| client.answer().is(200, "passed"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Guarantee, eventually};
 
 const CROWD: usize = 500;
@@ -12,9 +12,9 @@ const STANDBY: usize = 8;
 /// `weftwork-bench slow-heads` does the same with ten thousand, and takes the time.
 #[test]
 fn slow_heads() {
-    let costs_no_thread = ROOM.guarantees(Guarantee::ClientsCostNoThread);
+    let costs_no_thread = CASE.guarantees(Guarantee::ClientsCostNoThread);
     let timeout = Duration::from_secs(if costs_no_thread { 2 } else { 1 });
-    let site = ROOM.start_with(|s| s.head_timeout(timeout).threads_max(128));
+    let site = CASE.start_with(|s| s.head_timeout(timeout).threads_max(128));
     site.client().get("/").is(200, "hello");
     let idle = site.running.threads();
     let mut crowd: Vec<Client> = (0..CROWD).map(|_| site.client()).collect();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weftwork::ByteCount;
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, TIMEOUT, Site, eventually, is_logged, keep_log};
 
 /// What the lowered deadlines are set to. Timers may be some 130 ms late, a busy machine makes them later.
@@ -38,15 +38,15 @@ fn is_408(site: &Site, sent: &[u8], knob: &str) {
 #[test]
 fn half_a_head_gets_408() {
     keep_log();
-    is_408(&ROOM.start_with(|s| s.head_timeout(SHORT)), b"GET / HTTP/1.1\r\nHo", "head_timeout");
+    is_408(&CASE.start_with(|s| s.head_timeout(SHORT)), b"GET / HTTP/1.1\r\nHo", "head_timeout");
 }
 
 #[test]
 fn half_a_body_gets_408() {
     keep_log();
-    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
     is_408(&site, b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1234", "body_idle_timeout");
-    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
     is_408(
         &site,
         b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n1234",
@@ -57,7 +57,7 @@ fn half_a_body_gets_408() {
 /// The handler waits for it, and gets the error; its answer is 408.
 #[test]
 fn half_a_large_body_gets_408_from_the_handler() {
-    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
     let begun = Instant::now();
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
@@ -74,7 +74,7 @@ fn half_a_large_body_gets_408_from_the_handler() {
 /// Sends `begin`, then ten bytes each hundredth of a second for a while, then `end`; returns the status of the answer
 /// and how long it took.
 fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
-    let site = ROOM.start_with(|s| {
+    let site = CASE.start_with(|s| {
         let s = s.rate_grace(SHORT).rate_bytes_min(ByteCount(least));
         s.head_timeout(TIMEOUT * 3).body_idle_timeout(TIMEOUT * 3).body_ahead_bytes_max(ByteCount(ahead))
     });
@@ -123,7 +123,7 @@ fn what_comes_with_the_head_counts_for_the_average_of_a_body() {
 /// The connection ends, and what may still come of the request with it.
 #[test]
 fn a_handler_that_waits_in_vain_for_a_small_body_answers_408_and_close() {
-    let site = ROOM.start_with(|s| s.body_idle_timeout(SHORT));
+    let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.answer_head().status, 100);
@@ -136,7 +136,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Takes a large answer a little at a time. Returns how long it was served, of so much at most.
 fn takes(least: u64, most: Duration) -> Duration {
-    let site = ROOM.start_with(|s| s.write_timeout(PAUSE).rate_bytes_min(ByteCount(least)));
+    let site = CASE.start_with(|s| s.write_timeout(PAUSE).rate_bytes_min(ByteCount(least)));
     let begun = Instant::now();
     let mut client = site.client();
     client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -153,7 +153,7 @@ fn takes(least: u64, most: Duration) -> Duration {
 #[test]
 fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
     const BYTES: usize = 16 << 20;
-    let site = ROOM.start_with(|s| s.write_timeout(PAUSE));
+    let site = CASE.start_with(|s| s.write_timeout(PAUSE));
     for path in ["bytes", "stream"] {
         let mut client = site.client();
         client.read_hand_to_mouth();
@@ -195,7 +195,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(1
 #[test]
 fn a_dribbled_head_gets_408_all_the_same() {
     for pause in PAUSES {
-        let site = ROOM.start_with(|s| s.head_timeout(SHORT));
+        let site = CASE.start_with(|s| s.head_timeout(SHORT));
         let begun = Instant::now();
         let mut client = site.client();
         client.send("GET / HTTP/1.1\r\nX: ");
@@ -208,7 +208,7 @@ fn a_dribbled_head_gets_408_all_the_same() {
 #[test]
 fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
     for pause in PAUSES {
-        let site = ROOM.start_with(|s| s.head_timeout(SHORT));
+        let site = CASE.start_with(|s| s.head_timeout(SHORT));
         let mut client = site.client();
         client.get("/sleep/30").is(200, "slept");
         let begun = Instant::now();
@@ -223,7 +223,7 @@ fn a_dribbled_rest_of_a_body_is_not_waited_for() {
     for pause in PAUSES {
         keep_log();
         let ahead = weftwork::ByteCount(10);
-        let site = ROOM.start_with(|s| s.unread_timeout(SHORT).linger_timeout(SHORT).body_ahead_bytes_max(ahead));
+        let site = CASE.start_with(|s| s.unread_timeout(SHORT).linger_timeout(SHORT).body_ahead_bytes_max(ahead));
         let mut client = site.client();
         let client_name = client.name();
         let begun = Instant::now();
@@ -238,7 +238,7 @@ fn a_dribbled_rest_of_a_body_is_not_waited_for() {
 #[test]
 fn what_is_dribbled_behind_a_refusal_is_not_listened_to_for_long() {
     for pause in PAUSES {
-        let site = ROOM.start_with(|s| s.linger_timeout(SHORT));
+        let site = CASE.start_with(|s| s.linger_timeout(SHORT));
         let mut client = site.client();
         let begun = Instant::now();
         client.send("bad\r\n\r\n");
@@ -251,7 +251,7 @@ fn what_is_dribbled_behind_a_refusal_is_not_listened_to_for_long() {
 #[test]
 fn a_silent_connection_ends_without_an_answer() {
     keep_log();
-    let site = ROOM.start_with(|s| s.head_timeout(SHORT));
+    let site = CASE.start_with(|s| s.head_timeout(SHORT));
     let begun = Instant::now();
     let client = site.client();
     let client_name = client.name();
@@ -264,7 +264,7 @@ fn a_silent_connection_ends_without_an_answer() {
 /// Also where calls that block make a connection wait elsewhere.
 #[test]
 fn an_idle_connection_ends_without_an_answer() {
-    let site = ROOM.start_with(|s| s.idle_timeout(SHORT));
+    let site = CASE.start_with(|s| s.idle_timeout(SHORT));
     for path in ["/", "/sleep/5"] {
         let mut client = site.client();
         (0..3).for_each(|_| assert_eq!(client.get(path).status, 200));
@@ -280,7 +280,7 @@ fn an_idle_connection_ends_without_an_answer() {
 #[test]
 fn a_connection_in_use_is_not_idle() {
     let longer = SHORT * 4;
-    let site = ROOM.start_with(|s| s.idle_timeout(longer).head_timeout(longer));
+    let site = CASE.start_with(|s| s.idle_timeout(longer).head_timeout(longer));
     let mut client = site.client();
     let begun = Instant::now();
     while begun.elapsed() < longer * 3 {
@@ -294,7 +294,7 @@ fn a_connection_in_use_is_not_idle() {
 #[test]
 fn the_time_of_the_handler_is_not_the_clients() {
     let longer = SHORT * 2;
-    let site = ROOM.start_with(|s| {
+    let site = CASE.start_with(|s| {
         let s = s.head_timeout(longer).body_idle_timeout(longer);
         s.idle_timeout(longer).write_timeout(longer)
     });
@@ -307,7 +307,7 @@ fn the_time_of_the_handler_is_not_the_clients() {
 #[track_caller]
 fn ends_unread(path: &str) {
     keep_log();
-    let site = ROOM.start_with(|s| s.write_timeout(SHORT));
+    let site = CASE.start_with(|s| s.write_timeout(SHORT));
     let begun = Instant::now();
     let mut client = site.client();
     let client_name = client.name();
@@ -345,7 +345,7 @@ fn is_kept(site: &Site, client: &Client) -> bool {
 #[test]
 #[cfg(target_os = "linux")]
 fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {
-    let site = ROOM.start_with(|s| s.write_timeout(SHORT).idle_timeout(SHORT).linger_timeout(SHORT));
+    let site = CASE.start_with(|s| s.write_timeout(SHORT).idle_timeout(SHORT).linger_timeout(SHORT));
     let many = |last: &str| {
         let asked = "GET /bytes/10000 HTTP/1.1\r\nHost: a\r\n";
         [asked, "\r\n"].concat().repeat(100) + asked + last + "\r\n"

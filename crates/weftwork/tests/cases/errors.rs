@@ -6,7 +6,7 @@ use weftwork::http::StatusCode;
 use weftwork::middleware::BodyLimit;
 use weftwork::{Error, HandlerExt, Next, Request, Response, Result, TestClient};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, is_logged, keep_log, logged};
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ fn path(name: &str) -> String {
 #[test]
 fn it_is_logged_once_with_its_request_and_causes() {
     keep_log();
-    let running = ROOM.bind("127.0.0.1:0").start(fails).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(fails).unwrap();
     let mut client = Client::connect(&running);
     for method in ["GET", "POST", "HEAD"] {
         let path = path(method);
@@ -65,7 +65,7 @@ fn a_page_of_ones_own_keeps_it() {
         assert!(response.error().is_some_and(|error| error.to_string().contains(CAUSES)));
         response.with_body("sorry").with_status(StatusCode::BAD_GATEWAY)
     }
-    let running = ROOM.bind("127.0.0.1:0").start(fails.with(sorry)).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(fails.with(sorry)).unwrap();
     let path = path("own-page");
     Client::connect(&running).get(&path).is(502, "sorry");
     is_logged(&[&path, CAUSES]);
@@ -87,7 +87,7 @@ fn what_is_answered_in_its_place_does_not_hide_it() {
         next.run(req);
         Response::text("fine")
     });
-    let running = ROOM.bind("127.0.0.1:0").start(replaced).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(replaced).unwrap();
     let path = path("replaced");
     Client::connect(&running).get(&path).is(200, "fine");
     is_logged(&["ERROR", "its own answer was not sent", &path]);
@@ -112,7 +112,7 @@ fn what_a_client_sent_ends_no_line() {
         let response = next.run(req);
         if req.path().ends_with("replaced") { Response::text("fine") } else { response }
     });
-    let running = ROOM.bind("127.0.0.1:0").start(replaced.with(BodyLimit::new(19))).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(replaced.with(BodyLimit::new(19))).unwrap();
     let told = |way: &str, fields_and_body: &str, quoted: &str| {
         let path = path(&format!("quoted-{way}"));
         let mut client = Client::connect(&running);
@@ -131,9 +131,9 @@ fn what_a_client_sent_ends_no_line() {
 #[test]
 fn a_server_says_where_it_listens() {
     keep_log();
-    let running = ROOM.bind("127.0.0.1:0").start(fails).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(fails).unwrap();
     let address = running.local_addr().unwrap().to_string();
     // Another engine's server may have had the port before.
-    let line = is_logged(&["listening at", &address, &format!("engine {}", ROOM.engine)]);
+    let line = is_logged(&["listening at", &address, &format!("engine {}", CASE.engine)]);
     assert!(line.starts_with("INFO"), "{line}");
 }

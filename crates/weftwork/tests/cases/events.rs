@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weftwork::{Event, EventHub, FeedLimits, Overflow, Request, Response, Running, Settings, sse};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, eventually};
 
 const TICK: Duration = Duration::from_millis(50);
@@ -27,7 +27,7 @@ fn start() -> News {
 fn start_with(change: impl FnOnce(Settings) -> Settings) -> News {
     let (hub, gone) = (EventHub::default(), Arc::<AtomicUsize>::default());
     let (own, counted) = (hub.clone(), gone.clone());
-    let server = ROOM.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
+    let server = CASE.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
         "/hub" => own.subscribe(req),
         "/count" => count(req),
         "/wait" => wait(req, counted.clone()),
@@ -148,7 +148,7 @@ fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
 fn a_hub_tells_everybody() {
     let news = start();
     // Each holds a thread where feeds do.
-    let count = if ROOM.guarantees(Guarantee::FeedsWithoutThreads) { 200 } else { 20 };
+    let count = if CASE.guarantees(Guarantee::FeedsWithoutThreads) { 200 } else { 20 };
     let mut clients: Vec<Client> = (0..count).map(|_| news.open("/hub")).collect();
     assert_eq!(news.hub.send(&Event::new("one").id("1")), count);
     assert_eq!(news.hub.send(&Event::new("two")), count);
@@ -171,7 +171,7 @@ fn a_hub_tells_everybody() {
 fn a_hub_tells_some() {
     let hub = EventHub::<String>::default();
     let own = hub.clone();
-    let server = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| {
+    let server = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| {
         let name = req.path().trim_start_matches('/').to_owned();
         let first = Event::new(format!("hello, {name}"));
         own.subscribe_as(req, name, [first])
@@ -205,14 +205,14 @@ fn a_hub_says_when_to_come_again() {
 /// Others may bring events as fast as a loop sends them: its other connections have their turn all the same.
 #[test]
 fn a_hub_that_never_rests_holds_nobody_up() {
-    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
+    if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     const CLIENTS: usize = 300;
     let limits = FeedLimits { overflow: Overflow::DropOldest, ..FeedLimits::default() };
     let hub = EventHub::with_limits(limits);
     let own = hub.clone();
-    let server = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| match req.path() {
+    let server = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| match req.path() {
         "/hub" => own.subscribe(req),
         _ => Response::text("hello"),
     });

@@ -1,6 +1,6 @@
 //! Is `100 Continue` sent when it is due, and other interim responses when a handler asks? (RFC 9110 section 10.1.1)
 
-use super::ROOM;
+use super::CASE;
 use crate::support::noise;
 
 fn head(path: &str, length: usize, more: &str) -> String {
@@ -11,7 +11,7 @@ fn head(path: &str, length: usize, more: &str) -> String {
 
 #[test]
 fn the_first_read_asks_for_the_body() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for size in [4, 100_000] {
         client.send(head("/echo", size, ""));
@@ -29,7 +29,7 @@ fn the_first_read_asks_for_the_body() {
 /// Without the 100 the client may send the body or the next request: nobody can tell, so nobody reads on.
 #[test]
 fn a_handler_that_answers_first_ends_the_connection() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(head("/ignore", 10, ""));
     let answer = client.answer();
@@ -41,7 +41,7 @@ fn a_handler_that_answers_first_ends_the_connection() {
 
 #[test]
 fn a_body_that_comes_unasked_needs_no_100() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(head("/echo", 4, "") + "body");
     client.answer().is(200, "body");
@@ -52,7 +52,7 @@ fn a_body_that_comes_unasked_needs_no_100() {
 
 #[test]
 fn other_expectations_are_417() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 200-ok\r\n\r\nbody");
     let answer = client.answer();
@@ -64,7 +64,7 @@ fn other_expectations_are_417() {
 /// RFC 9110 section 10.1.1: an HTTP/1.0 expectation is ignored.
 #[test]
 fn http_10_gets_no_interim_response() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for expectation in ["100-continue", "200-ok"] {
         let mut client = site.client();
         client.send(format!("POST /echo HTTP/1.0\r\nContent-Length: 4\r\nExpect: {expectation}\r\n\r\n"));
@@ -79,7 +79,7 @@ fn http_10_gets_no_interim_response() {
 
 #[test]
 fn early_hints_come_first() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let hints = client.get("/early");
     assert_eq!((hints.status, hints.field("link")), (103, Some("</a.css>; rel=preload")));

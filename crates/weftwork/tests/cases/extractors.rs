@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weftwork::{ByteCount, Json, Path, Query, Request, Response, Result, Router, Running, State, json};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::Client;
 
 /// What serde_json reads; one more is an error.
@@ -43,7 +43,7 @@ fn start() -> Running {
         .mount("/typed", Router::new().post("/again", |Json(value): Json<Value>| Json(value)))
         .state(AtomicUsize::new(0));
     // Without optimisation: enough to drop what is nested that deep, too little to read or write it.
-    let server = ROOM.bind("127.0.0.1:0").settings(|settings| settings.fiber_stack_bytes(ByteCount(160 << 10)));
+    let server = CASE.bind("127.0.0.1:0").settings(|settings| settings.fiber_stack_bytes(ByteCount(160 << 10)));
     server.start(router).expect("the server starts")
 }
 

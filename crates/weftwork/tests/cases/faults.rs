@@ -2,7 +2,7 @@
 
 use weftwork_wire::Fault;
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Site, keep_log, logged};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -85,13 +85,13 @@ fn check(site: &Site, sample: &str, fault: Fault) {
 
 #[test]
 fn heads() {
-    let site = ROOM.start();
+    let site = CASE.start();
     HEADS.iter().for_each(|(sample, fault)| check(&site, sample, *fault));
 }
 
 #[test]
 fn framing() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for (fields, fault) in FRAMING {
         check(&site, &format!("POST /echo HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"), *fault);
     }
@@ -99,7 +99,7 @@ fn framing() {
 
 #[test]
 fn chunks() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for (body, fault) in CHUNKS {
         let head = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         check(&site, &format!("{head}{body}"), *fault);
@@ -117,7 +117,7 @@ fn no_fault_is_without_a_sample() {
 /// Answers to good requests before it go out first.
 #[test]
 fn a_fault_behind_good_requests() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(format!("{BEHIND}GET / HTTP/1.1\r\nHost: a\r\n\r\nbad\r\n\r\n{BEHIND}"));
     assert_eq!(client.answer().status, 404);
@@ -131,7 +131,7 @@ fn a_fault_behind_good_requests() {
 /// A chunk that is wrong behind 64 KiB is found while the handler reads: it gets the error, the client the status.
 #[test]
 fn a_fault_that_the_handler_comes_upon() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n");
     client.send(vec![b'x'; 0x20000]);
@@ -149,7 +149,7 @@ fn the_log_has_a_few_lines_a_second_of_faults() {
     keep_log();
     const FAULTS: usize = 100;
     let began = std::time::Instant::now();
-    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.fields_max(3)).start(|_: &mut weftwork::Request| "hello").unwrap();
+    let server = CASE.bind("127.0.0.1:0").settings(|s| s.fields_max(3)).start(|_: &mut weftwork::Request| "hello").unwrap();
     // All tests share the log: lines are told apart by their client.
     let mut clients = Vec::new();
     for _ in 0..FAULTS {

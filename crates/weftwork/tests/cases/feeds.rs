@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weftwork::{Bytes, Feed, FeedClosed, FeedLimits, FeedSender, Overflow, Request, Response, Running, Settings};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, eventually, noise};
 
 /// A server whose `/feed` is brought what the test sends.
@@ -35,7 +35,7 @@ impl Fed {
             kept.lock().unwrap().push(sender);
             Response::feed(feed.with_heartbeat(Bytes::from("beat")).with_farewell(Bytes::from("farewell")))
         };
-        let server = ROOM.bind("127.0.0.1:0").settings(change).start(handler).unwrap();
+        let server = CASE.bind("127.0.0.1:0").settings(change).start(handler).unwrap();
         Fed { server, senders, thread }
     }
 
@@ -223,7 +223,7 @@ fn a_client_that_is_too_slow_is_disconnected() {
 /// And it reads nothing at all: it is gone all the same, and not when its time to read is up.
 #[test]
 fn a_client_that_reads_nothing_is_disconnected_at_once() {
-    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
+    if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     let fed = Fed::start();
@@ -287,7 +287,7 @@ fn silence_is_filled_with_a_sign_of_life() {
 #[test]
 fn idle_feeds_hold_no_thread() {
     let fed = Fed::start();
-    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
+    if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     let mut open: Vec<_> = (0..64).map(|_| fed.open()).collect();

@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 use weftwork::http::HeaderValue;
 use weftwork::{Files, Running, embedded, file, files};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Answer, CHANGED, Client, Guarantee, Tree, eventually, noise};
 
 const MIB: usize = 1 << 20;
 
 fn serve(files: Files) -> Running {
-    ROOM.bind("127.0.0.1:0").start(files).expect("the server starts")
+    CASE.bind("127.0.0.1:0").start(files).expect("the server starts")
 }
 
 fn tree(tree: &Tree) -> Files {
@@ -394,7 +394,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
 
 #[test]
 fn slow_downloads_hold_no_thread() {
-    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
+    if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     const SLOW: usize = 20;
@@ -404,7 +404,7 @@ fn slow_downloads_hold_no_thread() {
     let large = tree.write("large", "");
     fs::File::options().write(true).open(large).unwrap().set_len(LENGTH as u64).unwrap();
     tree.write("small", "quick");
-    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.threads_max(8)).start(self::tree(&tree)).unwrap();
+    let server = CASE.bind("127.0.0.1:0").settings(|s| s.threads_max(8)).start(self::tree(&tree)).unwrap();
     let mut slow: Vec<Client> = (0..SLOW).map(|_| Client::connect(&server)).collect();
     for client in &mut slow {
         client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -7,7 +7,7 @@ use weftwork::middleware::RequestIds;
 use weftwork::prelude::{HeaderValue, StatusCode, header};
 use weftwork::{Bytes, Feed, FeedLimits, HandlerExt, Next, Request, Response, ResponseSender, Running, Settings, TooLate};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Gate, TIMEOUT, Guarantee, eventually, is_logged, keep_log, logged, noise};
 
 /// Longer than any test.
@@ -45,7 +45,7 @@ impl Later {
         let noted = |req: &mut Request, next: Next| {
             next.run(req).with_header(header::VARY, HeaderValue::from_static("origin"))
         };
-        let server = ROOM.bind("127.0.0.1:0").settings(change).start(handler.with(noted).with(RequestIds::new())).unwrap();
+        let server = CASE.bind("127.0.0.1:0").settings(change).start(handler.with(noted).with(RequestIds::new())).unwrap();
         Later { server, senders }
     }
 
@@ -256,7 +256,7 @@ fn a_leaver_is_noticed() {
 
 #[test]
 fn those_who_wait_hold_no_thread() {
-    if !ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
+    if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         return;
     }
     let later = Later::start();
@@ -313,13 +313,13 @@ fn error_is_logged(why: String, bring: impl FnOnce(ResponseSender, weftwork::Res
 // All engines share the log.
 #[test]
 fn an_error_that_is_brought_is_logged_with_what_was_asked_for() {
-    let why = format!("the tea of {:?} is cold", ROOM.engine);
+    let why = format!("the tea of {:?} is cold", CASE.engine);
     error_is_logged(why, |sender, failed| sender.send(failed).unwrap());
 }
 
 #[test]
 fn an_error_that_is_brought_in_a_second_step_is_logged_with_what_was_asked_for() {
-    let why = format!("the second tea of {:?} is cold", ROOM.engine);
+    let why = format!("the second tea of {:?} is cold", CASE.engine);
     error_is_logged(why, |sender, failed| {
         let (last, again) = Response::later(LONG, StatusCode::NO_CONTENT);
         sender.send(again).unwrap();

@@ -2,7 +2,7 @@
 
 use weftwork::{ByteCount, Settings};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{eventually, is_logged, keep_log};
 
 /// `fits` is answered 200 and goes on, `passes` is refused with `status` and ends. The answer has the limit, the log
@@ -10,7 +10,7 @@ use crate::support::{eventually, is_logged, keep_log};
 #[track_caller]
 fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status: u16, name: &str) {
     keep_log();
-    let site = ROOM.start_with(change);
+    let site = CASE.start_with(change);
     let mut client = site.client();
     let client_name = client.name();
     client.send(fits);
@@ -79,7 +79,7 @@ fn chunked(body: &str) -> String {
 /// connection goes on.
 #[test]
 fn small_body() {
-    let site = ROOM.start_with(|s| s.body_bytes_max(ByteCount(1000)));
+    let site = CASE.start_with(|s| s.body_bytes_max(ByteCount(1000)));
     let mut client = site.client();
     let of = |chunk: usize, count: usize| {
         chunked(&format!("{chunk:x}\r\n{}\r\n", "x".repeat(chunk)).repeat(count))
@@ -129,7 +129,7 @@ fn trailers() {
 #[test]
 fn read_ahead_bounds_nothing_but_memory() {
     for ahead in [0, 1, 100_000_000] {
-        let site = ROOM.start_with(|s| s.body_ahead_bytes_max(ByteCount(ahead)));
+        let site = CASE.start_with(|s| s.body_ahead_bytes_max(ByteCount(ahead)));
         let mut client = site.client();
         client.send(format!(
             "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{}",
@@ -147,7 +147,7 @@ fn unread(bytes: usize) -> String {
 
 #[test]
 fn unread_body() {
-    let site = ROOM.start_with(|s| s.unread_bytes_max(ByteCount(1000)).body_ahead_bytes_max(ByteCount(0)));
+    let site = CASE.start_with(|s| s.unread_bytes_max(ByteCount(1000)).body_ahead_bytes_max(ByteCount(0)));
     let mut client = site.client();
     // The answer comes before the body: none of that has been read.
     client.send(&unread(1000)[..unread(0).len() + 3]);
@@ -164,7 +164,7 @@ fn unread_body() {
 #[test]
 fn linger() {
     let long = std::time::Duration::from_secs(60);
-    let site = ROOM.start_with(|s| s.linger_bytes_max(ByteCount(50_000)).linger_timeout(long));
+    let site = CASE.start_with(|s| s.linger_bytes_max(ByteCount(50_000)).linger_timeout(long));
     let refused = || {
         let mut client = site.client();
         client.send("bad\r\n\r\n");
@@ -187,7 +187,7 @@ fn linger() {
 #[test]
 fn a_limit_that_a_handler_meets_has_its_value() {
     keep_log();
-    let site = ROOM.start_with(|s| s.body_bytes_max(ByteCount(777)));
+    let site = CASE.start_with(|s| s.body_bytes_max(ByteCount(777)));
     let named = "body_bytes_max, or a BodyLimit, allows here: 777 bytes";
     let declared = unread(778).replace("/ignore", "/echo/declared");
     let chunk = "x".repeat(778);

@@ -7,13 +7,13 @@ use weftwork::http::{HeaderValue, header};
 use weftwork::middleware::{AccessLog, ConcurrencyLimit, LogFormat, ResponseCache};
 use weftwork::{Handler, HandlerExt, Request, Response, Running};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Gate, Guarantee, eventually, noise};
 #[cfg(feature = "compression")]
 use crate::support::{is_logged, keep_log};
 
 fn start(handler: impl Handler) -> Running {
-    ROOM.bind("127.0.0.1:0").start(handler).expect("the server starts")
+    CASE.bind("127.0.0.1:0").start(handler).expect("the server starts")
 }
 
 #[derive(Clone, Default)]
@@ -119,7 +119,7 @@ fn a_cache_answers_in_the_place_of_the_handler() {
 /// All who ask for what is missing run the handler, and nobody waits for them who asks for what is there.
 #[test]
 fn a_cache_lets_nobody_wait() {
-    if !ROOM.guarantees(Guarantee::QuickBesideBlocked) {
+    if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
         return;
     }
     let gate = Arc::new(Gate::default());

@@ -2,12 +2,12 @@
 
 use weftwork::{Request, Response};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, eventually, is_logged, keep_log, panic_at};
 
 #[test]
 fn the_client_gets_500_and_an_end() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut other = site.client();
     other.get("/").is(200, "hello");
     for count in 1..=20 {
@@ -28,7 +28,7 @@ fn the_client_gets_500_and_an_end() {
 #[test]
 fn a_stream_that_panics_or_fails_has_no_last_chunk() {
     keep_log();
-    let site = ROOM.start();
+    let site = CASE.start();
     for path in ["/panic-stream", "/fail-stream"] {
         let mut client = site.client();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -43,7 +43,7 @@ fn a_stream_that_panics_or_fails_has_no_last_chunk() {
 
 #[test]
 fn what_is_behind_a_panic_is_not_run() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("GET /panic HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.answer().status, 500);
@@ -55,7 +55,7 @@ fn what_is_behind_a_panic_is_not_run() {
 /// outlive it.
 #[test]
 fn a_panic_of_the_server_costs_one_connection() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut others: Vec<Client> = (0..8).map(|_| site.client()).collect();
     others.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
     for _ in 0..4 {
@@ -87,7 +87,7 @@ fn a_panic_before_the_call_costs_one_connection() {
             Blocking::Never
         }
     }
-    let running = ROOM.bind("127.0.0.1:0").start(Odd).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(Odd).unwrap();
     let mut other = Client::connect(&running);
     for _ in 0..4 {
         let mut odd = Client::connect(&running);
@@ -111,7 +111,7 @@ fn responses_that_panic_as_they_are_dropped_end_no_server() {
             panic!("as asked");
         }
     }
-    let server = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+    let server = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         let mine = Mine;
         let late = Response::stream(move |_| {
             let _mine = &mine;

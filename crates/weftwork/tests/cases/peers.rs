@@ -1,6 +1,6 @@
 //! Does the server go on, and forget, when a client leaves in the middle?
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{eventually, noise};
 
 const BODY_OF_100: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n";
@@ -8,7 +8,7 @@ const BODY_OF_100: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100
 /// It has nothing more to ask, and still wants its answer.
 #[test]
 fn a_client_that_half_closes_gets_its_answer() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for (path, body) in
         [("/", b"hello".to_vec()), ("/bytes/3000000", noise(3_000_000)), ("/sleep/20", b"slept".to_vec())]
     {
@@ -23,7 +23,7 @@ fn a_client_that_half_closes_gets_its_answer() {
 
 #[test]
 fn a_client_that_half_closes_within_a_request_gets_an_end() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for part in ["GET / HT", BODY_OF_100] {
         let mut client = site.client();
         client.send(part);
@@ -36,7 +36,7 @@ fn a_client_that_half_closes_within_a_request_gets_an_end() {
 
 #[test]
 fn clients_that_vanish_leave_nothing_behind() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let large =
         format!("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(100_000));
     let samples = [
@@ -61,7 +61,7 @@ fn clients_that_vanish_leave_nothing_behind() {
 /// The handler does not know that nobody listens any more; its thread and its connection come back.
 #[test]
 fn a_client_may_leave_while_its_handler_runs() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     site.inside.gate.wait_for(1);
@@ -72,7 +72,7 @@ fn a_client_may_leave_while_its_handler_runs() {
 
 #[test]
 fn a_client_may_leave_within_a_stream() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("GET /stream/50000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.wait_for_bytes();
@@ -83,7 +83,7 @@ fn a_client_may_leave_within_a_stream() {
 /// The body of a request goes missing while the handler waits for it.
 #[test]
 fn a_client_may_leave_within_a_body_that_is_being_read() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
     client.send(vec![b'x'; 100_000]);

@@ -1,10 +1,10 @@
 //! When does a connection go on, and what does the response say of it? (RFC 9112 section 9.3)
 
-use super::ROOM;
+use super::CASE;
 
 #[track_caller]
 fn check(request: &str, connection: Option<&str>, goes_on: bool) {
-    ROOM.start().check_connection(request, connection, goes_on);
+    CASE.start().check_connection(request, connection, goes_on);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn there_is_one_connection_field() {
 /// HEAD says what GET would, and has no body; the next response follows at once.
 #[test]
 fn head_has_the_head_of_get() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for path in ["/", "/bytes/100", "/declared/5000"] {
         let got = client.get(path);
@@ -62,7 +62,7 @@ fn head_has_the_head_of_get() {
 /// A handler that gives a body where none can be does not bring the connection out of step.
 #[test]
 fn statuses_without_a_body_have_none() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for status in [204, 304] {
         let answer = client.get(&format!("/status/{status}"));
@@ -78,7 +78,7 @@ fn statuses_without_a_body_have_none() {
 #[test]
 fn an_interim_status_is_no_answer() {
     for status in [100, 101, 103] {
-        let site = ROOM.start();
+        let site = CASE.start();
         let mut client = site.client();
         let answer = client.get(&format!("/status/{status}"));
         assert!(answer.status == 500 && answer.closes(), "{answer:?}");
@@ -88,7 +88,7 @@ fn an_interim_status_is_no_answer() {
 
 #[test]
 fn a_date_that_is_given_stays() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let given = client.get("/date");
     assert_eq!(given.field("date"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
@@ -99,7 +99,7 @@ fn a_date_that_is_given_stays() {
 /// An hour is long; here a connection gets too old while its first answer is made, and ends with it.
 #[test]
 fn an_old_connection_ends_with_its_answer() {
-    let site = ROOM.start_with(|s| s.age_max(std::time::Duration::from_millis(20)));
+    let site = CASE.start_with(|s| s.age_max(std::time::Duration::from_millis(20)));
     let mut client = site.client();
     client.send("GET /sleep/40 HTTP/1.1\r\nHost: a\r\n\r\n");
     // It may be seen to be old before its request has come: then it ends without an answer.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weftwork::{Request, Running, blocks};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, SiteState, Site, eventually};
 
 /// More than any stop here may take, and less than any deadline that could end a connection by itself.
@@ -97,7 +97,7 @@ fn answer_of(phase: Phase) -> &'static str {
 #[test]
 fn a_soft_stop_ends_idle_connections_at_once() {
     for phase in IDLE {
-        let site = ROOM.start();
+        let site = CASE.start();
         let client = client_in(phase, &site);
         let begun = Instant::now();
         let report = site.running.shutdown(TIMEOUT);
@@ -112,7 +112,7 @@ fn a_soft_stop_ends_idle_connections_at_once() {
 #[test]
 fn a_soft_stop_finishes_what_has_begun() {
     for phase in HALF_READ.into_iter().chain(BUSY) {
-        let site = ROOM.start();
+        let site = CASE.start();
         let mut client = client_in(phase, &site).unwrap();
         let Site { running, inside } = site;
         let view = running.view();
@@ -129,7 +129,7 @@ fn a_soft_stop_finishes_what_has_begun() {
 #[test]
 fn a_hard_stop_cuts_everything_but_a_handler() {
     for phase in HALF_READ {
-        let site = ROOM.start();
+        let site = CASE.start();
         let client = client_in(phase, &site).unwrap();
         let begun = Instant::now();
         let report = site.running.shutdown(Duration::ZERO);
@@ -138,7 +138,7 @@ fn a_hard_stop_cuts_everything_but_a_handler() {
         client.rest();
     }
     for phase in WAITS {
-        let site = ROOM.start();
+        let site = CASE.start();
         let client = client_in(phase, &site).unwrap();
         let begun = Instant::now();
         let report = site.running.shutdown(Duration::ZERO);
@@ -149,7 +149,7 @@ fn a_hard_stop_cuts_everything_but_a_handler() {
         client.rest();
     }
     for phase in BUSY {
-        let site = ROOM.start();
+        let site = CASE.start();
         let client = client_in(phase, &site).unwrap();
         let Site { running, inside } = site;
         let report = running.shutdown(Duration::ZERO);
@@ -162,7 +162,7 @@ fn a_hard_stop_cuts_everything_but_a_handler() {
 #[test]
 fn abandon_leaves_nothing_behind_but_handlers() {
     for phase in IDLE.into_iter().chain(HALF_READ).chain(WAITS) {
-        let site = ROOM.start();
+        let site = CASE.start();
         let client = client_in(phase, &site);
         let begun = Instant::now();
         assert_eq!(site.running.abandon(), Ok(()), "{phase:?}");
@@ -172,7 +172,7 @@ fn abandon_leaves_nothing_behind_but_handlers() {
         }
     }
     for phase in BUSY {
-        let site = ROOM.start();
+        let site = CASE.start();
         let client = client_in(phase, &site).unwrap();
         let Site { running, inside } = site;
         let abandoned = running.abandon().unwrap_err();
@@ -193,7 +193,7 @@ fn abandon_at_once_after_a_call_that_blocks() {
             std::thread::sleep(Duration::from_millis(1));
             "hello"
         });
-        let running = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+        let running = CASE.bind("127.0.0.1:0").start(handler).unwrap();
         let mut client = Client::connect(&running);
         client.get("/").is(200, "hello");
         let view = running.view();
@@ -210,12 +210,12 @@ fn ports_are_free_after_each_way_to_stop() {
         |running| assert_eq!(running.abandon(), Ok(())),
         drop,
     ];
-    let mut site = Site::start(ROOM.bind_alone());
+    let mut site = Site::start(CASE.bind_alone());
     let address = site.running.local_addr().unwrap().to_string();
     for stop in stops {
         site.client().get("/").is(200, "hello");
         stop(site.running);
-        site = Site::start(ROOM.bind(&address));
+        site = Site::start(CASE.bind(&address));
     }
     site.is_well();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Guarantee, eventually, noise};
 
 const COUNT: usize = 200;
@@ -22,7 +22,7 @@ fn expect(client: &mut Client, lengths: impl Fn(usize) -> usize) {
 /// More than one turn of a loop takes.
 #[test]
 fn answers_come_in_order() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(requests(|i| format!("/bytes/{i}")));
     expect(&mut client, |i| i);
@@ -33,7 +33,7 @@ fn answers_come_in_order() {
 /// The client reads nothing before it has sent all: neither side may wait for the other for ever.
 #[test]
 fn answers_larger_than_all_buffers_come_in_order() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(requests(|i| format!("/bytes/{}", i * 300)));
     expect(&mut client, |i| i * 300);
@@ -41,7 +41,7 @@ fn answers_larger_than_all_buffers_come_in_order() {
 
 #[test]
 fn a_blocking_handler_keeps_its_place() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(
         "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\nGET /sleep/30 HTTP/1.1\r\nHost: a\r\n\r\n\
@@ -57,7 +57,7 @@ fn a_blocking_handler_keeps_its_place() {
 
 #[test]
 fn a_streamed_answer_keeps_its_place() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(
         "GET /stream/70000 HTTP/1.1\r\nHost: a\r\n\r\nPOST /echo-stream HTTP/1.1\r\nHost: a\r\n\
@@ -74,7 +74,7 @@ fn no_cut_changes_an_answer() {
     let stream = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst\
                   POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
                   3;x=y\r\nsec\r\n3\r\nond\r\n0\r\nExtra: 1\r\n\r\nGET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n";
-    let site = ROOM.start();
+    let site = CASE.start();
     for cut in 1..stream.len() {
         let mut client = site.client();
         client.send(&stream[..cut]);
@@ -87,7 +87,7 @@ fn no_cut_changes_an_answer() {
 
 #[test]
 fn byte_by_byte_is_the_same() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let request = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst";
     client.send_by(1, format!("{request}GET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -98,7 +98,7 @@ fn byte_by_byte_is_the_same() {
 /// RFC 9112 section 9.6: what comes behind a request that closes is not run.
 #[test]
 fn nothing_behind_close_is_run() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("GET /close HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.answer().is(200, "last");
@@ -109,7 +109,7 @@ fn nothing_behind_close_is_run() {
 /// A client that ends its side behind its requests gets all answers.
 #[test]
 fn the_end_of_the_client_does_not_cut_answers() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(requests(|i| format!("/bytes/{i}")));
     client.half_close();
@@ -123,10 +123,10 @@ fn who_asks_without_end_does_not_have_a_thread_to_itself() {
     const CLIENTS: usize = 16;
     /// Enough for all of them to be busy for longer than a client waits.
     const REQUESTS: usize = 20_000;
-    if !ROOM.guarantees(Guarantee::FloodsTakeTurns) {
+    if !CASE.guarantees(Guarantee::FloodsTakeTurns) {
         return;
     }
-    let site = ROOM.start_with(|s| s.threads_max(CLIENTS / 2));
+    let site = CASE.start_with(|s| s.threads_max(CLIENTS / 2));
     let flood = "GET /sleep/1 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(REQUESTS);
     let floods: Vec<_> = (0..CLIENTS)
         .map(|_| {

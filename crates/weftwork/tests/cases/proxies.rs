@@ -6,7 +6,7 @@ use weftwork::Settings;
 #[cfg(feature = "websocket")]
 use weftwork::{HandlerExt, Request, Router, middleware::Csrf, websocket};
 
-use super::ROOM;
+use super::CASE;
 #[cfg(feature = "websocket")]
 use super::proxy::before;
 use crate::support::{Client, Site, eventually, is_logged, keep_log};
@@ -19,7 +19,7 @@ const BINARY: &[u8] =
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x11\xc0\0\x02\x07\xcb\0\x71\x01\xdc\x04\x01\xbb\x04\0\x02xx";
 
 fn start(change: impl FnOnce(Settings) -> Settings) -> Site {
-    let server = ROOM.bind("proxy+127.0.0.1:0");
+    let server = CASE.bind("proxy+127.0.0.1:0");
     Site::start(server.settings(|s| change(s.trusted_proxies("127.0.0.0/8".parse().unwrap()))))
 }
 
@@ -99,7 +99,7 @@ fn without_one_nothing_is_run() {
 /// Where nobody expects it, it is no request.
 #[test]
 fn it_is_refused_where_it_is_not_expected() {
-    let site = ROOM.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
+    let site = CASE.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
     for header in [LINE.as_bytes(), BINARY] {
         refused(&site, &[header, GET.as_bytes()].concat(), 400, "RFC 9112");
     }
@@ -108,7 +108,7 @@ fn it_is_refused_where_it_is_not_expected() {
 #[test]
 fn strangers_are_refused() {
     keep_log();
-    let server = ROOM.bind("127.0.0.1:0");
+    let server = CASE.bind("127.0.0.1:0");
     let server = server.settings(|s| s.proxy_protocol(true).trusted_proxies("192.0.2.0/24,unix".parse().unwrap()));
     refused(&Site::start(server), format!("{LINE}{GET}").as_bytes(), 403, "only trusted proxies may connect");
     is_logged(&["its address is not in trusted_proxies (192.0.2.0/24,unix)"]);
@@ -116,14 +116,14 @@ fn strangers_are_refused() {
 
 #[test]
 fn somebody_has_to_be_trusted() {
-    let server = ROOM.bind("proxy+127.0.0.1:0");
+    let server = CASE.bind("proxy+127.0.0.1:0");
     let error = server.start(|_: &mut weftwork::Request| "never").unwrap_err().to_string();
     assert!(error.contains("trusted_proxies") && error.contains("10.0.0.0/8"), "{error}");
 }
 
 #[test]
 fn one_listener_expects_it_and_another_does_not() {
-    let server = ROOM.bind("proxy+127.0.0.1:0").and_bind("127.0.0.1:0").unwrap();
+    let server = CASE.bind("proxy+127.0.0.1:0").and_bind("127.0.0.1:0").unwrap();
     let site = Site::start(server.settings(|s| s.trusted_proxies("127.0.0.1".parse().unwrap())));
     let addresses = site.running.addresses().to_vec();
     let mut proxied = Client::connect_to(&addresses[0]);
@@ -175,12 +175,12 @@ fn fields_of_trusted_proxies_count() {
         client.send(format!("GET /client HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"));
         client.answer().text().to_owned()
     };
-    let trusting = ROOM.start_with(|s| s.trusted_proxies("127.0.0.1,10.0.0.0/8".parse().unwrap()));
+    let trusting = CASE.start_with(|s| s.trusted_proxies("127.0.0.1,10.0.0.0/8".parse().unwrap()));
     assert_eq!(ask(&trusting, "X-Forwarded-For: 1.1.1.1, 192.0.2.7, 10.0.0.2"), "192.0.2.7 via 127.0.0.1");
     assert_eq!(ask(&trusting, "Forwarded: for=1.1.1.1"), "127.0.0.1 via 127.0.0.1");
-    let wary = ROOM.start();
+    let wary = CASE.start();
     assert_eq!(ask(&wary, "X-Forwarded-For: 1.1.1.1"), "127.0.0.1 via 127.0.0.1");
-    let of_7239 = ROOM.start_with(|s| {
+    let of_7239 = CASE.start_with(|s| {
         s.trusted_proxies("127.0.0.1".parse().unwrap()).forwarded_header(weftwork::ForwardedHeader::Forwarded)
     });
     assert_eq!(ask(&of_7239, "Forwarded: for=\"[2001:db8::7]:80\""), "2001:db8::7 via 127.0.0.1");
@@ -192,7 +192,7 @@ fn fields_of_trusted_proxies_count() {
 fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
     for (trusted, statuses) in [("127.0.0.1", [200, 101]), ("none", [403, 403])] {
         let site = Router::new().post("/", || "done").get("/", |req: &mut Request| websocket(req, |_| Ok(())));
-        let behind = ROOM.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
+        let behind = CASE.bind("127.0.0.1:0").settings(|s| s.trusted_proxies(trusted.parse().unwrap()));
         let behind = behind.start(site.with(Csrf::new())).unwrap();
         let proxy = before(&behind, |proxy| proxy);
         let ask = |request: &str, host: &str| {

@@ -9,7 +9,7 @@ use rustix::net::{self, AddressFamily, SocketType};
 use weftwork::http::{HeaderValue, StatusCode};
 use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, TIMEOUT, Site, chunks, eventually, is_logged, keep_log, noise};
 
 /// A server behind a proxy, both on the engine that is tested.
@@ -19,7 +19,7 @@ struct Pair {
 }
 
 fn pair() -> Pair {
-    let behind = ROOM.start();
+    let behind = CASE.start();
     let proxy = before(&behind.running, |proxy| proxy);
     Pair { behind, proxy }
 }
@@ -30,13 +30,13 @@ pub(crate) fn before(server: &Running, change: impl FnOnce(Proxy) -> Proxy) -> R
 
 pub(crate) fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy) -> Running {
     let proxy = change(Proxy::to(&format!("http://{address}")).unwrap());
-    ROOM.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(64 << 20))).start(proxy).unwrap()
+    CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(64 << 20))).start(proxy).unwrap()
 }
 
 /// A proxy that gathers nothing.
 fn unbuffered_before(address: &str) -> Running {
     let proxy = Proxy::to(&format!("http://{address}")).unwrap();
-    ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap()
+    CASE.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap()
 }
 
 impl Pair {
@@ -151,7 +151,7 @@ fn nothing_is_gathered_on_the_way() {
 fn events_come_through_and_leavers_are_told_of() {
     let hub = EventHub::default();
     let own = hub.clone();
-    let behind = ROOM.bind("127.0.0.1:0").start(move |req: &mut Request| own.subscribe(req)).unwrap();
+    let behind = CASE.bind("127.0.0.1:0").start(move |req: &mut Request| own.subscribe(req)).unwrap();
     let proxy = before(&behind, |proxy| proxy);
     let mut client = Client::connect(&proxy);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -166,7 +166,7 @@ fn events_come_through_and_leavers_are_told_of() {
 
 #[test]
 fn fields_are_told_and_kept_back() {
-    let behind = ROOM.bind("127.0.0.1:0").start(|req: &mut Request| {
+    let behind = CASE.bind("127.0.0.1:0").start(|req: &mut Request| {
         let mut text = String::new();
         for (name, value) in req.header_lines() {
             text += &format!("{name}: {}\n", String::from_utf8_lossy(value));
@@ -233,7 +233,7 @@ fn a_server_that_cannot_answer_is_a_bad_gateway() {
 fn an_early_answer_whose_body_is_malformed_is_a_bad_gateway() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-    let proxy = ROOM.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
+    let proxy = CASE.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
     let (mut behind, _) = listener.accept().unwrap();
@@ -245,7 +245,7 @@ fn an_early_answer_whose_body_is_malformed_is_a_bad_gateway() {
 
 #[test]
 fn a_server_that_is_late_is_a_gateway_timeout() {
-    let behind = ROOM.start();
+    let behind = CASE.start();
     let proxy = before(&behind.running, |proxy| proxy.response_timeout(Duration::from_millis(50)));
     let mut client = Client::connect(&proxy);
     assert_eq!(client.get("/gate").status, 504);
@@ -318,7 +318,7 @@ fn a_server_that_ends_behind_an_interim_response_is_not_asked_again() {
 
 #[test]
 fn an_early_refusal_comes_through() {
-    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+    let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::text("too much").with_status(StatusCode::PAYLOAD_TOO_LARGE)
     });
     let behind = behind.unwrap();
@@ -346,7 +346,7 @@ fn who_talks_in_turns_is_heard_in_turns() {
 /// Each word waits for the answer to the one before.
 #[test]
 fn a_conversation_comes_through_where_nothing_is_gathered() {
-    let behind = ROOM.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
+    let behind = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
     let proxy = unbuffered_before(&behind.local_addr().unwrap().to_string());
     let mut client = Client::connect(&proxy);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
@@ -416,9 +416,9 @@ fn an_interim_response_that_nobody_knows_comes_through() {
 #[test]
 fn a_body_is_bounded_however_early_its_answer() {
     const LIMIT: u64 = 300_000;
-    let behind = ROOM.start();
+    let behind = CASE.start();
     let to = format!("http://{}", behind.running.local_addr().unwrap());
-    let proxy = ROOM.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(LIMIT)));
+    let proxy = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(LIMIT)));
     let proxy = proxy.start(Proxy::to(&to).unwrap()).unwrap();
     let mut client = Client::connect(&proxy);
     client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");

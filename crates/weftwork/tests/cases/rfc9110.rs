@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use weftwork::http::{HeaderValue, StatusCode, header};
 use weftwork::{Request, Response, Running, Upgraded};
 
-use super::ROOM;
+use super::CASE;
 use super::proxy::before_address;
 use crate::support::{Client, Site, noise};
 
@@ -31,12 +31,12 @@ fn lasting() -> Running {
             _ => Response::stream(|out| out.write_all(b"never sent")),
         }
     };
-    ROOM.bind("127.0.0.1:0").start(handler).unwrap()
+    CASE.bind("127.0.0.1:0").start(handler).unwrap()
 }
 
 #[test]
 fn s5_1_names_of_fields_have_no_case() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = ask(&site, "POST /echo HTTP/1.1\r\nhOST: a\r\ncONTENT-lENGTH: 4\r\ncONNECTION: CLOSE\r\n\r\nbody");
     let answer = client.answer();
     answer.is(200, "body");
@@ -45,14 +45,14 @@ fn s5_1_names_of_fields_have_no_case() {
 
 #[test]
 fn s5_3_lines_of_one_name_keep_their_order() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = ask(&site, "GET /seen HTTP/1.1\r\nX: 1\r\nHost: a\r\nx: 2, 3\r\nY: 0\r\nX: 4\r\n\r\n");
     client.answer().is(200, "GET a /seen none 1|2, 3|4");
 }
 
 #[test]
 fn s5_4_fields_that_are_too_large_get_4xx() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for fields in ["X: y\r\n".repeat(200), format!("X: {}\r\n", "y".repeat(40_000))] {
         let mut client = ask(&site, &format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
         let answer = client.answer();
@@ -63,7 +63,7 @@ fn s5_4_fields_that_are_too_large_get_4xx() {
 
 #[test]
 fn s5_5_cr_lf_and_nul_in_a_value_are_refused() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for value in ["a\0b", "\0", "a\rb", "a\nb", "a\u{7f}b", "a\x1bb"] {
         let mut client = ask(&site, &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n"));
         assert_eq!(client.answer().status, 400, "{value:?}");
@@ -73,14 +73,14 @@ fn s5_5_cr_lf_and_nul_in_a_value_are_refused() {
 
 #[test]
 fn s5_6_1_empty_elements_of_a_list_are_ignored() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = ask(&site, "GET / HTTP/1.1\r\nHost: a\r\nConnection: , ,\tclose ,,\r\n\r\n");
     assert!(client.answer().closes());
 }
 
 #[test]
 fn s6_2_every_answer_has_our_version() {
-    let site = ROOM.start();
+    let site = CASE.start();
     // The client of these tests accepts nothing else.
     for version in ["1.0", "1.1"] {
         ask(&site, &format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n")).answer().is(200, "hello");
@@ -91,7 +91,7 @@ fn s6_2_every_answer_has_our_version() {
 /// The client of these tests refuses an answer without Date, or with two.
 #[test]
 fn s6_6_1_every_answer_has_a_date() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for path in ["/", "/status/304", "/status/204", "/status/404", "/status/301", "/stream/10"] {
         assert!(client.get(path).field("date").is_some(), "{path}");
@@ -103,7 +103,7 @@ fn s6_6_1_every_answer_has_a_date() {
 fn s7_4_an_https_target_gets_421_but_from_a_trusted_gateway() {
     let https = "GET HTTPS://b/seen HTTP/1.1\r\nHost: b\r\n\r\n";
     let http = "GET http://https/seen HTTP/1.1\r\nHost: b\r\n\r\n";
-    let site = ROOM.start();
+    let site = CASE.start();
     ask(&site, http).answer().is(200, "GET https /seen none ");
     let mut client = ask(&site, &format!("{https}{http}"));
     let answer = client.answer();
@@ -114,13 +114,13 @@ fn s7_4_an_https_target_gets_421_but_from_a_trusted_gateway() {
     let post = "POST https://b/echo HTTP/1.1\r\nHost: b\r\nContent-Length: 4\r\n\r\nbody";
     assert_eq!(ask(&site, post).answer().status, 421);
     assert_eq!(site.calls(), 1, "none of them was run");
-    let behind = ROOM.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
+    let behind = CASE.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
     ask(&behind, https).answer().is(200, "GET b /seen none ");
 }
 
 #[test]
 fn s7_6_1_options_of_connection_have_no_case() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for option in ["close", "Close", "CLOSE"] {
         let mut client = ask(&site, &format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {option}\r\n\r\n"));
         assert!(client.answer().closes());
@@ -132,7 +132,7 @@ fn s7_6_1_options_of_connection_have_no_case() {
 
 #[test]
 fn s7_8_an_upgrade_that_nobody_takes_is_ignored() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for version in ["1.1", "1.0"] {
         let fields = "Connection: upgrade, keep-alive\r\nUpgrade: websocket, h2c";
         let mut client = ask(&site, &format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n\r\n"));
@@ -143,7 +143,7 @@ fn s7_8_an_upgrade_that_nobody_takes_is_ignored() {
 
 #[test]
 fn s7_8_no_101_without_a_request_for_it() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let answer = site.client().get("/status/101");
     assert!(answer.status == 500 && answer.closes(), "{answer:?}");
     let server = lasting();
@@ -182,7 +182,7 @@ fn s7_8_upgrade_is_named_in_connection_wherever_it_is_sent() {
         let upgrade = HeaderValue::from_static("x");
         Response::new(StatusCode::UPGRADE_REQUIRED).with_header(header::UPGRADE, upgrade)
     };
-    let server = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+    let server = CASE.bind("127.0.0.1:0").start(handler).unwrap();
     for (asked, connection) in [("keep-alive", "upgrade"), ("close", "upgrade, close")] {
         let mut client = Client::connect(&server);
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {asked}\r\n\r\n"));
@@ -194,7 +194,7 @@ fn s7_8_upgrade_is_named_in_connection_wherever_it_is_sent() {
 
 #[test]
 fn s8_6_no_content_length_with_204_and_1xx() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     assert_eq!(client.get("/status/204").field("content-length"), None);
     assert_eq!(client.get("/early").field("content-length"), None);
@@ -203,7 +203,7 @@ fn s8_6_no_content_length_with_204_and_1xx() {
 
 #[test]
 fn s8_6_the_length_for_head_is_that_of_get() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for path in ["/", "/bytes/12345", "/declared/77", "/status/404"] {
         let length = client.get(path).body.len().to_string();
@@ -214,7 +214,7 @@ fn s8_6_the_length_for_head_is_that_of_get() {
 
 #[test]
 fn s8_6_a_length_of_more_than_64_bits_is_refused() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let of = |length: &str| format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
     assert_eq!(ask(&site, &of("18446744073709551616")).answer().status, 400);
     // 2^64 - 1: too large, and nothing that wraps around.
@@ -226,7 +226,7 @@ fn s8_6_a_length_of_more_than_64_bits_is_refused() {
 /// A handler that declares one length and writes another gets an error, and the client no second message.
 #[test]
 fn s8_6_a_wrong_length_of_ours_never_goes_out_as_whole() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for (path, declared) in [("/too-short/100", "101"), ("/too-long/100", "100")] {
         let mut client = ask(&site, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.answer_head().field("content-length"), Some(declared), "{path}");
@@ -238,7 +238,7 @@ fn s8_6_a_wrong_length_of_ours_never_goes_out_as_whole() {
 
 #[test]
 fn s9_1_unknown_methods_are_for_the_handler_to_judge() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for method in ["GET", "HEAD", "BREW", "get"] {
         let mut client = ask(&site, &format!("{method} /seen HTTP/1.1\r\nHost: a\r\n\r\n"));
         let answer = if method == "HEAD" { client.answer_to_head() } else { client.answer() };
@@ -248,7 +248,7 @@ fn s9_1_unknown_methods_are_for_the_handler_to_judge() {
 
 #[test]
 fn s9_3_2_no_content_in_answer_to_head() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for path in ["/", "/stream/100000", "/bytes/100000", "/status/404", "/too-long/5"] {
         client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -260,7 +260,7 @@ fn s9_3_2_no_content_in_answer_to_head() {
 /// Not even one that says what was wrong.
 #[test]
 fn s9_3_2_no_content_in_the_refusal_of_a_head() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for (status, rest) in [
         (400, " / HTTP/1.1\r\n\r\n"),
         (400, " / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"),
@@ -320,7 +320,7 @@ fn expecting(version: &str, expectation: &str) -> String {
 
 #[test]
 fn s10_1_1_continue_is_said_before_the_body_is_waited_for() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = ask(&site, &expecting("1.1", "100-continue"));
     assert_eq!(client.answer().status, 100);
     client.send("body");
@@ -331,7 +331,7 @@ fn s10_1_1_continue_is_said_before_the_body_is_waited_for() {
 /// RFC 9110 section 5.6.1.2: its empty elements are ignored.
 #[test]
 fn s10_1_1_expectations_are_a_list() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for expectation in ["100-continue,", ", 100-Continue", "100-continue, 100-continue"] {
         let mut client = ask(&site, &expecting("1.1", expectation));
         assert_eq!(client.answer().status, 100, "{expectation}");
@@ -345,7 +345,7 @@ fn s10_1_1_expectations_are_a_list() {
 
 #[test]
 fn s10_1_1_a_final_answer_instead_closes() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = ask(&site, &expecting("1.1", "100-continue").replace("/echo", "/ignore"));
     let answer = client.answer();
     assert!(answer.status == 200 && answer.closes(), "{answer:?}");
@@ -354,14 +354,14 @@ fn s10_1_1_a_final_answer_instead_closes() {
 
 #[test]
 fn s10_1_1_http_10_expectations_are_ignored() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = ask(&site, &(expecting("1.0", "100-continue") + "body"));
     client.answer().is(200, "body");
 }
 
 #[test]
 fn s10_1_1_other_expectations_get_417() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for expectation in ["200-ok", "100-continue, x", "100"] {
         assert_eq!(ask(&site, &expecting("1.1", expectation)).answer().status, 417);
     }
@@ -370,13 +370,13 @@ fn s10_1_1_other_expectations_get_417() {
 
 #[test]
 fn s15_2_no_interim_answer_to_http_10() {
-    let site = ROOM.start();
+    let site = CASE.start();
     ask(&site, "GET /early HTTP/1.0\r\n\r\n").answer().is(200, "final");
 }
 
 #[test]
 fn s15_3_6_reset_content_has_none() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let answer = client.get("/status/205");
     assert_eq!((answer.field("content-length"), answer.body.len()), (Some("0"), 0));
@@ -390,7 +390,7 @@ fn s15_5_22_a_426_names_its_protocols_also_through_a_proxy() {
         let upgrade = HeaderValue::from_static("h2c, WebSocket,echo");
         Response::new(StatusCode::UPGRADE_REQUIRED).with_header(header::UPGRADE, upgrade)
     };
-    let behind = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+    let behind = CASE.bind("127.0.0.1:0").start(handler).unwrap();
     let address = behind.local_addr().unwrap().to_string();
     let proxy = before_address(&address, |proxy| proxy.allow_upgrade("echo"));
     let answer = Client::connect(&proxy).get("/");

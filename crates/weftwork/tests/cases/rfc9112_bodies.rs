@@ -4,7 +4,7 @@
 
 use weftwork::{Request, Response};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Site, eventually, noise};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -42,7 +42,7 @@ fn refuses(site: &Site, request: &str, status: u16) {
 
 #[test]
 fn s6_1_chunks_are_decoded() {
-    let site = ROOM.start();
+    let site = CASE.start();
     reads(&site, &chunked("0\r\n\r\n"), "");
     reads(&site, &chunked("4\r\nbody\r\n0\r\n\r\n"), "body");
     reads(&site, &chunked("1\r\nb\r\n3\r\nody\r\n000\r\n\r\n"), "body");
@@ -51,7 +51,7 @@ fn s6_1_chunks_are_decoded() {
 
 #[test]
 fn s6_1_a_coding_that_is_not_understood_gets_501() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for codings in ["gzip", "gzip, chunked", "identity", "x-chunked", "deflate\r\nTransfer-Encoding: chunked"] {
         refuses(&site, &post(&format!("Transfer-Encoding: {codings}"), "0\r\n\r\n"), 501);
     }
@@ -59,7 +59,7 @@ fn s6_1_a_coding_that_is_not_understood_gets_501() {
 
 #[test]
 fn s6_1_malformed_codings_get_400() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for codings in [
         "", ",", "chunked,", ", chunked", "chunked;q=1", "\"chunked\"", "chun ked", "chunked\x0b", "chunked, chunked",
     ] {
@@ -69,14 +69,14 @@ fn s6_1_malformed_codings_get_400() {
 
 #[test]
 fn s6_1_transfer_encoding_with_content_length_is_refused_and_closes() {
-    let site = ROOM.start();
+    let site = CASE.start();
     refuses(&site, &post("Content-Length: 5\r\nTransfer-Encoding: chunked", "0\r\n\r\n"), 400);
     refuses(&site, &post("Transfer-Encoding: chunked\r\nX: y\r\nContent-Length: 0", "0\r\n\r\n"), 400);
 }
 
 #[test]
 fn s6_1_transfer_encoding_in_http_10_is_faulty_framing() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let request = "POST /echo HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n";
     refuses(&site, &format!("{request}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400);
     refuses(&site, &format!("{request}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\nbody"), 400);
@@ -84,7 +84,7 @@ fn s6_1_transfer_encoding_in_http_10_is_faulty_framing() {
 
 #[test]
 fn s6_1_no_transfer_encoding_where_no_body_can_be() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for status in [204, 304] {
         let answer = client.get(&format!("/status/{status}"));
@@ -97,7 +97,7 @@ fn s6_1_no_transfer_encoding_where_no_body_can_be() {
 
 #[test]
 fn s6_1_no_transfer_encoding_to_http_10() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("GET /stream/70000 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let answer = client.answer();
@@ -109,7 +109,7 @@ fn s6_1_no_transfer_encoding_to_http_10() {
 /// The client of these tests refuses an answer with both fields; here one is asked for.
 #[test]
 fn s6_2_no_answer_has_both_framings() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for path in ["/stream/100", "/declared/100", "/bytes/100"] {
         let answer = client.get(path);
@@ -120,7 +120,7 @@ fn s6_2_no_answer_has_both_framings() {
 
 #[test]
 fn s6_3_answers_without_a_body_have_none() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for request in ["HEAD /bytes/100", "GET /status/204", "GET /status/304"] {
         client.send(format!("{request} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -132,14 +132,14 @@ fn s6_3_answers_without_a_body_have_none() {
 
 #[test]
 fn s6_3_chunked_that_is_not_last_gets_400() {
-    let site = ROOM.start();
+    let site = CASE.start();
     refuses(&site, &post("Transfer-Encoding: chunked, gzip", "0\r\n\r\n"), 400);
     refuses(&site, &post("Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip", "0\r\n\r\n"), 400);
 }
 
 #[test]
 fn s6_3_an_invalid_content_length_gets_400() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for length in [
         "", "+4", "-4", "4.0", "0x4", "4 4", "4;4", "four", "4, 4", "4,", "\u{664}", "1e1", "99999999999999999999",
         "18446744073709551616", "4\r\nContent-Length: 4", "4\r\nContent-Length: 5",
@@ -152,7 +152,7 @@ fn s6_3_an_invalid_content_length_gets_400() {
 
 #[test]
 fn s6_3_without_framing_there_is_no_body() {
-    let site = ROOM.start();
+    let site = CASE.start();
     reads(&site, "POST /echo HTTP/1.1\r\nHost: a\r\n\r\n", "");
     reads(&site, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\n\r\n", "");
 }
@@ -160,7 +160,7 @@ fn s6_3_without_framing_there_is_no_body() {
 /// Its end is missing: no handler takes it for whole, and the connection ends.
 #[test]
 fn s6_3_a_body_that_ends_early_is_incomplete() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for part in [post("Content-Length: 5", "body"), chunked("4\r\nbody\r\n"), chunked("4\r\nbody\r\n0\r\n"), chunked("5\r\nbody")] {
         let mut client = site.client();
         client.send(&part);
@@ -180,7 +180,7 @@ fn s6_3_a_tunnel_begins_right_behind_its_head() {
             std::io::copy(&mut reader, &mut writer).map(drop)
         })
     };
-    let server = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+    let server = CASE.bind("127.0.0.1:0").start(handler).unwrap();
     let connect = |fields: &str| format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n{fields}\r\n");
     for request in [
         connect(""),
@@ -207,7 +207,7 @@ fn s6_3_a_tunnel_begins_right_behind_its_head() {
 /// Its end is missing, and the handler has begun to read it.
 #[test]
 fn s8_an_incomplete_body_is_an_error_to_its_handler() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for fields in ["Content-Length: 300000", "Transfer-Encoding: chunked"] {
         let mut client = site.client();
         client.send(post(fields, "493e0\r\n"));
@@ -223,7 +223,7 @@ fn s8_an_incomplete_body_is_an_error_to_its_handler() {
 /// A body that ends with the connection has no other sign that it is not whole.
 #[test]
 fn s8_an_answer_that_ends_with_its_connection_is_reset_where_it_breaks_off() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for path in ["/panic-stream", "/fail-stream"] {
         for fields in ["", "Connection: keep-alive\r\n"] {
             let mut client = site.client();
@@ -239,7 +239,7 @@ fn s8_an_answer_that_ends_with_its_connection_is_reset_where_it_breaks_off() {
 
 #[test]
 fn s7_1_large_sizes_do_not_overflow() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for size in ["10000000000000000", "FFFFFFFFFFFFFFFFF", "00000000000000004"] {
         refuses(&site, &chunked(&format!("{size}\r\nbody\r\n0\r\n\r\n")), 400);
     }
@@ -253,7 +253,7 @@ fn s7_1_large_sizes_do_not_overflow() {
 
 #[test]
 fn s7_1_chunks_keep_the_grammar() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for body in [
         "\r\n", "x\r\n", " 4\r\nbody\r\n", "4 \r\nbody\r\n", "+4\r\nbody\r\n", "-4\r\nbody\r\n", "0x4\r\nbody\r\n",
         "4\nbody\r\n", "4\r\nbody\n", "4\r\nbodyx\r\n", "4\r\nbody\r\r\n", "4\r\nbody\r\n4", "4\rbody\r\n", "4,4\r\n",
@@ -265,7 +265,7 @@ fn s7_1_chunks_keep_the_grammar() {
 
 #[test]
 fn s7_1_1_extensions_are_ignored() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for extension in [";a", ";a=b", ";a=\"b;c\\\"\";d", ";a=\"\"", ";a;b;c"] {
         reads(&site, &chunked(&format!("4{extension}\r\nbody\r\n0{extension}\r\n\r\n")), "body");
     }
@@ -273,7 +273,7 @@ fn s7_1_1_extensions_are_ignored() {
 
 #[test]
 fn s7_1_1_extensions_keep_the_grammar_and_a_limit() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for extension in [";", ";=b", ";a=", ";a b", ";a=\"b", ";a\n", ";a\r;b", " ;a", ";a=\"\x01\""] {
         refuses(&site, &chunked(&format!("4{extension}\r\nbody\r\n0\r\n\r\n")), 400);
     }
@@ -283,7 +283,7 @@ fn s7_1_1_extensions_keep_the_grammar_and_a_limit() {
 
 #[test]
 fn s7_1_2_trailers_are_kept_apart_from_the_head() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(
         "POST /trailers HTTP/1.1\r\nHost: a\r\nX: head\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX: 1\r\nY: 2\r\n\r\n",
@@ -294,7 +294,7 @@ fn s7_1_2_trailers_are_kept_apart_from_the_head() {
 
 #[test]
 fn s7_1_2_trailers_that_frame_or_route_are_refused() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for name in ["Content-Length", "Transfer-Encoding", "Host", "Connection", "Authorization", "Set-Cookie", "Content-Type", "If-Match", "TE", "Trailer"] {
         refuses(&site, &chunked(&format!("4\r\nbody\r\n0\r\n{name}: 5\r\n\r\n")), 400);
     }
@@ -302,7 +302,7 @@ fn s7_1_2_trailers_that_frame_or_route_are_refused() {
 
 #[test]
 fn s7_1_2_trailers_keep_the_grammar_of_fields() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for trailer in ["X : 1", " X: 1", "X", ": 1", "X: a\rb", "X: \x01", "X: 1\r\n folded", "X: 1\nY: 2"] {
         refuses(&site, &chunked(&format!("0\r\n{trailer}\r\n\r\n")), 400);
     }
@@ -312,7 +312,7 @@ fn s7_1_2_trailers_keep_the_grammar_of_fields() {
 /// What a body holds is a body, however much it looks like a request.
 #[test]
 fn s11_2_no_body_is_taken_for_a_request() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let length = BEHIND.len();
     client.send(post(&format!("Content-Length: {length}"), BEHIND));

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{eventually, noise};
 
 fn get(path: &str, version: &str, fields: &str) -> String {
@@ -13,7 +13,7 @@ fn get(path: &str, version: &str, fields: &str) -> String {
 
 #[test]
 fn s9_2_interim_answers_alone_precede_the_final_one() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(get("/early", "1.1", "").repeat(2));
     for _ in 0..2 {
@@ -25,7 +25,7 @@ fn s9_2_interim_answers_alone_precede_the_final_one() {
 
 #[test]
 fn s9_3_version_and_connection_decide_on_persistence() {
-    let site = ROOM.start();
+    let site = CASE.start();
     site.check_connection(&get("/", "1.1", ""), None, true);
     site.check_connection(&get("/", "1.1", "Connection: close\r\n"), Some("close"), false);
     site.check_connection(&get("/", "1.1", "Connection: Keep-Alive, CLOSE\r\n"), Some("close"), false);
@@ -38,7 +38,7 @@ fn s9_3_version_and_connection_decide_on_persistence() {
 /// A connection that cannot go on says so, and one that can does.
 #[test]
 fn s9_3_a_body_is_read_or_the_connection_closes() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
     client.send(vec![b'x'; 1000]);
@@ -56,7 +56,7 @@ fn s9_3_a_body_is_read_or_the_connection_closes() {
 
 #[test]
 fn s9_3_2_answers_come_in_the_order_of_their_requests() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     // Slow, streamed, large, interim, quick: none overtakes another.
     let paths = ["/sleep/30", "/stream/50000", "/bytes/200000", "/early", "/"];
@@ -71,7 +71,7 @@ fn s9_3_2_answers_come_in_the_order_of_their_requests() {
 
 #[test]
 fn s9_5_an_idle_connection_is_closed_in_good_order() {
-    let site = ROOM.start_with(|s| s.idle_timeout(Duration::from_millis(150)));
+    let site = CASE.start_with(|s| s.idle_timeout(Duration::from_millis(150)));
     let mut client = site.client();
     client.get("/").is(200, "hello");
     client.ends();
@@ -79,7 +79,7 @@ fn s9_5_an_idle_connection_is_closed_in_good_order() {
 
 #[test]
 fn s9_6_nothing_behind_a_close_is_run() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(get("/", "1.1", "Connection: close\r\n") + &get("/", "1.1", ""));
     let answer = client.answer();
@@ -90,7 +90,7 @@ fn s9_6_nothing_behind_a_close_is_run() {
 
 #[test]
 fn s9_6_nothing_behind_our_close_is_run() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for path in ["/close", "/connection/close"] {
         let calls = site.calls();
         let mut client = site.client();
@@ -105,7 +105,7 @@ fn s9_6_nothing_behind_our_close_is_run() {
 /// An answer that comes before the request was read whole is not lost to a reset.
 #[test]
 fn s9_6_the_end_is_in_stages() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n");
     client.send(vec![b'x'; 200_000]);
@@ -120,7 +120,7 @@ fn s9_6_the_end_is_in_stages() {
 #[test]
 fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
     const BYTES: usize = 8_000_000;
-    let site = ROOM.start();
+    let site = CASE.start();
     for (version, field) in [("1.1", "Connection: close\r\n"), ("1.0", "")] {
         let ask = |path: &str| {
             let mut client = site.client();
@@ -158,7 +158,7 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
 /// And it does not stay half open for ever.
 #[test]
 fn s9_6_the_stages_have_an_end() {
-    let site = ROOM.start_with(|s| s.linger_timeout(Duration::from_millis(150)));
+    let site = CASE.start_with(|s| s.linger_timeout(Duration::from_millis(150)));
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n");
     client.send(vec![b'x'; 100_000]);
@@ -170,7 +170,7 @@ fn s9_6_the_stages_have_an_end() {
 
 #[test]
 fn s9_6_a_client_that_half_closes_gets_its_answers() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(get("/", "1.1", "").repeat(3));
     client.half_close();

@@ -4,7 +4,7 @@
 
 use weftwork::{Request, Response};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Answer, Client, Site};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -36,7 +36,7 @@ fn with_field(line: &str) -> String {
 
 #[test]
 fn s2_2_a_message_is_octets() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     // Neither Latin-1 nor broken UTF-8 in a value says anything about where lines end.
     client.send(b"GET /seen HTTP/1.1\r\nHost: a\r\nX: \xe9\xff\xc3\x28\x80\r\n\r\n");
@@ -47,7 +47,7 @@ fn s2_2_a_message_is_octets() {
 
 #[test]
 fn s2_2_an_empty_line_before_a_request_is_ignored() {
-    let site = ROOM.start();
+    let site = CASE.start();
     reads(&site, "\r\nGET /seen HTTP/1.1\r\nHost: a\r\n\r\n", "GET a /seen none ");
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody\r\n");
@@ -57,7 +57,7 @@ fn s2_2_an_empty_line_before_a_request_is_ignored() {
 
 #[test]
 fn s2_2_a_bare_cr_is_invalid() {
-    let site = ROOM.start();
+    let site = CASE.start();
     refuses(&site, "GET /seen\r HTTP/1.1\r\nHost: a\r\n\r\n", 400);
     refuses(&site, "GET /seen HTTP/1.1\rHost: a\r\n\r\n", 400);
     refuses(&site, with_field("X: a\rb"), 400);
@@ -67,7 +67,7 @@ fn s2_2_a_bare_cr_is_invalid() {
 
 #[test]
 fn s2_2_a_bare_lf_ends_no_line() {
-    let site = ROOM.start();
+    let site = CASE.start();
     refuses(&site, "GET /seen HTTP/1.1\nHost: a\n\n", 400);
     refuses(&site, "GET /seen HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", 400);
     refuses(&site, "GET /seen HTTP/1.1\r\nHost: a\r\n\n", 400);
@@ -75,7 +75,7 @@ fn s2_2_a_bare_lf_ends_no_line() {
 
 #[test]
 fn s2_2_white_space_before_the_first_field_is_refused() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for space in [" ", "\t", " \t "] {
         refuses(&site, format!("GET /seen HTTP/1.1\r\n{space}Host: a\r\n\r\n"), 400);
         refuses(&site, format!("GET /seen HTTP/1.1\r\n{space}X: b\r\nHost: a\r\n\r\n"), 400);
@@ -85,7 +85,7 @@ fn s2_2_white_space_before_the_first_field_is_refused() {
 
 #[test]
 fn s2_2_what_is_no_http_gets_400() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for bytes in [&b"\x16\x03\x01\x02\0\x01\0"[..], b"\0\0\0\0", b"{}\r\n\r\n", b"\x80GET / HTTP/1.1\r\n"] {
         refuses(&site, bytes, 400);
     }
@@ -93,7 +93,7 @@ fn s2_2_what_is_no_http_gets_400() {
 
 #[test]
 fn s2_3_versions_are_two_digits_after_http() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for version in ["HTTP/1", "HTTP/1.", "HTTP/.1", "HTTP/11", "HTTP/1.10", "HTTP/1.1.1", "http/1.1", "HTTP 1.1", "HTCPCP/1.1", "HTTP/a.1", "HTTP/-1.1"] {
         refuses(&site, format!("GET /seen {version}\r\nHost: a\r\n\r\n"), 400);
     }
@@ -105,7 +105,7 @@ fn s2_3_versions_are_two_digits_after_http() {
 
 #[test]
 fn s3_a_request_line_is_three_words_and_two_spaces() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for line in ["GET  /seen HTTP/1.1", "GET /seen  HTTP/1.1", "GET\t/seen HTTP/1.1", "GET /seen HTTP/1.1 ", "GET /a b HTTP/1.1", "GET HTTP/1.1", "GET /seen", "GET"] {
         refuses(&site, format!("{line}\r\nHost: a\r\n\r\n"), 400);
     }
@@ -114,7 +114,7 @@ fn s3_a_request_line_is_three_words_and_two_spaces() {
 
 #[test]
 fn s3_a_target_of_8000_bytes_is_taken_and_one_too_long_gets_414() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let target = |bytes: usize| format!("/seen?{}", "x".repeat(bytes - 6));
     let request = |bytes: usize| format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", target(bytes));
     reads(&site, &request(8000), &format!("GET a /seen {} ", "x".repeat(7994)));
@@ -124,7 +124,7 @@ fn s3_a_target_of_8000_bytes_is_taken_and_one_too_long_gets_414() {
 
 #[test]
 fn s3_1_a_method_is_a_token_and_its_case_counts() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for method in ["GET", "get", "BREW", "M-SEARCH", "!#$%&'*+-.^_`|~09aZ"] {
         reads(&site, &format!("{method} /seen HTTP/1.1\r\nHost: a\r\n\r\n"), &format!("{method} a /seen none "));
     }
@@ -135,7 +135,7 @@ fn s3_1_a_method_is_a_token_and_its_case_counts() {
 
 #[test]
 fn s3_2_http_11_has_exactly_one_valid_host() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let request = |fields: &str| format!("GET /seen HTTP/1.1\r\n{fields}\r\n");
     refuses(&site, request(""), 400);
     refuses(&site, request("Host: a\r\nHost: a\r\n"), 400);
@@ -150,7 +150,7 @@ fn s3_2_http_11_has_exactly_one_valid_host() {
 
 #[test]
 fn s3_2_1_origin_form_has_path_and_query() {
-    let site = ROOM.start();
+    let site = CASE.start();
     reads(&site, "GET /seen/a%20b;c=d?e=f?g/ HTTP/1.1\r\nHost: a\r\n\r\n", "GET a /seen/a%20b;c=d e=f?g/ ");
     reads(&site, "GET /seen? HTTP/1.1\r\nHost: a\r\n\r\n", "GET a /seen  ");
     for target in ["seen", "?a", "/a#b", "/a\\b", "/a\"b", "/\u{e9}", "/%4", "/%zz", "//a/../\u{7f}"] {
@@ -160,7 +160,7 @@ fn s3_2_1_origin_form_has_path_and_query() {
 
 #[test]
 fn s3_2_2_absolute_form_is_accepted_and_wins_over_host() {
-    let site = ROOM.start();
+    let site = CASE.start();
     reads(&site, "GET http://b:81/seen?q HTTP/1.1\r\nHost: a\r\n\r\n", "GET b:81 /seen q ");
     let mut client = site.client();
     client.send("GET http://b HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -176,7 +176,7 @@ fn s3_2_2_absolute_form_is_accepted_and_wins_over_host() {
 
 #[test]
 fn s3_2_3_authority_form_is_for_connect_alone() {
-    let site = ROOM.start();
+    let site = CASE.start();
     refuses(&site, "GET b:80 HTTP/1.1\r\nHost: b:80\r\n\r\n", 400);
     for target in ["/", "b", "b:", "http://b:80/", "*", "b:80/", "b:99999", "u@b:80"] {
         refuses(&site, format!("CONNECT {target} HTTP/1.1\r\nHost: b:80\r\n\r\n"), 400);
@@ -185,7 +185,7 @@ fn s3_2_3_authority_form_is_for_connect_alone() {
 
 #[test]
 fn s3_2_4_asterisk_form_is_for_options_alone() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     // As a proxy sends it on; the last one has to make one of the other, and here there is no other (RFC 9110 section 4.2.3).
     for target in ["*", "http://a", "http://a:80"] {
@@ -200,7 +200,7 @@ fn s3_2_4_asterisk_form_is_for_options_alone() {
 
 #[test]
 fn s3_3_an_empty_authority_is_refused() {
-    let site = ROOM.start();
+    let site = CASE.start();
     refuses(&site, "GET /seen HTTP/1.1\r\nHost:\r\n\r\n", 400);
     refuses(&site, "GET /seen HTTP/1.1\r\nHost: \t\r\n\r\n", 400);
     refuses(&site, "GET http:///seen HTTP/1.1\r\nHost: a\r\n\r\n", 400);
@@ -208,7 +208,7 @@ fn s3_3_an_empty_authority_is_refused() {
 
 #[test]
 fn s4_a_status_line_has_both_spaces() {
-    let site = ROOM.start();
+    let site = CASE.start();
     // A status without a reason; the client of these tests wants the space behind it.
     let answer: Answer = site.client().get("/status/599");
     assert_eq!(answer.status, 599);
@@ -216,7 +216,7 @@ fn s4_a_status_line_has_both_spaces() {
 
 #[test]
 fn s5_names_have_no_case_and_values_no_white_space_around() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for line in ["X:b c", "x: b c", "X:\t b c \t", "X: b c"] {
         reads(&site, &with_field(line), "GET a /seen none b c");
     }
@@ -225,7 +225,7 @@ fn s5_names_have_no_case_and_values_no_white_space_around() {
 
 #[test]
 fn s5_names_are_tokens() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for line in [": b", "X(: b", "X\u{e9}: b", "X,Y: b", "X\0: b", "no colon", "\"X\": b", "X Y: b"] {
         refuses(&site, with_field(line), 400);
     }
@@ -233,7 +233,7 @@ fn s5_names_are_tokens() {
 
 #[test]
 fn s5_1_white_space_before_the_colon_gets_400() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for line in ["X : b", "X\t: b", "Content-Length : 5", "Transfer-Encoding : chunked"] {
         refuses(&site, with_field(line), 400);
     }
@@ -242,7 +242,7 @@ fn s5_1_white_space_before_the_colon_gets_400() {
 
 #[test]
 fn s5_2_a_folded_line_gets_400() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for line in ["X: a\r\n b", "X: a\r\n\tb", "X:\r\n b", "X: a\r\n \r\nY: b"] {
         refuses(&site, with_field(line), 400);
     }
@@ -255,7 +255,7 @@ fn s5_2_no_line_is_folded_and_none_is_split_in_answers() {
     let handler = |req: &mut Request| {
         Response::text("").try_with_header("y", &*req.query_value("y").unwrap_or_default())
     };
-    let server = ROOM.bind("127.0.0.1:0").start(handler).unwrap();
+    let server = CASE.bind("127.0.0.1:0").start(handler).unwrap();
     for (value, status) in [("a%20b", 200), ("a%0d%0ax:b", 500), ("a%0ax:b", 500), ("a%0dx:b", 500), ("a%0d%0a%20b", 500)] {
         let answer = Client::connect(&server).get(&format!("/?y={value}"));
         let sent = (answer.status, answer.field("y"), answer.field("x"));

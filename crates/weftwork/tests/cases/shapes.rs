@@ -6,7 +6,7 @@ use weftwork::http::StatusCode;
 use weftwork::middleware::RequestIds;
 use weftwork::{ByteCount, Bytes, Error, HandlerExt, Request, Response, Result, Router, unbuffered};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Answer, Client, is_logged, keep_log};
 
 fn router() -> Router {
@@ -31,7 +31,7 @@ fn detail(answer: &Answer, status: u16, title: &str) -> String {
 
 #[test]
 fn they_are_problems() {
-    let running = ROOM.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(ByteCount(3))).start(router()).unwrap();
+    let running = CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(ByteCount(3))).start(router()).unwrap();
     let ask = |method: &str, path: &str| {
         let mut client = Client::connect(&running);
         client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nfour"));
@@ -54,7 +54,7 @@ fn they_are_problems() {
 
 #[test]
 fn head_gets_the_same_without_the_body() {
-    let running = ROOM.bind("127.0.0.1:0").start(router()).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(router()).unwrap();
     for path in ["/nothing", "/fails", "/panics"] {
         let length = |answer: Answer| answer.field("content-length").unwrap().to_owned();
         let get = length(Client::connect(&running).get(path));
@@ -82,7 +82,7 @@ fn lines_of_the_log_end_with_the_id_of_their_request() {
             _ => Ok(Response::decline()),
         }
     };
-    let running = ROOM.bind("127.0.0.1:0").start(site.with(RequestIds::new())).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(site.with(RequestIds::new())).unwrap();
     for name in ["fails", "panics", "stream-panics"] {
         let path = path(name);
         let mut client = Client::connect(&running);
@@ -100,7 +100,7 @@ fn an_id_is_not_that_of_the_next_request() {
     let named = (|_: &mut Request| "named").with(RequestIds::new());
     let fails = |_: &mut Request| -> Result<&str> { Err(Error::ours("not today")) };
     let path = path("next");
-    let running = ROOM.bind("127.0.0.1:0").start(Router::new().get("/named", named).get(&path, fails)).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(Router::new().get("/named", named).get(&path, fails)).unwrap();
     let mut client = Client::connect(&running);
     client.get("/named").is(200, "named");
     assert_eq!(client.get(&path).status, 500);
@@ -115,7 +115,7 @@ fn the_id_is_known_behind_a_decoder() {
     keep_log();
     let site = |_: &mut Request| -> &str { panic!("not today") };
     let site = site.with(RequestIds::new()).with(Decompression::new()).with(RequestIds::new());
-    let running = ROOM.bind("127.0.0.1:0").start(site).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(site).unwrap();
     let path = path("decoded");
     let mut client = Client::connect(&running);
     client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nX-Request-Id: gz\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n"));
@@ -127,7 +127,7 @@ fn the_id_is_known_behind_a_decoder() {
 fn what_is_wrong_with_a_body_is_logged_with_its_rule_or_its_limit() {
     keep_log();
     let site = |req: &mut Request| -> Result<Bytes> { Ok(req.body().bytes()?) };
-    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.body_ahead_bytes_max(ByteCount(0)).chunk_extension_bytes_max(ByteCount(1)));
+    let server = CASE.bind("127.0.0.1:0").settings(|s| s.body_ahead_bytes_max(ByteCount(0)).chunk_extension_bytes_max(ByteCount(1)));
     let running = server.start(unbuffered(site)).unwrap();
     let path = path("malformed");
     for (chunk, said, logged) in [
@@ -154,7 +154,7 @@ fn a_form_that_is_too_large_is_logged_with_its_limit() {
         req.multipart()?.limits(limits).form()?;
         Ok(())
     };
-    let running = ROOM.bind("127.0.0.1:0").start(site).unwrap();
+    let running = CASE.bind("127.0.0.1:0").start(site).unwrap();
     let path = path("form");
     let form = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--x--\r\n";
     let mut client = Client::connect(&running);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weftwork::{Report, Request, Running, Server};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, Site, eventually, noise};
 
 /// So many idle connections that every loop has one: when the first ends, the server is draining.
@@ -56,7 +56,7 @@ impl Stopping {
 /// A request in its middle when the server stops: `first` is known to have been read, `rest` comes later.
 #[track_caller]
 fn finishes(first: &str, rest: &str, body: &str) {
-    let stop = Stop::prepare(ROOM.start());
+    let stop = Stop::prepare(CASE.start());
     let mut client = stop.site.client();
     // Read together with the request before it, which is answered.
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{first}"));
@@ -75,7 +75,7 @@ fn finishes(first: &str, rest: &str, body: &str) {
 fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
     let mut in_time = false;
     while !in_time {
-        let stop = Stop::prepare(ROOM.start());
+        let stop = Stop::prepare(CASE.start());
         let begun = Instant::now();
         let mut fresh: Vec<Client> = (0..8).map(|_| stop.site.client()).collect();
         eventually("all are accepted", || {
@@ -99,7 +99,7 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
 /// The kernel has told them that they are connected, and they have asked.
 #[test]
 fn who_waits_to_be_accepted_is_served() {
-    let site = ROOM.start_with(|s| s.connections_max(4));
+    let site = CASE.start_with(|s| s.connections_max(4));
     let mut served: Vec<Client> = (0..4).map(|_| site.client()).collect();
     served.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
     let mut waiting: Vec<Client> = (0..8).map(|_| site.client()).collect();
@@ -127,7 +127,7 @@ fn half_a_body() {
 
 #[test]
 fn in_the_handler() {
-    let stop = Stop::prepare(ROOM.start());
+    let stop = Stop::prepare(CASE.start());
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     stop.site.inside.gate.wait_for(1);
@@ -142,7 +142,7 @@ fn in_the_handler() {
 
 #[test]
 fn pipelined_behind_the_handler() {
-    let stop = Stop::prepare(ROOM.start());
+    let stop = Stop::prepare(CASE.start());
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     stop.site.inside.gate.wait_for(1);
@@ -156,7 +156,7 @@ fn pipelined_behind_the_handler() {
 
 #[test]
 fn a_slow_reader_gets_the_whole_answer() {
-    let stop = Stop::prepare(ROOM.start());
+    let stop = Stop::prepare(CASE.start());
     let mut client = stop.site.client();
     client.send("GET /bytes/20000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.wait_for_bytes();
@@ -168,7 +168,7 @@ fn a_slow_reader_gets_the_whole_answer() {
 
 #[test]
 fn a_stream_gets_to_its_end() {
-    let stop = Stop::prepare(ROOM.start());
+    let stop = Stop::prepare(CASE.start());
     let mut client = stop.site.client();
     client.send("GET /gate-stream HTTP/1.1\r\nHost: a\r\n\r\n");
     client.wait_for_bytes();
@@ -183,7 +183,7 @@ fn a_stream_gets_to_its_end() {
 /// It is in no hurry to end its side, and has lost nothing by that.
 #[test]
 fn a_client_that_has_its_whole_answer_is_not_cut() {
-    let stop = Stop::prepare(ROOM.start_with(|s| s.linger_timeout(Duration::from_secs(3600))));
+    let stop = Stop::prepare(CASE.start_with(|s| s.linger_timeout(Duration::from_secs(3600))));
     let mut client = stop.site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     stop.site.inside.gate.wait_for(1);
@@ -198,7 +198,7 @@ fn a_client_that_has_its_whole_answer_is_not_cut() {
 /// Past the deadline connections are cut, and handlers are left to themselves.
 #[test]
 fn what_takes_too_long_is_cut() {
-    let stop = Stop::prepare(ROOM.start());
+    let stop = Stop::prepare(CASE.start());
     let mut waiting = stop.site.client();
     waiting.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
     stop.site.inside.gate.wait_for(1);
@@ -213,7 +213,7 @@ fn what_takes_too_long_is_cut() {
 #[test]
 fn a_slow_reader_past_the_deadline_is_cut() {
     for path in ["/bytes/50000000", "/stream/50000000"] {
-        let stop = Stop::prepare(ROOM.start());
+        let stop = Stop::prepare(CASE.start());
         let mut client = stop.site.client();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         client.wait_for_bytes();
@@ -225,12 +225,12 @@ fn a_slow_reader_past_the_deadline_is_cut() {
 
 #[test]
 fn every_thread_is_in_a_handler() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     const HANDLERS: usize = 3;
-    let threads_max = ROOM.engine.loops() + HANDLERS;
-    let site = ROOM.start_with(|s| s.threads_max(threads_max).standby_kept(1));
+    let threads_max = CASE.engine.loops() + HANDLERS;
+    let site = CASE.start_with(|s| s.threads_max(threads_max).standby_kept(1));
     let stop = Stop::prepare(site);
     let mut clients: Vec<Client> = (0..HANDLERS).map(|_| stop.site.client()).collect();
     clients.iter_mut().for_each(|client| client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -243,14 +243,14 @@ fn every_thread_is_in_a_handler() {
 }
 
 fn start_at(address: &str) -> Running {
-    let server = Server::bind(address).expect("the port is free").engine(ROOM.engine);
+    let server = Server::bind(address).expect("the port is free").engine(CASE.engine);
     server.start(|_: &mut weftwork::Request| "again").expect("it starts again")
 }
 
 /// The server closed first, so its sockets are in TIME_WAIT; that must not keep the next one from the port.
 #[test]
 fn the_port_is_free_at_once() {
-    let mut running = Site::start(ROOM.bind_alone()).running;
+    let mut running = Site::start(CASE.bind_alone()).running;
     let address = running.local_addr().unwrap().to_string();
     for _ in 0..5 {
         let mut idle = Client::connect(&running);
@@ -268,7 +268,7 @@ fn the_port_is_free_at_once() {
 
 #[test]
 fn the_port_is_free_though_a_handler_is_stuck() {
-    let site = Site::start(ROOM.bind_alone());
+    let site = Site::start(CASE.bind_alone());
     let address = site.running.local_addr().unwrap().to_string();
     let mut client = site.client();
     client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -282,7 +282,7 @@ fn the_port_is_free_though_a_handler_is_stuck() {
 
 #[test]
 fn a_dropped_server_is_stopped() {
-    let site = Site::start(ROOM.bind_alone());
+    let site = Site::start(CASE.bind_alone());
     let address = site.running.local_addr().unwrap();
     let mut client = site.client();
     client.get("/").is(200, "hello");
@@ -295,7 +295,7 @@ fn a_dropped_server_is_stopped() {
 #[test]
 fn a_drain_delay_goes_on_as_before() {
     let delay = Duration::from_millis(400);
-    let site = Site::start(ROOM.bind_alone().settings(|s| s.drain_delay(delay)));
+    let site = Site::start(CASE.bind_alone().settings(|s| s.drain_delay(delay)));
     let (view, address) = (site.running.view(), site.running.local_addr().unwrap());
     let mut old = site.client();
     old.get("/stopping").is(200, "false");
@@ -321,7 +321,7 @@ fn a_drain_delay_goes_on_as_before() {
 /// Cutting everything at once does not wait for it.
 #[test]
 fn no_time_means_no_delay() {
-    let site = ROOM.start_with(|s| s.drain_delay(TIMEOUT));
+    let site = CASE.start_with(|s| s.drain_delay(TIMEOUT));
     let begun = Instant::now();
     site.running.shutdown(Duration::ZERO);
     assert!(begun.elapsed() < TIMEOUT / 2);
@@ -330,7 +330,7 @@ fn no_time_means_no_delay() {
 /// It is made before the handler that has it, and would keep the server for good if it owned any of it.
 #[test]
 fn a_handler_that_looks_at_its_server_goes_with_it() {
-    let server = ROOM.bind("127.0.0.1:0");
+    let server = CASE.bind("127.0.0.1:0");
     let (view, token) = (server.view(), Arc::new(()));
     let (inside, held) = (view.clone(), Arc::downgrade(&token));
     assert_eq!((view.counts().requests, view.threads(), view.is_stopping()), (0, 0, false));

@@ -1,6 +1,6 @@
 //! Are connections spread over the loops?
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Guarantee};
 
 const CONNECTIONS: usize = 64;
@@ -10,11 +10,11 @@ const MOST: usize = 40;
 /// look of five is enough, as uneven loops would never give one.
 #[test]
 fn neither_of_two_loops_has_most_connections() {
-    if !ROOM.guarantees(Guarantee::EvenLoops) {
+    if !CASE.guarantees(Guarantee::EvenLoops) {
         return;
     }
     let looks = std::iter::repeat_with(|| {
-        let site = ROOM.start();
+        let site = CASE.start();
         let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| site.client()).collect();
         clients.iter_mut().for_each(|client| client.get("/thread").is(200, "noted"));
         site.calls_by_thread()

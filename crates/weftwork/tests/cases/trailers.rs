@@ -1,6 +1,6 @@
 //! Are trailers sent to those who take them, and nothing that may not be one? (RFC 9110 section 6.5)
 
-use super::ROOM;
+use super::CASE;
 
 fn get(path: &str, version: &str, fields: &str) -> String {
     format!("GET /{path} HTTP/{version}\r\nHost: a\r\n{fields}\r\n")
@@ -9,7 +9,7 @@ fn get(path: &str, version: &str, fields: &str) -> String {
 /// The body, and whether the trailer came.
 #[track_caller]
 fn check(path: &str, fields: &str, body: &str, comes: bool) {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(get(path, "1.1", fields));
     let answer = client.answer();
@@ -44,7 +44,7 @@ fn others_do_not() {
 
 #[test]
 fn http_10_gets_none() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(get("trailers-out/", "1.0", "TE: trailers\r\n"));
     client.answer().is(200, "body kept");
@@ -53,7 +53,7 @@ fn http_10_gets_none() {
 
 #[test]
 fn an_answer_to_head_has_none() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("HEAD /trailers-out/ HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
     assert_eq!(client.answer_to_head().status, 200);
@@ -63,7 +63,7 @@ fn an_answer_to_head_has_none() {
 /// It would frame, route or describe the message: the handler is told, and nothing of it is sent.
 #[test]
 fn what_may_not_be_one_is_an_error() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send(get("trailers-out/forbidden", "1.1", "TE: trailers\r\n"));
     let answer = client.answer();

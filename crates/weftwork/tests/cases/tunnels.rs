@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use weftwork::http::HeaderValue;
 use weftwork::{Proxy, Request, Response, Running, Upgraded};
 
-use super::ROOM;
+use super::CASE;
 use super::proxy::before;
 use crate::support::{Client, Gate, TIMEOUT, eventually, noise};
 
 #[test]
 fn an_upgrade_is_a_tunnel() {
-    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+    let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::upgrade(HeaderValue::from_static("echo"), |mut line| {
             line.write_all(b"welcome ")?;
             let mut bytes = [0; 1000];
@@ -72,13 +72,13 @@ fn impatient(
 ) -> (Running, Running, Arc<Gate>) {
     let gate = Arc::<Gate>::default();
     let shared = gate.clone();
-    let behind = ROOM.bind("127.0.0.1:0").start(move |_: &mut Request| {
+    let behind = CASE.bind("127.0.0.1:0").start(move |_: &mut Request| {
         let gate = shared.clone();
         Response::upgrade(HeaderValue::from_static("echo"), move |line| take(&gate, line))
     });
     let behind = behind.unwrap();
     let proxy = Proxy::to(&format!("http://{}", behind.local_addr().unwrap())).unwrap().allow_upgrade("echo");
-    let server = ROOM.bind("127.0.0.1:0").settings(|s| s.upgrade_idle_timeout(silence));
+    let server = CASE.bind("127.0.0.1:0").settings(|s| s.upgrade_idle_timeout(silence));
     (behind, server.start(proxy).unwrap(), gate)
 }
 
@@ -137,7 +137,7 @@ fn what_goes_one_way_keeps_a_tunnel() {
 /// Those at its ends may say goodbye in their own way, until the drain deadline.
 #[test]
 fn a_tunnel_outlives_the_start_of_a_drain() {
-    let behind = ROOM.bind("127.0.0.1:0").start(|_: &mut Request| {
+    let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
         Response::upgrade(HeaderValue::from_static("echo"), |line| {
             let (mut reader, mut writer) = line.split();
             std::io::copy(&mut reader, &mut writer).map(drop)

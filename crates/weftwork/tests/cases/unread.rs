@@ -1,12 +1,12 @@
 //! What becomes of a body that the handler has not read? (RFC 9112 sections 9.3 and 9.6)
 
-use super::ROOM;
+use super::CASE;
 
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
 fn a_small_one_is_dropped_and_the_connection_goes_on() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     for size in [1, 1000, 65_536] {
         client.send(format!("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n"));
@@ -25,7 +25,7 @@ fn a_small_one_is_dropped_and_the_connection_goes_on() {
 /// The client sends on after the answer, reads it whole, and sees an orderly end.
 #[test]
 fn a_large_one_ends_the_connection_without_a_reset() {
-    let site = ROOM.start();
+    let site = CASE.start();
     for status in [200, 413] {
         let path = if status == 200 { "/ignore" } else { "/echo" };
         let mut client = site.client();
@@ -43,7 +43,7 @@ fn a_large_one_ends_the_connection_without_a_reset() {
 /// Nobody waits for bytes that are of no use. The handler is asked: it could have lifted the limit.
 #[test]
 fn a_declared_length_past_the_limit_is_refused_before_the_body_comes() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n");
     let answer = client.answer();
@@ -55,7 +55,7 @@ fn a_declared_length_past_the_limit_is_refused_before_the_body_comes() {
 
 #[test]
 fn the_413_names_the_limit() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n");
     client.send(vec![b'x'; 70_000]);
@@ -67,7 +67,7 @@ fn the_413_names_the_limit() {
 /// A large chunked body has no declared length: it turns out to be too large while it is dropped.
 #[test]
 fn a_large_chunked_one_ends_the_connection() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("POST /ignore HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n80000\r\n");
     client.send(vec![b'x'; 0x80000]);
@@ -78,7 +78,7 @@ fn a_large_chunked_one_ends_the_connection() {
 /// What looks like a request in a body is never run, whether the body is dropped or the connection ends.
 #[test]
 fn a_request_in_an_unread_body_is_not_run() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let length = SMUGGLED.len();
     client.send(format!("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{SMUGGLED}"));
@@ -97,7 +97,7 @@ fn a_request_in_an_unread_body_is_not_run() {
 
 #[test]
 fn a_fault_in_an_unread_body_ends_the_connection() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     let broken =
         "POST /ignore HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n";
@@ -111,7 +111,7 @@ fn a_fault_in_an_unread_body_ends_the_connection() {
 /// The rest of the body never comes: the answer does, and the connection ends soon after.
 #[test]
 fn a_rest_that_does_not_come_is_not_waited_for() {
-    let site = ROOM.start_with(|s| {
+    let site = CASE.start_with(|s| {
         s.unread_timeout(std::time::Duration::from_millis(50)).body_ahead_bytes_max(weftwork::ByteCount(10))
     });
     let mut client = site.client();
@@ -123,7 +123,7 @@ fn a_rest_that_does_not_come_is_not_waited_for() {
 /// Bytes that come while the handler runs must not turn the close behind its answer into a reset.
 #[test]
 fn a_closing_answer_is_not_lost_to_a_reset() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.send("GET /gate-close HTTP/1.1\r\nHost: a\r\n\r\n");
     site.inside.gate.wait_for(1);

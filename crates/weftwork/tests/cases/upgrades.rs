@@ -9,7 +9,7 @@ use weftwork::{
     Feed, FeedLimits, FeedSender, Receive, Request, Response, Running, Settings, Upgraded, blocks,
 };
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, SiteState, TIMEOUT, Guarantee, eventually, noise};
 
 const ASK: &str = "GET /PATH HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
@@ -26,7 +26,7 @@ fn start() -> (Running, Arc<SiteState>) {
 fn start_with(change: impl FnOnce(Settings) -> Settings) -> (Running, Arc<SiteState>) {
     let inside = Arc::<SiteState>::default();
     let shared = inside.clone();
-    let server = ROOM.bind("127.0.0.1:0").settings(change);
+    let server = CASE.bind("127.0.0.1:0").settings(change);
     let running = server.start(move |req: &mut Request| answer(req, &shared)).unwrap();
     (running, inside)
 }
@@ -394,7 +394,7 @@ fn a_panic_costs_one_connection() {
 #[test]
 fn one_that_blocks_holds_up_nobody() {
     let (server, inside) = start();
-    if !ROOM.guarantees(crate::support::Guarantee::QuickBesideBlocked) {
+    if !CASE.guarantees(crate::support::Guarantee::QuickBesideBlocked) {
         return;
     }
     let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/gate")).collect();
@@ -500,12 +500,12 @@ fn who_floods_a_fed_connection_does_not_have_the_loop_to_itself() {
 /// socket there is something to read each time, however much was read.
 #[test]
 fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_request() {
-    if !ROOM.guarantees(Guarantee::FloodsTakeTurns) {
+    if !CASE.guarantees(Guarantee::FloodsTakeTurns) {
         return;
     }
     let path = super::addresses::Path::new("flood");
     let inside = Arc::<SiteState>::default();
-    let server = ROOM.bind(&path.address()).settings(|settings| settings.threads_max(4).standby_kept(2));
+    let server = CASE.bind(&path.address()).settings(|settings| settings.threads_max(4).standby_kept(2));
     let server = server.start(blocks(move |req: &mut Request<'_>| answer(req, &inside))).unwrap();
     let flood = [ASK.replace("/PATH", "/sink").as_bytes(), &[b'x'; FLOOD_BYTES]].concat();
     let mut flooding: Vec<Client> = (0..4).map(|_| Client::connect(&server)).collect();

@@ -3,18 +3,18 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{Client, Guarantee, Site, eventually};
 
 #[test]
 fn a_deadline_is_what_the_settings_or_a_handler_say() {
-    let site = ROOM.start();
+    let site = CASE.start();
     let mut client = site.client();
     client.get("/deadline").is(200, "none");
     let left = |answer: crate::support::Answer| answer.text().parse::<u64>().unwrap();
     assert!((1..=5000).contains(&left(client.get("/deadline/5000"))));
 
-    let site = ROOM.start_with(|s| s.request_timeout(Duration::from_secs(60)));
+    let site = CASE.start_with(|s| s.request_timeout(Duration::from_secs(60)));
     let mut client = site.client();
     assert!((1..=5000).contains(&left(client.get("/deadline/5000"))));
     assert!((50_000..=60_000).contains(&left(client.get("/deadline"))));
@@ -24,7 +24,7 @@ fn a_deadline_is_what_the_settings_or_a_handler_say() {
 /// It is counted from when the request had come, not from when its connection had.
 #[test]
 fn each_request_has_its_own_time() {
-    let site = ROOM.start_with(|s| s.request_timeout(Duration::from_secs(60)));
+    let site = CASE.start_with(|s| s.request_timeout(Duration::from_secs(60)));
     let mut client = site.client();
     client.get("/sleep/300").is(200, "slept");
     // And not from when a thread began to wait for it: this client thinks for less than such a wait.
@@ -40,7 +40,7 @@ fn each_request_has_its_own_time() {
 #[test]
 fn a_handler_can_see_that_its_client_has_left() {
     for leave in [drop as fn(Client), Client::reset] {
-        let site = ROOM.start();
+        let site = CASE.start();
         let mut client = site.client();
         client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\n");
         eventually("the handler looks", || site.inside.watching.load(Ordering::SeqCst) == 1);
@@ -52,7 +52,7 @@ fn a_handler_can_see_that_its_client_has_left() {
 
 #[test]
 fn a_client_that_stays_is_not_gone() {
-    let site = ROOM.start();
+    let site = CASE.start();
     site.inside.left.store(1, Ordering::SeqCst);
     let mut client = site.client();
     client.get("/gone").is(200, "seen");
@@ -72,8 +72,8 @@ struct Crowd {
 impl Crowd {
     fn gather(request_timeout: Duration) -> Crowd {
         const HANDLERS: usize = 3;
-        let threads_max = ROOM.engine.loops() + HANDLERS;
-        let site = ROOM.start_with(|s| s.threads_max(threads_max).standby_kept(1).request_timeout(request_timeout));
+        let threads_max = CASE.engine.loops() + HANDLERS;
+        let site = CASE.start_with(|s| s.threads_max(threads_max).standby_kept(1).request_timeout(request_timeout));
         let ask = || {
             let mut client = site.client();
             client.send("GET /gate HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -103,7 +103,7 @@ impl Crowd {
 
 #[test]
 fn a_queued_request_whose_client_has_left_is_not_started() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     Crowd::gather(Duration::ZERO).abandons(Client::reset);
@@ -112,7 +112,7 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
 /// Most who end their side have left. One that has not is told why.
 #[test]
 fn a_queued_request_whose_client_has_ended_its_side_is_not_started() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     let mut queued = Crowd::gather(Duration::ZERO).abandons(|queued| {
@@ -126,7 +126,7 @@ fn a_queued_request_whose_client_has_ended_its_side_is_not_started() {
 
 #[test]
 fn a_queued_request_whose_time_is_up_is_not_started() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     let crowd = Crowd::gather(Duration::from_millis(50));
@@ -140,7 +140,7 @@ fn a_queued_request_whose_time_is_up_is_not_started() {
 
 #[test]
 fn a_queued_request_whose_client_waits_is_started() {
-    if !ROOM.guarantees(Guarantee::QueueForThreads) {
+    if !CASE.guarantees(Guarantee::QueueForThreads) {
         return;
     }
     let mut crowd = Crowd::gather(Duration::from_secs(60));

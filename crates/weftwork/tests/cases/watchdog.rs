@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{eventually, is_logged, keep_log, logged};
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -18,7 +18,7 @@ fn path(route: &str) -> String {
 fn it_is_logged_while_it_runs_and_when_it_ends() {
     keep_log();
     for route in ["gate", "gate-blocking"] {
-        let site = ROOM.start_with(|s| s.handler_warn_after(SHORT));
+        let site = CASE.start_with(|s| s.handler_warn_after(SHORT));
         let path = path(route);
         let mut client = site.client();
         client.send(format!("GET {path}?secret HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -38,7 +38,7 @@ fn it_is_logged_while_it_runs_and_when_it_ends() {
 #[test]
 fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
     keep_log();
-    let site = ROOM.start_with(|s| s.handler_warn_after(SHORT));
+    let site = CASE.start_with(|s| s.handler_warn_after(SHORT));
     let path = path("gate-stream");
     let mut client = site.client();
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -55,7 +55,7 @@ fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
 fn who_waits_for_a_client_is_not_logged() {
     let patience = SHORT * 6;
     let longer = patience * 2;
-    let site = || ROOM.start_with(|s| s.handler_warn_after(patience));
+    let site = || CASE.start_with(|s| s.handler_warn_after(patience));
     let pausing = site();
     pausing.client().get(&format!("/pause/{}", longer.as_millis())).is(200, "before after");
     assert_eq!(pausing.running.counts().overdue, 0, "a pause");
@@ -78,7 +78,7 @@ fn who_waits_for_a_client_is_not_logged() {
 #[test]
 fn quick_ones_are_not() {
     keep_log();
-    let site = ROOM.start_with(|s| s.handler_warn_after(Duration::from_secs(5)));
+    let site = CASE.start_with(|s| s.handler_warn_after(Duration::from_secs(5)));
     let (path, begun) = (path("sleep"), std::time::Instant::now());
     let mut client = site.client();
     while begun.elapsed() < SHORT * 4 {
@@ -92,7 +92,7 @@ fn quick_ones_are_not() {
 #[test]
 fn a_quick_one_behind_a_slow_one_is_not() {
     keep_log();
-    let site = ROOM.start_with(|s| s.handler_warn_after(SHORT));
+    let site = CASE.start_with(|s| s.handler_warn_after(SHORT));
     let (slow, quick) = (path("gate"), path("health"));
     let mut client = site.client();
     client.send(format!("GET {slow} HTTP/1.1\r\nHost: a\r\n\r\nGET {quick} HTTP/1.1\r\nHost: a\r\n\r\n"));

@@ -12,7 +12,7 @@ use weftwork::{
     WebSocketWriter, WebSockets, websocket,
 };
 
-use super::ROOM;
+use super::CASE;
 use crate::support::{SiteState, TIMEOUT, Guarantee, eventually, noise};
 
 const HANDSHAKE: &str = "Host: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -44,7 +44,7 @@ fn start_with(change: impl FnOnce(Settings) -> Settings) -> Chat {
     let (own, shared) = (hub.clone(), inside.clone());
     let writers = Writers::default();
     let kept = writers.clone();
-    let server = ROOM.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
+    let server = CASE.bind("127.0.0.1:0").settings(change).start(move |req: &mut Request| match req.path() {
         "/echo" => websocket(req, echo),
         "/split" => websocket(req, split),
         "/bye" => websocket(req, |mut socket| {
@@ -340,12 +340,12 @@ fn who_takes_nothing_is_cut_off() {
 #[test]
 fn a_hub_tells_everybody() {
     let chat = start();
-    let count = if ROOM.guarantees(Guarantee::FeedsWithoutThreads) { 100 } else { 10 };
+    let count = if CASE.guarantees(Guarantee::FeedsWithoutThreads) { 100 } else { 10 };
     let mut clients: Vec<Client> = (0..count).map(|_| chat.join()).collect();
     assert_eq!(chat.hub.sockets().len(), count);
     clients[0].send(Sent::text("from one")).unwrap();
     clients.iter_mut().for_each(|client| says(client, "from one"));
-    if ROOM.guarantees(Guarantee::FeedsWithoutThreads) {
+    if CASE.guarantees(Guarantee::FeedsWithoutThreads) {
         eventually("the threads are free", || chat.server.threads() <= 16);
     }
     drop(clients.pop());
