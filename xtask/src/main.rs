@@ -1,8 +1,9 @@
-//! Which chores does this repository have? `cargo xtask` lists them, `cargo xtask <name>` runs one.
+//! The chores of this repository. `cargo xtask` lists them, `cargo xtask <name>` runs one.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod prose;
 mod readme;
 mod tidy;
 
@@ -10,6 +11,7 @@ const HELP: &str = "\
 cargo xtask <command>
 
   tidy                check the house rules on every tracked file
+  prose [PATH ...]    check the English of Markdown and comments, with details of the files under PATH
   readme <name>       print the commands of README.md that stand after <!-- name -->
 ";
 
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
+        ["prose", ref paths @ ..] => prose::run(&root(), paths),
         ["tidy"] => tidy::run(&root()),
         ["readme", name] => readme::run(&root(), name),
         _ => Err(format!("unknown command: {}\n\n{HELP}", words.join(" "))),

@@ -1,4 +1,4 @@
-//! Which commands does README.md promise? The gate runs what this finds, so the two cannot drift apart.
+//! Finds the commands that README.md promises. The gate runs them, so the two cannot drift apart.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(crate) fn run(root: &Path, name: &str) -> Result<(), String> {
 }
 
 /// The lines between the fences, each with its line end. Only blank lines may stand between the
-/// marker and the fence, so that a marker never picks up a block further down. An empty block is none.
+/// marker and the fence, so that a marker never picks up a block further down. An empty block does not count.
 fn block(text: &str, name: &str) -> Option<String> {
     let marker = format!("<!-- {name} -->");
     let mut lines = text.lines().skip_while(|line| line.trim() != marker).skip(1);

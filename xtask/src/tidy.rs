@@ -1,4 +1,4 @@
-//! Does every tracked file keep the house rules? One line for each fault: where, what, and the cure.
+//! Checks the house rules on every tracked file. Prints one line for each fault: where, what, and the cure.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use scan::Source;
+pub(crate) use scan::Source;
 
 /// A tracked text file.
 pub(crate) struct File {
@@ -69,7 +69,7 @@ fn check(files: &[File]) -> Vec<Fault> {
 }
 
 /// The text files that git tracks; what is not UTF-8 or holds a NUL is no text.
-fn tracked(root: &Path) -> Result<Vec<File>, String> {
+pub(crate) fn tracked(root: &Path) -> Result<Vec<File>, String> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
     let listed = listed.map_err(|why| format!("git ls-files: {why}"))?;
     if !listed.status.success() {
@@ -84,7 +84,7 @@ fn tracked(root: &Path) -> Result<Vec<File>, String> {
 }
 
 /// Scans the Rust files, then finds which of them are test code.
-fn files(texts: impl IntoIterator<Item = (String, String)>) -> Vec<File> {
+pub(crate) fn files(texts: impl IntoIterator<Item = (String, String)>) -> Vec<File> {
     let scanned = texts.into_iter().map(|(path, text)| {
         let rust = path.ends_with(".rs").then(|| Source::new(&text));
         File { test: is_test_path(&path), rust, path, text }

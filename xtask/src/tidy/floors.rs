@@ -1,4 +1,4 @@
-//! Which room may know of which? The floors of ARCHITECTURE.md, as one table.
+//! Checks which module may use which: the layers of ARCHITECTURE.md, as one table.
 
 use super::File;
 use super::scan::{Source, imports};

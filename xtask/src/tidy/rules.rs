@@ -1,4 +1,4 @@
-//! What must hold inside one file: its size, its words, its white space.
+//! The rules of a single file: its size, its words, its white space.
 
 use super::File;
 use super::scan::{Source, functions, line_of, words};

@@ -1,4 +1,4 @@
-//! What in a Rust file is code, what is comment, and which lines are only for tests?
+//! Splits a Rust file into code and comments, and marks the lines that only tests use.
 //!
 //! Not a parser: it knows strings, comments, character literals and braces, and that is enough to
 //! measure functions and to search for words without being fooled by text.

@@ -1,4 +1,4 @@
-//! Does each rule let the good sample pass, and catch the bad one on its line?
+//! Samples that each rule of tidy passes, and samples that it refuses on their line.
 
 use super::scan::{Source, functions, imports};
 use super::{Fault, check, files};

@@ -1,0 +1,127 @@
+//! The word lists, budgets and exemptions of the prose check.
+
+/// Words of each page at most, counted as `wc -w` counts.
+pub(super) const BUDGETS: &[(&str, usize)] = &[
+    ("ARCHITECTURE.md", 3306),
+    ("CHANGELOG.md", 734),
+    ("CONTRIBUTING.md", 1350),
+    ("README.md", 1962),
+    ("SECURITY.md", 457),
+    ("crates/bench/src/report/method.md", 900),
+    ("crates/fiber/README.md", 1006),
+    ("crates/weftwork/src/guide.md", 2465),
+    ("docs/benchmarks.md", 4607),
+    ("docs/coming-from/actix.md", 489),
+    ("docs/coming-from/axum.md", 644),
+    ("docs/coming-from/flask.md", 488),
+    ("docs/coming-from/go-net-http.md", 501),
+    ("docs/coming-from/hunchentoot.md", 486),
+    ("docs/coming-from/tiny_http.md", 426),
+    ("docs/conformance.md", 4196),
+    ("docs/deploying.md", 2112),
+    ("docs/engines.md", 1832),
+    ("docs/middleware.md", 2458),
+    ("docs/performance.md", 11515),
+    ("docs/testing.md", 983),
+    ("fuzz/README.md", 285),
+];
+
+/// Phrases that a page or comment never uses, each with its cure.
+pub(super) const FORBIDDEN: &[(&str, &str)] = &[
+    ("shall", "write must, or the present tense"),
+    ("whoever", "name the person or the thing"),
+    ("whomever", "name the person or the thing"),
+    ("whosoever", "name the person or the thing"),
+    ("whosever", "name the person or the thing"),
+    ("is none", "name the noun: no timeout is set"),
+    ("are none", "name the noun: no connections are open"),
+    ("in vain", "say what failed"),
+    ("for want of", "write because ... is missing, or without"),
+    ("anew", "write again"),
+    ("but for", "write except for"),
+];
+
+/// Files and folders in which comments may still use forbidden phrases. The list only shrinks.
+pub(super) const EXEMPT_FROM_WORDS: &[&str] = &[
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "crates/bench/",
+    "crates/fiber/README.md",
+    "crates/weftwork/src/app/proxy",
+    "crates/weftwork/src/conn",
+    "crates/weftwork/src/engine/",
+    "crates/weftwork/src/guide.md",
+    "crates/weftwork/src/message/",
+    "crates/weftwork/src/transport/",
+    "crates/wire/",
+    "docs/",
+];
+
+/// Stands for all test files in a list of exemptions.
+pub(super) const TESTS: &str = "(tests)";
+
+/// Files and folders in which the documentation of a module may still start with a question. The list only shrinks.
+pub(super) const EXEMPT_FROM_MODULE_DOCS: &[&str] = &[
+    "crates/bench/",
+    "crates/fiber/benches/",
+    "crates/weftwork/benches/",
+    "crates/weftwork/src/conn",
+    "crates/weftwork/src/engine/",
+    "crates/weftwork/src/message/",
+    "crates/weftwork/src/testing/",
+    "crates/weftwork/src/transport/",
+    "crates/wire/",
+    "fuzz/",
+    TESTS,
+];
+
+/// A module's first sentence that starts so is a question or a clause without a subject.
+pub(super) const QUESTION_WORDS: &[&str] = &["How", "What", "Which", "Where", "Who", "Is", "Do", "May"];
+
+/// Forbidden phrases that `prose: allow PHRASE` on their line may permit, in the whole repository.
+pub(super) const ALLOWED_MAX: usize = 20;
+
+/// Read by the fuzzer, or written by a program.
+pub(super) const VERBATIM: &[&str] = &["fuzz/seeds/"];
+
+/// Phrases that make a text hard to read when there are many. They are counted, not forbidden.
+pub(super) const SOFT: &[&str] = &[
+    "what is",
+    "what are",
+    "what was",
+    "what has",
+    "what comes",
+    "what does",
+    "also where",
+    "only where",
+    "but where",
+    "those who",
+    "all who",
+    "he who",
+    "somebody",
+    "nobody",
+    "anybody",
+    "everybody",
+    "another one",
+    "of one",
+    "one that",
+    "ones",
+    "behind",
+    "beneath",
+    "has to",
+    "have to",
+    "by itself",
+    "of its own",
+    "all else",
+    "for as long",
+    "says so",
+    "tells of",
+    "says it",
+    "so many",
+    "such a",
+];
+
+/// A doc comment that starts with a pronoun lacks its subject.
+pub(super) const PRONOUNS: &[&str] =
+    &["It", "One", "That", "What", "Who", "None", "They", "This", "Those", "Which", "Where"];
