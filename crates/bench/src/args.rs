@@ -8,9 +8,8 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::{Failure, Result};
 use crate::procs::pin::Cores;
-use crate::site::Site;
 use crate::subject::Subject;
-use crate::workloads::{self, ROUTER, Workload};
+use crate::workloads::{self, Workload};
 
 /// Arguments of every command that starts weft.
 #[derive(Args, Clone, Debug, Default)]
@@ -40,27 +39,27 @@ pub(crate) enum LoadKind {
     Wrk,
 }
 
-/// Arguments of `quick` and `full`.
+/// Arguments of `quick`, `full` and `router`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct GridArgs {
     /// Rounds. Medians over them are shown. Mixed and idle have one round in full, fixed rates two at most [default: 5 in
-    /// quick, 2 in full]
+    /// quick, 2 in full, 15 in router]
     #[arg(long, value_name = "N", value_parser = count(1, 100))]
     pub(crate) rounds: Option<usize>,
     /// Measured time of each cell, after a short warm-up. At least 2 at a fixed rate, 1.2 in mixed, 1 for files of 10 MiB
-    /// [default: 1 in quick, 0.3 in full]
+    /// [default: 1, 0.3 in full]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     /// Seconds that each server has the load once more, in turn with the others and in eight turns at least: the default
     /// engine, and up to four others that are within a quarter of a column's first by the medians, or within a tenth by their
-    /// best round and its worst. That decides the column. 0: no run-off [default: 0 in quick, 4 in full]
+    /// best round and its worst. That decides the column. 0: no run-off [default: 0, 4 in full]
     #[arg(long, value_name = "S", value_parser = seconds_or_zero)]
     pub(crate) runoff: Option<Duration>,
     /// Workloads, or families of them such as slow, file and rate [default: all of the command]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// floor, floor:spawn (a new thread for each connection), weft, weft:ENGINE, or the server of somebody else [default:
-    /// floor,nginx,weft in quick; in full the floor, each engine, and every server of others that is installed]
+    /// floor, weft, weft:ENGINE, the server of somebody else, or bare and typed [default: floor,nginx,weft in quick; in full the floor,
+    /// each engine, and every server of others that is installed; bare,typed in router]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub(crate) subjects: Vec<Subject>,
     /// Generator of the load. wrk takes a thread for each core of the load, own takes one in all. wrk does not do bodies, fields,
@@ -81,28 +80,6 @@ pub(crate) struct GridArgs {
 }
 
 const IDLE: usize = 9_000;
-
-/// Arguments of `router`.
-#[derive(Args, Debug)]
-pub(crate) struct RouterArgs {
-    /// Rounds. The server that begins alternates
-    #[arg(long, value_name = "N", default_value = "15", value_parser = count(1, 100))]
-    rounds: usize,
-    /// Measured time of each cell, after a short warm-up
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
-    seconds: Duration,
-    /// Workloads: static, captures [default: both]
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    only: Vec<String>,
-    /// Engine of both servers [default: its own]
-    #[arg(long)]
-    engine: Option<String>,
-    /// Write everything that was measured
-    #[arg(long, value_name = "PATH")]
-    json: Option<PathBuf>,
-    #[command(flatten)]
-    cores: CoreArgs,
-}
 
 /// What `quick`, `full` and `router` measure.
 #[derive(Debug)]
@@ -133,20 +110,6 @@ impl GridArgs {
             subjects: if given.is_empty() { subjects } else { given },
             args: self,
         })
-    }
-}
-
-impl RouterArgs {
-    pub(crate) fn options(self) -> Result<GridOptions> {
-        let RouterArgs { rounds, seconds, only, engine, json, cores } = self;
-        let server = ServerArgs { engine, cores, weft: None };
-        let subjects = [Site::Bare, Site::Typed].map(Subject::Site).to_vec();
-        GridArgs { only, json, server, ..GridArgs::default() }.options(
-            rounds,
-            [seconds, Duration::ZERO],
-            &ROUTER,
-            subjects,
-        )
     }
 }
 

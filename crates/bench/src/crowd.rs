@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 
 use clap::Args;
+use tempfile::TempDir;
 
 use crate::args::ServerArgs;
 use crate::failure::{Failure, Result};
@@ -12,7 +13,6 @@ use crate::load::probe::connect;
 use crate::peers::build::build_weft;
 use crate::peers::weft_command;
 use crate::procs::limits;
-use crate::procs::scratch::Scratch;
 use crate::procs::server::{Ports, Server};
 use crate::procs::usage::{Peak, resident_bytes};
 
@@ -55,7 +55,7 @@ pub(crate) struct Crowded {
     bytes_before: u64,
     threads_before: u64,
     /// Holds its log while it runs.
-    _scratch: Scratch,
+    _scratch: TempDir,
 }
 
 impl Crowded {
@@ -71,7 +71,7 @@ impl Crowded {
             return Err(Failure::Usage(message));
         }
         let binary = weft.clone().map_or_else(build_weft, Ok)?;
-        let scratch = Scratch::new()?;
+        let scratch = tempfile::tempdir()?;
         let port = Ports::new().next()?;
         let command = weft_command(&binary, port, engine.as_ref(), None);
         println!("{} clients, engine {}", args.clients, engine.as_deref().unwrap_or("default"));

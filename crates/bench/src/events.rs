@@ -111,20 +111,16 @@ impl Listeners {
     }
 }
 
+/// Reads the head of the answer, and no more than that.
 fn read_head(stream: &mut TcpStream) -> Result<()> {
-    let (mut head, mut bytes) = (Vec::new(), [0; 1024]);
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let count = stream.read(&mut bytes)?;
-        if count == 0 {
-            break;
-        }
-        head.extend_from_slice(&bytes[..count]);
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte)? > 0 {
+        head.push(byte[0]);
     }
     if head.starts_with(b"HTTP/1.1 200 ") {
         return Ok(());
     }
-    let line = String::from_utf8_lossy(&head[..head.len().min(40)]).into_owned();
-    Err(Failure::Run(format!("/events answers {line:?}")))
+    Err(Failure::Run(format!("/events answers {:?}", String::from_utf8_lossy(&head))))
 }
 
 /// Returns when the ticks in these bytes were sent: `data: 1795271711.034 s since 1970`.

@@ -51,9 +51,6 @@ pub(crate) struct FloorArgs {
     /// threads: sleep before the answer to GET /slow..
     #[arg(long, value_name = "US", default_value_t = 0)]
     pub(crate) sleep_us: u64,
-    /// threads: a new thread for each connection, instead of 512 that accept
-    #[arg(long)]
-    pub(crate) spawn: bool,
     /// epoll: threads that each run a loop, and share the port
     #[arg(long, value_name = "N", default_value = "1", value_parser = count(1, 1024))]
     pub(crate) loops: usize,

@@ -19,8 +19,9 @@ use crate::procs::{limits, pin};
 use crate::report::{self, table};
 use crate::results::{self, Machine, Results, Row, SubjectInfo, collect, columns, congestion_control};
 use crate::runoff;
+use crate::site::Site;
 use crate::subject::{self, Subject};
-use crate::workloads::{GRID, Kind, QUICK, Workload};
+use crate::workloads::{GRID, Kind, QUICK, ROUTER, Workload};
 
 /// Descriptors that the generator needs beside the idle connections, and the server beside its own.
 const OTHER_FILES: u64 = 200;
@@ -38,6 +39,11 @@ pub(crate) fn quick(args: GridArgs) -> Result<GridOptions> {
 
 pub(crate) fn full(args: GridArgs) -> Result<GridOptions> {
     args.options(FULL_ROUNDS, [FULL_TIME, RUNOFF], &GRID, subject::all())
+}
+
+pub(crate) fn router(args: GridArgs) -> Result<GridOptions> {
+    let sites = [Site::Bare, Site::Typed].map(Subject::Site).to_vec();
+    args.options(15, [Duration::from_secs(1), Duration::ZERO], &ROUTER, sites)
 }
 
 /// Measures, prints the tables, and writes the document and the page if they are wanted.

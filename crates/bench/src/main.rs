@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use args::{GridArgs, RouterArgs};
+use args::GridArgs;
 use failure::{Failure, Result};
 use results::Results;
 
@@ -61,7 +61,7 @@ enum Command {
     ///
     /// The target is CPU a request: the median of its ratios to bare, taken round by round, is at most 1.03. If the quartiles of
     /// these ratios lie far apart, the machine was not quiet enough to tell.
-    Router(RouterArgs),
+    Router(GridArgs),
     /// What a request costs servers that run at once and have the load in turn, to a per cent
     ///
     /// For differences of a few per cent, between two builds for example: what the machine does meanwhile happens to all servers.
@@ -104,11 +104,6 @@ enum Command {
     /// check is 'excused' if it is late only because the server's core, or that of the check, was taken by something else. The server
     /// runs with MALLOC_ARENA_MAX=1, so that memory kept by glibc for each thread does not look like a leak.
     Soak(soak::SoakArgs),
-    /// Very many clients that send a head one byte a second
-    ///
-    /// The run is well if all are ended by the deadline of a head (10 s), no thread is started for them, and no health check takes over
-    /// 50 ms. The engines workers and pool give each client a thread, and cannot be well.
-    SlowHeads(soak::SlowHeadArgs),
 }
 
 fn main() -> ExitCode {
@@ -126,7 +121,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Quick(args) => grid::run(&grid::quick(args)?),
         Command::Full(args) => grid::run(&grid::full(args)?),
-        Command::Router(args) => grid::run(&args.options()?),
+        Command::Router(args) => grid::run(&grid::router(args)?),
         Command::Turns(args) => turns::run(&args),
         Command::Blocking(args) => blocking::run(&args),
         Command::Report { results, markdown } => report::pages(&Results::read(&results)?, &markdown),
@@ -137,6 +132,5 @@ fn run(command: Command) -> Result<()> {
         Command::Floor(args) => floors::run(&args),
         Command::Site(args) => site::run(&args),
         Command::Soak(args) => soak::run(&args),
-        Command::SlowHeads(args) => soak::slow_heads(&args),
     }
 }

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use tempfile::TempDir;
+
 use crate::args::ServerArgs;
 use crate::failure::{Failure, Result};
 use crate::load::probe;
-use crate::procs::scratch::Scratch;
 use crate::procs::server::{Ports, Server};
 use crate::results::LeftOut;
 use crate::subject::Subject;
@@ -36,7 +37,7 @@ pub(crate) struct Peers {
     answer_bytes: usize,
     ports: Ports,
     programs: BTreeMap<&'static str, PathBuf>,
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: TempDir,
     pub(crate) subjects: Vec<Subject>,
     pub(crate) left_out: Vec<LeftOut>,
     /// The version of each server that has one.
@@ -67,7 +68,7 @@ impl Peers {
             answer_bytes: ANSWER_BYTES,
             ports: Ports::new(),
             programs: BTreeMap::new(),
-            scratch: Scratch::new()?,
+            scratch: tempfile::tempdir()?,
             subjects: Vec::new(),
             left_out: Vec::new(),
             versions: BTreeMap::new(),
@@ -129,11 +130,6 @@ impl Peers {
         let port = self.ports.next()?;
         let command = match subject {
             Subject::Floor => self.floor(workload, port),
-            Subject::FloorSpawn => {
-                let mut command = self.floor(workload, port);
-                command.arg("--spawn");
-                command
-            }
             Subject::Weft { engine } => {
                 let files = (workload.ask == Ask::File).then(|| self.scratch.path().join("files"));
                 weft_command(weft, port, engine.as_ref().or(self.args.engine.as_ref()), files.as_deref())

@@ -4,6 +4,5 @@ pub(crate) mod child;
 pub(crate) mod distance;
 pub(crate) mod limits;
 pub(crate) mod pin;
-pub(crate) mod scratch;
 pub(crate) mod server;
 pub(crate) mod usage;

@@ -25,15 +25,10 @@ use vitals::Vitals;
 
 /// A health check under attack never takes longer than this.
 const HEALTH_MAX: Duration = Duration::from_millis(100);
-/// Beside ten thousand slow heads it is quicker still.
-const HEALTH_BESIDE_HEADS_MAX: Duration = Duration::from_millis(50);
 /// How long a server may take to come to rest after the last client.
 const REST: Duration = Duration::from_secs(15);
 /// Threads that may be left by then: `standby_kept`, and the demo's clock.
 const STANDBY: u64 = 9;
-/// Slow heads end by themselves. This is for a server that does not end them.
-const SLOW_HEADS_MAX: Duration = Duration::from_secs(60);
-
 #[derive(Args, Debug)]
 pub(crate) struct SoakArgs {
     /// How long
@@ -42,21 +37,9 @@ pub(crate) struct SoakArgs {
     /// slow-heads, slow-bodies, slow-readers, silent, vanishing, flood, churn, nonsense, duplex, download, socket, feed [default: all]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     only: Vec<Script>,
-    #[command(flatten)]
-    server: EngineArgs,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct SlowHeadArgs {
-    /// Clients. The limit of open files has to allow them
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = count(1, 1_000_000))]
-    clients: usize,
-    #[command(flatten)]
-    server: EngineArgs,
-}
-
-#[derive(Args, Debug)]
-struct EngineArgs {
+    /// Clients of each kind, such as 10000 slow heads. The limit of open files has to allow them [default: 4 to 500]
+    #[arg(long, value_name = "N", value_parser = count(1, 1_000_000))]
+    clients: Option<usize>,
     /// Engines of the server, one after the other [default: its own]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     engine: Vec<String>,
@@ -75,7 +58,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn start(args: &EngineArgs, engine: Option<&String>) -> Result<Watched> {
+    fn start(args: &SoakArgs, engine: Option<&String>) -> Result<Watched> {
         let binary = args.weft.clone().map_or_else(build_weft, Ok)?;
         let port = Ports::new().next()?;
         let mut command = weft_command(&binary, port, engine, None);
@@ -94,22 +77,15 @@ impl Watched {
     }
 }
 
-pub(crate) fn run(args: &SoakArgs) -> Result<()> {
-    let scripts = if args.only.is_empty() { SCRIPTS.to_vec() } else { args.only.clone() };
-    let time = Duration::from_secs(args.minutes as u64 * 60);
-    on_each(&args.server, |watched| storm(watched, time, &scripts))
-}
-
-pub(crate) fn slow_heads(args: &SlowHeadArgs) -> Result<()> {
-    on_each(&args.server, |watched| heads(watched, args.clients))
-}
-
 /// Runs on each engine. A fault of one engine does not spare the next.
-fn on_each(args: &EngineArgs, run: impl Fn(&mut Watched) -> Result<Vec<String>>) -> Result<()> {
+pub(crate) fn run(args: &SoakArgs) -> Result<()> {
     interrupt::install()?;
     // Once: after the first server this thread is pinned to the load's cores.
     args.cores.cores.check()?;
     limits::raise_files()?;
+    let mut scripts = if args.only.is_empty() { SCRIPTS.to_vec() } else { args.only.clone() };
+    scripts.iter_mut().for_each(|script| script.count = args.clients.unwrap_or(script.count));
+    let time = Duration::from_secs(args.minutes as u64 * 60);
     let mut faults = Vec::new();
     let engines: Vec<Option<&String>> = match &args.engine[..] {
         [] => vec![None],
@@ -118,7 +94,7 @@ fn on_each(args: &EngineArgs, run: impl Fn(&mut Watched) -> Result<Vec<String>>)
     for engine in engines {
         let name = engine.map_or("of the server's choice", String::as_str);
         println!("engine {name}");
-        let found = match Watched::start(args, engine).and_then(|mut watched| run(&mut watched)) {
+        let found = match Watched::start(args, engine).and_then(|watched| storm(watched, time, &scripts)) {
             Err(Failure::Run(why)) => vec![why],
             found => found?,
         };
@@ -131,7 +107,7 @@ fn on_each(args: &EngineArgs, run: impl Fn(&mut Watched) -> Result<Vec<String>>)
     }
 }
 
-fn storm(watched: &mut Watched, time: Duration, scripts: &[Script]) -> Result<Vec<String>> {
+fn storm(mut watched: Watched, time: Duration, scripts: &[Script]) -> Result<Vec<String>> {
     let mut clients = Clients::new(watched.server.port, scripts);
     let (begun, mut samples, mut all) = (Instant::now(), Vec::new(), Checks::default());
     let every = (time / 20).clamp(Duration::from_secs(2), Duration::from_secs(30));
@@ -157,30 +133,8 @@ fn storm(watched: &mut Watched, time: Duration, scripts: &[Script]) -> Result<Ve
     drop(clients);
     faults.extend(all.faults(HEALTH_MAX));
     faults.extend(vitals::not_flat(&samples));
-    faults.extend(comes_to_rest(watched)?);
+    faults.extend(comes_to_rest(&watched)?);
     println!("health: {all}");
-    Ok(faults)
-}
-
-fn heads(watched: &mut Watched, count: usize) -> Result<Vec<String>> {
-    let mut clients = Clients::slow_heads(watched.server.port, count);
-    let (begun, mut most) = (Instant::now(), watched.idle);
-    while !clients.is_over() && begun.elapsed() < SLOW_HEADS_MAX {
-        interrupt::check()?;
-        clients.act(Duration::from_millis(100));
-        most = most.max(&Vitals::of(watched.server.pid()));
-    }
-    let checks = watched.prober.take();
-    println!("most: {most}\nhealth: {checks}\n\n{}\n", clients.table());
-    let mut faults = clients.faults();
-    if !clients.is_over() {
-        faults.push(format!("some are still connected after {SLOW_HEADS_MAX:?}"));
-    }
-    watched.server.check()?;
-    if most.threads > watched.idle.threads {
-        faults.push(format!("{} threads, {} at idle", most.threads, watched.idle.threads));
-    }
-    faults.extend(checks.faults(HEALTH_BESIDE_HEADS_MAX));
     Ok(faults)
 }
 

@@ -11,8 +11,6 @@ use crate::workloads::Ask;
 pub(crate) enum Subject {
     /// The hand-written floor that suits the workload.
     Floor,
-    /// The floor of threads that starts one for each connection, as is common, and slower.
-    FloorSpawn,
     /// The demo of weft, on its default engine or a named one.
     Weft { engine: Option<String> },
     /// The server of somebody else.
@@ -37,7 +35,6 @@ impl Subject {
         match self {
             // It sends canned bytes, whatever is asked: no echo, and no work for one.
             Subject::Floor => !matches!(ask, Ask::Echo | Ask::File | Ask::Route),
-            Subject::FloorSpawn => matches!(ask, Ask::Slow | Ask::Wait),
             Subject::Weft { .. } => ask != Ask::Route,
             Subject::Peer(peer) => peer.can.contains(&ask),
             Subject::Site(_) => ask == Ask::Route,
@@ -49,7 +46,7 @@ impl Subject {
     }
 
     pub(crate) fn is_floor(&self) -> bool {
-        matches!(self, Subject::Floor | Subject::FloorSpawn)
+        *self == Subject::Floor
     }
 
     /// Whether ratios to it are taken.
@@ -65,7 +62,7 @@ impl Subject {
     pub(crate) fn breaks(&self) -> &'static [&'static str] {
         match self {
             Subject::Peer(peer) => peer.breaks,
-            Subject::Floor | Subject::FloorSpawn => &["nearly all: it reads nothing"],
+            Subject::Floor => &["nearly all: it reads nothing"],
             _ => &[],
         }
     }
@@ -76,7 +73,6 @@ impl Subject {
             Subject::Floor => {
                 "hand-written: reads, and answers with canned bytes; parses nothing, limits nothing"
             }
-            Subject::FloorSpawn => "the same, a new thread for each connection",
             Subject::Weft { .. } => {
                 "`weft demo`, for files `weft serve`, as they come: every limit and deadline on; what waits without blocking does so by \
                  `Response::with_delay`, on fibers in the handler, by `weftwork::sleep`"
@@ -95,17 +91,19 @@ impl FromStr for Subject {
         if let Some(peer) = PEERS.iter().find(|peer| peer.name == name) {
             return Ok(Subject::Peer(peer));
         }
+        if let Some(site) = [Site::Bare, Site::Typed].into_iter().find(|site| site.name() == name) {
+            return Ok(Subject::Site(site));
+        }
         match name.split_once(':') {
             None if name == "floor" => Ok(Subject::Floor),
             None if name == "weft" => Ok(Subject::Weft { engine: None }),
-            Some(("floor", "spawn")) => Ok(Subject::FloorSpawn),
             Some(("weft", engine)) if !engine.is_empty() => {
                 Ok(Subject::Weft { engine: Some(engine.to_owned()) })
             }
             _ => {
                 let peers: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
                 let peers = peers.join(", ");
-                Err(format!("unknown subject '{name}': floor, floor:spawn, weft, weft:ENGINE, {peers}"))
+                Err(format!("unknown subject '{name}': floor, weft, weft:ENGINE, {peers}"))
             }
         }
     }
@@ -115,7 +113,6 @@ impl fmt::Display for Subject {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Subject::Floor => out.write_str("floor"),
-            Subject::FloorSpawn => out.write_str("floor:spawn"),
             Subject::Weft { engine: None } => out.write_str("weft"),
             Subject::Weft { engine: Some(engine) } => write!(out, "weft:{engine}"),
             Subject::Peer(peer) => out.write_str(peer.name),
@@ -132,7 +129,7 @@ mod tests {
     fn names_survive_a_round_trip() {
         let all = all();
         let names = all.iter().map(Subject::to_string);
-        for name in names.chain(["floor:spawn", "weft", "weft:reactor:2"].map(str::to_owned)) {
+        for name in names.chain(["bare", "typed", "weft", "weft:reactor:2"].map(str::to_owned)) {
             assert_eq!(name.parse::<Subject>().map(|subject| subject.to_string()), Ok(name));
         }
         for name in ["", "weft:", "apache", "floor:x"] {

@@ -6,6 +6,7 @@ use super::*;
 use crate::floors::{Floor, FloorArgs};
 use crate::grid;
 use crate::procs::pin::Span;
+use crate::site::Site;
 use crate::workloads::{GRID, QUICK};
 use crate::{Cli, Command};
 
@@ -18,7 +19,7 @@ fn options(line: &str) -> Result<GridOptions> {
     match parse(line) {
         Ok(Command::Quick(args)) => grid::quick(args),
         Ok(Command::Full(args)) => grid::full(args),
-        Ok(Command::Router(args)) => args.options(),
+        Ok(Command::Router(args)) => grid::router(args),
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -84,7 +85,6 @@ fn router_compares_two_sites() {
     let router = options("router --rounds 3 --only captures --engine fibers --json a").unwrap();
     assert_eq!((router.rounds, names(&router)), (3, vec!["captures"]));
     assert_eq!(router.args.server.engine.as_deref(), Some("fibers"));
-    check_refused("router --subjects weft", "--subjects");
 }
 
 #[test]
@@ -98,15 +98,14 @@ fn commands() {
         "events --clients 5 --seconds 1",
         "held --engine fibers:2",
         "site typed --port 9 --engine pool",
-        "soak --minutes 2 --engine pool,reactor:2 --only flood,silent",
-        "slow-heads --clients 7",
+        "soak --minutes 2 --engine pool,reactor:2 --only flood,silent --clients 7",
         "blocking --svg a.svg",
     ] {
         assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
     }
-    let line = "floor threads --port 9 --close --sleep-us 100 --spawn --loops 2 --answer-bytes 200";
+    let line = "floor threads --port 9 --close --sleep-us 100 --loops 2 --answer-bytes 200";
     let Ok(Command::Floor(floor)) = parse(line) else { panic!("{line}") };
-    let (close, pipelined, spawn) = (true, false, true);
+    let (close, pipelined) = (true, false);
     let port = 9;
     let want = FloorArgs {
         floor: Floor::Threads,
@@ -114,7 +113,6 @@ fn commands() {
         close,
         pipelined,
         sleep_us: 100,
-        spawn,
         loops: 2,
         answer_bytes: 200,
     };
@@ -127,10 +125,7 @@ fn wrong_arguments() {
     check_refused("quick --rounds 0", "0 is not in 1..=100");
     check_refused("quick --rounds many", "invalid value 'many' for '--rounds <N>'");
     check_refused("quick --seconds 0", "0.2 to 60 seconds");
-    check_refused(
-        "quick --subjects apache",
-        "unknown subject 'apache': floor, floor:spawn, weft, weft:ENGINE, nginx",
-    );
+    check_refused("quick --subjects apache", "unknown subject 'apache': floor, weft, weft:ENGINE, nginx");
     check_refused("quick --cores 1", "SERVER,LOAD");
     check_refused("quick --load ab", "own, wrk");
     check_refused("quick --colour", "--colour");
@@ -149,7 +144,7 @@ fn wrong_arguments() {
     check_refused("track --last 0 run.json", "0 is not in 1..=10000");
     check_refused("soak --minutes 0", "0 is not in 1..=1440");
     check_refused("soak --only mob", "unknown clients 'mob': slow-heads");
-    check_refused("slow-heads --clients 0", "--clients");
+    check_refused("soak --clients 0", "--clients");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::load::response::{Answer, ResponseParser};
 
 fn options(close: bool, answer_bytes: usize) -> FloorArgs {
     let (floor, loops) = (Floor::Epoll, 1);
-    FloorArgs { floor, port: 0, close, pipelined: false, sleep_us: 0, spawn: false, loops, answer_bytes }
+    FloorArgs { floor, port: 0, close, pipelined: false, sleep_us: 0, loops, answer_bytes }
 }
 
 fn check(close: bool, answer_bytes: usize) {

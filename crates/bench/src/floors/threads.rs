@@ -1,7 +1,6 @@
 //! The least that a blocking handler costs: threads that read, sleep and write, each with its own connection. The threads are kept between
-//! connections, or started for each.
+//! connections.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -18,31 +17,19 @@ const STACK_BYTES: usize = 64 * 1024;
 /// Pause after an accept that failed: there are no descriptors, or no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// As many connections as are served at once without `--spawn`; the most threads that weft keeps, too.
+/// Connections that are served at once. weft has as many threads at most.
 const THREADS: usize = 512;
 
+/// Every thread accepts for itself, again and again: no thread is started during the load. That doubles the rate of short connections
+/// beside a thread that is started for each, and costs the long ones nothing.
 pub(super) fn serve(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> Result<()> {
-    if options.spawn {
-        spawn_for_each(listener, options, answer)
-    } else {
-        accept_in_each(listener, options, answer)
-    }
-}
-
-/// Every thread accepts for itself, again and again: no thread is started while it counts. That doubles the
-/// rate of short connections beside [`spawn_for_each`], and costs the long ones nothing.
-fn accept_in_each(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> Result<()> {
+    let sleep = Duration::from_micros(options.sleep_us);
     thread::scope(|scope| {
         for _ in 0..THREADS {
             let serve_on = || {
                 loop {
                     match net::accept_with(listener, SocketFlags::CLOEXEC) {
-                        Ok(socket) => answer_all(
-                            &socket,
-                            answer,
-                            options.close,
-                            Duration::from_micros(options.sleep_us),
-                        ),
+                        Ok(socket) => answer_all(&socket, answer, options.close, sleep),
                         Err(_) => thread::sleep(ACCEPT_PAUSE),
                     }
                 }
@@ -51,25 +38,6 @@ fn accept_in_each(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> Res
         }
         Ok(())
     })
-}
-
-fn spawn_for_each(listener: &OwnedFd, options: &FloorArgs, answer: &[u8]) -> Result<()> {
-    let answer: Arc<[u8]> = answer.into();
-    let (close, sleep) = (options.close, Duration::from_micros(options.sleep_us));
-    loop {
-        let Ok(socket) = net::accept_with(listener, SocketFlags::CLOEXEC) else {
-            thread::sleep(ACCEPT_PAUSE);
-            continue;
-        };
-        let answer = Arc::clone(&answer);
-        let spawned = thread::Builder::new()
-            .stack_size(STACK_BYTES)
-            .spawn(move || answer_all(&socket, &answer, close, sleep));
-        // The socket went down with the closure: its client sees an error, and counts it.
-        if spawned.is_err() {
-            thread::sleep(ACCEPT_PAUSE);
-        }
-    }
 }
 
 fn answer_all(socket: &OwnedFd, answer: &[u8], close: bool, sleep: Duration) {

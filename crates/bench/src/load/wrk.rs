@@ -28,16 +28,17 @@ pub(crate) fn can(group: &Group) -> bool {
     *body_bytes == 0 && !browser && *lots_max == 0 && range.is_none()
 }
 
-/// Sees that it is there, which every cell would fail without.
+/// Fails if it is not there, as every cell would.
 pub(crate) fn check_installed(program: &str) -> Result<()> {
-    let mut command = Command::new(program);
     // Its exit code says nothing: that of -v is 1.
-    command.arg("-v").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().map_err(
-        |error| {
-            let install = "install it (apt-get install wrk), or leave the load to the bench: --load own";
-            Failure::Run(format!("{program} cannot be run: {error}: {install}"))
-        },
-    )?;
+    let run = Command::new(program)
+        .arg("-v")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let install = "install it (apt-get install wrk), or leave the load to the bench: --load own";
+    run.map_err(|error| Failure::Run(format!("{program} cannot be run: {error}: {install}")))?;
     Ok(())
 }
 

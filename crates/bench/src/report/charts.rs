@@ -213,7 +213,7 @@ where
     mesh.x_label_formatter(&|x| x_label(*x)).y_label_formatter(&|y| y_label(*y)).draw().map_err(failed)?;
     let mut ends = Vec::new();
     for Series { name, points } in series.iter().filter(|series| !series.points.is_empty()) {
-        let width = if name.starts_with("weft") { 3 } else { 1 };
+        let width = if name.starts_with("weft") { 3 } else { 1 + u32::from(series.len() < 5) };
         let line = LineSeries::new(points.clone(), colour(name).stroke_width(width));
         chart.draw_series(line).map_err(failed)?;
         ends.push((chart.backend_coord(&points[points.len() - 1]), *name));
@@ -238,7 +238,7 @@ fn colour(subject: &str) -> RGBColor {
         "weft:workers" => 0x79c9b8,
         "weft:pool" => 0x2e6f63,
         "weft:fibers" => 0x8fd14f,
-        "floor" | "floor:spawn" => 0x9aa0a6,
+        "floor" => 0x9aa0a6,
         other => OTHERS[other.bytes().map(usize::from).sum::<usize>() % OTHERS.len()],
     };
     RGBColor((rgb >> 16) as u8, (rgb >> 8) as u8, rgb as u8)

@@ -25,8 +25,6 @@ pub(crate) fn markdown(results: &Results) -> String {
     for chart in charts::charts(results) {
         let _ = write!(out, "\n{}:\n\n![{}](benchmarks/{})\n", chart.title, chart.title, chart.file);
     }
-    write_grid(&mut out, results, "The grid by CPU us a request", Metric::CPU_US);
-    write_grid(&mut out, results, "The grid by requests/s", Metric::RATE);
     write_columns(&mut out, results);
     write_errors(&mut out, results);
     out.push('\n');
@@ -47,27 +45,6 @@ fn write_lost(out: &mut String, results: &Results) {
     );
     for standing in standings.iter().filter(|standing| !standing.is_won) {
         let _ = writeln!(out, "- {}.\n  Why: {}.", standing.says, standing.why);
-    }
-}
-
-/// The grid at 100 connections; the charts have all of it.
-fn write_grid(out: &mut String, results: &Results, title: &str, metric: Metric) {
-    let columns: Vec<(&str, &Column)> = charts::FAMILIES
-        .iter()
-        .filter_map(|(family, title)| Some((*title, results.column(&format!("{family}-100"))?)))
-        .collect();
-    if columns.is_empty() {
-        return;
-    }
-    let _ = write!(out, "\n## {title}, 100 connections\n\n| handler |");
-    columns.iter().for_each(|(title, _)| out.push_str(&format!(" {title} |")));
-    let _ = writeln!(out, "\n|---|{}", "---|".repeat(columns.len()));
-    for subject in &results.subjects {
-        let _ = write!(out, "| {} |", subject.name);
-        for (_, column) in &columns {
-            let _ = write!(out, " {} |", cell(results, column, &subject.name, metric));
-        }
-        out.push('\n');
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::kinds::{BURST, Kind, SCRIPTS, Script};
+use super::kinds::{BURST, Kind, Script};
 use super::sessions::{Session, Wrong};
 use crate::load::response::ResponseParser;
 use crate::report::table::table;
@@ -53,8 +53,6 @@ pub(super) struct Clients {
     kinds: Vec<(Script, Tally)>,
     clients: Vec<Client>,
     turns: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// A client that was ended connects again.
-    again: bool,
     input: Vec<u8>,
 }
 
@@ -66,7 +64,6 @@ impl Clients {
             kinds: scripts.iter().map(|script| (*script, Tally::default())).collect(),
             clients: Vec::new(),
             turns: BinaryHeap::new(),
-            again: true,
             input: vec![0; 64 << 10],
         };
         for (kind, script) in scripts.iter().enumerate() {
@@ -78,11 +75,6 @@ impl Clients {
             }
         }
         all
-    }
-
-    /// Slow heads, each of which connects once.
-    pub(super) fn slow_heads(port: u16, count: usize) -> Clients {
-        Clients { again: false, ..Clients::new(port, &[Script { count, ..SCRIPTS[0] }]) }
     }
 
     /// Lets each client act whose time has come, and returns after `time`.
@@ -98,12 +90,10 @@ impl Clients {
                 }
                 _ => return thread::sleep(end.saturating_duration_since(now)),
             }
-            if let Some(Reverse((turn, at))) = self.turns.pop()
-                && self.turn(at, now)
-            {
-                let next =
-                    turn.max(now - Duration::from_secs(1)) + self.kinds[self.clients[at].kind].0.every();
-                self.turns.push(Reverse((next, at)));
+            if let Some(Reverse((turn, at))) = self.turns.pop() {
+                self.turn(at, now);
+                let every = self.kinds[self.clients[at].kind].0.every();
+                self.turns.push(Reverse((turn.max(now - Duration::from_secs(1)) + every, at)));
             }
             if now >= end {
                 return;
@@ -111,41 +101,34 @@ impl Clients {
         }
     }
 
-    /// Returns whether the client has another turn.
-    fn turn(&mut self, at: usize, now: Instant) -> bool {
+    /// Connects a client that is not, or lets it go on.
+    fn turn(&mut self, at: usize, now: Instant) {
         let client = &mut self.clients[at];
         let (script, tally) = &mut self.kinds[client.kind];
-        let kind = script.kind;
         let Some(socket) = client.socket.take() else {
             let source = Ipv4Addr::new(127, 0, 0, (2 + client.kind * 4 + at / PER_SOURCE) as u8);
-            match connect(self.port, source, kind) {
+            match connect(self.port, source, script.kind) {
                 Ok(socket) => {
                     *client = Client::new(client.kind, now);
-                    client.connected(kind, socket);
+                    client.connected(script.kind, socket);
                     tally.opened += 1;
                 }
                 Err(_) => tally.failed += 1,
             }
-            return true;
+            return;
         };
         let age = now - client.opened;
-        if client.exchange(kind, &socket, &mut self.input, tally) {
+        if client.exchange(script.kind, &socket, &mut self.input, tally) {
             let is_starved = client.session.is_some() && now - client.served > ANSWER_TIMEOUT;
-            if is_starved || script.ends_within().is_some_and(|most| age > most) {
-                tally.overdue += 1;
-            } else {
+            if !is_starved && script.ends_within().is_none_or(|most| age <= most) {
                 client.socket = Some(socket);
-                return true;
+                return;
             }
+            tally.overdue += 1;
         } else {
             tally.ended += 1;
         }
         tally.longest = tally.longest.max(age);
-        self.again
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.turns.is_empty()
     }
 
     pub(super) fn answers(&self) -> u64 {

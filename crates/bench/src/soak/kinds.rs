@@ -33,9 +33,9 @@ pub(crate) struct Script {
     pub(crate) kind: Kind,
     pub(crate) name: &'static str,
     pub(crate) count: usize,
-    pub(super) every_ms: u64,
+    every_ms: u64,
     /// The deadline of the server that ends it. None: the server does not end it.
-    pub(super) deadline_s: Option<u64>,
+    deadline_s: Option<u64>,
     pub(super) about: &'static str,
 }
 

@@ -29,14 +29,6 @@ impl Vitals {
             threads: count(|process| Some(process.tasks().ok()?.count())),
         }
     }
-
-    pub(super) fn max(&self, other: &Vitals) -> Vitals {
-        Vitals {
-            resident_bytes: self.resident_bytes.max(other.resident_bytes),
-            descriptors: self.descriptors.max(other.descriptors),
-            threads: self.threads.max(other.threads),
-        }
-    }
 }
 
 impl fmt::Display for Vitals {
