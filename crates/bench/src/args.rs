@@ -24,11 +24,12 @@ pub(crate) struct ServerArgs {
     pub(crate) cores: CoreArgs,
 }
 
+/// The argument `--cores`.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub(crate) struct CoreArgs {
+pub struct CoreArgs {
     /// Cores to pin to, or spans of them: 0-3,4-7 gives each server four, and as many workers, loops or GOMAXPROCS
     #[arg(long, value_name = "SERVER,LOAD", default_value = "0,1")]
-    pub(crate) cores: Cores,
+    pub cores: Cores,
 }
 
 /// The generator of the load.
@@ -133,7 +134,7 @@ pub(crate) fn chosen(table: &'static [Workload], names: &[String]) -> Result<Vec
 }
 
 /// Accepts whole numbers in a range.
-pub(crate) fn count(least: u64, most: u64) -> RangedU64ValueParser<usize> {
+pub fn count(least: u64, most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most)
 }
 

@@ -72,7 +72,7 @@ impl Crowded {
         }
         let binary = weft.clone().map_or_else(build_weft, Ok)?;
         let scratch = tempfile::tempdir()?;
-        let port = Ports::new().next()?;
+        let port = Ports::begin().free()?;
         let command = weft_command(&binary, port, engine.as_ref(), None);
         println!("{} clients, engine {}", args.clients, engine.as_deref().unwrap_or("default"));
         let server = Server::start(command, port, "weft", cores.cores, scratch.path().join("weft.log"))?;

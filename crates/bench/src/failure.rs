@@ -2,19 +2,23 @@
 
 use std::{fmt, io};
 
-/// The reason: wrong arguments (exit 2), a failed step (exit 1), or Ctrl-C (exit 130).
+/// The reason, with exit code 2, 1 or 130.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
+    /// Wrong arguments.
     Usage(String),
+    /// A failed step.
     Run(String),
+    /// Ctrl-C.
     Interrupted,
 }
 
-pub(crate) type Result<T> = std::result::Result<T, Failure>;
+/// The result of a step.
+pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
     /// Names the step that failed.
-    pub(crate) fn step(what: impl fmt::Display, error: impl fmt::Display) -> Self {
+    pub fn step(what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Failure::Run(format!("{what}: {error}"))
     }
 }

@@ -62,29 +62,23 @@ pub(crate) fn run(options: &GridOptions) -> Result<()> {
     check_measured(&results)
 }
 
-/// Fails before the run rather than after it, when all that was measured would be lost.
+/// Fails before the run rather than after it, when all that was measured would be lost. A file stays as it is until there is a new one.
 fn check_outputs(json: Option<&Path>, markdown: Option<&Path>) -> Result<()> {
     for (option, path) in [("--json", json), ("--markdown", markdown)] {
         let Some(path) = path else { continue };
-        check_output(path).map_err(|error| {
+        let is_new = path.symlink_metadata().is_err();
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.and_then(|_| if is_new { fs::remove_file(path) } else { Ok(()) }).map_err(|error| {
             let path = path.display();
             Failure::Usage(format!("{option} {path}: {error}: give the path of a file that can be written"))
         })?;
     }
-    match markdown {
-        Some(path) if path.extension().is_none() => Err(Failure::Usage(format!(
-            "--markdown {0}: the charts go to a folder of this name without its extension: use {0}.md",
-            path.display()
+    match markdown.filter(|path| path.extension().is_none()).map(Path::display) {
+        Some(path) => Err(Failure::Usage(format!(
+            "--markdown {path}: the charts go to a folder of this name without its extension: use {path}.md"
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
-}
-
-/// Leaves a file as it is until there is a new one.
-fn check_output(path: &Path) -> io::Result<()> {
-    let is_new = path.symlink_metadata().is_err();
-    OpenOptions::new().append(true).create(true).open(path)?;
-    if is_new { fs::remove_file(path) } else { Ok(()) }
 }
 
 /// Fails if nothing of weft was measured, or nothing at all if weft took no part. A part that failed is named in the tables.

@@ -14,19 +14,20 @@ static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// From here on SIGINT, SIGTERM and SIGHUP end the run at the next [`check`].
-pub(crate) fn install() -> io::Result<()> {
+pub fn install() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&REQUESTED))?;
     }
     Ok(())
 }
 
-pub(crate) fn check() -> Result<()> {
+/// Fails if the run is to end.
+pub fn check() -> Result<()> {
     if REQUESTED.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
 /// Sleeps, but not past an interrupt.
-pub(crate) fn sleep(time: Duration) -> Result<()> {
+pub fn sleep(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
         check()?;

@@ -45,17 +45,8 @@ impl Group {
         }
     }
 
-    /// One request, as sent.
-    pub(crate) fn request(&self, port: u16) -> Vec<u8> {
-        self.ask(port, self.close)
-    }
-
-    /// The request after which the connection is to end.
-    pub(crate) fn last_request(&self, port: u16) -> Vec<u8> {
-        self.ask(port, true)
-    }
-
-    fn ask(&self, port: u16, close: bool) -> Vec<u8> {
+    /// One request, as sent. With `close` the connection is to end after it.
+    pub(crate) fn request(&self, port: u16, close: bool) -> Vec<u8> {
         let method = if self.body_bytes > 0 { "POST" } else { "GET" };
         let mut head = format!("{method} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.path);
         if self.browser {

@@ -177,8 +177,7 @@ fn warm_up(port: u16, group: &Group, time: Duration) -> Result<f64> {
 /// Returns the resident bytes once they stay the same, or after a few seconds in which they did not.
 fn settled_bytes(pid: u32) -> Result<u64> {
     const LOOKS_MAX: usize = 15;
-    let mut last = resident_bytes(pid);
-    let mut same = 0;
+    let (mut last, mut same) = (resident_bytes(pid), 0);
     for _ in 0..LOOKS_MAX {
         interrupt::sleep(Duration::from_millis(200))?;
         let now = resident_bytes(pid);

@@ -66,7 +66,7 @@ impl Peers {
             bench: env::current_exe()?,
             files_max,
             answer_bytes: ANSWER_BYTES,
-            ports: Ports::new(),
+            ports: Ports::begin(),
             programs: BTreeMap::new(),
             scratch: tempfile::tempdir()?,
             subjects: Vec::new(),
@@ -127,7 +127,7 @@ impl Peers {
         subject: &Subject,
         workload: &Workload,
     ) -> Result<Server> {
-        let port = self.ports.next()?;
+        let port = self.ports.free()?;
         let command = match subject {
             Subject::Floor => self.floor(workload, port),
             Subject::Weft { engine } => {
@@ -231,7 +231,7 @@ fn command(
 }
 
 /// Starts the demo, or the files of a directory.
-pub(crate) fn weft_command(weft: &Path, port: u16, engine: Option<&String>, files: Option<&Path>) -> Command {
+pub fn weft_command(weft: &Path, port: u16, engine: Option<&String>, files: Option<&Path>) -> Command {
     let mut command = Command::new(weft);
     match files {
         Some(files) => command.arg("serve").arg(files),
@@ -245,7 +245,7 @@ pub(crate) fn weft_command(weft: &Path, port: u16, engine: Option<&String>, file
 }
 
 /// Returns the content of a file: bytes that no compression makes smaller.
-pub(crate) fn file_bytes(length: usize) -> Vec<u8> {
+pub fn file_bytes(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

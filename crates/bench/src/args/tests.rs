@@ -98,7 +98,6 @@ fn commands() {
         "events --clients 5 --seconds 1",
         "held --engine fibers:2",
         "site typed --port 9 --engine pool",
-        "soak --minutes 2 --engine pool,reactor:2 --only flood,silent --clients 7",
         "blocking --svg a.svg",
     ] {
         assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
@@ -142,9 +141,6 @@ fn wrong_arguments() {
     check_refused("report run.json", "--markdown");
     check_refused("track", "RUN.json");
     check_refused("track --last 0 run.json", "0 is not in 1..=10000");
-    check_refused("soak --minutes 0", "0 is not in 1..=1440");
-    check_refused("soak --only mob", "unknown clients 'mob': slow-heads");
-    check_refused("soak --clients 0", "--clients");
 }
 
 #[test]

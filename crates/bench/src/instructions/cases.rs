@@ -21,57 +21,31 @@ pub(super) struct Case {
     pub(super) is_yardstick: bool,
 }
 
+#[rustfmt::skip]
 pub(super) const CASES: &[Case] = &[
     alone("head_small", "a head with only Host", |n| codec::heads(SMALL, n)),
     alone("head_browser", "a head with 20 fields, as a browser sends", |n| codec::heads(&browser_head(), n)),
-    yardstick("httparse_small", "httparse alone: no rules of framing, no limits", |n| {
-        codec::httparse(SMALL, n)
-    }),
+    yardstick("httparse_small", "httparse alone: no rules of framing, no limits", |n| codec::httparse(SMALL, n)),
     yardstick("httparse_browser", "httparse alone", |n| codec::httparse(&browser_head(), n)),
     alone("head_length", "a head with Content-Length", |n| codec::heads(LENGTH, n)),
     beside("body_length", "its body of 11 bytes", |n| codec::bodies(LENGTH, n), "head_length"),
     alone("head_chunked", "a head with Transfer-Encoding", |n| codec::heads(CHUNKED, n)),
     beside("body_chunked", "its body: 3 chunks, 2 trailers", |n| codec::bodies(CHUNKED, n), "head_chunked"),
-    beside(
-        "encode_plain",
-        "a 200 with Content-Type, 2 bytes of body, and next",
-        codec::encode_plain,
-        "head_small",
-    ),
+    beside("encode_plain", "a 200 with Content-Type, 2 bytes of body, and next", codec::encode_plain, "head_small"),
     alone("closing", "a head with Connection: close, and a plain 200 for it", codec::closing),
     beside("encode_fields", "a 404 with 6 fields more", codec::encode_fields, "head_small"),
     beside("encode_chunked", "a 200 in 3 chunks", codec::encode_chunked, "head_small"),
     alone("lot_plain", "a request in memory with all that its client does", |n| site::plain("/health", 1, n)),
-    each(
-        "request_plain",
-        "a kept-alive request, one of 17 sent at once",
-        |n| site::plain("/health", 1 + LOT, n),
-        "lot_plain",
-    ),
+    each("request_plain", "a kept-alive request, one of 17 sent at once", |n| site::plain("/health", 1 + LOT, n), "lot_plain"),
     alone("lot_10", "as lot_plain, one of 10 derived routes", |n| site::ten(1, n)),
     each("request_10", "the same, for one of 10 routes", |n| site::ten(1 + LOT, n), "lot_10"),
     alone("no_routes_10", "as lot_plain, with the path of routes_10", |n| site::plain(PATH_10, 1, n)),
-    beside(
-        "routes_10",
-        "two captures, among 10 derived routes",
-        |n| site::dispatch::<Ten>(PATH_10, n),
-        "no_routes_10",
-    ),
+    beside("routes_10", "two captures, among 10 derived routes", |n| site::dispatch::<Ten>(PATH_10, n), "no_routes_10"),
     beside("router_10", "the same in a router of closures", site::router_10, "no_routes_10"),
     alone("no_routes_100", "as lot_plain, with the path of routes_100", |n| site::plain(PATH_100, 1, n)),
-    beside(
-        "routes_100",
-        "two captures, among 100 derived routes",
-        |n| site::dispatch::<Hundred>(PATH_100, n),
-        "no_routes_100",
-    ),
+    beside("routes_100", "two captures, among 100 derived routes", |n| site::dispatch::<Hundred>(PATH_100, n), "no_routes_100"),
     alone("no_routes_1000", "as lot_plain, with the path of routes_1000", |n| site::plain(PATH_1000, 1, n)),
-    beside(
-        "routes_1000",
-        "two captures, among 1,000 derived routes",
-        |n| site::dispatch::<Thousand>(PATH_1000, n),
-        "no_routes_1000",
-    ),
+    beside("routes_1000", "two captures, among 1,000 derived routes", |n| site::dispatch::<Thousand>(PATH_1000, n), "no_routes_1000"),
     beside("router_1000", "the same in a router of closures", site::router_1000, "no_routes_1000"),
 ];
 

@@ -68,18 +68,9 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(group: usize, now: Instant) -> Self {
-        let parser = ResponseParser::default();
-        Connection {
-            group,
-            socket: None,
-            parser,
-            sent: 0,
-            lots: 0,
-            is_last: false,
-            awaited: 0,
-            ending: false,
-            since: now,
-        }
+        let (socket, parser) = (None, ResponseParser::default());
+        let (is_last, ending, sent, lots, awaited, since) = (false, false, 0, 0, 0, now);
+        Connection { group, socket, parser, sent, lots, is_last, awaited, ending, since }
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -63,10 +63,10 @@ impl Generator {
         };
         for (at, group) in groups.iter().enumerate() {
             let depth = group.depth;
-            let request = group.request(port);
+            let request = group.request(port, group.close);
             let asking = Asking {
                 requests: request.repeat(depth as usize),
-                last: [request.repeat(depth as usize - 1), group.last_request(port)].concat(),
+                last: [request.repeat(depth as usize - 1), group.request(port, true)].concat(),
                 depth,
                 lots_max: if group.close { 1 } else { group.lots_max },
                 paced,

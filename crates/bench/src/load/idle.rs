@@ -9,8 +9,6 @@ use super::response::ResponseParser;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 
-/// Connections opened before their answers are read: some concurrency, and no burst that fills a backlog.
-const BATCH: usize = 64;
 /// Below the 28,000 ports that Linux has for one source address by default.
 const PER_SOURCE: usize = 20_000;
 
@@ -21,31 +19,22 @@ pub(crate) struct Idle {
     pub(crate) failed: usize,
 }
 
-/// Opens `count` keep-alive connections and makes one request of `group` on each. Ends with the first that is kept
-/// waiting: the server holds no more than it has threads for, say, and the rest would wait as long, one by one.
+/// Opens `count` keep-alive connections and makes one request of `group` on each. Ends with the first one that is kept waiting: the
+/// server may hold no more than it has threads for, and the rest would wait as long, one by one.
 pub(crate) fn open(port: u16, count: usize, group: &Group) -> Result<Idle> {
-    let request = group.request(port);
+    let request = group.request(port, false);
     let mut idle = Idle::default();
-    for first in (0..count).step_by(BATCH) {
+    for at in 0..count {
         interrupt::check()?;
-        let mut batch = Vec::with_capacity(BATCH);
-        for at in first..count.min(first + BATCH) {
-            let mut stream = connect(port, source(at))
-                .map_err(|error| Failure::step(format!("idle connection {at} of {count}"), error))?;
-            match stream.write_all(&request) {
-                Ok(()) => batch.push(stream),
-                Err(_) => idle.failed += 1,
+        let mut stream = connect(port, source(at))
+            .map_err(|error| Failure::step(format!("idle connection {at} of {count}"), error))?;
+        match stream.write_all(&request).and_then(|()| read_answer(&mut stream)) {
+            Ok(true) => idle.connections.push(stream),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                idle.failed = count - idle.connections.len();
+                return Ok(idle);
             }
-        }
-        for mut stream in batch {
-            match read_answer(&mut stream) {
-                Ok(true) => idle.connections.push(stream),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    idle.failed = count - idle.connections.len();
-                    return Ok(idle);
-                }
-                Ok(false) | Err(_) => idle.failed += 1,
-            }
+            Ok(false) | Err(_) => idle.failed += 1,
         }
     }
     Ok(idle)

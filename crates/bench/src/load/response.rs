@@ -14,17 +14,18 @@ const CHUNK_LINE_BYTES_MAX: usize = 1024;
 
 /// A response that has been received to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
     /// The server will close the connection after it.
-    pub(crate) close: bool,
+    pub close: bool,
     /// Its body is the one that was expected, or none was.
-    pub(crate) right: bool,
+    pub right: bool,
 }
 
 /// The bytes are no HTTP/1.1 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -48,7 +49,7 @@ enum Bodies {
 
 /// Finds the ends of the responses on one connection, in whatever pieces they come.
 #[derive(Debug)]
-pub(crate) struct ResponseParser {
+pub struct ResponseParser {
     state: State,
     answer: Answer,
     /// The part of a head or line that came without its end.
@@ -66,7 +67,7 @@ impl Default for ResponseParser {
 
 impl ResponseParser {
     /// A parser that compares each body with `expected`.
-    pub(crate) fn expecting(expected: Option<Rc<[u8]>>) -> Self {
+    pub fn expecting(expected: Option<Rc<[u8]>>) -> Self {
         ResponseParser::with(expected.map_or(Bodies::Skip, Bodies::Compare))
     }
 
@@ -86,12 +87,12 @@ impl ResponseParser {
     }
 
     /// Length of the body so far, or of the last one.
-    pub(crate) fn body_bytes(&self) -> usize {
+    pub fn body_bytes(&self) -> usize {
         self.body_bytes
     }
 
     /// Takes bytes up to the end of one response: how many, and the response if it ended.
-    pub(crate) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Answer>), Malformed> {
+    pub fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Answer>), Malformed> {
         let mut used = 0;
         loop {
             let rest = &input[used..];

@@ -55,25 +55,12 @@ impl Metric {
     pub(crate) const ERRORS: Metric = less("errors", "errors", 0);
 
     /// All figures, in the order in which tables show them.
+    #[rustfmt::skip]
     pub(crate) const ALL: [Metric; 18] = [
-        Metric::RATE,
-        Metric::BLOCKING_RATE,
-        Metric::P50_MS,
-        Metric::P99_MS,
-        Metric::P999_MS,
-        Metric::ALONE_P99_MS,
-        Metric::P99_OVER_ALONE,
-        Metric::UNANSWERED,
-        Metric::CPU_US,
-        Metric::SWITCHES,
-        Metric::BUSY,
-        Metric::OTHERS,
-        Metric::PEAK_BYTES,
-        Metric::THREADS,
-        Metric::CONNECTIONS,
-        Metric::BYTES_EACH,
-        Metric::IDLE_CPU_MS,
-        Metric::IDLE_SWITCHES,
+        Self::RATE, Self::BLOCKING_RATE, Self::P50_MS, Self::P99_MS, Self::P999_MS, Self::ALONE_P99_MS,
+        Self::P99_OVER_ALONE, Self::UNANSWERED, Self::CPU_US, Self::SWITCHES, Self::BUSY, Self::OTHERS,
+        Self::PEAK_BYTES, Self::THREADS, Self::CONNECTIONS, Self::BYTES_EACH, Self::IDLE_CPU_MS,
+        Self::IDLE_SWITCHES,
     ];
 
     /// How many times `value` is worse than `best`: 1 is equal.

@@ -110,7 +110,7 @@ fn build_lisp(program: PathBuf) -> Result<(PathBuf, String)> {
 }
 
 /// Builds weft as its users do.
-pub(crate) fn build_weft() -> Result<PathBuf> {
+pub fn build_weft() -> Result<PathBuf> {
     cargo_build(Path::new(env!("CARGO_MANIFEST_DIR")), &["--package", "weftwork-cli"], "weft")
 }
 

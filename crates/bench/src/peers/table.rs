@@ -40,6 +40,10 @@ const CANNED: &[Ask] = &[Health, Json, File];
 const BLOCKING: &[Ask] = &[Health, Json, Echo, Slow];
 const ASYNCHRONOUS: &[Ask] = &[Health, Json, Echo, Slow, Wait];
 
+const MAY_BREAKS: &[&str] =
+    &[IGNORES_CLOSE, KEEPS_1_0, NO_HOST, HEAD_BODY, TWO_LENGTHS, NO_CHUNKED, TWO_FRAMINGS];
+
+#[rustfmt::skip]
 pub(crate) static PEERS: &[Peer] = &[
     Peer {
         name: "nginx",
@@ -69,32 +73,12 @@ pub(crate) static PEERS: &[Peer] = &[
         arguments: &["-D", "-f", "@config@"],
         configuration: include_str!("../../peers/lighttpd.conf"),
     },
-    rust(
-        "hyper",
-        ASYNCHRONOUS,
-        &[NO_HOST],
-        "tokio on a thread for each core; /slow in spawn_blocking, 512 threads at most",
-    ),
-    rust(
-        "axum",
-        ASYNCHRONOUS,
-        &[NO_HOST],
-        "tokio on a thread for each core; /slow blocks in the handler, as when somebody forgets",
-    ),
+    rust("hyper", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow in spawn_blocking, 512 threads at most"),
+    rust("axum", ASYNCHRONOUS, &[NO_HOST], "tokio on a thread for each core; /slow blocks in the handler, as when somebody forgets"),
     rust("axum-blocking", BLOCKING, &[NO_HOST], "the same, /slow in spawn_blocking, 512 threads at most"),
     rust("actix-web", ASYNCHRONOUS, &[], "a worker for each core; /slow in web::block, 512 threads at most"),
-    rust(
-        "ntex",
-        ASYNCHRONOUS,
-        &[NO_HOST],
-        "a worker for each core, on its own runtime; /slow in spawn_blocking",
-    ),
-    rust(
-        "may_minihttp",
-        ASYNCHRONOUS,
-        &[IGNORES_CLOSE, KEEPS_1_0, NO_HOST, HEAD_BODY, TWO_LENGTHS, NO_CHUNKED, TWO_FRAMINGS],
-        "a worker for each core; /slow blocks it: there is nowhere else to go",
-    ),
+    rust("ntex", ASYNCHRONOUS, &[NO_HOST], "a worker for each core, on its own runtime; /slow in spawn_blocking"),
+    rust("may_minihttp", ASYNCHRONOUS, MAY_BREAKS, "a worker for each core; /slow blocks it: there is nowhere else to go"),
     rust("tiny_http", BLOCKING, &[NO_HOST, TWO_LENGTHS, TWO_FRAMINGS], "512 threads take requests"),
     rust("astra", BLOCKING, &[NO_HOST, NO_CHUNKED], "512 workers at most"),
     go("go-nethttp", &[TWO_FRAMINGS]),

@@ -11,17 +11,20 @@ use crate::failure::{Failure, Result};
 
 /// Neighbouring cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) first: usize,
+pub struct Span {
+    /// The first core.
+    pub first: usize,
     /// 1 at least.
-    pub(crate) count: usize,
+    pub count: usize,
 }
 
 /// The cores of the servers and those of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cores {
-    pub(crate) server: Span,
-    pub(crate) load: Span,
+pub struct Cores {
+    /// The cores of the servers.
+    pub server: Span,
+    /// The cores of the load.
+    pub load: Span,
 }
 
 impl Default for Cores {
@@ -31,7 +34,8 @@ impl Default for Cores {
 }
 
 impl Span {
-    pub(crate) const fn one(core: usize) -> Self {
+    /// One core.
+    pub const fn one(core: usize) -> Self {
         Span { first: core, count: 1 }
     }
 
@@ -48,7 +52,7 @@ impl Cores {
     }
 
     /// Checks that all exist; cores for both are allowed, and noted.
-    pub(crate) fn check(self) -> Result<()> {
+    pub fn check(self) -> Result<()> {
         let allowed = sched_getaffinity(None)?;
         for core in self.all() {
             if core >= CpuSet::MAX_CPU || !allowed.is_set(core) {
@@ -94,7 +98,7 @@ impl fmt::Display for Span {
 }
 
 /// Pins this thread, and what it starts from now on.
-pub(crate) fn pin(span: Span) -> Result<()> {
+pub fn pin(span: Span) -> Result<()> {
     let mut set = CpuSet::new();
     span.cores().for_each(|core| set.set(core));
     sched_setaffinity(None, &set).map_err(|error| Failure::step(format!("pinning to {span}"), error))

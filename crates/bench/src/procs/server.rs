@@ -19,20 +19,15 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// A running server, stopped when dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     child: ChildGuard,
-    pub(crate) port: u16,
+    /// The port on 127.0.0.1.
+    pub port: u16,
 }
 
 impl Server {
     /// Starts `command` on the servers' cores. The caller goes on on the load's. Stderr goes to `log`.
-    pub(crate) fn start(
-        mut command: Command,
-        port: u16,
-        what: &str,
-        cores: Cores,
-        log: PathBuf,
-    ) -> Result<Self> {
+    pub fn start(mut command: Command, port: u16, what: &str, cores: Cores, log: PathBuf) -> Result<Self> {
         let stderr = File::create(&log).map_err(|error| Failure::step(log.display(), error))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         pin::pin(cores.server)?;
@@ -49,12 +44,13 @@ impl Server {
         Ok(server)
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Returns its process id.
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Fails if the server has ended: a server that died in the middle must not look merely slow.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         match self.child.ended()? {
             None => Ok(()),
             Some(status) => Err(Failure::Run(format!("the server ended by itself ({status})"))),
@@ -76,16 +72,18 @@ impl Server {
 
 /// Hands out ports of [`PORTS`] that are free, each once until all were used.
 #[derive(Debug)]
-pub(crate) struct Ports(u16);
+pub struct Ports(u16);
 
 impl Ports {
-    pub(crate) fn new() -> Self {
+    /// Starts at a port that depends on the process.
+    pub fn begin() -> Self {
         // Another run at the same time starts elsewhere.
         let span = u32::from(PORTS.end - PORTS.start);
         Ports(PORTS.start + (process::id() * 64 % span) as u16)
     }
 
-    pub(crate) fn next(&mut self) -> Result<u16> {
+    /// Returns a port that is free now.
+    pub fn free(&mut self) -> Result<u16> {
         for _ in PORTS {
             self.0 = if self.0 + 1 < PORTS.end { self.0 + 1 } else { PORTS.start };
             if TcpListener::bind((Ipv4Addr::LOCALHOST, self.0)).is_ok() {

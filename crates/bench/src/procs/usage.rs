@@ -62,7 +62,7 @@ pub(crate) fn tree(root: u32) -> Vec<Process> {
 }
 
 /// Returns the resident bytes of a process tree. Pages shared within the tree count once for each process.
-pub(crate) fn resident_bytes(root: u32) -> u64 {
+pub fn resident_bytes(root: u32) -> u64 {
     // Exact, while the counters of /proc/PID/status lag behind by some pages for each thread.
     let resident = |process: Process| {
         let rollup = process.smaps_rollup().ok()?;

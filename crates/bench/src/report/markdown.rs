@@ -6,7 +6,7 @@ use super::charts;
 use super::standing::{command, counts, decides, first, how, ours, score, standings};
 use super::table::{first_line, short};
 use crate::measure::Metric;
-use crate::results::{Cell, Column, LeftOut, Results, Runoff, Score};
+use crate::results::{Cell, Column, LeftOut, Results, Score};
 use crate::workloads::UNKNOWN;
 
 const METHOD: &str = include_str!("method.md");
@@ -29,7 +29,7 @@ pub(crate) fn markdown(results: &Results) -> String {
     write_errors(&mut out, results);
     out.push('\n');
     out.push_str(METHOD);
-    write_contestants(&mut out, results);
+    write_servers(&mut out, results);
     out
 }
 
@@ -63,7 +63,7 @@ fn cell(results: &Results, column: &Column, subject: &str, metric: Metric) -> St
     }
 }
 
-/// All columns: what decides, us, the first, and the floor; and how sure that is.
+/// All columns: what decides, us, the first, the floor, and how sure that is.
 fn write_columns(out: &mut String, results: &Results) {
     out.push_str(
         "\n## All columns\n\nIn the run-off: what the first of the others has of our figure, and between which two the parts of it lie. The \
@@ -76,8 +76,7 @@ fn write_columns(out: &mut String, results: &Results) {
         let shown = |name: &str| cell(results, column, name, metric);
         let mut others = column.clone();
         others.cells.retain(|cell| !cell.subject.starts_with("weft"));
-        let best = first(results, &others, metric);
-        let best = best.map(|(name, _)| name);
+        let best = first(results, &others, metric).map(|(name, _)| name);
         let ours = ours(column).map_or("weft", |cell| &cell.subject);
         let _ = writeln!(
             out,
@@ -89,47 +88,43 @@ fn write_columns(out: &mut String, results: &Results) {
             best.map_or("-".to_owned(), |name| format!("{name} {}", shown(name).replace('*', ""))),
             shown("floor"),
             ran_off(column, metric, best),
-            both(column, [Some(ours), best], " %", |cell| cell.spread_percent(metric)),
-            both(column, [Some(ours), best], " %", |cell| cell.median(Metric::OTHERS))
+            both(column, [Some(ours), best], |cell| cell.spread_percent(metric)),
+            both(column, [Some(ours), best], |cell| cell.median(Metric::OTHERS))
         );
     }
 }
 
-/// Who made errors, and whose rounds failed: in which columns, and why.
+/// Names the servers that made errors, and those whose rounds failed: in which columns, and why.
 fn write_errors(out: &mut String, results: &Results) {
     out.push_str("\n## Errors and failures\n\n");
     let before = out.len();
+    let runoffs = || results.workloads.iter().filter_map(|one| Some((&one.name, one.runoff.as_ref()?)));
     for subject in &results.subjects {
         let cells = || results.workloads.iter().filter_map(|one| Some((&one.name, one.cell(&subject.name)?)));
-        let errors = cells().filter(|(_, cell)| cell.errors > 0.0);
-        let errors: Vec<String> = errors.map(|(name, cell)| format!("{name} {}", cell.errors)).collect();
-        if !errors.is_empty() {
-            let _ = writeln!(out, "- {}, errors: {}.", subject.name, errors.join(", "));
-        }
         let scores =
-            runoffs(results).flat_map(|(name, runoff)| runoff.scores.iter().map(move |score| (name, score)));
-        let errors = scores.filter(|(_, score)| score.subject == subject.name && score.errors > 0.0);
-        let errors: Vec<String> = errors.map(|(name, score)| format!("{name} {}", score.errors)).collect();
-        if !errors.is_empty() {
-            let _ = writeln!(out, "- {}, errors in run-offs: {}.", subject.name, errors.join(", "));
+            runoffs().flat_map(|(name, runoff)| runoff.scores.iter().map(move |score| (name, score)));
+        let scores = scores.filter(|(_, score)| score.subject == subject.name);
+        for (what, errors) in [
+            ("errors", cells().map(|(name, cell)| (name, cell.errors)).collect::<Vec<_>>()),
+            ("errors in run-offs", scores.map(|(name, score)| (name, score.errors)).collect()),
+        ] {
+            let errors = errors.into_iter().filter(|(_, errors)| *errors > 0.0);
+            let errors: Vec<String> = errors.map(|(name, errors)| format!("{name} {errors}")).collect();
+            if !errors.is_empty() {
+                let _ = writeln!(out, "- {}, {what}: {}.", subject.name, errors.join(", "));
+            }
         }
         for (name, cell) in cells().filter(|(_, cell)| cell.failed_rounds > 0) {
             let why = cell.why.as_deref().map_or(UNKNOWN, first_line);
             let _ = writeln!(out, "- {}, {name}: {} failed rounds: {why}.", subject.name, cell.failed_rounds);
         }
     }
-    for (name, failed) in
-        runoffs(results).filter_map(|(name, runoff)| Some((name, runoff.failed.as_deref()?)))
-    {
+    for (name, failed) in runoffs().filter_map(|(name, runoff)| Some((name, runoff.failed.as_deref()?))) {
         let _ = writeln!(out, "- {name}: its run-off failed: {}.", first_line(failed));
     }
     if out.len() == before {
         out.push_str("None.\n");
     }
-}
-
-fn runoffs(results: &Results) -> impl Iterator<Item = (&str, &Runoff)> {
-    results.workloads.iter().filter_map(|column| Some((column.name.as_str(), column.runoff.as_ref()?)))
 }
 
 fn ran_off(column: &Column, metric: Metric, best: Option<&str>) -> String {
@@ -141,24 +136,18 @@ fn ran_off(column: &Column, metric: Metric, best: Option<&str>) -> String {
     scores.into_iter().find(erred).map_or("-".to_owned(), |score| format!("{} errors !", score.errors))
 }
 
-/// A percentage of us, and of the first of the others.
-fn both(
-    column: &Column,
-    names: [Option<&str>; 2],
-    unit: &str,
-    value: impl Fn(&Cell) -> Option<f64>,
-) -> String {
-    let one = |name: Option<&str>| Some(format!("{:.0}{unit}", value(column.cell(name?)?)?));
+/// Shows a percentage of us, and of the first of the others.
+fn both(column: &Column, names: [Option<&str>; 2], value: impl Fn(&Cell) -> Option<f64>) -> String {
+    let one = |name: Option<&str>| Some(format!("{:.0} %", value(column.cell(name?)?)?));
     names.map(|name| one(name).unwrap_or("-".to_owned())).join(", ")
 }
 
-fn write_contestants(out: &mut String, results: &Results) {
-    out.push_str("\n## The contestants\n\n| server | version | set up | rules of HTTP/1.1 that it breaks |\n|---|---|---|---|\n");
+fn write_servers(out: &mut String, results: &Results) {
+    out.push_str("\n## The servers\n\n| server | version | set up | rules of HTTP/1.1 that it breaks |\n|---|---|---|---|\n");
     for subject in &results.subjects {
-        let broken = if subject.broken.is_empty() {
-            "none of those asked".to_owned()
-        } else {
-            subject.broken.join("; ")
+        let broken = match &subject.broken[..] {
+            [] => "none of those asked".to_owned(),
+            broken => broken.join("; "),
         };
         let _ = writeln!(out, "| {} | {} | {} | {broken} |", subject.name, subject.version, subject.about);
     }

@@ -65,10 +65,7 @@ fn cells(column: &Column) -> String {
 }
 
 /// Aligns rows: the first column to the left, numbers to the right.
-pub(crate) fn table<R: IntoIterator<Item = String>>(
-    head: Vec<String>,
-    rows: impl IntoIterator<Item = R>,
-) -> String {
+pub fn table<R: IntoIterator<Item = String>>(head: Vec<String>, rows: impl IntoIterator<Item = R>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head);
     rows.into_iter().for_each(|row| {

@@ -135,7 +135,6 @@ fn the_run_off_decides_where_there_was_one() {
     let text = markdown(&run_off("health-100", 4.0, 5.0, 0.0));
     let row = "| CPU us a request | **5.00** | nginx 4.00 | 1.00 | 1.25 (1.12 to 1.50) |";
     assert!(text.contains(row), "{text}");
-    assert!(text.contains("| weft:adaptive | **5.00** |") && text.contains("| nginx | 4.00 |"), "{text}");
 }
 
 /// Neither errors nor an end of ours there make the rounds decide.
@@ -189,8 +188,8 @@ fn pages_hold_every_column_and_are_well_formed() {
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
     }
     let text = markdown(&results);
-    assert!(text.contains("| nginx | **4.50** |"), "{text}");
-    assert!(text.contains("| cheat | 1.00 ! |"), "{text}");
+    assert!(text.contains("| CPU us a request | 5.00 | nginx 4.50 | 4.00 |"), "{text}");
+    assert!(charts_of[1].draw(&results).unwrap().contains("\n1.00 !\n"), "the cheat");
     assert!(text.contains("## Errors and failures\n\nNone.\n"), "{text}");
     let lost = "- health-100 (title of <health-100>): 5.00 CPU us a request, nginx 4.50: 11.1 % behind; our rounds lie 2 % \
                 apart, theirs 2 %.\n  Why: not yet explained.\n";
@@ -207,7 +206,7 @@ fn noise_is_shown_and_marked() {
     let results = results(vec![column("health-100", cells)]);
     let text = markdown(&results);
     let row = "| CPU us a request | 5.00 ~ | nginx 4.00 ~ |  | - | 40 %, 2 % | -, 12 % |";
-    assert!(text.contains(row) && text.contains("| nginx | **4.00** ~ |"), "{text}");
+    assert!(text.contains(row), "{text}");
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn what_goes_wrong_before_the_time_begins_is_counted() {
 #[test]
 fn bodies_are_sent() {
     let group = Group { body_bytes: 20, ..Group::get("/echo", 1) };
-    let request = String::from_utf8(group.request(1)).unwrap();
+    let request = String::from_utf8(group.request(1, false)).unwrap();
     assert!(request.starts_with("POST /echo HTTP/1.1\r\n") && request.contains("Content-Length: 20\r\n"));
     assert!(request.ends_with("\r\n\r\n000000000000000\n0000"), "{request}");
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::procs::pin::{self, Span};
+use weftwork_bench::{Span, pin};
 
 const EVERY: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(2);
@@ -34,7 +34,7 @@ impl Check {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     micros: Histogram<u64>,
     slowest: Vec<Check>,
     failed: Vec<String>,
@@ -67,7 +67,7 @@ impl Checks {
         self.slowest.truncate(SLOWEST_KEPT);
     }
 
-    pub(super) fn add(&mut self, other: &Checks) {
+    pub(crate) fn add(&mut self, other: &Checks) {
         self.micros += &other.micros;
         other.slowest.iter().for_each(|check| self.keep(*check));
         self.failed.extend_from_slice(&other.failed);
@@ -80,7 +80,7 @@ impl Checks {
     }
 
     /// Returns the checks that took longer than `most`, and not because of the machine.
-    pub(super) fn faults(&self, most: Duration) -> Vec<String> {
+    pub(crate) fn faults(&self, most: Duration) -> Vec<String> {
         let late = self.slowest.iter().filter(|check| check.is_late(most));
         let mut faults: Vec<String> =
             late.map(|late| format!("a health check took {:.0?} ({most:?} at most)", late.took)).collect();
@@ -104,7 +104,7 @@ impl fmt::Display for Checks {
 }
 
 /// The thread that asks. It ends when this is dropped.
-pub(super) struct Prober {
+pub(crate) struct Prober {
     checks: Arc<Mutex<Checks>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -112,7 +112,7 @@ pub(super) struct Prober {
 
 impl Prober {
     /// Asks the server on this port, whose cores are `cores`.
-    pub(super) fn start(port: u16, cores: Span) -> Prober {
+    pub(crate) fn start(port: u16, cores: Span) -> Prober {
         let (checks, stop) = (Arc::<Mutex<Checks>>::default(), Arc::<AtomicBool>::default());
         let (into, ends) = (checks.clone(), stop.clone());
         let core = CoreWatch::start(cores, stop.clone());
@@ -121,7 +121,7 @@ impl Prober {
     }
 
     /// Returns what was found since the last time.
-    pub(super) fn take(&self) -> Checks {
+    pub(crate) fn take(&self) -> Checks {
         std::mem::take(&mut self.checks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -198,7 +198,7 @@ impl CoreWatch {
         let own = core.clone();
         thread::spawn(move || {
             // On another core it knows less, and excuses less.
-            let _ = pin::pin(cores);
+            let _ = pin(cores);
             while !stop.load(Ordering::Relaxed) {
                 let due = own.now() + NAP.as_micros() as u64;
                 own.due.store(due, Ordering::Relaxed);

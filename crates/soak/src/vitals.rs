@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use procfs::process::Process;
 
-use super::health::Checks;
-use crate::procs::usage::resident_bytes;
+use crate::health::Checks;
+use weftwork_bench::resident_bytes;
 
 /// Growth that is none: allocators and pools keep what they once needed.
 const BYTES_SLACK: u64 = 2 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Vitals {
-    pub(super) resident_bytes: u64,
-    pub(super) descriptors: u64,
-    pub(super) threads: u64,
+pub(crate) struct Vitals {
+    pub(crate) resident_bytes: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) threads: u64,
 }
 
 impl Vitals {
-    pub(super) fn of(pid: u32) -> Vitals {
+    pub(crate) fn of(pid: u32) -> Vitals {
         let process = Process::new(pid as i32);
         let count =
             |count: fn(&Process) -> Option<usize>| process.as_ref().ok().and_then(count).unwrap_or(0) as u64;
@@ -39,12 +39,12 @@ impl fmt::Display for Vitals {
 }
 
 /// Returns a line of the log.
-pub(super) fn line(at: Duration, now: &Vitals, checks: &Checks, answers: u64) -> String {
+pub(crate) fn line(at: Duration, now: &Vitals, checks: &Checks, answers: u64) -> String {
     format!("{:5} s  {now}, {answers} answers; health {checks}", at.as_secs())
 }
 
 /// Compares the second quarter of a run with its last: the first is for getting warm.
-pub(super) fn not_flat(samples: &[Vitals]) -> Vec<String> {
+pub(crate) fn not_flat(samples: &[Vitals]) -> Vec<String> {
     let quarter = samples.len() / 4;
     if quarter == 0 {
         return vec!["too short to tell whether anything grows".to_owned()];

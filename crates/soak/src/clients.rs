@@ -10,10 +10,9 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::kinds::{BURST, Kind, Script};
-use super::sessions::{Session, Wrong};
-use crate::load::response::ResponseParser;
-use crate::report::table::table;
+use crate::kinds::{BURST, Kind, Script};
+use crate::sessions::{Session, Wrong};
+use weftwork_bench::{ResponseParser, table};
 
 /// Below the 28,000 ports that Linux has for one source address by default.
 const PER_SOURCE: usize = 20_000;
@@ -48,7 +47,7 @@ struct Client {
 }
 
 /// All clients, each waiting for its turn.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     port: u16,
     kinds: Vec<(Script, Tally)>,
     clients: Vec<Client>,
@@ -57,7 +56,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(port: u16, scripts: &[Script]) -> Clients {
+    pub(crate) fn new(port: u16, scripts: &[Script]) -> Clients {
         let now = Instant::now();
         let mut all = Clients {
             port,
@@ -78,7 +77,7 @@ impl Clients {
     }
 
     /// Lets each client act whose time has come, and returns after `time`.
-    pub(super) fn act(&mut self, time: Duration) {
+    pub(crate) fn act(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
             let now = Instant::now();
@@ -131,11 +130,11 @@ impl Clients {
         tally.longest = tally.longest.max(age);
     }
 
-    pub(super) fn answers(&self) -> u64 {
+    pub(crate) fn answers(&self) -> u64 {
         self.kinds.iter().map(|(_, tally)| tally.answers).sum()
     }
 
-    pub(super) fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let head = ["clients", "opened", "ended by weft", "answers", "overdue", "failed", "longest"];
         let rows = self.kinds.iter().map(|(script, tally)| {
             let Tally { opened, ended, answers, overdue, failed, longest } = tally;
@@ -147,7 +146,7 @@ impl Clients {
     }
 
     /// Returns what a server must not let happen.
-    pub(super) fn faults(&self) -> Vec<String> {
+    pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (Script { kind, about, .. }, tally) in &self.kinds {
             let Tally { opened, ended, answers, overdue, failed, .. } = *tally;

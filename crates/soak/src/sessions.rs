@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use memchr::memmem;
 
-use super::kinds::Kind;
-use crate::load::response::ResponseParser;
+use crate::kinds::Kind;
+use weftwork_bench::ResponseParser;
 
 /// What was read is wrong.
 #[derive(Debug, PartialEq)]
-pub(super) struct Wrong;
+pub(crate) struct Wrong;
 
-pub(super) enum Session {
+pub(crate) enum Session {
     /// Sends a body in chunks, and the next one only when the last one has come back.
     Duplex { parser: ResponseParser, chunks: usize },
     /// Fetches a body that is sent while it is made, and reads it piece by piece.
@@ -46,7 +46,7 @@ const PONG: u8 = 0x8a;
 
 impl Session {
     /// Returns the session of a kind. None: the kind is hostile.
-    pub(super) fn of(kind: Kind) -> Option<Session> {
+    pub(crate) fn of(kind: Kind) -> Option<Session> {
         Some(match kind {
             Kind::Duplex => Session::Duplex { parser: ResponseParser::default(), chunks: 1 },
             Kind::Download => {
@@ -58,7 +58,7 @@ impl Session {
         })
     }
 
-    pub(super) fn first_bytes(&self) -> Vec<u8> {
+    pub(crate) fn first_bytes(&self) -> Vec<u8> {
         match self {
             Session::Duplex { .. } => [CHAT, &chunk()].concat(),
             Session::Download { .. } => download(),
@@ -69,7 +69,7 @@ impl Session {
 
     /// Takes what has come, and adds to `output` what it sends to that. Returns the number of answers: bodies, chunks, messages, or
     /// events.
-    pub(super) fn read(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<u64, Wrong> {
+    pub(crate) fn read(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<u64, Wrong> {
         match self {
             Session::Duplex { parser, chunks } => {
                 let ends = answers(parser, bytes)?;
@@ -115,7 +115,7 @@ fn chunk() -> Vec<u8> {
 }
 
 fn download_body() -> Vec<u8> {
-    crate::peers::file_bytes(DOWNLOAD_BYTES)
+    weftwork_bench::file_bytes(DOWNLOAD_BYTES)
 }
 
 fn download() -> Vec<u8> {

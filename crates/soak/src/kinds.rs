@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Requests of one burst of a flood.
-pub(super) const BURST: usize = 64;
+pub(crate) const BURST: usize = 64;
 /// What a download reads in one turn: 160 KiB a second.
 const DOWNLOAD_READ_BYTES: usize = 16 << 10;
 /// A server's timers may be a little late, and the clients look once a second.
@@ -36,7 +36,7 @@ pub(crate) struct Script {
     every_ms: u64,
     /// The deadline of the server that ends it. None: the server does not end it.
     deadline_s: Option<u64>,
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
 }
 
 /// All kinds. The deadlines are `head_timeout` (and the least rate after ten seconds), `write_timeout` and `linger_timeout`.
@@ -78,19 +78,19 @@ impl FromStr for Script {
 }
 
 impl Script {
-    pub(super) fn every(&self) -> Duration {
+    pub(crate) fn every(&self) -> Duration {
         Duration::from_millis(self.every_ms)
     }
 
     /// Returns the age at which the server must have ended it. None: it may stay, or leaves by itself.
-    pub(super) fn ends_within(&self) -> Option<Duration> {
+    pub(crate) fn ends_within(&self) -> Option<Duration> {
         self.deadline_s.map(|seconds| Duration::from_secs(seconds) + GRACE)
     }
 }
 
 impl Kind {
     /// Returns what it sends first, if it is hostile.
-    pub(super) fn first_bytes(self) -> Vec<u8> {
+    pub(crate) fn first_bytes(self) -> Vec<u8> {
         match self {
             Kind::SlowBody => b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n".to_vec(),
             Kind::SlowReader => b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3_000),
@@ -107,7 +107,7 @@ impl Kind {
     }
 
     /// Returns what it reads in one turn. None: all there is.
-    pub(super) fn read_bytes(self) -> Option<usize> {
+    pub(crate) fn read_bytes(self) -> Option<usize> {
         match self {
             Kind::SlowReader => Some(100),
             Kind::Download => Some(DOWNLOAD_READ_BYTES),
