@@ -1,7 +1,8 @@
-//! How many round trips a second does an echo server make with a fiber a connection?
+//! Measures the round trips per second of an echo server with one fiber for each connection.
 //!
-//! `cargo bench -p weftwork-fiber --bench echo -- [connections [seconds]]`; the load comes from another thread, itself
-//! of fibers, so on two cores the figure is that of a server with one core. Errors are counted, and fail the run.
+//! `cargo bench -p weftwork-fiber --bench echo -- [connections [seconds]]`. The load comes from another thread
+//! that also runs fibers. On two cores the figure is therefore that of a server with one core. Errors are
+//! counted, and fail the run.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

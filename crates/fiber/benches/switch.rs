@@ -1,4 +1,4 @@
-//! What do a switch, a spawn with its join, a timer and a fiber's memory cost?
+//! Measures the cost of a switch, of a spawn with its join, of a timer, and of a fiber's memory.
 //!
 //! `cargo bench -p weftwork-fiber --bench switch`
 
@@ -46,7 +46,7 @@ fn ping_pong() {
     report("ping over channels, 2 fibers: one way, with its switch", 2 * ROUNDS, started.elapsed());
 }
 
-/// Ten thousand fibers in a ring hand a token around, so that each switch finds a cold stack.
+/// Ten thousand fibers pass a token around a ring, so that each switch finds a cold stack.
 fn ring() {
     const LAPS: usize = 30;
     let before = resident_bytes();
@@ -96,7 +96,7 @@ fn timers() {
     println!("{:<58} {:>8.1} ms", "10,000 sleeps of 100 ms at once", started.elapsed().as_secs_f64() * 1e3);
 }
 
-/// A byte goes to and fro over a socket pair; each one waits for the other, in one of three ways.
+/// A byte goes back and forth over a socket pair. Each end waits for the other in one of three ways.
 fn socket_waits() {
     const ROUNDS: usize = 100_000;
     let (one, two) = net::UnixStream::pair().unwrap();
@@ -124,7 +124,7 @@ fn std_pair() -> (std::os::unix::net::UnixStream, std::os::unix::net::UnixStream
     pair
 }
 
-/// A socket that belongs to someone else, as an HTTP engine's do.
+/// A socket that another crate owns, as the sockets of an HTTP engine are.
 struct Foreign(std::os::unix::net::UnixStream);
 
 impl Read for Foreign {

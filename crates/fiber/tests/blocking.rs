@@ -1,4 +1,5 @@
-//! Does the pool for blocking calls keep to its cap? In a process of its own, since the cap is the process's.
+//! Tests that the pool for blocking calls keeps to its cap. It runs in a process of its own, because the cap
+//! belongs to the process.
 
 use std::panic::catch_unwind;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use weftwork_fiber::{
     set_blocking_threads_max, sleep, spawn, timeout, yield_now,
 };
 
-/// Held by a test that sets the cap.
+/// Locked by a test that sets the cap.
 static CAP: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -78,7 +79,7 @@ fn a_lowered_cap_counts_for_the_threads_there_are() {
             })
             .collect();
         yield_now();
-        // One that has not begun would not begin any more, and the others would wait for it.
+        // A call that has not begun would never begin, and the other calls would wait for it.
         first.iter().for_each(|_| has_entered.recv().unwrap());
         let later: Vec<_> = (0..6)
             .map(|_| {
@@ -86,7 +87,7 @@ fn a_lowered_cap_counts_for_the_threads_there_are() {
                 spawn(move || {
                     blocking(move || {
                         most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        // Long enough for others to be seen, if there are any.
+                        // Long enough to see other calls, if there are any.
                         std::thread::sleep(Duration::from_millis(20));
                         running.fetch_sub(1, Ordering::SeqCst);
                     })
@@ -112,7 +113,7 @@ fn a_pool_that_is_full_refuses() {
         move || pool.blocking(move || drop(GATE.read().unwrap()))
     };
     let results = run(move || {
-        // Two run and three wait.
+        // Two calls run and three wait.
         let inside: Vec<_> = (0..5).map(|_| spawn(call.clone())).collect();
         yield_now();
         assert_eq!((call(), pool.threads()), (Err(PoolFull), 2));
@@ -124,17 +125,17 @@ fn a_pool_that_is_full_refuses() {
     assert_eq!(results.unwrap(), [Ok(()); 5]);
 }
 
-/// Panics when it is dropped.
+/// A value that panics when it is dropped.
 struct Panics;
 
 impl Drop for Panics {
     fn drop(&mut self) {
-        // With a payload that takes no memory: nobody gives it back.
+        // The payload takes no memory, because nothing frees it.
         std::panic::resume_unwind(Box::new(()));
     }
 }
 
-/// Nobody takes what the call gives: its thread drops it.
+/// No caller receives the value, so the thread of the call drops it.
 #[test]
 fn a_value_that_panics_when_it_is_dropped_costs_the_pool_no_thread() {
     static GATE: RwLock<()> = RwLock::new(());
@@ -183,14 +184,14 @@ fn a_call_begun_by_a_fiber_that_was_interrupted_already_is_not_made() {
         cancelled.cancel();
         assert!(matches!(cancelled.join(), Err(JoinError::Cancelled)));
         assert_eq!(timeout(Duration::from_millis(1), late), Err(Elapsed));
-        // Whatever was asked of the one thread before this has been done by now.
+        // The one thread has finished all earlier calls by now.
         pool.blocking(|| ()).unwrap();
     })
     .unwrap();
     assert_eq!(made.load(Ordering::SeqCst), 0);
 }
 
-/// The value is there already when the fiber is cancelled, which drops it as it unwinds.
+/// The value is ready when the fiber is cancelled, and the fiber drops it as it unwinds.
 #[test]
 fn a_value_that_panics_when_it_is_dropped_does_not_stop_an_unwinding() {
     let joined = run(|| {
@@ -200,7 +201,8 @@ fn a_value_that_panics_when_it_is_dropped_does_not_stop_an_unwinding() {
         let (enters, has_entered) = mpsc::channel();
         let next = spawn(move || second.blocking(move || enters.send(()).unwrap()));
         yield_now();
-        // The one thread is done with the first call. No turn is taken here, in which its fiber would hear of that.
+        // The one thread has finished the first call. No turn runs here, because a turn would tell the call's
+        // fiber.
         has_entered.recv_timeout(Duration::from_secs(10)).unwrap();
         call.cancel();
         next.join().unwrap().unwrap();
@@ -268,7 +270,7 @@ fn a_call_of_the_processs_pool_that_nobody_waits_for_any_more_is_not_made() {
         assert!(waits.join().is_err());
         go.send(()).unwrap();
         busy.join().unwrap();
-        // The one thread has come to all that was asked before this.
+        // The one thread has begun all earlier calls.
         blocking(|| ());
     })
     .unwrap();
@@ -295,7 +297,7 @@ fn a_call_that_has_begun_runs_to_its_end_though_nobody_waits_for_it() {
     assert_eq!(has_ended.recv_timeout(Duration::from_secs(10)), Ok(7));
 }
 
-/// A fiber whose call has begun, and waits to be let go. `call` makes a blocking call of what it is given.
+/// Returns a fiber whose call has begun and waits to be released. `call` makes a blocking call of its argument.
 fn held_up(call: impl FnOnce(Box<dyn FnOnce() + Send>) + 'static) -> (JoinHandle<()>, mpsc::Sender<()>) {
     let (enters, has_entered) = mpsc::channel();
     let (go, wait) = mpsc::channel();

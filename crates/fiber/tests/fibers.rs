@@ -1,4 +1,4 @@
-//! Do fibers start, end, panic, cancel and time out as documented?
+//! Tests that fibers start, end, panic, are cancelled and time out as documented.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +12,10 @@ use weftwork_fiber::{
 };
 
 const LONG: Duration = Duration::from_secs(3_600);
-/// For what takes no time at all.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout for work that takes no time at all.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Notes in a shared log that it was dropped.
+/// Records in a shared log that it was dropped.
 struct Noted(&'static str, Rc<RefCell<Vec<&'static str>>>);
 
 impl Drop for Noted {
@@ -101,7 +101,8 @@ fn a_panic_of_the_first_fiber_comes_out_of_run_after_the_others_unwound() {
     assert_eq!(*log.borrow(), ["other"]);
 }
 
-/// Its thread does not unwind yet, so the wait of another that has caught its cancelling ends as any.
+/// The thread does not unwind yet, so the wait of another fiber that has caught its cancelling ends like any
+/// other wait.
 #[test]
 fn a_panic_of_the_first_fiber_waits_for_nobody_who_catches_the_cancelling() {
     let (sender, ended) = mpsc::channel();
@@ -118,7 +119,7 @@ fn a_panic_of_the_first_fiber_waits_for_nobody_who_catches_the_cancelling() {
         });
         sender.send(*caught.unwrap_err().downcast::<&str>().unwrap()).unwrap();
     });
-    assert_eq!(ended.recv_timeout(PATIENCE), Ok("first"));
+    assert_eq!(ended.recv_timeout(TIMEOUT), Ok("first"));
 }
 
 #[test]
@@ -193,7 +194,8 @@ fn in_a_fiber_that_unwinds_sync_does_not_wait() {
     assert!(refused.get());
 }
 
-/// Cancels a fiber that waits in `wait`; its destructors must have run and its join must say so.
+/// Cancels a fiber that waits in `wait`. Its destructors must have run, and its join must report the
+/// cancelling.
 fn check_cancelled_in(wait: impl FnOnce() + 'static) {
     let log = log();
     let noted = Noted("dropped", Rc::clone(&log));
@@ -385,7 +387,7 @@ fn blocking_leaves_the_thread_to_others_and_hands_back_value_and_panic() {
     let (go, wait) = std::sync::mpsc::channel();
     let value = run(move || {
         let blocked = spawn(move || blocking(move || wait.recv().unwrap()));
-        // Runs only because the thread is free meanwhile.
+        // Runs only because the thread is free in the meantime.
         spawn(move || go.send(7).unwrap());
         blocked.join().unwrap()
     });
@@ -426,7 +428,7 @@ fn a_large_stack_is_lent() {
     let sum = run_with(&config, || {
         let work = || [1_u8; 64 << 10].iter().map(|&one| u64::from(one)).sum::<u64>();
         let sum = weftwork_fiber::on_large_stack(work);
-        // It stays on its thread, and so may what it uses.
+        // The fiber stays on its thread, so its values may also be bound to the thread.
         let only_here = Rc::new(7);
         assert_eq!(weftwork_fiber::on_large_stack(|| *only_here), 7);
         yield_now();
@@ -491,7 +493,8 @@ fn a_fiber_is_cancelled_on_a_large_stack() {
     .unwrap();
 }
 
-/// What it lays on the stack is there when the coroutine goes on, wherever that is and whatever ran meanwhile.
+/// The values on its stack are intact when the coroutine resumes, on whatever stack and whatever ran in
+/// between.
 #[test]
 fn a_coroutine_of_the_users_own_leaves_a_large_stack_and_comes_back() {
     use corosensei::{Coroutine, CoroutineResult};
@@ -527,7 +530,7 @@ fn a_coroutine_of_the_users_own_leaves_a_large_stack_and_comes_back() {
     assert_eq!(there.resume(()).as_return(), Some(expected), "on the thread");
 }
 
-/// A value of the thread that notes when it is gone.
+/// A thread-local value that records its drop.
 struct Mark(Cell<bool>);
 
 impl Drop for Mark {
@@ -536,7 +539,8 @@ impl Drop for Mark {
     }
 }
 
-/// A thread drops its thread-locals in the order that std likes: a fiber may hold one that is gone by then.
+/// A thread drops its thread-locals in an order that std chooses. A fiber may use one that has already been
+/// dropped.
 #[test]
 #[cfg_attr(feature = "sanitizer", ignore = "the fiber is leaked on purpose")]
 fn a_runtime_in_a_thread_local_unwinds_no_fiber_when_its_thread_ends() {

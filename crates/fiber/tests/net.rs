@@ -1,4 +1,4 @@
-//! Do the sockets behave as those of std, in a fiber and outside?
+//! Tests that the sockets behave like those of std, in a fiber and outside.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -17,8 +17,8 @@ use weftwork_fiber::{JoinHandle, run, sleep, spawn, timeout, yield_now};
 
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(5);
-/// For what takes no time at all.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout for work that takes no time at all.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A path that no other test uses, removed when dropped.
 struct SocketPath(PathBuf);
@@ -43,7 +43,7 @@ fn both(f: fn()) {
     f();
 }
 
-/// Two connected TCP ends; the backlog completes the connection, so one thread can make both.
+/// Returns two connected TCP ends. The backlog completes the connection, so one thread can make both.
 fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -137,7 +137,7 @@ fn a_read_a_write_and_an_accept_time_out() {
 #[test]
 fn connecting_where_nobody_listens_is_refused() {
     both(|| {
-        // It has its port, so that nobody else has, and does not listen there.
+        // The socket owns its port, so that no other process gets it, and does not listen.
         let deaf = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&deaf, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = SocketAddr::try_from(rustix::net::getsockname(&deaf).unwrap()).unwrap();
@@ -372,7 +372,7 @@ fn a_socket_crosses_threads_by_way_of_std() {
     .unwrap();
 }
 
-/// Both share the mode of the one socket.
+/// Both share the mode of the same socket.
 #[test]
 fn a_clone_of_a_socket_that_went_to_std_suspends_its_fiber_as_before() {
     let (sender, ended) = mpsc::channel();
@@ -381,7 +381,7 @@ fn a_clone_of_a_socket_that_went_to_std_suspends_its_fiber_as_before() {
             let (client, server) = tcp_pair();
             let clone = server.try_clone().unwrap();
             let std = server.into_std().unwrap();
-            // It comes back, and goes again.
+            // The socket is taken back, and given away again.
             let _std = TcpStream::from_std(std).unwrap().into_std().unwrap();
             let reading = spawn(move || (&clone).read_exact(&mut [0]).unwrap());
             yield_now();
@@ -391,10 +391,10 @@ fn a_clone_of_a_socket_that_went_to_std_suspends_its_fiber_as_before() {
         .unwrap();
         sender.send(()).unwrap();
     });
-    assert!(ended.recv_timeout(PATIENCE).is_ok(), "the clone blocks its thread");
+    assert!(ended.recv_timeout(TIMEOUT).is_ok(), "the clone blocks its thread");
 }
 
-/// Keeps a pair of sockets busy until `other` has ended; each call finds what it needs, so none of them waits.
+/// Keeps a pair of sockets busy until `other` has ended. Each call finds what it needs, so no call waits.
 fn rounds_until_ended<T>(other: &JoinHandle<T>) -> u32 {
     let (one, two) = UnixStream::pair().unwrap();
     let mut rounds = 0;
@@ -425,7 +425,7 @@ fn a_busy_socket_does_not_hold_up_the_events_of_others() {
     assert!(rounds < 1_000, "{rounds}");
 }
 
-/// The text is written to what may suspend the fiber meanwhile.
+/// The text is written to a writer that may suspend the fiber.
 #[test]
 fn a_socket_can_be_formatted_while_it_begins_to_wait() {
     run(|| {
@@ -448,7 +448,7 @@ fn a_socket_can_be_formatted_while_it_begins_to_wait() {
     .unwrap();
 }
 
-/// Takes text as a socket does that is slow.
+/// Accepts text as a slow socket does.
 struct Yielding;
 
 impl Write for Yielding {
@@ -528,7 +528,7 @@ fn the_time_limits_of_a_socket_of_std_come_along() {
     assert_eq!(read.unwrap_err().kind(), ErrorKind::TimedOut);
 }
 
-/// A peer that does not read, and one on the same thread, would hold up all fibers, for ever.
+/// A peer that does not read, on the same thread, would block all fibers forever.
 #[test]
 fn in_a_fiber_that_unwinds_a_socket_does_not_wait() {
     struct Says<S: Write>(S, Rc<Cell<Option<ErrorKind>>>);
@@ -589,7 +589,7 @@ fn in_a_fiber_that_unwinds_a_send_to_a_full_queue_fails() {
     assert_eq!(said.take(), Some(ErrorKind::WouldBlock));
 }
 
-/// As std has it: one that is refused changes nothing.
+/// As in std: a refused value changes nothing.
 #[test]
 fn a_keepalive_of_no_time_is_refused_and_not_set() {
     let (client, _server) = tcp_pair();

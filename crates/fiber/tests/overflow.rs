@@ -1,4 +1,5 @@
-//! Does a stack overflow end the process with a message that names the remedy, and other faults as before?
+//! Tests that a stack overflow ends the process with a message that names the remedy, and that other faults
+//! behave as before.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -11,10 +12,10 @@ const ROLE: &str = "FIBER_OVERFLOW_TEST_ROLE";
 
 const SIGABRT: i32 = 6;
 
-/// Said by a role that came to its end.
+/// Printed by a role that ran to its end.
 const DONE: &str = "all of it ran";
 
-/// Runs this test program again, in a role in which it is to die.
+/// Runs this test program again, in a role that must end the process.
 fn child(role: &str) -> Output {
     command(role).output().unwrap()
 }
@@ -36,7 +37,7 @@ fn large_frame() -> u8 {
     std::hint::black_box([1_u8; 512 << 10])[4_097]
 }
 
-/// Runs `work` in a destructor of a fiber that is cancelled.
+/// Runs `work` in a destructor of a cancelled fiber.
 fn in_a_fiber_that_unwinds(work: fn()) {
     struct Last(fn());
     impl Drop for Last {
@@ -57,7 +58,7 @@ fn in_a_fiber_that_unwinds(work: fn()) {
     assert!(fiber.join().is_err());
 }
 
-/// Leaves the process enough for what it allocates, and neither a large stack nor one of a thread.
+/// Leaves the process enough memory for its allocations, but not for a large stack or the stack of a thread.
 fn take_all_memory() {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
@@ -114,7 +115,7 @@ fn role_of_a_child() {
         }
     };
     if std::env::var(ROLE).is_ok_and(|role| role == "thread overflow") {
-        // No fiber runs: the handler that was there before has to speak.
+        // No fiber runs, so the previous handler must run.
         run_with(&config, yield_now).unwrap();
         std::hint::black_box(recurse(1 << 40));
     }
@@ -153,7 +154,7 @@ fn an_overflow_names_the_stack_that_it_was_of() {
     check_overflow("large stack left");
 }
 
-// Under AddressSanitizer rustc emits no stack probes, so that there a large frame may step over the guard page.
+// With AddressSanitizer rustc emits no stack probes, so a large frame may step over the guard page there.
 #[cfg(not(feature = "sanitizer"))]
 #[test]
 fn a_frame_larger_than_the_stack_does_not_step_over_the_guard() {
@@ -179,7 +180,7 @@ fn a_panic_with_a_full_backtrace_fits_the_default_stack() {
     assert_eq!(output.status.signal(), None);
 }
 
-/// In which no thread of std gets the stack that this asks for.
+/// Returns a command whose process cannot get the stack of a std thread.
 fn without_threads(role: &str) -> Command {
     let mut command = command(role);
     command.env("RUST_MIN_STACK", (1_u64 << 60).to_string());
@@ -207,7 +208,7 @@ fn what_blocks_has_a_large_stack_in_a_fiber_that_unwinds() {
     check_done("unwinding");
 }
 
-// AddressSanitizer takes memory of its own. The other systems do not tell how much a process has.
+// AddressSanitizer takes memory of its own. The other systems do not report how much memory a process has.
 #[cfg(all(target_os = "linux", not(feature = "sanitizer")))]
 #[test]
 fn what_blocks_in_a_fiber_that_unwinds_runs_where_no_large_stack_can_be_had() {

@@ -1,5 +1,5 @@
-//! Is a socket safe from what its descriptor's number stood for before? In a process of its own, so that no other test
-//! takes the number.
+//! Tests that a socket is safe from events of an earlier socket with the same descriptor number. It runs in a
+//! process of its own, so that no other test takes the number.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};

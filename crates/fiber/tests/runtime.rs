@@ -1,4 +1,4 @@
-//! Does a runtime that someone else drives turn, watch, wake and end as documented?
+//! Tests that a runtime in the loop of another program turns, watches, wakes and ends as documented.
 
 use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write};
@@ -24,12 +24,12 @@ fn pair() -> (UnixStream, UnixStream) {
     (ours, theirs)
 }
 
-/// Until the peer has to read.
+/// Writes until the peer must read.
 fn fill(mut socket: &UnixStream) {
     while socket.write(&[0; 4096]).is_ok() {}
 }
 
-/// One turn that does not wait.
+/// Runs one turn that does not wait.
 fn turn(runtime: &Runtime) -> Vec<Ready> {
     let mut ready = Vec::new();
     runtime.turn(Some(Duration::ZERO), &mut ready).unwrap();
@@ -89,7 +89,7 @@ fn a_fiber_that_waits_for_a_watched_descriptor_takes_the_event() {
     assert_eq!(turn(&runtime), []);
     assert!(fiber.is_finished());
 
-    // The byte is still there and its edge is spent: the wait looks before it sleeps.
+    // The byte is still unread and its edge has been consumed: the wait reads before it sleeps.
     let socket = Rc::clone(&ours);
     let again = runtime.spawn(move || wait_readable(socket.as_fd(), None));
     turn(&runtime);
@@ -139,7 +139,7 @@ fn a_wait_for_either_ends_with_the_first() {
     }
 }
 
-/// It never has to wait, and looks at something else than the descriptor.
+/// The fiber never waits, and the descriptor that it reads is not the watched one.
 #[test]
 fn a_fiber_that_finds_a_watched_descriptor_ready_each_time_lets_others_run() {
     let runtime = Runtime::new().unwrap();
@@ -235,7 +235,7 @@ fn a_remote_spawns_and_wakes_from_another_thread() {
     assert_eq!(ran_on, std::thread::current().id());
     thread.join().unwrap();
 
-    // A wake-up between two turns ends the next one, which would else wait for ever.
+    // A wake-up between two turns ends the next turn, which would otherwise wait forever.
     runtime.remote().wake().unwrap();
     runtime.turn(None, &mut Vec::new()).unwrap();
 }
@@ -258,7 +258,7 @@ fn no_message_is_lost_under_contention() {
         .collect();
     let mut seen = 0;
     while seen < 4 * EACH {
-        // Without a time limit: a lost wake-up would hang here.
+        // Without a timeout: a lost wake-up would hang here.
         runtime.turn(None, &mut Vec::new()).unwrap();
         seen += receiver.try_iter().count();
     }
@@ -278,7 +278,7 @@ fn a_remote_outlives_its_runtime_and_says_so() {
 fn a_turn_waits_no_longer_than_the_next_timer() {
     let runtime = Runtime::new().unwrap();
     assert_eq!((runtime.next_deadline(), runtime.has_work()), (None, false));
-    // One that falls due within the turn leaves no deadline to look at.
+    // A timer that expires within the turn leaves no deadline.
     let sleeper = runtime.spawn(|| sleep(LONG));
     assert!(runtime.has_work());
     turn(&runtime);
@@ -296,7 +296,7 @@ struct Noted(Rc<RefCell<Vec<&'static str>>>, &'static str);
 impl Drop for Noted {
     fn drop(&mut self) {
         self.0.borrow_mut().push(self.1);
-        // What a destructor spawns while the runtime closes never runs.
+        // A fiber that a destructor spawns while the runtime closes never runs.
         assert!(spawn(|| panic!("ran")).is_finished());
     }
 }
@@ -319,13 +319,14 @@ fn dropping_the_runtime_unwinds_every_fiber() {
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
 }
 
-/// What panics as it is dropped never ran: a closure that was spawned, and one that another thread sent.
+/// The values that panic when they are dropped never ran: a spawned closure, and a closure that another thread
+/// sent.
 #[test]
 fn a_panic_in_a_destructor_keeps_no_other_fiber_from_being_unwound() {
     struct Panics;
     impl Drop for Panics {
         fn drop(&mut self) {
-            // Without a payload on the heap, which nobody may drop.
+            // The payload is not on the heap, because nothing may drop it.
             resume_unwind(Box::new(()));
         }
     }
@@ -351,7 +352,7 @@ fn a_panic_in_a_destructor_keeps_no_other_fiber_from_being_unwound() {
     }
 }
 
-/// Somebody held the thread for longer than the wait had.
+/// Another fiber held the thread for longer than the timeout of the wait.
 #[test]
 fn what_came_before_the_deadline_is_no_time_out() {
     let runtime = Runtime::new().unwrap();
@@ -367,7 +368,7 @@ fn what_came_before_the_deadline_is_no_time_out() {
             written.unwrap();
             break (waiter, theirs, deadline);
         }
-        // A busy machine held us up, and the byte may have come too late.
+        // A busy machine delayed the test, and the byte may have arrived too late.
         time *= 2;
     };
     std::thread::sleep(deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
@@ -423,7 +424,7 @@ fn a_socket_outlives_its_runtime_and_joins_the_next() {
     assert_eq!(byte.unwrap(), *b"x");
 }
 
-/// What can only be a mistake panics, and says what to do.
+/// Tests that a programming error panics, and that the text says what to do.
 fn check_panics(says: &str, f: impl FnOnce()) {
     let payload = catch_unwind(AssertUnwindSafe(f)).unwrap_err();
     let text = payload.downcast_ref::<&str>().copied().map(str::to_owned);
@@ -447,7 +448,7 @@ fn runtimes_do_not_nest() {
     assert_eq!(nested.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
 }
 
-/// Refused before it is spawned.
+/// The call is refused before the fiber is spawned.
 #[test]
 fn what_was_to_be_run_within_a_fiber_does_not_run_later() {
     let (runtime, ran) = (Rc::new(Runtime::new().unwrap()), Rc::new(Cell::new(false)));
@@ -471,7 +472,7 @@ fn a_fiber_that_gets_no_stack_says_so() {
     }
 }
 
-/// Nobody joins it, so what it took along has to tell.
+/// Nothing joins the fiber, so the captured value must report.
 #[test]
 fn what_another_thread_sent_is_dropped_where_there_is_no_stack() {
     let runtime = Runtime::with_config(&Config::new().stack_bytes(1 << 50)).unwrap();
@@ -496,7 +497,7 @@ fn a_panic_in_a_destructor_of_what_got_no_stack_ends_no_turn() {
 #[test]
 fn a_poller_that_watches_the_runtimes_misses_nothing() {
     const PAIRS: usize = 100;
-    // Fewer than the events that come at once.
+    // Fewer than the events that arrive at once.
     let runtime = Runtime::with_config(&Config::new().events_max(8)).unwrap();
     let mut outer = mio::Poll::new().unwrap();
     let mut events = mio::Events::with_capacity(8);
@@ -536,7 +537,7 @@ fn the_patience_of_a_runtime_ends_with_its_next_timer() {
     assert_eq!(runtime.park_timeout(), None);
 }
 
-/// Another fiber held the thread for longer than the time given.
+/// Another fiber held the thread for longer than the timeout.
 #[test]
 fn what_came_before_a_timeout_is_there() {
     for looks in [true, false] {
@@ -562,7 +563,7 @@ fn what_came_before_a_timeout_is_there() {
     }
 }
 
-/// So is a time that is over: of two that have passed the sooner counts.
+/// The same applies to an expired timeout: of two expired timeouts the earlier one counts.
 #[test]
 fn what_was_over_before_a_timeout_is_over_and_no_later_one_is() {
     const SOON: Duration = Duration::from_millis(50);
@@ -589,7 +590,7 @@ fn any_number_of_events_may_be_asked_for() {
     assert_eq!(weftwork_fiber::run_with(&config, || 7).unwrap(), 7);
 }
 
-/// A fiber has taken the event, and is cancelled before it runs.
+/// The event was assigned to a fiber that is cancelled before it runs.
 #[test]
 fn an_event_on_its_way_to_a_cancelled_fiber_goes_to_the_watcher() {
     let runtime = Rc::new(Runtime::new().unwrap());
@@ -599,15 +600,15 @@ fn an_event_on_its_way_to_a_cancelled_fiber_goes_to_the_watcher() {
     let waits = Rc::clone(&ours);
     let waiter = Rc::new(runtime.spawn(move || wait_readable(waits.as_fd(), None)));
     turn(&runtime);
-    // Woken by the same look at the poller, and before it.
-    let (bell, mut rings) = pair();
+    // Woken by the same poll, before the cancelling.
+    let (woken, mut waker) = pair();
     let cancels = Rc::clone(&waiter);
     runtime.spawn(move || {
-        wait_readable(bell.as_fd(), None).unwrap();
+        wait_readable(woken.as_fd(), None).unwrap();
         cancels.cancel();
     });
     turn(&runtime);
-    rings.write_all(b"x").unwrap();
+    waker.write_all(b"x").unwrap();
     theirs.write_all(b"x").unwrap();
     let reports: Vec<Ready> = (0..4).flat_map(|_| turn(&runtime)).collect();
     assert!(waiter.is_finished());
@@ -628,7 +629,7 @@ fn what_is_not_watched_cannot_be_rearmed() {
     finish(&runtime);
 }
 
-/// As poll(2) has it.
+/// As in poll(2).
 #[test]
 fn a_regular_file_is_always_ready() {
     let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();

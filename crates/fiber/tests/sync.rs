@@ -1,4 +1,4 @@
-//! Do channels, mutex and semaphore hand things over as documented?
+//! Tests that channels, mutex and semaphore behave as documented.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
@@ -167,7 +167,7 @@ fn a_mutex_stays_locked_across_a_wait_and_is_not_poisoned() {
     .unwrap();
 }
 
-/// What would have to wait outside a fiber panics, and says which call it was.
+/// A call that must wait outside a fiber panics, and the text names the call.
 fn check_refused(call: &str, wait: impl FnOnce()) {
     let payload = catch_unwind(AssertUnwindSafe(wait)).unwrap_err();
     let said = payload.downcast_ref::<String>().unwrap();
@@ -191,7 +191,7 @@ fn waiting_outside_a_fiber_panics_and_names_the_call() {
     check_refused("JoinHandle::join", || runtime.spawn(|| ()).join().unwrap());
 }
 
-/// Takes text as a socket does that is slow.
+/// Accepts text as a slow socket does.
 struct Yielding;
 
 impl fmt::Write for Yielding {
@@ -201,7 +201,7 @@ impl fmt::Write for Yielding {
     }
 }
 
-/// Writes `what` out while others make use of it.
+/// Formats `what` while other fibers use it.
 #[track_caller]
 fn check_formatted_beside<T: fmt::Debug + 'static>(what: T, using: fn(&T)) {
     run(move || {
@@ -222,7 +222,7 @@ fn check_formatted_beside<T: fmt::Debug + 'static>(what: T, using: fn(&T)) {
     .unwrap();
 }
 
-// The text is written to what may suspend the fiber meanwhile.
+// The text is written to a writer that may suspend the fiber.
 
 #[test]
 fn a_mutex_can_be_formatted_while_others_lock_it() {

@@ -1,7 +1,8 @@
-//! What does it cost to find one of a hundred routes? The derive beside matchit, in one run.
+//! Measures the time to find one of a hundred routes, with the derive and with matchit in one run.
 //!
-//! `cargo bench -p weftwork --bench routes`. matchit finds a value and the text of its captures, in a tree that has only
-//! the routes of GET. `search` does the same, and tells methods apart; `parse` makes the value of the enum.
+//! `cargo bench -p weftwork --bench routes`. matchit finds a value and the text of its captures, in a tree that
+//! has only the routes of GET. `search` does the same and also matches the method. `parse` makes the value of
+//! the enum.
 
 #[path = "../tests/support/hundred.rs"]
 mod hundred;
@@ -53,7 +54,7 @@ fn main() {
     println!("{:8.1} {:8.1} {:8.1}   mean", sums[0], sums[1], sums[2]);
 }
 
-/// Nanoseconds a call.
+/// Returns the nanoseconds of a call.
 fn best<R>(call: impl Fn() -> R) -> f64 {
     let round = || {
         let begun = Instant::now();

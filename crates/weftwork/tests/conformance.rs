@@ -1,10 +1,11 @@
-//! Does every test that `docs/conformance.md` names exist, run on every engine, and every one of its suites stand there?
+//! Tests that every test which `docs/conformance.md` names exists and runs on every engine, and that every test
+//! of its suites is listed there.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The suites whose every test is a row of the table.
+/// The suites of which every test is a row of the table.
 const SUITES: [&str; 4] = ["rfc9110", "rfc9112_bodies", "rfc9112_connections", "rfc9112_requests"];
 
 fn read(path: &str) -> String {
@@ -12,14 +13,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The tests of one file, in the form `suite::test`.
+/// Returns the tests of one file, in the form `suite::test`.
 fn tests_of(suite: &str) -> BTreeSet<String> {
     let text = read(&format!("tests/cases/{suite}.rs"));
     let behind = text.split("#[test]\nfn ").skip(1);
     behind.map(|rest| format!("{suite}::{}", rest.split('(').next().unwrap_or_default())).collect()
 }
 
-/// What the page has in code quotes, if it has `mark` in it, by line.
+/// Returns the code spans of the page that contain `mark`, with their lines.
 fn quoted(mark: &str) -> Vec<(usize, String)> {
     let page = read("../../docs/conformance.md");
     let mut all = Vec::new();
@@ -30,7 +31,7 @@ fn quoted(mark: &str) -> Vec<(usize, String)> {
     all
 }
 
-/// Every `suite::test` of the page.
+/// Returns every `suite::test` of the page.
 fn named() -> Vec<(usize, String)> {
     quoted("::")
 }
@@ -45,7 +46,7 @@ fn every_named_test_exists() {
     }
 }
 
-/// Those beside the code are named by file: `wire/src/fields/tests.rs rfc9110_5_6_7_dates`.
+/// Unit tests are named by file: `wire/src/fields/tests.rs rfc9110_5_6_7_dates`.
 #[test]
 fn every_named_unit_test_exists() {
     let all = quoted(".rs ");
@@ -67,7 +68,7 @@ fn every_test_of_a_suite_is_named() {
     }
 }
 
-/// A result is claimed for every engine, so no suite may leave one out.
+/// The page claims a result for every engine, so no suite may skip one.
 #[test]
 fn no_suite_is_skipped_on_an_engine() {
     for suite in SUITES {

@@ -1,8 +1,8 @@
-//! Does a server that is started and stopped many times leave anything behind? Alone in its process, so that
-//! every descriptor and every thread there is can be counted.
+//! Tests that a server which is started and stopped many times leaves nothing behind. It runs alone in its
+//! process, so that it can count every descriptor and every thread.
 #![cfg(target_os = "linux")]
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of it.
 #[allow(dead_code)]
 mod support;
 
@@ -19,14 +19,14 @@ fn entries(folder: &str) -> usize {
 fn cycle(engine: Engine, number: usize) {
     let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
     let running = server.start(|_: &mut Request| "hello").unwrap();
-    // Some stop with a connection, some without, some before they have begun.
+    // Some stop with a connection, some without, and some before they have begun.
     let mut client = (!number.is_multiple_of(3)).then(|| Client::connect(&running));
     if number % 3 == 2 {
         client.as_mut().unwrap().get("/").is(200, "hello");
     }
     match number % 2 {
         0 => drop(running),
-        // An unused connection would be waited for, for a second.
+        // The server would wait a second for the first request of an unused connection.
         _ => assert_eq!(running.shutdown(Duration::from_millis(20)).stuck, 0),
     }
 }
@@ -35,7 +35,7 @@ fn cycle(engine: Engine, number: usize) {
 fn a_thousand_cycles_leak_nothing() {
     for &engine in ENGINES {
         (0..6).for_each(|number| cycle(engine, number));
-        // A thread that was joined can be seen for a moment longer, so there may be fewer afterwards.
+        // A joined thread stays visible for a moment, so there may be fewer afterwards.
         let (files, threads) = (entries("/proc/self/fd"), entries("/proc/self/task"));
         (0..CYCLES).for_each(|number| cycle(engine, number));
         eventually(

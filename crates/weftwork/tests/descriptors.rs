@@ -1,7 +1,8 @@
-//! Does a server survive that descriptors are used up, and give back its own? In processes of their own.
+//! Tests that a server survives the lack of descriptors, and returns its own. Each test runs in a process of
+//! its own.
 #![cfg(target_os = "linux")]
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of it.
 #[allow(dead_code)]
 mod support;
 
@@ -35,13 +36,13 @@ fn leavers_of_a_quiet_feed_hold_none() {
 #[test]
 fn there_is_room_for_them_before_they_are_used() {
     if let Ok(engine) = std::env::var(CHILD) {
-        return have_room(engine.parse().unwrap());
+        return grow_descriptor_table(engine.parse().unwrap());
     }
     on_each_engine("there_is_room_for_them_before_they_are_used");
 }
 
-/// Else the kernel makes it in the middle of the load, and the thread that accepts waits for that.
-fn have_room(engine: Engine) {
+/// Otherwise the kernel grows the table in the middle of the load, and the accepting thread waits for that.
+fn grow_descriptor_table(engine: Engine) {
     let engine_case = || -> Option<u64> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         status.lines().find_map(|line| line.strip_prefix("FDSize:"))?.trim().parse().ok()
@@ -57,7 +58,7 @@ fn have_room(engine: Engine) {
     );
 }
 
-/// Nothing is ever sent, and the senders are kept, as those of a quiet hub are.
+/// Nothing is ever sent, and the senders are kept, as in a quiet hub.
 fn leave_a_feed(engine: Engine) {
     let senders = Arc::<Mutex<Vec<FeedSender>>>::default();
     let kept = senders.clone();
@@ -95,8 +96,8 @@ fn on_each_engine(test: &str) {
     }
 }
 
-/// Connects. The server is in this process too, and may still hold the descriptor of the client before.
-fn knock(site: &Site) -> Client {
+/// Connects. The server is in the same process, and may still hold the descriptor of the previous client.
+fn connect_retrying(site: &Site) -> Client {
     let mut client = None;
     eventually("a descriptor is free", || {
         client = Client::try_connect_to(&site.running.addresses()[0]).ok();
@@ -114,7 +115,7 @@ fn use_up(engine: Engine) {
 
     let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     assert!(fillers.len() > 10, "only {} were free", fillers.len());
-    // One is free for the client's end, none for the server's.
+    // One descriptor is free for the client's end, and none for the server's.
     fillers.pop();
     let mut new = site.client();
     new.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n");
@@ -122,19 +123,19 @@ fn use_up(engine: Engine) {
     eventually("accept fails", || site.running.counts().accept_errors > 0);
     old.get("/").is(200, "hello");
 
-    // Nothing gets free: nobody is left hanging at the door.
+    // No descriptor becomes free: no client is left without an answer.
     let answer = new.answer();
     assert!(answer.status == 503 && answer.closes(), "{answer:?}");
     assert_eq!(answer.field("retry-after"), Some("1"));
     is_logged(&["gets 503", "RLIMIT_NOFILE", "connections_max is 10000"]);
     new.sees_end();
-    // Had the server not read what was there, its end would be a reset, which may take the answer with it.
+    // If the server had not read the bytes, its close would be a reset, which could discard the answer.
     eventually("the server has closed", || site.running.counts().connections == 1);
     new.try_send("more").expect("there was no reset");
     drop(new);
-    // Where several threads accept, one may be given the descriptor that another has given up.
+    // If several threads accept, one may get the descriptor that another has released.
     let statuses = (0..20).map(|_| {
-        let mut next = knock(&site);
+        let mut next = connect_retrying(&site);
         next.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         next.answer().status
     });
@@ -145,7 +146,7 @@ fn use_up(engine: Engine) {
     assert_eq!(site.calls(), 3 + served.len());
 
     drop(fillers);
-    // A loop that found none just before may refuse one more.
+    // A loop that had no descriptor just before may refuse one more client.
     let mut client = site.client();
     eventually("accept goes on", || {
         let is_served = client.get("/").status == 200;

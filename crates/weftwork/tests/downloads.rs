@@ -1,4 +1,4 @@
-//! What do a thousand slow downloads cost? No thread, and little memory.
+//! Tests that a thousand slow downloads cost no thread and little memory.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code)]
@@ -13,17 +13,17 @@ use weftwork::{Engine, Server, files};
 
 const CLIENTS: usize = 1000;
 const LENGTH: u64 = 10 << 20;
-/// What each may cost of the memory of this process, in which the clients live as well.
+/// The maximum memory of each download in this process, which also holds the clients.
 const EACH_BYTES_MAX: usize = 64 << 10;
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let text = fs::read_to_string("/proc/self/smaps_rollup").expect("the kernel tells");
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).expect("how much is resident");
     line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
 }
 
-/// All of them in one test: another one beside it would be measured too.
+/// One test runs all of them: a second test would be measured too.
 #[test]
 fn a_thousand_slow_downloads_cost_no_thread_and_little_memory() {
     let engines = [
@@ -43,7 +43,7 @@ fn downloads_on(engine: Engine) {
     fs::File::options().write(true).open(large).unwrap().set_len(LENGTH).unwrap();
     tree.write("small", "quick");
     let server = Server::bind("127.0.0.1:0").unwrap().engine(engine);
-    // Raises the limit of open files as far as it goes.
+    // Raises the limit of open files as far as possible.
     let server = server.start(files(tree.path()).unwrap()).unwrap();
     if server.settings().connections_max < CLIENTS {
         println!("not checked: {} open files are too few", server.settings().connections_max);
@@ -61,13 +61,13 @@ fn downloads_on(engine: Engine) {
     let each = resident().saturating_sub(before) / CLIENTS;
     println!("{engine}: {each} bytes each, {} threads", server.threads());
     assert!(each < EACH_BYTES_MAX, "{engine}: {each} bytes for each slow download");
-    // The adaptive engine starts some when it sees calls that block, for as many clients as there may be.
+    // The adaptive engine starts some threads when it sees calls that block, for the maximum number of clients.
     let most = threads + server.settings().standby_kept;
     assert!(server.threads() <= most, "{engine}: {} threads, {threads} before", server.threads());
     assert!(server.counts().connections >= CLIENTS, "{engine}: all of them are still there");
 }
 
-/// A client that has asked for the large file, and takes little at once.
+/// Returns a client that has requested the large file, and reads little at once.
 fn begin(server: &weftwork::Running) -> TcpStream {
     let mut stream = TcpStream::connect(server.local_addr().unwrap()).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();

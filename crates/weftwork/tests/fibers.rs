@@ -1,7 +1,7 @@
-//! What the fibers engine promises beyond the matrix: waits cost no thread, and end with the server.
+//! Tests the guarantees of the fibers engine beyond the matrix: waits cost no thread, and end with the server.
 #![cfg(feature = "fibers")]
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of it.
 #[allow(dead_code, unused_imports)]
 mod support;
 
@@ -21,14 +21,14 @@ use weftwork::{
     Asked, BodyWriter, ByteCount, Engine, Handler, Request, Response, Result, Running, Server, Settings,
 };
 
-/// More than any pair of sockets holds.
+/// More than any pair of sockets buffers.
 const LARGE: usize = 64 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the handlers share with the test.
+/// State that the handlers share with the test.
 #[derive(Default)]
 struct Shared {
-    /// Handlers that have begun, and those that have gone, however they went.
+    /// Handlers that have begun, and handlers that have ended, for whatever reason.
     begun: AtomicUsize,
     gone: AtomicUsize,
     /// Calls that have begun on another thread.
@@ -45,10 +45,10 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Writes when it goes, as a `BufWriter` does, more than its client's socket takes.
-struct LastWords<'a, 'b>(&'a mut BodyWriter<'b>);
+/// Writes more than its client's socket buffers when it is dropped, as a `BufWriter` does.
+struct WriteOnDrop<'a, 'b>(&'a mut BodyWriter<'b>);
 
-impl Drop for LastWords<'_, '_> {
+impl Drop for WriteOnDrop<'_, '_> {
     fn drop(&mut self) {
         assert!(self.0.write_all(&noise(LARGE)).is_err());
     }
@@ -82,7 +82,7 @@ impl Shared {
             "/length" => Response::text(req.body().limit(u64::MAX).bytes()?.len().to_string()),
             "/download" => self.download(),
             "/last-words" => Response::stream(|out| {
-                let _last = LastWords(out);
+                let _last = WriteOnDrop(out);
                 panic!("as asked")
             }),
             "/panic" => {
@@ -107,7 +107,7 @@ impl Shared {
         Response::text("waited")
     }
 
-    /// Holds its thread until the test lets it go.
+    /// Blocks its thread until the test releases it.
     fn block(&self) {
         eventually("the test opens", || self.open.load(Ordering::SeqCst));
     }
@@ -133,7 +133,7 @@ impl Shared {
     }
 }
 
-/// Takes some 200 bytes of stack a level, more in a debug build.
+/// Uses about 200 bytes of stack for each level, and more in a debug build.
 fn deep(levels: usize) -> usize {
     let here = std::hint::black_box([levels; 64]);
     if levels == 0 { here[0] } else { deep(levels - 1) + usize::from(here[0] == levels) }
@@ -202,7 +202,7 @@ fn a_handler_whose_client_does_not_read_holds_nobody_up() {
     slow.get("/").is(200, "hello");
 }
 
-/// What unwinds cannot be suspended.
+/// A fiber that unwinds cannot be suspended.
 #[test]
 fn what_is_written_as_a_stream_unwinds_holds_nobody_up() {
     let (running, _) = start_with(|settings| settings.write_timeout(HOUR));
@@ -212,7 +212,7 @@ fn what_is_written_as_a_stream_unwinds_holds_nobody_up() {
     drop(unread);
 }
 
-/// What took the connection over is on fibers of its own, and hears of the server's stop as on any thread.
+/// The protocol of the connection runs on fibers of its own, and learns of the server's stop as on a thread.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_half_on_fibers_of_others_hears_of_the_end() {
@@ -240,7 +240,7 @@ fn a_half_on_fibers_of_others_hears_of_the_end() {
     assert!(matches!(read, Ok(Err(ErrorKind::ConnectionAborted))), "{read:?}");
 }
 
-/// Whether the thread of that name waits for something (proc_pid_stat(5)).
+/// Returns true if the thread of that name is waiting (proc_pid_stat(5)).
 #[cfg(target_os = "linux")]
 fn sleeps(thread: &str) -> bool {
     let stats = std::fs::read_dir("/proc/self/task").unwrap().flatten();
@@ -269,7 +269,7 @@ fn what_comes_while_the_handler_waits_is_not_missed() {
     shared.begun(1);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.half_close();
-    // The loop has seen both by the time it answers this.
+    // The loop has seen both by the time of this answer.
     Client::connect(&running).get("/").is(200, "hello");
     shared.open();
     client.answer().is(200, "waited");
@@ -277,7 +277,8 @@ fn what_comes_while_the_handler_waits_is_not_missed() {
     eventually("every connection ends", || running.counts().connections == 0);
 }
 
-/// Waits where it is asked about a request, which is on a fiber that has the loop: `/wait` is done meanwhile.
+/// Waits in the method that is called for each request, which runs on the loop's fiber: `/wait` ends in the
+/// meantime.
 struct WaitsAhead(Arc<Shared>);
 
 impl Handler for WaitsAhead {
@@ -304,7 +305,7 @@ fn what_is_done_while_the_loop_is_away_is_sent_when_it_is_back() {
     let mut waiting = ask(&running, "/wait");
     shared.begun(1);
     let mut asking = Client::connect(&running);
-    // The poller has told by then that it can be written to, and will not tell it again.
+    // By then the poller has reported that the socket is writable, and will not report it again.
     (0..2).for_each(|_| asking.get("/").is(200, "hello"));
     asking.send(
         "GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n",
@@ -345,7 +346,7 @@ fn blocking_work_keeps_to_the_limits_of_its_server() {
     keep_log();
     const QUEUE: usize = 10;
     let (running, shared) = start_with(|settings| settings.threads_max(4).standby_kept(1).queue_max(QUEUE));
-    // One thread has the loop.
+    // One thread runs the loop.
     let mut clients: Vec<_> = (0..3 + QUEUE).map(|_| ask(&running, "/blocking")).collect();
     shared.begun(3 + QUEUE);
     for count in 1..=3 {
@@ -379,7 +380,7 @@ fn a_server_that_drains_lets_fibers_finish() {
     answer.is(200, "waited");
     assert!(answer.closes());
     let report = stopping.join().unwrap();
-    // Knocking above may have been let in, just before the door closed.
+    // A new client above may have been accepted just before the listener closed.
     assert!(report.drained >= 1 && (report.cut, report.stuck) == (0, 0), "{report}");
 }
 
@@ -395,9 +396,9 @@ fn the_end_of_a_server_runs_the_destructors_of_every_handler() {
     shared.begun(5);
     eventually("a call has begun elsewhere", || shared.elsewhere.load(Ordering::SeqCst) == 1);
     let report = running.shutdown(Duration::ZERO);
-    // What runs on another thread cannot be unwound.
+    // A call on another thread cannot be unwound.
     assert_eq!((report.cut, report.stuck), (5, 1));
-    // The download has two: its handler's, and its stream's.
+    // The download counts twice: its handler and its stream.
     assert_eq!(shared.gone(), 6);
     assert_eq!((view.counts().panics, view.counts().connections), (0, 0));
     shared.open();
@@ -415,7 +416,7 @@ fn a_handler_that_blocks_its_thread_is_counted_as_stuck() {
     eventually("the thread ends", || shared.gone() == 1);
 }
 
-/// Its fiber is gone, and it is not.
+/// Its fiber has ended, and the call has not.
 #[test]
 fn so_is_work_that_blocks_elsewhere() {
     let (running, shared) = start();

@@ -1,18 +1,18 @@
-//! Does every engine behave the same? One suite over real sockets, run once for each.
+//! Runs one suite over real sockets on every engine, and tests that all engines behave the same.
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of it.
 #[allow(dead_code)]
 mod support;
 
 use support::{EngineCase, Guarantee};
 use weftwork::Engine;
 
-/// A name, the engine, and what it does not promise, each with its reason.
+/// A name, the engine, and the guarantees that it lacks, each with its reason.
 macro_rules! every_engine {
     ($($(#[$attribute:meta])? $name:ident: $engine:expr, lacks $lacks:expr;)+) => { $(
         $(#[$attribute])?
         #[path = "cases"]
-        // The same files, once for each engine: that is the point.
+        // The same files are included once for each engine, on purpose.
         #[allow(clippy::duplicate_mod)]
         mod $name {
             use super::*;

@@ -1,6 +1,7 @@
-//! What does a log cost that panics, and once more at the line about that? No door, no loop, and not the process.
+//! Tests that a log which panics, and panics again in the line about that, costs no listener, no loop and not
+//! the process.
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of it.
 #[allow(dead_code)]
 mod support;
 
@@ -11,7 +12,7 @@ fn start(engine: &str, change: impl FnOnce(Settings) -> Settings) -> Site {
     EngineCase { engine: engine.parse().expect("an engine"), lacks: &[] }.start_with(change)
 }
 
-/// One test: what is to panic is the whole process's.
+/// One test, because the panicking lines belong to the whole process.
 #[test]
 fn it_costs_the_connection_that_the_line_was_about() {
     at_the_door();
@@ -28,15 +29,16 @@ fn at_the_door() {
     site.client().ends();
     drop(served);
     eventually("all have left", || site.running.counts().connections == 0);
-    // One who has served looks at the door, too. Not all of these have such a thread.
+    // A thread that has served a connection also accepts. Not all engines here have such a thread.
     let mut clients: Vec<Client> = (0..5).map(|_| site.client()).collect();
     clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
 }
 
-/// The leader's; a client whose route is known to be quick, and one whose call holds the other thread.
+/// Starts with one thread left, the leader's. One client requests a route that is known to be quick, and the
+/// call of another holds the other thread.
 fn with_one_thread_left(change: impl FnOnce(Settings) -> Settings) -> (Site, Client, Client) {
     let site = start("adaptive:1", |settings| change(settings.standby_kept(1).threads_max(2)));
-    // What is known to be quick needs no thread beside.
+    // A route that is known to be quick needs no second thread.
     let mut quick = site.client();
     (0..100).for_each(|_| quick.get("/").is(200, "hello"));
     let mut held = site.client();
@@ -45,7 +47,7 @@ fn with_one_thread_left(change: impl FnOnce(Settings) -> Settings) -> (Site, Cli
     (site, quick, held)
 }
 
-/// As it unwinds, it has a loop to give on, and nobody to give it to.
+/// As the thread unwinds, it has a loop to hand over and no thread to take it.
 fn with_the_last_thread() {
     let (site, _quick, mut held) = with_one_thread_left(|settings| settings);
     let mut victim = site.client();
@@ -59,7 +61,7 @@ fn with_the_last_thread() {
     site.client().get("/").is(200, "hello");
 }
 
-/// The leader refuses what has neither a thread nor room to wait.
+/// The leader refuses a request that has neither a thread nor space in the queue.
 fn where_nobody_else_can_answer() {
     let (site, mut quick, mut held) = with_one_thread_left(|settings| settings.queue_max(0));
     let mut victim = site.client();

@@ -1,4 +1,5 @@
-//! Does `blocking` and `sleep` mean the same in every engine, and does the adaptive one make room?
+//! Tests that `blocking` and `sleep` behave the same on every engine, and that the adaptive engine hands its
+//! loop over.
 
 #[allow(dead_code)]
 mod support;
@@ -10,7 +11,7 @@ use support::{Client, ENGINES, eventually};
 use weftwork::http::Method;
 use weftwork::{Asked, Blocking, Handler, Request, Response, Server};
 
-/// Says that it never blocks, so that only its own words can make room.
+/// Declares that it never blocks, so that only its own calls can hand the loop over.
 struct Pauses(Arc<support::SiteState>);
 
 impl Handler for Pauses {
@@ -57,7 +58,7 @@ fn it_means_the_same_in_every_engine() {
     }
 }
 
-/// Where the machine stops a handler before it says so, its loop is taken from it as from one that blocks.
+/// If the machine stops a handler before its call, its loop is taken over as from a handler that blocks.
 #[test]
 fn the_adaptive_loop_is_handed_over_before_the_wait() {
     let is_handed_over = || {

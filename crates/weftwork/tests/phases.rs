@@ -1,4 +1,5 @@
-//! Do the engines with a thread for each connection end well, with fewer and with more threads than the matrix runs?
+//! Tests that the engines with a thread for each connection end well, with fewer and with more threads than in
+//! the matrix.
 
 #[allow(dead_code)]
 mod support;
@@ -9,7 +10,7 @@ use weftwork::Engine;
 macro_rules! engines {
     ($($name:ident: $engine:expr;)+) => { $(
         #[path = "cases"]
-        // The same file, once for each engine: that is the point.
+        // The same file is included once for each engine, on purpose.
         #[allow(clippy::duplicate_mod)]
         mod $name {
             use super::*;

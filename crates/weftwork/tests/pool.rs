@@ -1,4 +1,5 @@
-//! Does the recycling pool keep its promises? Who is at the door, who is parked, who is turned away.
+//! Tests the guarantees of the recycling pool: which thread accepts, which connection is parked, and which
+//! client is refused.
 
 #[allow(dead_code)]
 mod support;
@@ -12,7 +13,7 @@ use support::{Client, EngineCase, Gate, Site, TIMEOUT, eventually, is_logged, ke
 use weftwork::http::{StatusCode, header};
 use weftwork::{Engine, Request, Response, Running, Server, Settings};
 
-/// Far less than any deadline that could end a connection by itself.
+/// Much shorter than any deadline that could end a connection by itself.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 fn pool(standby: usize, change: impl FnOnce(Settings) -> Settings) -> Site {
@@ -41,7 +42,7 @@ fn threads_are_used_again() {
         client.answer().is(200, "noted");
         client.ends();
     }
-    // One may be made for each moment in which both were busy; without recycling there would be fifty.
+    // A thread may be started each time that both were busy. Without recycling there would be fifty.
     assert!(site.calls_by_thread().len() <= 4, "{:?}", site.calls_by_thread());
 }
 
@@ -91,7 +92,7 @@ fn idle_connections_do_not_keep_threads_from_others() {
     for _ in 0..3 {
         let begun = Instant::now();
         clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
-        // Each waits for the one before to be parked, a tenth of a second at most.
+        // Each client waits for the previous one to be parked, for at most a tenth of a second.
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
     assert_eq!(site.running.threads(), 2);
@@ -108,7 +109,8 @@ fn slow_clients_do_not_keep_threads_from_others() {
     slow.iter_mut().for_each(|client| client.answer().is(200, "abcde"));
 }
 
-/// They are as many as there may be threads, and send a little all the time, for longer than anybody would wait.
+/// There are as many as the maximum number of threads. They send a little all the time, for longer than any
+/// client would wait.
 #[test]
 fn who_sends_all_the_time_keeps_no_thread_from_others() {
     let site = pool(1, |settings| settings.threads_max(2));
@@ -136,7 +138,7 @@ fn who_sends_all_the_time_keeps_no_thread_from_others() {
     });
 }
 
-/// Members, whose requests wait at the poller while nobody is at the door.
+/// Kept clients, whose requests wait at the poller while no thread accepts.
 #[test]
 fn who_finds_neither_a_thread_nor_a_place_in_the_queue_gets_503() {
     let site = pool(1, |settings| settings.threads_max(2).queue_max(1));
@@ -175,7 +177,7 @@ fn more_than_accepted_max_get_503_and_can_read_it() {
     site.inside.gate.wait_for(2);
     let mut outside = site.client();
     let name = outside.name();
-    // Whatever it has sent when it is turned away must not become a reset.
+    // The bytes that the client has sent when it is refused must not cause a reset.
     outside.send(format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{}", "x".repeat(9)));
     let answer = outside.answer();
     assert!(answer.status == 503 && answer.closes(), "{answer:?}");
@@ -190,7 +192,8 @@ fn more_than_accepted_max_get_503_and_can_read_it() {
     site.is_well();
 }
 
-/// At the cap, a thread that was told of one listener waits, and is told of another meanwhile: it passes both on.
+/// At the cap, a thread that was notified of one listener waits, and is notified of another. It must pass both
+/// on.
 #[test]
 fn no_listener_is_forgotten_at_the_cap() {
     let server = bind(1).and_bind("127.0.0.1:0").unwrap().settings(|settings| settings.connections_max(1));
@@ -204,14 +207,14 @@ fn no_listener_is_forgotten_at_the_cap() {
     let mut held = Client::connect_to(&addresses[0]);
     held.get("/").is(200, "hello");
     let mut waiting = [ask(0), ask(1)];
-    // Nothing shows that the thread at the door was told of both.
+    // No sign shows that the accepting thread was notified of both.
     std::thread::sleep(Duration::from_millis(50));
     drop(held);
     waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
     for at in [0, 1] {
         let begun = Instant::now();
         (0..20).for_each(|_| ask(at).answer().is(200, "hello"));
-        // A listener that nobody watches is looked at once a second.
+        // A listener that no thread watches is checked once a second.
         assert!(begun.elapsed() < Duration::from_secs(2), "address {at}: {:?}", begun.elapsed());
     }
 }
@@ -237,7 +240,7 @@ fn wrong_parameters_are_named() {
     );
 }
 
-/// Panics where no handler runs any more: within the thread of the pool.
+/// Panics on the pool's own part of the thread, where no handler runs.
 struct Mine;
 
 impl Drop for Mine {
@@ -264,7 +267,7 @@ fn dead_threads_are_replaced(engine: Engine) {
     let running = mined(engine);
     for _ in 0..6 {
         let mut client = Client::connect(&running);
-        // Nobody writes the body of an answer to HEAD: what would have written it is dropped.
+        // An answer to HEAD has no body, so its writer is dropped.
         client.send("HEAD /mine HTTP/1.1\r\nHost: a\r\n\r\n");
         client.rest();
     }
@@ -286,10 +289,10 @@ fn dead_threads_of_the_workers_are_replaced() {
     dead_threads_are_replaced(Engine::Workers { listeners: Some(1) });
 }
 
-/// A thread that was told of the listener dies before it has told the others that it is done there.
+/// A thread that was notified of the listener dies before it has told the others that it has finished there.
 #[test]
 fn no_listener_is_forgotten_with_a_thread_that_dies_at_the_door() {
-    // What no other test says.
+    // A text that no other test logs.
     panic_at("accepted_max is 3");
     let site = pool(1, |settings| settings.threads_max(2).accepted_max(3));
     let mut inside: Vec<_> = (0..3).map(|_| site.client()).collect();
@@ -303,7 +306,7 @@ fn no_listener_is_forgotten_with_a_thread_that_dies_at_the_door() {
         site.client().get("/").is(200, "hello");
         eventually("there is room again", is_empty);
     }
-    // A listener that nobody watches is looked at once a second.
+    // A listener that no thread watches is checked once a second.
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
@@ -319,7 +322,7 @@ fn retry_after_is_a_number_of_seconds() {
     inside.answer().is(200, "passed");
 }
 
-/// Two threads, and more to do than they can for as long as it lasts: who is new has its turn all the same.
+/// Two threads have more work than they can do for the whole test. A new client still gets its turn.
 #[test]
 fn who_is_new_comes_in_though_the_queue_is_never_empty() {
     let site = pool(1, |settings| settings.threads_max(2));
@@ -343,7 +346,8 @@ fn who_is_new_comes_in_though_the_queue_is_never_empty() {
     });
 }
 
-/// What was brought is sent, however many are in the queue by then: whoever has brought it was told that it would be.
+/// A response that was sent later is delivered, however long the queue is by then. Its sender was told that it
+/// would be.
 #[test]
 fn responses_that_are_brought_are_not_turned_away() {
     let (kept, senders) = channel();

@@ -1,7 +1,8 @@
-//! What do fibers do without when memory for stacks and threads is used up? In a process of its own.
+//! Tests how fibers continue when the memory for stacks and threads is used up. It runs in a process of its
+//! own.
 #![cfg(all(target_os = "linux", feature = "fibers"))]
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of it.
 #[allow(dead_code, unused_imports)]
 mod support;
 
@@ -27,8 +28,8 @@ fn start() -> Running {
     running.unwrap()
 }
 
-/// The process may have so much more of its address space, until it may have all again.
-fn with_room<T>(bytes: u64, act: impl FnOnce() -> T) -> T {
+/// Limits the address space of the process to this many bytes more than now, while `act` runs.
+fn with_memory<T>(bytes: u64, act: impl FnOnce() -> T) -> T {
     let all = getrlimit(Resource::As);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -39,7 +40,7 @@ fn with_room<T>(bytes: u64, act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// One test: the limit is the whole process's.
+/// One test, because the limit belongs to the whole process.
 #[test]
 fn without_memory_it_is_said_what_there_is_too_little_of() {
     keep_log();
@@ -47,14 +48,14 @@ fn without_memory_it_is_said_what_there_is_too_little_of() {
     let mut other = Client::connect(&running);
     other.get("/").is(200, "hello");
 
-    // There is room for all but another thread, and that makes its call all the same.
-    with_room(1 << 20, || other.get("/blocking").is(200, "done"));
+    // There is enough memory for everything except another thread. The call still runs.
+    with_memory(1 << 20, || other.get("/blocking").is(200, "done"));
     is_logged(&["the system refuses another thread for weftwork::blocking", "0 are there", "pids.max"]);
 
     let mut held = Client::connect(&running);
     held.send("GET /hour HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("it has its stack", || running.counts().requests == 3);
-    let refusal = with_room(STACK_BYTES / 2, || {
+    let refusal = with_memory(STACK_BYTES / 2, || {
         other.send("GET /hour HTTP/1.1\r\nHost: a\r\n\r\n");
         other.answer()
     });

@@ -1,7 +1,7 @@
-//! Does a server stop when its log is stuck: whoever writes a line waits for good? In processes of their own: a log and
-//! signals are for all of one.
+//! Tests that a server stops while its log is stuck, so that every thread that logs waits forever. Each test
+//! runs in a process of its own, because the log and the signals belong to the process.
 
-// Each test binary uses its part of it.
+// Each test binary uses a part of it.
 #[allow(dead_code)]
 mod support;
 
@@ -18,11 +18,11 @@ use weftwork::{Request, Server};
 
 const CHILD: &str = "WEFTWORK_TEST_STUCK_LOG";
 const LISTENING: &str = "listening at ";
-/// Longer than any test: what waits for it hangs.
+/// Longer than any test: a test that waits for it hangs.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Lets the first line through, which says where the server is, and none after it, if it is to be stuck. What it is given
-/// goes to standard output all the same.
+/// Passes the first line, which names the server's address. If it is to be stuck, it blocks every later line.
+/// All lines also go to standard output.
 struct Log {
     is_stuck: bool,
     is_full: AtomicBool,
@@ -43,7 +43,7 @@ impl log::Log for Log {
     fn flush(&self) {}
 }
 
-/// A server in a process of its own, and what it has logged.
+/// A server in a process of its own, and its log.
 struct Served {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -51,7 +51,7 @@ struct Served {
 }
 
 impl Served {
-    /// The `role` is "stuck", "stuck at the doors", where no handler has a line of its own, or "fine".
+    /// `role` is "stuck", "stuck at the doors" (handlers log nothing there), or "fine".
     fn start(role: &str) -> Served {
         Served::start_in("adaptive", role)
     }
@@ -86,11 +86,11 @@ impl Served {
     }
 
     fn signal(&self) {
-        // It may have ended just now.
+        // The process may have ended just now.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
-    /// And what else it has said.
+    /// Returns also the rest of its log.
     #[track_caller]
     fn ends(mut self, mut meanwhile: impl FnMut(&Served)) -> (ExitStatus, String) {
         let mut status = None;
@@ -107,13 +107,13 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Where the test fails; else it has ended.
+        // If the test fails. Otherwise the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What the processes of the other tests run; by itself it has nothing to do.
+/// The processes of the other tests run it. It does nothing by itself.
 #[test]
 fn serves() {
     let Ok(role) = std::env::var(CHILD) else { return };
@@ -143,19 +143,19 @@ fn a_signal_ends_an_idle_server() {
     assert!(status.success() && !rest.contains("stopped in"), "{status} {rest}");
 }
 
-/// The thread that looks after handlers is stuck as well, in the line that says how long this one takes.
+/// The thread that watches handlers is stuck as well, in the line that reports the time of this handler.
 #[test]
 fn further_signals_end_one_that_drains() {
     let mut served = Served::start("stuck");
     let _waits = served.ask("/stay");
     served.says("in the handler");
     served.says("GET /stay");
-    // Those of the first half second count as one; once all is cut, one more ends the process by itself.
+    // Signals of the first half second count as one. Once everything is cut, one more signal ends the process.
     let (status, _) = served.ends(Served::signal);
     assert!(status.success() || status.signal() == Some(Signal::TERM.as_raw()), "{status}");
 }
 
-/// A thread is stuck at the door, in the line that says that somebody was refused there.
+/// A thread is stuck at the listener, in the line that reports a refused client.
 #[test]
 fn signals_end_one_whose_doors_are_stuck() {
     for engine in support::ENGINES.iter().map(ToString::to_string) {

@@ -1,4 +1,5 @@
-//! Do the workers keep theirs apart? Listeners that share a port among themselves, and with nobody else.
+//! Tests that the worker engine keeps its listeners apart: they share a port with each other, and with no other
+//! server.
 
 #[allow(dead_code)]
 mod support;
@@ -15,7 +16,8 @@ fn workers(listeners: usize) -> EngineCase {
 #[test]
 fn each_listener_is_served() {
     let site = workers(4).start();
-    // The kernel spreads them by address and port: none of so many may end at a listener that nobody serves.
+    // The kernel spreads the connections by address and port. None of this many may reach a listener without a
+    // thread.
     let mut clients: Vec<_> = (0..64).map(|_| site.client()).collect();
     clients.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
     drop(clients);
@@ -28,7 +30,7 @@ fn an_occupied_port_is_an_error_also_for_workers() {
         let site = engine_case.start();
         let address = site.running.local_addr().unwrap().to_string();
         for other in [Engine::Workers { listeners: Some(3) }, Engine::default()] {
-            // The address is refused before the engine is asked: nothing is shared by accident.
+            // The address is refused before the engine is known: nothing is shared by accident.
             let error = Server::bind(&address).map(|server| server.engine(other)).unwrap_err();
             assert!(error.to_string().contains("another program listens there"), "{error}");
         }
@@ -63,7 +65,7 @@ fn at_the_most_threads_connections_wait() {
         client.send("GET /gate HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     });
     site.inside.gate.wait_for(2);
-    // One waits in the queue, the others in the kernel's.
+    // One request waits in the queue, the others in the kernel's.
     let mut waiting: Vec<_> = (0..4).map(|_| site.client()).collect();
     waiting.iter_mut().for_each(|client| {
         client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -75,7 +77,7 @@ fn at_the_most_threads_connections_wait() {
     waiting.iter_mut().for_each(|client| client.answer().is(200, "hello"));
 }
 
-/// Both threads that there may be are in a handler, until the gate opens.
+/// Both threads of the maximum are in a handler until the gate opens.
 fn in_handlers(request_timeout: Duration) -> (Site, Vec<Client>) {
     let site = workers(2)
         .start_with(|settings| settings.standby_kept(1).threads_max(2).request_timeout(request_timeout));
@@ -85,7 +87,7 @@ fn in_handlers(request_timeout: Duration) -> (Site, Vec<Client>) {
     (site, blocked)
 }
 
-/// The request is read when there is a thread for its connection.
+/// The request is read when its connection gets a thread.
 #[test]
 fn a_request_that_has_waited_too_long_is_not_started() {
     let time = Duration::from_millis(50);
@@ -101,7 +103,7 @@ fn a_request_that_has_waited_too_long_is_not_started() {
     assert_eq!(site.calls(), 2);
 }
 
-/// What was waited for since was its client.
+/// The time since then was spent waiting for the client.
 #[test]
 fn a_request_that_comes_late_to_a_connection_that_was_queued_is_answered() {
     let time = Duration::from_millis(300);
@@ -140,7 +142,7 @@ fn clients_that_do_not_close_hold_no_thread_that_others_wait_for() {
     }
 }
 
-/// They keep their connections, also where they hold all threads.
+/// They keep their connections, even if they hold all threads.
 #[test]
 fn idle_clients_for_whose_threads_nobody_waits_are_not_ended() {
     let time = Duration::from_secs(2);
@@ -161,7 +163,7 @@ fn idle_clients_for_whose_threads_nobody_waits_are_not_ended() {
     }
 }
 
-/// Nor do those who do not ask, whether there is a queue or not.
+/// Clients that send nothing do not hold a thread either, with and without a queue.
 #[test]
 fn idle_clients_hold_no_thread_that_others_wait_for() {
     for queue_max in [0, 9] {
@@ -192,7 +194,7 @@ fn threads_are_used_again() {
     assert!(site.calls_by_thread().len() <= 4, "{:?}", site.calls_by_thread());
 }
 
-/// A thread that dies leaves its place to a connection that waits already.
+/// A thread that dies is replaced for a connection that already waits.
 #[test]
 fn who_waits_gets_the_place_of_a_thread_that_died() {
     struct Mine;
@@ -208,7 +210,7 @@ fn who_waits_gets_the_place_of_a_thread_that_died() {
             inside.pass();
         }
         let mine = (req.path() == "/mine").then(|| Mine);
-        // Nobody writes the body of an answer to HEAD: what would have written it is dropped.
+        // An answer to HEAD has no body, so its writer is dropped.
         Response::stream(move |_| {
             drop(mine);
             Ok(())
@@ -230,7 +232,7 @@ fn who_waits_gets_the_place_of_a_thread_that_died() {
     both.into_iter().for_each(|client| drop(client.rest()));
 }
 
-/// A connection that waited for a thread, and whose client has left meanwhile, costs no call.
+/// A connection waited for a thread, and its client has left. It costs no call.
 #[test]
 fn a_queued_request_whose_client_has_left_is_not_started() {
     let site = workers(1).start_with(|settings| settings.standby_kept(1).threads_max(2).queue_max(1));

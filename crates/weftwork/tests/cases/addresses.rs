@@ -1,4 +1,4 @@
-//! Can a server listen at every kind of address, and say why not?
+//! Tests that a server can listen at every kind of address, and reports why it cannot.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -9,7 +9,7 @@ use weftwork::{Address, Server};
 use super::CASE;
 use crate::support::{Client, Site, noise};
 
-/// A path for a socket of this test alone.
+/// Path of a Unix socket that only this test uses.
 pub(super) struct Path(PathBuf);
 
 impl Path {
@@ -44,7 +44,7 @@ fn a_unix_socket_serves_and_is_removed() {
     assert!(!path.0.exists(), "the socket is removed at the end");
 }
 
-/// A server that was killed leaves its file behind; one that lives keeps its address.
+/// A killed server leaves its socket file behind. A running server keeps its address.
 #[test]
 fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
     let path = Path::new("stale");
@@ -56,7 +56,7 @@ fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
     site.client().get("/").is(200, "hello");
 }
 
-/// It looks like a stale socket to who connects: nobody listens there.
+/// The file looks like a stale socket to a client, because nothing listens there.
 #[test]
 fn a_file_that_is_no_socket_is_left_alone() {
     let path = Path::new("file");
@@ -148,7 +148,7 @@ fn any_address_takes_ipv4_too() {
     Client::connect_to(&Address::Tcp(([127, 0, 0, 1], port).into())).get("/").is(200, "hello");
 }
 
-/// `[::]` takes IPv4 as well, unless that was given away before.
+/// `[::]` also accepts IPv4, unless that address is already in use.
 #[test]
 fn any_address_of_both_families_is_one_server_in_either_order() {
     if !has_ipv6() {
@@ -172,7 +172,8 @@ fn port(address: &Address) -> Option<u16> {
     }
 }
 
-/// As under systemd: the address outlives the server, and who came in between is served by the next one.
+/// As under systemd: the address outlives the server. The next server serves the clients that connected in
+/// between.
 #[test]
 fn sockets_that_are_given_are_left_as_they_are() {
     let path = Path::new("given");

@@ -1,14 +1,14 @@
-//! Are quick requests answered while handlers block?
+//! Tests that quick requests are answered while handlers block.
 
 use std::time::{Duration, Instant};
 
 use super::CASE;
 use crate::support::{Client, Guarantee};
 
-/// Far below what the handlers take, far above what a busy machine needs.
+/// Much shorter than the handlers take, and much longer than a busy machine needs.
 const QUICK: Duration = Duration::from_millis(100);
 
-/// Asks each of `clients` once; how long each answer took.
+/// Sends a request on each of `clients`. Returns how long each answer took.
 #[track_caller]
 fn ask(clients: &mut [Client]) -> Vec<Duration> {
     let timed = clients.iter_mut().map(|client| {
@@ -19,8 +19,8 @@ fn ask(clients: &mut [Client]) -> Vec<Duration> {
     timed.collect()
 }
 
-/// Nine of ten are quick: the machine may be busy with other things for a moment, a loop that is stuck is not
-/// stuck for a moment.
+/// Nine of ten must be quick. A busy machine may delay a few answers for a moment. A stuck loop stays stuck for
+/// longer.
 #[track_caller]
 fn were_quick(mut took: Vec<Duration>) {
     took.sort();
@@ -55,7 +55,7 @@ fn quick_requests_do_not_wait() {
     }
 }
 
-/// Handlers that block again and again: the route is known by now, and its connections have threads.
+/// Handlers that block repeatedly: the server knows that the route blocks, and its connections have threads.
 #[test]
 fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
     if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
@@ -80,7 +80,7 @@ fn quick_requests_do_not_wait_for_a_route_that_is_known_to_block() {
     }
 }
 
-/// The second of three pipelined requests, whose route was quick each time before.
+/// The second of three pipelined requests blocks. Its route was quick each time before.
 #[test]
 fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
     if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
@@ -104,7 +104,7 @@ fn quick_requests_do_not_wait_for_a_route_that_was_quick_until_now() {
     client.answer().is(200, "hello");
 }
 
-/// A slow body and a slow reader hold up their own handlers only.
+/// A slow body and a slow reader hold up only their own handlers.
 #[test]
 fn quick_requests_do_not_wait_for_slow_clients() {
     if !CASE.guarantees(Guarantee::QuickBesideSlowClients) {
@@ -132,7 +132,7 @@ fn quick_requests_do_not_wait_for_slow_clients() {
     }
 }
 
-/// Whatever the engine: many blocking requests at once are all answered.
+/// On every engine, many blocking requests at once are all answered.
 #[test]
 fn blocking_requests_are_all_answered() {
     let site = CASE.start();

@@ -1,4 +1,4 @@
-//! Do bodies arrive whole, whatever their framing and size, in both directions?
+//! Tests that bodies arrive whole in both directions, with every framing and size.
 
 use super::CASE;
 use crate::support::{chunks, noise};
@@ -78,7 +78,7 @@ fn ten_mebibytes_go_up_and_down() {
     client.get("/").is(200, "hello");
 }
 
-/// Both sides send at once: the handler writes what it has read before the rest has come.
+/// Both sides send at once: the handler writes the bytes that it has read before the rest arrives.
 #[test]
 fn a_streamed_echo_reads_and_writes_in_turns() {
     let site = CASE.start();
@@ -105,11 +105,12 @@ fn a_streamed_answer_is_chunked_or_of_declared_length() {
         declared.is(200, noise(size));
     }
     client.get("/bytes/10000000").is(200, noise(10_000_000));
-    // The writer of a stream is no second request.
+    // The writer of a stream does not count as a second request.
     assert_eq!(site.running.counts().requests, site.calls() as u64);
 }
 
-/// HTTP/1.0 knows no chunks: the end of the connection is the end of the body, whatever the client asked.
+/// HTTP/1.0 has no chunked coding: the end of the connection is the end of the body, whatever the client
+/// requested.
 #[test]
 fn a_streamed_answer_to_http_10_ends_with_the_connection() {
     let site = CASE.start();
@@ -124,7 +125,7 @@ fn a_streamed_answer_to_http_10_ends_with_the_connection() {
     }
 }
 
-/// Only so does the client learn that the body is not whole (RFC 9112 section 8).
+/// This is the only sign to the client that the body is incomplete (RFC 9112 section 8).
 #[test]
 fn a_stream_that_breaks_its_promise_ends_the_connection() {
     let site = CASE.start();
@@ -138,7 +139,7 @@ fn a_stream_that_breaks_its_promise_ends_the_connection() {
     site.is_well();
 }
 
-/// Says each part of the request again, at once.
+/// Echoes each part of the request at once.
 pub(crate) fn talk(_: &mut weftwork::Request) -> weftwork::Response {
     use std::io::Write;
     weftwork::Response::stream(|out| {
@@ -154,7 +155,7 @@ pub(crate) fn talk(_: &mut weftwork::Request) -> weftwork::Response {
     })
 }
 
-/// A client that waits for an answer to each part before it sends the next one.
+/// The client waits for the answer to each part before it sends the next one.
 #[test]
 fn an_upload_can_be_a_conversation() {
     let running = CASE.bind("127.0.0.1:0").start(weftwork::unbuffered(talk)).unwrap();
@@ -166,12 +167,13 @@ fn an_upload_can_be_a_conversation() {
     }
     client.send("0\r\n\r\n");
     client.answer().is(200, "pingpingping");
-    // A body that comes with its head is no conversation, and goes through all the same.
+    // A body that arrives with its head passes as well.
     client.send(with_length("/", b"body"));
     client.answer().is(200, "body");
 }
 
-/// It takes each part of its answer whole before it sends on: what the kernel had no room for is not kept until it does.
+/// The client reads each part of the answer whole before it sends more. Bytes that the kernel had no space for
+/// must not be held back until the client sends.
 #[test]
 fn what_the_kernel_had_no_room_for_follows_while_the_body_is_waited_for() {
     use std::io::Write;
@@ -211,7 +213,8 @@ fn what_the_kernel_had_no_room_for_follows_while_the_body_is_waited_for() {
     }
 }
 
-/// It reads what it is told meanwhile, and sends more than is kept for a handler that does not read yet.
+/// The writer reads the body in between. The client sends more than the server buffers for a handler that does
+/// not read yet.
 #[test]
 fn a_writer_may_pause_while_the_body_comes() {
     use std::io::Write;
@@ -240,8 +243,8 @@ fn a_writer_may_pause_while_the_body_comes() {
     client.answer().is(200, format!("{}4\n", "working\n".repeat(3)));
 }
 
-/// Where connections share threads, one whose request is still on its way is looked at in another way than one that asks at
-/// once; each of these asks in both ways, and all of them are answered.
+/// If connections share threads, the server treats a request that is still arriving differently from a complete
+/// request. Each client sends both kinds, and all of them are answered.
 #[test]
 fn long_and_short_requests_take_turns() {
     use std::io::Write;
@@ -274,7 +277,8 @@ fn long_and_short_requests_take_turns() {
     });
 }
 
-/// What is read where a handler has room ends with the body, and what is written from there is whole, however it is framed.
+/// Bytes that are read into a buffer of the handler end with the body. Bytes that are written from the buffer
+/// arrive whole, with every framing.
 #[test]
 fn long_bodies_go_through_the_buffers_of_a_handler() {
     use std::io::Write;

@@ -1,4 +1,4 @@
-//! What happens past the most connections, threads and waiting requests?
+//! Tests the caps for connections, threads and waiting requests.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use weftwork::{Request, Response};
 use super::CASE;
 use crate::support::{Client, Guarantee, eventually, is_logged, keep_log};
 
-/// Past the cap clients wait in the kernel's queue, and are served when others have left.
+/// Above the cap, clients wait in the kernel's queue. They are served when other clients have left.
 #[test]
 fn connections() {
     let site = CASE.start_with(|s| s.connections_max(4));
@@ -34,7 +34,7 @@ fn connections() {
     site.is_well();
 }
 
-/// Somebody who waits comes in soon after another has left, and not at the next of few looks.
+/// A waiting client is accepted soon after another one has left, not at the next of a few slow checks.
 #[test]
 fn a_place_that_is_free_is_taken_soon() {
     const WAITING: usize = 100;
@@ -48,12 +48,12 @@ fn a_place_that_is_free_is_taken_soon() {
         client.answer().is(200, "hello");
         client.ends();
     }
-    // With 100 ms for each two of them it would be 5 s.
+    // 100 ms for each pair of clients would be 5 s.
     assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
     site.is_well();
 }
 
-/// Who has a place and asks for nothing does not keep others out until its idle time is over.
+/// An idle connection does not keep other clients out until its idle timeout.
 #[test]
 fn idle_connections_make_room() {
     let site = CASE.start_with(|s| s.connections_max(4));
@@ -71,7 +71,7 @@ fn idle_connections_make_room() {
     site.is_well();
 }
 
-/// Who makes room is not reset.
+/// The connection that is closed to make space is not reset.
 #[test]
 fn who_makes_room_sees_the_connection_end() {
     let site = CASE.start_with(|s| s.connections_max(1));
@@ -79,7 +79,7 @@ fn who_makes_room_sees_the_connection_end() {
     idle.get("/").is(200, "hello");
     let never_used = site.client();
     idle.ends();
-    // Who comes later may stand at another door, and be let in first.
+    // A later client may wait at another listener and be accepted first.
     eventually("it is let in", || site.running.counts().accepted == 2);
     let mut other = site.client();
     never_used.ends();
@@ -88,7 +88,7 @@ fn who_makes_room_sees_the_connection_end() {
     site.is_well();
 }
 
-/// Past this cap they are told to come again, and can read it.
+/// Above this cap clients get a 503 with Retry-After, and can read it.
 #[test]
 fn accepted_connections() {
     keep_log();
@@ -117,7 +117,7 @@ fn accepted_connections() {
     site.is_well();
 }
 
-/// Else those who come fast enough keep everybody out, when nobody is served any more.
+/// Otherwise clients that connect fast enough would keep everyone out while the server serves no one.
 #[test]
 fn who_was_refused_and_stays_takes_no_place() {
     let site = CASE.start_with(|s| s.accepted_max(1).linger_timeout(Duration::from_secs(3600)));
@@ -145,7 +145,7 @@ fn threads_and_the_queue() {
     let threads_max = CASE.engine.loops() + HANDLERS;
     let site = CASE.start_with(|s| s.threads_max(threads_max).queue_max(QUEUE).standby_kept(1));
     let mut quick = site.client();
-    // The last free thread runs only what has been seen to be quick.
+    // The last free thread runs only routes that have been quick so far.
     for _ in 0..50 {
         quick.get("/").is(200, "hello");
     }
@@ -177,7 +177,7 @@ fn threads_and_the_queue() {
     }
 }
 
-/// From outside it looks like a server that hangs, and no request is in progress.
+/// From outside, the server looks as if it hangs, and no request is in progress.
 #[test]
 fn upgrades_that_hold_all_threads_are_told_of() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {
@@ -210,7 +210,7 @@ fn upgrades_that_hold_all_threads_are_told_of() {
     other.answer().is(200, "hello");
 }
 
-/// One for each handler that blocks, and one for each loop.
+/// One thread for each blocking handler, and one for each loop.
 #[test]
 fn threads_are_counted() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {

@@ -1,4 +1,4 @@
-//! Do many clients that dawdle hold up those who do not, and are they gone when their time is over?
+//! Tests that many slow clients do not delay quick ones, and are disconnected at their deadline.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::CASE;
 use crate::support::{Client, Guarantee, eventually};
 
 const CROWD: usize = 500;
-/// `standby_kept`
+/// The value of `standby_kept`.
 const STANDBY: usize = 8;
 
-/// `weftwork-bench slow-heads` does the same with ten thousand, and takes the time.
+/// `weftwork-bench slow-heads` does the same with ten thousand clients, and takes longer.
 #[test]
 fn slow_heads() {
     let costs_no_thread = CASE.guarantees(Guarantee::ClientsCostNoThread);
@@ -28,7 +28,7 @@ fn slow_heads() {
         }
         assert!(site.running.threads() <= site.running.settings().threads_max);
     }
-    // Where each has a thread, those who came late wait for those who came first.
+    // On engines with a thread for each connection, later clients wait for earlier ones.
     eventually("all of them are ended", || site.running.counts().timeouts >= CROWD as u64);
     for client in crowd {
         let said = client.rest();

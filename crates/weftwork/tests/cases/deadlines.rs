@@ -1,4 +1,4 @@
-//! Does every deadline end what it bounds, not before its time and not much after?
+//! Tests that every deadline ends what it limits: not early, and not much late.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use weftwork::ByteCount;
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Site, eventually, is_logged, keep_log};
 
-/// What the lowered deadlines are set to. Timers may be some 130 ms late, a busy machine makes them later.
+/// The value of the lowered deadlines. Timers may be about 130 ms late, and later on a busy machine.
 const SHORT: Duration = Duration::from_millis(250);
 
-/// The clock of the server starts a moment after ours, never before, but counts whole milliseconds.
+/// The clock of the server starts a moment after the test's clock, never before. It counts whole milliseconds.
 #[track_caller]
 fn was_in_time(begun: Instant) {
     let took = begun.elapsed();
@@ -54,7 +54,7 @@ fn half_a_body_gets_408() {
     );
 }
 
-/// The handler waits for it, and gets the error; its answer is 408.
+/// The handler waits for the body and gets the error. Its answer is 408.
 #[test]
 fn half_a_large_body_gets_408_from_the_handler() {
     let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
@@ -71,8 +71,8 @@ fn half_a_large_body_gets_408_from_the_handler() {
     site.is_well();
 }
 
-/// Sends `begin`, then ten bytes each hundredth of a second for a while, then `end`; returns the status of the answer
-/// and how long it took.
+/// Sends `begin`, then ten bytes each hundredth of a second for a while, then `end`. Returns the status of the
+/// answer and the time until it arrived.
 fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     let site = CASE.start_with(|s| {
         let s = s.rate_grace(SHORT).rate_bytes_min(ByteCount(least));
@@ -92,8 +92,8 @@ fn dribbled(least: u64, ahead: u64, begin: &str, end: &str) -> (u16, Duration) {
     (answer.status, begun.elapsed())
 }
 
-/// Less than the least rate, after the grace: in a head, in a body that is read ahead, in one that a handler reads.
-/// At more than the rate they may take as long as they like, within what they have anyway.
+/// Tests a rate below the minimum, after the grace period: in a head, in a body that the server reads ahead,
+/// and in a body that a handler reads. Above the minimum rate only the other deadlines limit the time.
 #[test]
 fn a_crawl_gets_408_and_a_walk_does_not() {
     let body = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 600\r\n\r\n";
@@ -110,7 +110,7 @@ fn a_crawl_gets_408_and_a_walk_does_not() {
     }
 }
 
-/// However the kernel cuts it into segments.
+/// The result does not depend on how the kernel splits the request into segments.
 #[test]
 fn what_comes_with_the_head_counts_for_the_average_of_a_body() {
     let begin = "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 7510\r\n\r\n";
@@ -120,7 +120,7 @@ fn what_comes_with_the_head_counts_for_the_average_of_a_body() {
     }
 }
 
-/// The connection ends, and what may still come of the request with it.
+/// The connection ends, and so does the rest of the request.
 #[test]
 fn a_handler_that_waits_in_vain_for_a_small_body_answers_408_and_close() {
     let site = CASE.start_with(|s| s.body_idle_timeout(SHORT));
@@ -134,22 +134,22 @@ fn a_handler_that_waits_in_vain_for_a_small_body_answers_408_and_close() {
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes a large answer a little at a time. Returns how long it was served, of so much at most.
+/// Reads a large answer slowly. Returns how long the client was served, at most `most`.
 fn takes(least: u64, most: Duration) -> Duration {
     let site = CASE.start_with(|s| s.write_timeout(PAUSE).rate_bytes_min(ByteCount(least)));
     let begun = Instant::now();
     let mut client = site.client();
     client.send("GET /bytes/50000000 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.answer_head();
-    // Who is given up is reset, at once, or when all that had come is taken.
+    // A client that is given up is reset at once, or after it has read all bytes that had arrived.
     while begun.elapsed() < most && site.running.counts().connections > 0 && client.takes(64 << 10) {
         std::thread::sleep(Duration::from_millis(5));
     }
     begun.elapsed()
 }
 
-/// It takes some all the time. Its socket is told to have room only when there is much, and until then more than `PAUSE`
-/// passes.
+/// The client reads all the time. The kernel reports its socket as writable only when much space is free, and
+/// until then more than `PAUSE` passes.
 #[test]
 fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
     const BYTES: usize = 16 << 20;
@@ -168,7 +168,7 @@ fn a_client_that_takes_a_response_slowly_gets_all_of_it() {
     }
 }
 
-/// A response that gets on, but at less than the least rate, is given up when a pause of that length would be.
+/// A response that advances below the minimum rate is given up when a pause of that length would be.
 #[test]
 fn a_response_that_is_taken_too_slowly_is_given_up() {
     assert!(takes(1_000, PAUSE * 3 / 2) >= PAUSE * 3 / 2);
@@ -176,20 +176,20 @@ fn a_response_that_is_taken_too_slowly_is_given_up() {
     assert!((PAUSE - Duration::from_millis(2)..PAUSE * 3).contains(&took), "{took:?}");
 }
 
-/// Sends a byte now and then: that moves no deadline.
+/// Sends a byte now and then, which moves no deadline.
 #[track_caller]
 fn dribble(client: &mut Client, pause: Duration, begun: Instant, is_over: impl Fn() -> bool) {
     while !is_over() {
         assert!(begun.elapsed() < TIMEOUT / 2, "dribbled on for {:?}", begun.elapsed());
-        // The server may have closed already.
+        // The server may already have closed.
         let _ = client.try_send("x");
         std::thread::sleep(pause);
     }
     was_in_time(begun);
 }
 
-/// Threads that wait for one client wait for 5 ms at a time, and loops for whole milliseconds: a byte in each of these must
-/// not count as a wait in which nothing is late.
+/// Threads that wait for one client wait for 5 ms at a time, and loops for whole milliseconds. A byte in each
+/// interval must not count as a wait without delay.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 
 #[test]
@@ -204,7 +204,7 @@ fn a_dribbled_head_gets_408_all_the_same() {
     }
 }
 
-/// The thread that the call before has blocked may be waiting for the next one.
+/// The thread that the previous call blocked may be waiting for the next one.
 #[test]
 fn a_head_that_is_dribbled_behind_a_call_that_blocks_gets_408_too() {
     for pause in PAUSES {
@@ -261,7 +261,7 @@ fn a_silent_connection_ends_without_an_answer() {
     eventually("it is counted", || site.running.counts().timeouts == 1);
 }
 
-/// Also where calls that block make a connection wait elsewhere.
+/// Also if blocking calls make a connection wait on another thread.
 #[test]
 fn an_idle_connection_ends_without_an_answer() {
     let site = CASE.start_with(|s| s.idle_timeout(SHORT));
@@ -276,7 +276,8 @@ fn an_idle_connection_ends_without_an_answer() {
     site.is_well();
 }
 
-/// Each request starts the wait for the next one anew. It is longer here, as the test has to ask again within it.
+/// Each request restarts the wait for the next one. The timeout is longer here, because the test must send
+/// within it.
 #[test]
 fn a_connection_in_use_is_not_idle() {
     let longer = SHORT * 4;
@@ -289,8 +290,8 @@ fn a_connection_in_use_is_not_idle() {
     }
 }
 
-/// The peer's clock stops while our code runs: a handler may take longer than any deadline of the client. They
-/// are longer here, as the test has to ask again within them.
+/// The client's deadline stops while our code runs: a handler may take longer than any deadline of the client.
+/// The deadlines are longer here, because the test must send within them.
 #[test]
 fn the_time_of_the_handler_is_not_the_clients() {
     let longer = SHORT * 2;
@@ -327,7 +328,7 @@ fn a_client_that_does_not_read_is_left() {
     ends_unread("/stream/50000000");
 }
 
-/// The socket of the server, whether somebody holds it or it is only the kernel's.
+/// Returns true if the server's socket still exists, in the process or only in the kernel.
 #[cfg(target_os = "linux")]
 fn is_kept(site: &Site, client: &Client) -> bool {
     let port = |name: &str| u16::from_str_radix(name.rsplit(':').next().unwrap(), 16).unwrap();
@@ -340,8 +341,8 @@ fn is_kept(site: &Site, client: &Client) -> bool {
     std::fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1).any(|line| ends(line) == wanted)
 }
 
-/// Its peer answers the kernel and reads nothing: unless the kernel has a deadline, too, that keeps megabytes for ever, and
-/// no limit counts them.
+/// The client's kernel acknowledges segments, and the client reads nothing. Without a deadline in the kernel,
+/// the kernel would keep megabytes forever, and no limit counts them.
 #[test]
 #[cfg(target_os = "linux")]
 fn what_a_client_does_not_take_is_not_kept_by_the_kernel() {

@@ -1,4 +1,4 @@
-//! Does an error that a handler returns get into the log, with what was asked for and with every cause?
+//! Tests that an error of a handler is logged, with its request and all its causes.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ fn fails(_: &mut Request) -> Result<String> {
 
 const CAUSES: &str = "there is no such row: invalid digit";
 
-/// A path that no other test asks for.
+/// Returns a path that no other test requests.
 fn path(name: &str) -> String {
     format!("/{}/{name}", module_path!().replace("::", "-"))
 }
@@ -93,7 +93,7 @@ fn what_is_answered_in_its_place_does_not_hide_it() {
     is_logged(&["ERROR", "its own answer was not sent", &path]);
 }
 
-/// Or a client could write lines that look like the server's.
+/// Otherwise a client could write lines that look like the server's.
 #[test]
 fn what_a_client_sent_ends_no_line() {
     keep_log();
@@ -122,7 +122,7 @@ fn what_a_client_sent_ends_no_line() {
     for way in ["returned", "replaced", "panicked", "streamed"] {
         told(way, "Content-Length: 3\r\n\r\na\nb", r"a\nb");
     }
-    // Its body is too large, and the error is about that.
+    // The body is too large, and the error is about that.
     told("blamed", "Transfer-Encoding: chunked\r\n\r\n14\r\n12345678901234567890\r\n0\r\n\r\n", r"a\nb");
     let others = "\r\t\u{1b}\u{85}\u{2028}\u{e9}\"";
     told("others", &format!("Content-Length: {}\r\n\r\n{others}", others.len()), "\\r\\t\\u{1b}\\u{85}\\u{2028}\u{e9}\"");
@@ -133,7 +133,7 @@ fn a_server_says_where_it_listens() {
     keep_log();
     let running = CASE.bind("127.0.0.1:0").start(fails).unwrap();
     let address = running.local_addr().unwrap().to_string();
-    // Another engine's server may have had the port before.
+    // The server of another engine may have had the port before.
     let line = is_logged(&["listening at", &address, &format!("engine {}", CASE.engine)]);
     assert!(line.starts_with("INFO"), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Do events reach a page as they are sent, and does a stream end when either side does?
+//! Tests that events arrive as they are sent, and that a stream ends when either side ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 struct News {
     server: Running,
     hub: EventHub,
-    /// Writers that have returned, by whatever way; or ticks.
+    /// Number of writers that have returned for any reason, or of ticks.
     gone: Arc<AtomicUsize>,
 }
 
@@ -107,7 +107,7 @@ fn a_writer_that_waits_notices_a_leaver_and_keeps_what_comes_early() {
     let news = start();
     let mut client = news.open("/wait");
     assert_eq!(client.chunk(), b"data: ready\n\n");
-    // The next request is no reason to end.
+    // The next request does not end the stream.
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     drop(client);
     eventually("the writer returns", || news.gone.load(Ordering::SeqCst) == 1);
@@ -127,10 +127,10 @@ fn writers_end_with_the_server() {
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
 }
 
-/// A writer that does not look at what `wait` says goes on, at its pace, until the server has waited for long enough.
+/// A writer that ignores the result of `wait` continues at its pace until the server has waited long enough.
 #[test]
 fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
-    // One that has nothing to say sends comments, which are due before its waits are over, and after them.
+    // A writer without events sends comments. They are due both before its waits end and after.
     for (path, first, heartbeat) in
         [("/tick", "data: tick\n\n", HOUR), ("/quiet", ":\n\n", TICK / 5), ("/quiet", ":\n\n", TICK * 2)]
     {
@@ -147,7 +147,7 @@ fn a_writer_that_does_not_hear_of_the_stop_keeps_its_pace() {
 #[test]
 fn a_hub_tells_everybody() {
     let news = start();
-    // Each holds a thread where feeds do.
+    // Each feed holds a thread on engines whose feeds need one.
     let count = if CASE.guarantees(Guarantee::FeedsWithoutThreads) { 200 } else { 20 };
     let mut clients: Vec<Client> = (0..count).map(|_| news.open("/hub")).collect();
     assert_eq!(news.hub.send(&Event::new("one").id("1")), count);
@@ -202,7 +202,8 @@ fn a_hub_says_when_to_come_again() {
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
 }
 
-/// Others may bring events as fast as a loop sends them: its other connections have their turn all the same.
+/// Threads may publish events as fast as a loop sends them. The other connections of the loop must still make
+/// progress.
 #[test]
 fn a_hub_that_never_rests_holds_nobody_up() {
     if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {
@@ -221,7 +222,7 @@ fn a_hub_that_never_rests_holds_nobody_up() {
     let mut quick = Client::connect(&news.server);
     (0..50).for_each(|_| quick.get("/").is(200, "hello"));
     let hub = news.hub.clone();
-    // It publishes until this test ends, by whatever way: who is held up waits for `TIMEOUT` in vain.
+    // The thread publishes until this test ends, for whatever reason. A delayed client fails after `TIMEOUT`.
     let (publishing, until) = mpsc::channel::<()>();
     let publisher = std::thread::spawn(move || {
         while until.try_recv() == Err(TryRecvError::Empty) {

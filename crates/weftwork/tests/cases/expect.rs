@@ -1,4 +1,5 @@
-//! Is `100 Continue` sent when it is due, and other interim responses when a handler asks? (RFC 9110 section 10.1.1)
+//! Tests that `100 Continue` is sent when it is due, and other interim responses when a handler sends them (RFC
+//! 9110 section 10.1.1).
 
 use super::CASE;
 use crate::support::noise;
@@ -26,7 +27,8 @@ fn the_first_read_asks_for_the_body() {
     client.answer().is(200, "body");
 }
 
-/// Without the 100 the client may send the body or the next request: nobody can tell, so nobody reads on.
+/// Without the 100 the client may send the body or the next request. The server cannot tell, so it stops
+/// reading.
 #[test]
 fn a_handler_that_answers_first_ends_the_connection() {
     let site = CASE.start();

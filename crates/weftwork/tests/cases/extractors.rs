@@ -1,4 +1,4 @@
-//! Are typed arguments taken, and answers of JSON made, wherever the handler runs, however deep the JSON is?
+//! Tests typed arguments and JSON answers wherever the handler runs, at every depth of the JSON.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use weftwork::{ByteCount, Json, Path, Query, Request, Response, Result, Router, 
 use super::CASE;
 use crate::support::Client;
 
-/// What serde_json reads; one more is an error.
+/// The maximum depth that serde_json reads. One more level is an error.
 const LEVELS_MAX: usize = 127;
 
 #[derive(Deserialize)]
@@ -42,7 +42,8 @@ fn start() -> Running {
         .post("/again", again)
         .mount("/typed", Router::new().post("/again", |Json(value): Json<Value>| Json(value)))
         .state(AtomicUsize::new(0));
-    // Without optimisation: enough to drop what is nested that deep, too little to read or write it.
+    // Without optimisation, this is enough to drop a value that is nested that deep, and too little to read or
+    // write it.
     let server = CASE.bind("127.0.0.1:0").settings(|settings| settings.fiber_stack_bytes(ByteCount(160 << 10)));
     server.start(router).expect("the server starts")
 }

@@ -1,4 +1,5 @@
-//! Is every malformed request refused end to end: its status, its rule named, and nothing behind it run?
+//! Tests that every malformed request is refused end to end: its status, the rule it names, and that nothing
+//! after it runs.
 
 use weftwork_wire::Fault;
 
@@ -7,7 +8,7 @@ use crate::support::{Client, Site, keep_log, logged};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Requests, and what is wrong with each. What passes a limit is in `limits`.
+/// Requests, each with its fault. Requests above a limit are in `limits`.
 const HEADS: &[(&str, Fault)] = &[
     ("\x16\x03\x01\x02\0\x01\0\x01\u{7f}\x03\x03", Fault::TlsInsteadOfHttp),
     ("{\"json\": 1}\r\n\r\n", Fault::RequestDoesNotStartWithMethod),
@@ -38,7 +39,7 @@ const HEADS: &[(&str, Fault)] = &[
     ("POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", Fault::TransferEncodingInHttp10),
 ];
 
-/// Fields of a request with a body.
+/// Header fields of a request with a body.
 const FRAMING: &[(&str, Fault)] = &[
     ("Content-Length: +5", Fault::ContentLengthInvalid),
     ("Content-Length: ", Fault::ContentLengthInvalid),
@@ -114,7 +115,7 @@ fn no_fault_is_without_a_sample() {
     }
 }
 
-/// Answers to good requests before it go out first.
+/// Answers to valid requests before the fault are sent first.
 #[test]
 fn a_fault_behind_good_requests() {
     let site = CASE.start();
@@ -128,7 +129,8 @@ fn a_fault_behind_good_requests() {
     assert_eq!(site.calls(), 2);
 }
 
-/// A chunk that is wrong behind 64 KiB is found while the handler reads: it gets the error, the client the status.
+/// The handler reads a chunk that is invalid after 64 KiB. The handler gets the error, and the client gets the
+/// status.
 #[test]
 fn a_fault_that_the_handler_comes_upon() {
     let site = CASE.start();
@@ -143,14 +145,14 @@ fn a_fault_that_the_handler_comes_upon() {
     assert_eq!(site.calls(), 1);
 }
 
-/// Strangers may be at fault as often as they like; the log is ours.
+/// Clients may send faults as often as they like, and the log must not grow with them.
 #[test]
 fn the_log_has_a_few_lines_a_second_of_faults() {
     keep_log();
     const FAULTS: usize = 100;
     let began = std::time::Instant::now();
     let server = CASE.bind("127.0.0.1:0").settings(|s| s.fields_max(3)).start(|_: &mut weftwork::Request| "hello").unwrap();
-    // All tests share the log: lines are told apart by their client.
+    // All tests share the log. The client's address tells the lines apart.
     let mut clients = Vec::new();
     for _ in 0..FAULTS {
         let mut client = Client::connect(&server);

@@ -1,4 +1,5 @@
-//! Does what other threads bring to a response reach its client, in order, within bounds, and at no cost between?
+//! Tests that data which other threads add to a response arrives in order, within the limits, and at no cost in
+//! between.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use weftwork::{Bytes, Feed, FeedClosed, FeedLimits, FeedSender, Overflow, Reques
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, eventually, noise};
 
-/// A server whose `/feed` is brought what the test sends.
+/// A server whose `/feed` sends the test's data.
 struct Fed {
     server: Running,
     senders: Arc<Mutex<Vec<FeedSender>>>,
@@ -39,7 +40,7 @@ impl Fed {
         Fed { server, senders, thread }
     }
 
-    /// A client whose response has begun, and what feeds it.
+    /// Returns a client whose response has begun, and the sender of its feed.
     #[track_caller]
     fn open(&self) -> (Client, FeedSender) {
         let mut client = Client::connect(&self.server);
@@ -57,13 +58,13 @@ impl Fed {
         sender
     }
 
-    /// How long the thread that ran the handler has had a core so far, in hundredths of a second.
+    /// Returns the CPU time of the thread that ran the handler, in hundredths of a second.
     #[cfg(target_os = "linux")]
     fn time_of_thread(&self) -> u64 {
         let path = std::path::Path::new("/proc").join(&*self.thread.lock().unwrap()).join("stat");
-        // One that has ended does nothing.
+        // A thread that has ended uses no time.
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        // proc(5): the second field is a name in brackets, user and system time are the 14th and the 15th.
+        // proc(5): the second field is a name in brackets, and user and system time are fields 14 and 15.
         let fields = text.rsplit_once(')').unwrap_or_default().1.split_whitespace();
         fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     }
@@ -75,7 +76,7 @@ impl Fed {
     }
 }
 
-/// Sends until the client is cut off.
+/// Sends until the server disconnects the client.
 #[track_caller]
 fn overwhelm(sender: &FeedSender) {
     let message = Bytes::from(noise(16 << 10));
@@ -111,7 +112,7 @@ fn messages_come_as_they_are_brought_and_the_connection_lives_on() {
     fed.is_well();
 }
 
-/// In thousands of pieces, one behind the other, to a client that keeps up.
+/// The message is sent in thousands of pieces in a row, to a client that reads as fast.
 #[test]
 fn a_message_larger_than_any_buffer_comes_whole() {
     let fed = Fed::start();
@@ -175,7 +176,7 @@ fn a_leaver_is_noticed_without_sending() {
     fed.is_well();
 }
 
-/// What nobody reads stays where it is, and is not looked at again and again; the end behind it is seen.
+/// Unread bytes stay where they are and cost no repeated reads. The end of the connection after them is seen.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_client_sends_ahead_is_no_work() {
@@ -214,13 +215,13 @@ fn a_client_that_is_too_slow_is_disconnected() {
     let fed = Fed::start_with(limits, |settings| settings);
     let (client, sender) = fed.open();
     overwhelm(&sender);
-    // Cut off in the middle: no last chunk.
+    // The answer is cut in the middle, without a last chunk.
     let got = client.rest();
     assert!(!got.ends_with(b"0\r\n\r\n"));
     fed.is_well();
 }
 
-/// And it reads nothing at all: it is gone all the same, and not when its time to read is up.
+/// The client reads nothing at all. It is disconnected at once, not when its time to read is over.
 #[test]
 fn a_client_that_reads_nothing_is_disconnected_at_once() {
     if !CASE.guarantees(Guarantee::FeedsWithoutThreads) {

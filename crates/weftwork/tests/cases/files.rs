@@ -1,4 +1,5 @@
-//! Are files sent whole or in the part that was asked for, as their clients take them, and nothing else?
+//! Tests that files are sent whole or in the requested ranges, in the form that clients accept, and that
+//! nothing else is sent.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +21,7 @@ fn tree(tree: &Tree) -> Files {
     files(tree.path()).expect("the directory is there")
 }
 
-/// A GET with these lines, whose answer comes whole.
+/// Sends a GET with these lines. The answer must arrive whole.
 #[track_caller]
 fn ask(client: &mut Client, path: &str, lines: &str) -> Answer {
     let lines: String = lines.lines().map(|line| format!("{line}\r\n")).collect();
@@ -89,7 +90,7 @@ fn rfc9110_14_ranges() {
         ("10-200000", 10, 99_999),
         ("20000-59999", 20_000, 59_999),
         ("5-9,0-4", 0, 9),
-        // Long pieces are read up to the next page, and sent from there on.
+        // Long ranges are read up to the next page boundary, and sent with sendfile(2) from there.
         ("10-61449", 10, 61_449),
         ("10-61450", 10, 61_450),
         ("4095-", 4095, 99_999),
@@ -116,7 +117,7 @@ fn rfc9110_14_ranges() {
     assert_eq!((head.status, head.field("content-length")), (200, Some("100000")));
 }
 
-/// As many as asked, each a thousand bytes from the next.
+/// Returns `count` ranges that begin a thousand bytes apart.
 fn many_ranges(count: usize) -> String {
     let specs: Vec<String> = (0..count).map(|at| format!("{}-{}", at * 1000, at * 1000 + 9)).collect();
     format!("bytes={}", specs.join(","))
@@ -129,7 +130,7 @@ fn rfc9110_14_6_several_ranges() {
     tree.write("a.txt", &bytes);
     let server = serve(self::tree(&tree));
     let mut client = Client::connect(&server);
-    // Small parts, one larger than what the kernel takes at once, one before another.
+    // Small ranges, one larger than the kernel takes at once, and one before another.
     for ranges in [vec![(0, 9), (3000, 3009)], vec![(500_000, 3_000_000), (0, 0), (100_000, 149_999)]] {
         let specs: Vec<String> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
         let answer = ask(&mut client, "/a.txt", &format!("Range: bytes={}", specs.join(", ")));
@@ -186,7 +187,7 @@ fn rfc9110_13_conditions() {
     check("If-Range: \"other\"\nRange: bytes=5000-", 200);
 }
 
-/// What changed a moment ago may change again at the same time, as far as clocks can tell.
+/// A file that changed a moment ago may change again with the same timestamp.
 #[test]
 fn rfc9110_8_8_1_a_file_that_just_changed_has_a_weak_tag() {
     let tree = Tree::new();
@@ -202,7 +203,7 @@ fn rfc9110_8_8_1_a_file_that_just_changed_has_a_weak_tag() {
     assert!(client.get("/new").field("etag").unwrap().starts_with('"'));
 }
 
-/// What is said of a file is kept while it is open, and said no longer when it has changed.
+/// Metadata of a file is cached while the file is open, and no longer used after a change.
 #[test]
 fn rfc9110_8_what_describes_a_file_changes_with_it() {
     let tree = Tree::new();
@@ -273,7 +274,8 @@ fn rfc9110_12_5_3_compressed_siblings() {
     answer.is(200, "plain");
 }
 
-/// Whatever the spelling, nothing beside the directory is read. The whole list is tested with the handler.
+/// With no spelling of the path is anything outside the directory read. The complete list is in the tests of
+/// the handler.
 #[test]
 fn nothing_outside_is_served() {
     let tree = Tree::new();
@@ -321,14 +323,15 @@ fn directories_pages_and_prefixes() {
     let server = serve(base().single_page("app.html").cache_control(HeaderValue::from_static("max-age=9")));
     let mut client = Client::connect(&server);
     assert_eq!(client.get("/static/plain/a.txt").field("cache-control"), Some("max-age=9"));
-    // At its own address, too: it names files that are gone when there is a new one.
+    // The page is also sent without caching at its own address, because it names files that a new version
+    // removes.
     for path in ["/static/users/7", "/static/", "/elsewhere", "/static/app.html"] {
         let answer = client.get(path);
         assert_eq!(answer.field("cache-control"), Some("no-cache"), "{path}");
         answer.is(200, "the page");
     }
     assert_eq!(client.get("/static/users/7").field("vary"), Some("Accept-Encoding"));
-    // A dot leaves it to the client, and a cache has to know that (RFC 9110 section 12.5.5).
+    // For a path with a dot the Accept field decides, and a cache must know that (RFC 9110 section 12.5.5).
     for accept in ["text/html,*/*;q=0.8", "a/b\r\nAccept: Text/HTML ;q=0.1", "text/html; charset=utf-8; q=1"] {
         let answer = ask(&mut client, "/static/v1.2", &format!("Accept: {accept}"));
         let vary: Vec<_> = answer.fields.iter().filter(|(name, _)| name == "vary").map(|(_, value)| &**value).collect();
@@ -378,7 +381,7 @@ fn one_file_and_embedded_ones() {
     assert_eq!(client.get("/").status, 404);
 }
 
-/// The length was said when the file was whole: ending the connection is all that is left.
+/// The length was sent when the file was whole, so the server can only end the connection.
 #[test]
 fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
     let tree = Tree::new();
@@ -398,7 +401,8 @@ fn slow_downloads_hold_no_thread() {
         return;
     }
     const SLOW: usize = 20;
-    // More than the kernel takes for a client that does not read; it takes no room on the disk.
+    // More than the kernel buffers for a client that does not read. The file is sparse and takes no space on
+    // the disk.
     const LENGTH: usize = 32 * MIB;
     let tree = Tree::new();
     let large = tree.write("large", "");

@@ -1,4 +1,5 @@
-//! Does a response that is brought when its handler is done reach its client, whole, in its turn, at most once, and in time?
+//! Tests that a response which is sent after its handler returned arrives whole, in order, at most once, and in
+//! time.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ impl Later {
         Client::connect(&self.server)
     }
 
-    /// Sends the request, and returns what answers it.
+    /// Sends the request. Returns the sender of its response.
     #[track_caller]
     fn ask(&self, client: &mut Client, request: &str) -> ResponseSender {
         client.send(request);
@@ -83,7 +84,7 @@ fn it_comes_when_it_is_brought_and_the_connection_lives_on() {
         answer.is(201, "here");
         let varies: Vec<_> = answer.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("vary")).collect();
         assert_eq!(varies.len(), 2, "turn {turn}: {varies:?}");
-        // That was of what would have been sent otherwise.
+        // That field belonged to the fallback response.
         assert_eq!(answer.field("retry-after"), None);
         client.get("/").is(200, "hello");
     }
@@ -119,7 +120,7 @@ fn any_kind_of_response_may_come() {
     assert_eq!(client.chunk(), b"fed");
     drop(feeder);
     assert_eq!(client.chunk(), b"");
-    // One that is again to come later.
+    // A response that is itself sent later.
     let (last, again) = Response::later(LONG, StatusCode::NO_CONTENT);
     later.ask(&mut client, GET).send(again).unwrap();
     last.send("at last").unwrap();
@@ -128,7 +129,7 @@ fn any_kind_of_response_may_come() {
     later.is_well();
 }
 
-/// More than the kernel takes at once: the connection waits in between, and has nothing else in its hands by then.
+/// More than the kernel takes at once. The connection waits in between, and has nothing else to send by then.
 #[test]
 fn what_is_brought_may_be_larger_than_a_socket_takes() {
     let later = Later::start();
@@ -171,7 +172,7 @@ fn time_is_up_and_not_before() {
         assert_eq!(sender.send("too late"), Err(TooLate));
         client.get("/").is(200, "hello");
     }
-    // Many at once, each in its time.
+    // Many responses at once, each at its own time.
     let mut clients: Vec<_> = (0..50).map(|_| later.client()).collect();
     let begun = Instant::now();
     clients.iter_mut().for_each(|client| client.send("GET /delayed HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -181,7 +182,7 @@ fn time_is_up_and_not_before() {
     later.is_well();
 }
 
-/// In order, whichever is ready first; and what was ready before does not wait.
+/// Responses are sent in order, whichever is ready first. A response that was ready before does not wait.
 #[test]
 fn pipelined_requests_are_answered_in_their_turn() {
     let later = Later::start();
@@ -205,7 +206,7 @@ fn what_is_left_of_a_request_is_no_part_of_the_next() {
     sender.send("got it").unwrap();
     client.answer().is(200, "got it");
     client.get("/").is(200, "hello");
-    // One that comes in the meantime, and in pieces.
+    // A request that arrives in the meantime, in pieces.
     let head = "POST /later HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let sender = later.ask(&mut client, &[head, "5\r\nabcde\r\n0\r\n\r\n"].concat());
     client.send_by(7, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -298,7 +299,7 @@ fn a_server_that_stops_waits_for_nobody() {
     assert_eq!((report.drained, report.cut), (2, 0), "{report}");
 }
 
-/// What `bring` sends leads to an error, which is logged with what was asked for.
+/// `bring` sends a response that causes an error, which is logged with its request.
 fn error_is_logged(why: String, bring: impl FnOnce(ResponseSender, weftwork::Result<&'static str>)) {
     keep_log();
     let later = Later::start();
@@ -327,7 +328,7 @@ fn an_error_that_is_brought_in_a_second_step_is_logged_with_what_was_asked_for()
     });
 }
 
-/// And not with what its client asks for next.
+/// The line must not name the client's next request.
 #[test]
 fn a_writer_that_is_brought_and_is_stuck_is_logged_with_what_was_asked_for() {
     keep_log();

@@ -1,12 +1,12 @@
-//! Is each limit exactly where it is said to be, told to who passes it, and named in the log?
+//! Tests that each limit is exact, that its client is told, and that the log names it.
 
 use weftwork::{ByteCount, Settings};
 
 use super::CASE;
 use crate::support::{eventually, is_logged, keep_log};
 
-/// `fits` is answered 200 and goes on, `passes` is refused with `status` and ends. The answer has the limit, the log
-/// also its `name`.
+/// `fits` is answered 200 and the connection continues. `passes` is refused with `status` and the connection
+/// ends. The answer has the limit, and the log also has its `name`.
 #[track_caller]
 fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status: u16, name: &str) {
     keep_log();
@@ -20,7 +20,7 @@ fn check(change: fn(Settings) -> Settings, fits: String, passes: String, status:
     client.send(passes);
     let answer = client.answer();
     assert!(answer.status == status && answer.closes(), "{answer:?}");
-    // The one that a handler runs into says it in its own words.
+    // The error of the limit that a handler exceeds has its own text.
     if name != "body_bytes_max" {
         let named = site.setting(name);
         is_logged(&[&client_name, &named]);
@@ -66,7 +66,7 @@ fn declared_body() {
     let of = |bytes: usize| {
         format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes))
     };
-    // Not all of it is sent: more than `linger_bytes_max` would be cut.
+    // Only a part is sent: more than `linger_bytes_max` would be cut.
     let passes = of((2 << 20) + 1)[..100_000].to_owned();
     check(|s| s, of(2 << 20), passes, 413, "body_bytes_max");
 }
@@ -75,8 +75,8 @@ fn chunked(body: &str) -> String {
     format!("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n")
 }
 
-/// A chunked one is refused when it has become too large. What is left is small enough to be dropped, so the
-/// connection goes on.
+/// A chunked body is refused when it has become too large. The rest is small enough to be discarded, so the
+/// connection continues.
 #[test]
 fn small_body() {
     let site = CASE.start_with(|s| s.body_bytes_max(ByteCount(1000)));
@@ -125,7 +125,7 @@ fn trailers() {
     check(|s| s.head_bytes_max(ByteCount(300)), long(300), long(301), 431, "head_bytes_max");
 }
 
-/// A body larger than what is read ahead arrives all the same, whatever that limit is.
+/// A body above the limit of the bytes read ahead still arrives.
 #[test]
 fn read_ahead_bounds_nothing_but_memory() {
     for ahead in [0, 1, 100_000_000] {
@@ -140,7 +140,7 @@ fn read_ahead_bounds_nothing_but_memory() {
     }
 }
 
-/// `POST /ignore` with a body of this many bytes; its handler reads none of it.
+/// Returns `POST /ignore` with a body of this many bytes. Its handler reads nothing of the body.
 fn unread(bytes: usize) -> String {
     format!("POST /ignore HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes))
 }
@@ -149,7 +149,7 @@ fn unread(bytes: usize) -> String {
 fn unread_body() {
     let site = CASE.start_with(|s| s.unread_bytes_max(ByteCount(1000)).body_ahead_bytes_max(ByteCount(0)));
     let mut client = site.client();
-    // The answer comes before the body: none of that has been read.
+    // The answer is sent before the body, so nothing of the body has been read.
     client.send(&unread(1000)[..unread(0).len() + 3]);
     let answer = client.answer();
     assert!(answer.status == 200 && !answer.closes(), "{answer:?}");
@@ -160,7 +160,8 @@ fn unread_body() {
     client.ends();
 }
 
-/// Within the limit the client's bytes are dropped for as long as it sends; past it the connection is.
+/// Within the limit the server discards the client's bytes for as long as the client sends. Above the limit it
+/// drops the connection.
 #[test]
 fn linger() {
     let long = std::time::Duration::from_secs(60);
@@ -182,8 +183,8 @@ fn linger() {
     });
 }
 
-/// Other limits: of PROXY headers in `proxies.rs`, of time in `deadlines.rs`, of connections, threads and queues
-/// in `caps.rs`.
+/// Other limits: of PROXY headers in `proxies.rs`, of time in `deadlines.rs`, of connections, threads and
+/// queues in `caps.rs`.
 #[test]
 fn a_limit_that_a_handler_meets_has_its_value() {
     keep_log();

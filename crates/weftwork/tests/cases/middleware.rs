@@ -1,4 +1,4 @@
-// Does middleware keep its promises over sockets, when clients flee, lie, or wait?
+// Tests middleware over sockets with clients that leave, lie or wait.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ impl Write for Written {
     }
 }
 
-/// Endless, so that only a client that leaves ends it.
+/// An endless stream, so that only the client's end ends it.
 fn endless() -> Response {
     Response::stream(|out| loop {
         out.write_all(&[b'x'; 4096])?;
@@ -43,7 +43,7 @@ fn endless() -> Response {
     })
 }
 
-/// Log injection, with the bytes as they come from the wire.
+/// Log injection, with the bytes as they arrive from the socket.
 #[test]
 fn no_client_writes_lines_of_the_log() {
     let written = Written::default();
@@ -58,7 +58,7 @@ fn no_client_writes_lines_of_the_log() {
     assert!(line.contains(r#" "\x22\x5c\x9b31m\xe2\x80\xa8 x" "#), "{line}");
 }
 
-/// A stream is logged, and gives its seat back, when its client has left in the middle of it.
+/// A stream is logged and releases its permit when its client leaves in the middle.
 #[test]
 fn a_client_that_leaves_ends_its_stream() {
     let written = Written::default();
@@ -90,7 +90,8 @@ fn a_panic_gives_its_seat_back_and_is_logged() {
 
 const A_MINUTE: HeaderValue = HeaderValue::from_static("max-age=60");
 
-/// On other connections, and so on other loops and threads; in one write with what needs no body; and of any size.
+/// On other connections, and so on other loops and threads. The answers are in one write with requests without
+/// a body, and of any size.
 #[test]
 fn a_cache_answers_in_the_place_of_the_handler() {
     let pages = Arc::new(Mutex::new(vec![noise(100_000)]));
@@ -116,7 +117,8 @@ fn a_cache_answers_in_the_place_of_the_handler() {
     }
 }
 
-/// All who ask for what is missing run the handler, and nobody waits for them who asks for what is there.
+/// All clients that request a missing page run the handler. A client that requests a cached page waits for no
+/// other.
 #[test]
 fn a_cache_lets_nobody_wait() {
     if !CASE.guarantees(Guarantee::QuickBesideBlocked) {
@@ -147,7 +149,7 @@ fn a_cache_lets_nobody_wait() {
     assert!(Client::connect(&running).get("/slow").field("age").is_some());
 }
 
-/// What a writer flushed is with the client, and can be decoded, while the writer waits.
+/// Bytes that a writer flushed have arrived and can be decoded while the writer waits.
 #[cfg(feature = "compression")]
 #[test]
 fn compression_does_not_hold_back_a_stream() {
@@ -187,7 +189,7 @@ fn compression_does_not_hold_back_a_stream() {
     assert_eq!(all, "first second");
 }
 
-/// A bomb costs its request a 413, and nobody else anything.
+/// A decompression bomb costs its request a 413, and costs other requests nothing.
 #[cfg(feature = "compression")]
 #[test]
 fn a_decompression_bomb_is_refused() {
@@ -213,7 +215,7 @@ fn a_decompression_bomb_is_refused() {
     client.answer().is(200, "5");
 }
 
-/// Both ways through every library, with the stack that the engine gives.
+/// Every coding works in both directions with the stack that the engine provides.
 #[cfg(feature = "compression")]
 #[test]
 fn every_coding_works_on_every_engine() {
@@ -253,7 +255,7 @@ fn every_coding_works_on_every_engine() {
     }
 }
 
-/// A client that goes away within its file leaves nothing behind, and nobody takes the half for the whole.
+/// A client that disconnects within its file leaves no file behind, and the half is not accepted as the whole.
 #[cfg(feature = "multipart")]
 #[test]
 fn half_an_upload_is_none() {

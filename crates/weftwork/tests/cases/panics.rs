@@ -1,4 +1,4 @@
-//! Does a panic cost one request, and nothing else?
+//! Tests that a panic ends one request and nothing else.
 
 use weftwork::{Request, Response};
 
@@ -24,7 +24,7 @@ fn the_client_gets_500_and_an_end() {
     site.is_well();
 }
 
-/// The client can tell that the body is not whole: the last chunk is missing.
+/// The client can see that the body is incomplete: the last chunk is missing.
 #[test]
 fn a_stream_that_panics_or_fails_has_no_last_chunk() {
     keep_log();
@@ -36,7 +36,7 @@ fn a_stream_that_panics_or_fails_has_no_last_chunk() {
         assert!(text.contains("chunked") && text.ends_with("\r\nd\r\nthe beginning\r\n"), "{text:?}");
     }
     eventually("the panic is counted", || site.running.counts().panics == 1);
-    // It is the handler's error, and no news of a client.
+    // The error is the handler's, and says nothing of a client.
     is_logged(&["ERROR", "a response ended early at GET /fail-stream", "as asked"]);
     site.is_well();
 }
@@ -51,8 +51,8 @@ fn what_is_behind_a_panic_is_not_run() {
     assert_eq!(site.calls(), 1);
 }
 
-/// A bug of our own, outside of any handler, costs the connection that it came upon. Loops, threads and doors
-/// outlive it.
+/// A bug of the server itself, outside of any handler, ends its connection. Loops, threads and listeners
+/// continue.
 #[test]
 fn a_panic_of_the_server_costs_one_connection() {
     let site = CASE.start();
@@ -60,7 +60,7 @@ fn a_panic_of_the_server_costs_one_connection() {
     others.iter_mut().for_each(|client| client.get("/").is(200, "hello"));
     for _ in 0..4 {
         let mut victim = site.client();
-        // The line that says what the client gets for this.
+        // The panic hits the log line about the client's error.
         panic_at(&victim.name());
         victim.send("bad\r\n\r\n");
         assert!(victim.rest().is_empty(), "it was refused without a line in the log");
@@ -73,7 +73,7 @@ fn a_panic_of_the_server_costs_one_connection() {
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 
-/// What a handler says before its call runs outside of it.
+/// The part of a handler before its call runs outside of the call.
 #[test]
 fn a_panic_before_the_call_costs_one_connection() {
     use weftwork::{Asked, Blocking, Handler, Request, Response};
@@ -92,7 +92,7 @@ fn a_panic_before_the_call_costs_one_connection() {
     for _ in 0..4 {
         let mut odd = Client::connect(&running);
         odd.send("GET /odd HTTP/1.1\r\nHost: a\r\n\r\n");
-        // Not every engine asks.
+        // Not every engine calls it.
         odd.half_close();
         let answer = odd.rest();
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 200 "));
@@ -102,7 +102,7 @@ fn a_panic_before_the_call_costs_one_connection() {
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 
-/// With their loop they go at once: the second panic would end the process.
+/// If their loop ended, all would be dropped at once, and the second panic would end the process.
 #[test]
 fn responses_that_panic_as_they_are_dropped_end_no_server() {
     struct Mine;
@@ -125,8 +125,8 @@ fn responses_that_panic_as_they_are_dropped_end_no_server() {
     eventually("all are asked", || server.counts().requests == 6);
     let _ = server.abandon();
     for client in clients {
-        let said = String::from_utf8(client.last_words()).unwrap();
-        // Where the handler has not returned yet, its panic is answered.
+        let said = String::from_utf8(client.until_close()).unwrap();
+        // If the handler has not returned yet, its panic is answered.
         let is_answered = said.starts_with("HTTP/1.1 500 ") && said.contains("\r\nConnection: close\r\n");
         assert!(said.is_empty() || is_answered && said.matches("HTTP/1.1").count() == 1, "{said}");
     }

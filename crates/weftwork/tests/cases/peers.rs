@@ -1,11 +1,11 @@
-//! Does the server go on, and forget, when a client leaves in the middle?
+//! Tests that the server continues, and forgets the client, when a client leaves in the middle.
 
 use super::CASE;
 use crate::support::{eventually, noise};
 
 const BODY_OF_100: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n";
 
-/// It has nothing more to ask, and still wants its answer.
+/// The client has no more requests and still waits for its answer.
 #[test]
 fn a_client_that_half_closes_gets_its_answer() {
     let site = CASE.start();
@@ -58,7 +58,7 @@ fn clients_that_vanish_leave_nothing_behind() {
     site.is_well();
 }
 
-/// The handler does not know that nobody listens any more; its thread and its connection come back.
+/// The handler does not learn that the client has left. Its thread and its connection are released.
 #[test]
 fn a_client_may_leave_while_its_handler_runs() {
     let site = CASE.start();
@@ -80,7 +80,7 @@ fn a_client_may_leave_within_a_stream() {
     site.is_well();
 }
 
-/// The body of a request goes missing while the handler waits for it.
+/// The body of a request stops while the handler waits for it.
 #[test]
 fn a_client_may_leave_within_a_body_that_is_being_read() {
     let site = CASE.start();

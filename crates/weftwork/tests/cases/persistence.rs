@@ -1,4 +1,4 @@
-//! When does a connection go on, and what does the response say of it? (RFC 9112 section 9.3)
+//! Tests when a connection persists, and what its response says of that (RFC 9112 section 9.3).
 
 use super::CASE;
 
@@ -41,7 +41,7 @@ fn there_is_one_connection_field() {
     );
 }
 
-/// HEAD says what GET would, and has no body; the next response follows at once.
+/// HEAD returns the head of GET and has no body. The next response follows at once.
 #[test]
 fn head_has_the_head_of_get() {
     let site = CASE.start();
@@ -59,7 +59,7 @@ fn head_has_the_head_of_get() {
     client.get("/").is(200, "hello");
 }
 
-/// A handler that gives a body where none can be does not bring the connection out of step.
+/// A handler that sets a body where none is allowed does not break the framing of the connection.
 #[test]
 fn statuses_without_a_body_have_none() {
     let site = CASE.start();
@@ -74,7 +74,8 @@ fn statuses_without_a_body_have_none() {
     client.get("/").is(200, "hello");
 }
 
-/// 101 and other interim statuses cannot be final: the handler is at fault, and nobody waits for a body.
+/// 101 and other interim statuses cannot be final. The error is the handler's, and the client does not wait for
+/// a body.
 #[test]
 fn an_interim_status_is_no_answer() {
     for status in [100, 101, 103] {
@@ -96,13 +97,14 @@ fn a_date_that_is_given_stays() {
     assert!(now.field("date").is_some_and(|date| date.contains(" 20")), "{now:?}");
 }
 
-/// An hour is long; here a connection gets too old while its first answer is made, and ends with it.
+/// The real limit is an hour. Here the connection reaches its maximum age while its first answer is made, and
+/// ends with it.
 #[test]
 fn an_old_connection_ends_with_its_answer() {
     let site = CASE.start_with(|s| s.age_max(std::time::Duration::from_millis(20)));
     let mut client = site.client();
     client.send("GET /sleep/40 HTTP/1.1\r\nHost: a\r\n\r\n");
-    // It may be seen to be old before its request has come: then it ends without an answer.
+    // The server may see the age before the request has arrived. Then the connection ends without an answer.
     let rest = String::from_utf8(client.rest()).unwrap();
     assert!(rest.is_empty() || rest.contains("\r\nConnection: close\r\n"), "{rest:?}");
 }

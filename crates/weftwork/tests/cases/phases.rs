@@ -1,4 +1,4 @@
-//! How does a server end, with a request stopped in each phase?
+//! Tests how a server stops with a request in each phase.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use weftwork::{Request, Running, blocks};
 use super::CASE;
 use crate::support::{Client, SiteState, Site, eventually};
 
-/// More than any stop here may take, and less than any deadline that could end a connection by itself.
+/// Longer than any stop here may take, and shorter than any deadline that could end a connection by itself.
 const AT_ONCE: Duration = Duration::from_secs(3);
-/// For what is to be finished.
+/// The timeout for work that must finish.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nsaid";
 
-/// A client whose request has come so far.
+/// The phase of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No connection at all.
+    /// No connection.
     Nobody,
-    /// Accepted, not a byte sent.
+    /// Accepted, and no byte sent.
     Accepted,
     /// Half of a head.
     Head,
@@ -28,13 +28,13 @@ enum Phase {
     Handler,
     /// In the writer of a streamed body.
     Streaming,
-    /// More is to be sent than the client takes.
+    /// The response is larger than the client reads.
     Writing,
-    /// Another protocol has the connection, and waits for its client.
+    /// Another protocol has the connection and waits for its client.
     Upgraded,
-    /// Answered just now: its thread waits for the next request.
+    /// Answered just now: the thread waits for the next request.
     Answered,
-    /// Answered a while ago: parked, where the engine does that.
+    /// Answered a while ago: parked, on engines that park connections.
     Idle,
 }
 
@@ -43,7 +43,7 @@ const HALF_READ: [Phase; 2] = [Phase::Head, Phase::Body];
 const WAITS: [Phase; 2] = [Phase::Writing, Phase::Upgraded];
 const BUSY: [Phase; 2] = [Phase::Handler, Phase::Streaming];
 
-/// A client in that phase, as far as can be seen from outside.
+/// Returns a client in that phase, as far as a client can see it.
 fn client_in(phase: Phase, site: &Site) -> Option<Client> {
     if phase == Phase::Nobody {
         return None;
@@ -67,14 +67,14 @@ fn client_in(phase: Phase, site: &Site) -> Option<Client> {
             assert_eq!(client.answer_head().status, 101);
             assert_eq!(client.exactly(4), b"said");
         }
-        // There is no event to wait for: the thread gives up on the client in silence.
+        // There is no event to wait for: the thread gives up on the client without a sign.
         Phase::Idle | Phase::Head | Phase::Body => std::thread::sleep(Duration::from_millis(250)),
         Phase::Nobody | Phase::Accepted | Phase::Answered => {}
     }
     Some(client)
 }
 
-/// What can still be done for the client once the stop has begun.
+/// Completes what the client can still complete after the stop has begun.
 fn finish(phase: Phase, client: &mut Client, inside: &SiteState) {
     match phase {
         Phase::Head => client.send("st: a\r\n\r\n"),
@@ -142,7 +142,7 @@ fn a_hard_stop_cuts_everything_but_a_handler() {
         let client = client_in(phase, &site).unwrap();
         let begun = Instant::now();
         let report = site.running.shutdown(Duration::ZERO);
-        // Another protocol may end by itself before it is cut.
+        // Another protocol may end by itself before the server cuts it.
         assert!(report.cut + report.drained == 1 && report.stuck == 0, "{phase:?}: {report}");
         assert!(report.cut == 1 || phase == Phase::Upgraded, "{phase:?}: {report}");
         assert!(begun.elapsed() < AT_ONCE, "{phase:?}: {report}");
@@ -185,7 +185,8 @@ fn abandon_leaves_nothing_behind_but_handlers() {
     }
 }
 
-/// A thread may stay with its connection for a while, in case that it asks again: it does not outlive the server with it.
+/// A thread may stay with its connection for a while in case of another request. The thread must not outlive
+/// the server.
 #[test]
 fn abandon_at_once_after_a_call_that_blocks() {
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! Are requests that come together answered together, in order, however the bytes are cut?
+//! Tests that pipelined requests are answered in order, wherever the bytes are split.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn expect(client: &mut Client, lengths: impl Fn(usize) -> usize) {
     }
 }
 
-/// More than one turn of a loop takes.
+/// More than one turn of a loop handles.
 #[test]
 fn answers_come_in_order() {
     let site = CASE.start();
@@ -30,7 +30,7 @@ fn answers_come_in_order() {
     assert_eq!(site.calls(), COUNT + 1);
 }
 
-/// The client reads nothing before it has sent all: neither side may wait for the other for ever.
+/// The client reads nothing before it has sent everything. Neither side may wait for the other forever.
 #[test]
 fn answers_larger_than_all_buffers_come_in_order() {
     let site = CASE.start();
@@ -68,7 +68,7 @@ fn a_streamed_answer_keeps_its_place() {
     client.answer().is(200, noise(3));
 }
 
-/// Cut in two at every byte: three requests, two of them with bodies.
+/// Splits three requests, two of them with bodies, at every byte.
 #[test]
 fn no_cut_changes_an_answer() {
     let stream = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nfirst\
@@ -95,7 +95,7 @@ fn byte_by_byte_is_the_same() {
     client.answer().is(200, noise(3));
 }
 
-/// RFC 9112 section 9.6: what comes behind a request that closes is not run.
+/// RFC 9112 section 9.6: a request after one that closes does not run.
 #[test]
 fn nothing_behind_close_is_run() {
     let site = CASE.start();
@@ -106,7 +106,7 @@ fn nothing_behind_close_is_run() {
     assert_eq!(site.calls(), 1);
 }
 
-/// A client that ends its side behind its requests gets all answers.
+/// A client that ends its side after its requests gets all answers.
 #[test]
 fn the_end_of_the_client_does_not_cut_answers() {
     let site = CASE.start();
@@ -117,11 +117,12 @@ fn the_end_of_the_client_does_not_cut_answers() {
     client.ends();
 }
 
-/// More clients than there are threads, each of which asks faster than it is answered: others have their turn.
+/// More clients than threads, each of which sends faster than it is answered. Other clients still make
+/// progress.
 #[test]
 fn who_asks_without_end_does_not_have_a_thread_to_itself() {
     const CLIENTS: usize = 16;
-    /// Enough for all of them to be busy for longer than a client waits.
+    /// Enough requests to keep all clients busy for longer than a client waits.
     const REQUESTS: usize = 20_000;
     if !CASE.guarantees(Guarantee::FloodsTakeTurns) {
         return;
@@ -143,7 +144,7 @@ fn who_asks_without_end_does_not_have_a_thread_to_itself() {
     assert!(site.calls() < CLIENTS * REQUESTS / 2, "the flood was over");
     site.running.shutdown(Duration::ZERO);
     for (sending, reading) in floods {
-        // It is cut off in the middle.
+        // The server cuts it off in the middle.
         let _ = sending.join().unwrap();
         reading.join().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Who is believed about whom a connection is for? PROXY headers, and fields that proxies add.
+//! Tests which proxies may set the client's address, by PROXY headers and by header fields.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::support::{Client, Site, eventually, is_logged, keep_log};
 
 const GET: &str = "GET /client HTTP/1.1\r\nHost: a\r\n\r\n";
 const LINE: &str = "PROXY TCP4 192.0.2.7 203.0.113.1 56324 443\r\n";
-/// LOCAL, and the same client by TCP over IPv4 with a TLV behind it.
+/// LOCAL, and the same client by TCP over IPv4 with a TLV after it.
 const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 const BINARY: &[u8] =
     b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x11\xc0\0\x02\x07\xcb\0\x71\x01\xdc\x04\x01\xbb\x04\0\x02xx";
@@ -29,7 +29,7 @@ fn check(site: &Site, header: &[u8], client_addr: &str) {
     let mut whole = site.client();
     whole.send(&bytes);
     whole.answer().is(200, client_addr);
-    // The header counts for the connection, not for its first request.
+    // The header counts for the connection, not only for its first request.
     whole.get("/client").is(200, client_addr);
     let mut dribbled = site.client();
     dribbled.send_by(1, &bytes);
@@ -48,12 +48,13 @@ fn a_proxy_header_names_the_client() {
     check(&site, b"PROXY TCP6 2001:db8::7 ::1 56324 443\r\n", "2001:db8::7 via 127.0.0.1");
     check(&site, LOCAL, "127.0.0.1 via 127.0.0.1");
     check(&site, b"PROXY UNKNOWN\r\n", "127.0.0.1 via 127.0.0.1");
-    // Section 2.2: whatever its family and its body are.
+    // Section 2.2: for every family and every body.
     check(&site, b"\r\n\r\n\0\r\nQUIT\n\x20\x41\0\x03odd", "127.0.0.1 via 127.0.0.1");
     site.is_well_behind(LOCAL);
 }
 
-/// A proxy that names no client passes on what that one wrote; one that speaks for itself means what it says.
+/// A proxy that names no client passes on the client's own field. A proxy that speaks for itself (LOCAL) is the
+/// client.
 #[test]
 fn a_client_without_an_address_does_not_choose_one() {
     let site = start(|s| s);
@@ -96,7 +97,7 @@ fn without_one_nothing_is_run() {
     is_logged(&["proxy_header_bytes_max is 4KiB; 107 bytes in version 1"]);
 }
 
-/// Where nobody expects it, it is no request.
+/// Without the setting a PROXY header is not a valid request.
 #[test]
 fn it_is_refused_where_it_is_not_expected() {
     let site = CASE.start_with(|s| s.trusted_proxies("127.0.0.1".parse().unwrap()));
@@ -133,7 +134,7 @@ fn one_listener_expects_it_and_another_does_not() {
     plain.get("/client").is(200, "127.0.0.1 via 127.0.0.1");
 }
 
-/// A header that never gets whole ends its connection at its own deadline, however it dribbles in.
+/// An incomplete header ends its connection at the header's own deadline, however slowly it arrives.
 #[test]
 fn it_has_a_deadline_of_its_own() {
     const SHORT: Duration = Duration::from_millis(250);
@@ -150,7 +151,7 @@ fn it_has_a_deadline_of_its_own() {
         assert!(took + Duration::from_millis(2) >= SHORT && took < Duration::from_secs(5), "{took:?}");
     }
     assert_eq!(site.running.counts().timeouts, 2);
-    // The head behind it has the head's time.
+    // The head after it has the deadline of a head.
     let mut slow = site.client();
     slow.send(LINE);
     std::thread::sleep(SHORT * 2);
@@ -186,7 +187,7 @@ fn fields_of_trusted_proxies_count() {
     assert_eq!(ask(&of_7239, "Forwarded: for=\"[2001:db8::7]:80\""), "2001:db8::7 via 127.0.0.1");
 }
 
-/// A page is compared with the host that its browser asked for, and a proxy asks by another one.
+/// The origin of a page is compared with the host that its browser requested. A proxy sends another host.
 #[cfg(feature = "websocket")]
 #[test]
 fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
@@ -208,7 +209,7 @@ fn a_page_of_the_host_that_a_trusted_proxy_was_asked_for_is_let_in() {
     }
 }
 
-/// The one whom a PROXY header names may be a proxy as well, with a field of its own.
+/// The address in a PROXY header may belong to another proxy, which adds a field of its own.
 #[test]
 fn both_ways_make_one_chain() {
     let site = start(|s| s.trusted_proxies("127.0.0.1,192.0.2.0/24".parse().unwrap()));

@@ -1,4 +1,4 @@
-//! Does what goes through a proxy come out as it went in, at once, and with the right blame when it does not?
+//! Tests that a message passes a proxy unchanged and without delay, and that a failure gets the right status.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use weftwork::{Event, EventHub, Proxy, Request, Response, Running, unbuffered};
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Site, chunks, eventually, is_logged, keep_log, noise};
 
-/// A server behind a proxy, both on the engine that is tested.
+/// A server behind a proxy, both on the tested engine.
 struct Pair {
     behind: Site,
     proxy: Running,
@@ -33,7 +33,7 @@ pub(crate) fn before_address(address: &str, change: impl FnOnce(Proxy) -> Proxy)
     CASE.bind("127.0.0.1:0").settings(|s| s.body_bytes_max(weftwork::ByteCount(64 << 20))).start(proxy).unwrap()
 }
 
-/// A proxy that gathers nothing.
+/// A proxy that does not buffer.
 fn unbuffered_before(address: &str) -> Running {
     let proxy = Proxy::to(&format!("http://{address}")).unwrap();
     CASE.bind("127.0.0.1:0").start(unbuffered(proxy)).unwrap()
@@ -53,7 +53,7 @@ impl Pair {
     }
 }
 
-/// A server that reads one head from each connection and says `answer`, and no more.
+/// A server that reads one head from each connection, sends `answer`, and sends nothing more.
 fn says(answer: &'static str) -> (String, JoinHandle<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -80,7 +80,7 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Ends [`says`]; returns how many connections it answered on.
+/// Ends [`says`]. Returns how many connections it answered.
 fn stop(address: &str, thread: JoinHandle<usize>) -> usize {
     drop(TcpStream::connect(address).unwrap());
     thread.join().unwrap()
@@ -107,7 +107,7 @@ fn requests_and_answers_come_through() {
     client.send("HEAD /bytes/7 HTTP/1.1\r\nHost: a\r\n\r\n");
     let answer = client.answer_to_head();
     assert_eq!((answer.status, answer.field("content-length")), (200, Some("7")));
-    // A length that nobody knows is not 0.
+    // An unknown length is not 0.
     client.send("HEAD /stream/300000 HTTP/1.1\r\nHost: a\r\n\r\n");
     let answer = client.answer_to_head();
     assert_eq!((answer.status, answer.field("content-length")), (200, None));
@@ -205,7 +205,7 @@ fn a_client_that_is_gone_is_not_answered() {
 #[test]
 fn a_server_that_cannot_answer_is_a_bad_gateway() {
     keep_log();
-    // It has its port, so that nobody else has, and does not listen there.
+    // The socket owns its port, so that no other process gets it, and does not listen.
     let deaf = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     net::bind(&deaf, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = SocketAddr::try_from(net::getsockname(&deaf).unwrap()).unwrap();
@@ -228,7 +228,7 @@ fn a_server_that_cannot_answer_is_a_bad_gateway() {
     }
 }
 
-/// The client is told of it also while it still sends.
+/// The client also gets the answer while it still sends.
 #[test]
 fn an_early_answer_whose_body_is_malformed_is_a_bad_gateway() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -293,7 +293,7 @@ fn a_kept_connection_that_was_closed_costs_nothing() {
     assert_eq!(stop(&address, thread), 5);
 }
 
-/// On a kept connection: what it has said shows that it has the request.
+/// On a kept connection: the interim response shows that the server has the request.
 #[test]
 fn a_server_that_ends_behind_an_interim_response_is_not_asked_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -336,14 +336,14 @@ fn who_talks_in_turns_is_heard_in_turns() {
     let pair = pair();
     let mut client = pair.client();
     client.send("POST /echo-stream HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
-    // The answer to the first word is not there before the second was asked for.
+    // The answer to the first part has not been sent before the second part arrives.
     client.send("3\r\ntwo\r\n0\r\n\r\n");
     client.answer().is(200, "onetwo");
     drop(client);
     pair.ends_well();
 }
 
-/// Each word waits for the answer to the one before.
+/// Each part waits for the answer to the previous one.
 #[test]
 fn a_conversation_comes_through_where_nothing_is_gathered() {
     let behind = CASE.bind("127.0.0.1:0").start(unbuffered(super::bodies::talk)).unwrap();
@@ -359,7 +359,7 @@ fn a_conversation_comes_through_where_nothing_is_gathered() {
     }
 }
 
-/// A client that pauses may well wait for just that.
+/// A client that pauses may wait for exactly that refusal.
 #[test]
 fn a_refusal_is_heard_while_the_body_pauses() {
     let (address, thread) = says("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
@@ -371,7 +371,7 @@ fn a_refusal_is_heard_while_the_body_pauses() {
     stop(&address, thread);
 }
 
-/// Which may wait for just that before it ends its own part.
+/// The client may wait for the end of the answer before it ends its own body.
 #[test]
 fn the_end_of_an_answer_is_not_kept_from_a_client_that_pauses() {
     let (address, thread) = says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
@@ -412,7 +412,7 @@ fn an_interim_response_that_nobody_knows_comes_through() {
     stop(&address, thread);
 }
 
-/// Also where the server answers while the body still comes.
+/// Also if the server answers while the body still arrives.
 #[test]
 fn a_body_is_bounded_however_early_its_answer() {
     const LIMIT: u64 = 300_000;
@@ -441,7 +441,8 @@ fn what_may_go_no_further_is_answered_here() {
     pair.ends_well();
 }
 
-/// RFC 9110 section 10.1.1: who has the last word says whether the body is to come, unless it says nothing at all.
+/// RFC 9110 section 10.1.1: the last server decides whether the body is requested, unless that server does not
+/// answer.
 #[test]
 fn who_expects_to_be_told_to_go_on_is_told_by_the_server_behind() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -461,7 +462,7 @@ fn who_expects_to_be_told_to_go_on_is_told_by_the_server_behind() {
         answer.is(status, "no");
         assert_eq!(behind.read(&mut [0]).unwrap(), 0, "nobody has asked for the body");
     }
-    // It is asked for in the same breath as something else is said, or never.
+    // The body is requested in the same write as another message, or never.
     let all_at_once = |framing: &str| format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n{framing}\r\n\r\n");
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     for (said, rest, text) in [

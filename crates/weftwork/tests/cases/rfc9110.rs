@@ -1,6 +1,6 @@
-//! RFC 9110: what it asks of a server beneath its handlers.
+//! RFC 9110: requirements on a server below its handlers.
 //!
-//! Each test is named in `docs/conformance.md`, with the sentence that it checks.
+//! `docs/conformance.md` names each test, with the sentence that it checks.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,8 @@ fn ask(site: &Site, request: &str) -> Client {
     client
 }
 
-/// A server whose answers are followed by another protocol, or would like to be: to GET `echo`, to CONNECT a tunnel.
+/// A server whose answers are followed by another protocol, or ask for it: GET gets `echo`, and CONNECT a
+/// tunnel.
 fn lasting() -> Running {
     let handler = |req: &mut Request| {
         let take = |mut line: Upgraded| std::io::copy(&mut line, &mut std::io::sink()).map(drop);
@@ -217,13 +218,13 @@ fn s8_6_a_length_of_more_than_64_bits_is_refused() {
     let site = CASE.start();
     let of = |length: &str| format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
     assert_eq!(ask(&site, &of("18446744073709551616")).answer().status, 400);
-    // 2^64 - 1: too large, and nothing that wraps around.
+    // 2^64 - 1: too large, and without a wraparound.
     let mut client = ask(&site, &of("18446744073709551615"));
     client.send(vec![b'x'; 70_000]);
     assert_eq!(client.answer().status, 413);
 }
 
-/// A handler that declares one length and writes another gets an error, and the client no second message.
+/// A handler that declares one length and writes another gets an error. The client gets no second message.
 #[test]
 fn s8_6_a_wrong_length_of_ours_never_goes_out_as_whole() {
     let site = CASE.start();
@@ -257,7 +258,7 @@ fn s9_3_2_no_content_in_answer_to_head() {
     }
 }
 
-/// Not even one that says what was wrong.
+/// The answer has no content, not even an explanation.
 #[test]
 fn s9_3_2_no_content_in_the_refusal_of_a_head() {
     let site = CASE.start();
@@ -288,7 +289,7 @@ fn s9_3_6_a_2xx_to_connect_has_no_framing() {
     client.ends();
 }
 
-/// A handler that never looked at the method has opened none, and its 200 would say so.
+/// A handler that did not check the method has opened no tunnel, but its 200 would claim one.
 #[test]
 fn s9_3_6_a_2xx_without_a_tunnel_becomes_501() {
     let server = lasting();
@@ -298,12 +299,13 @@ fn s9_3_6_a_2xx_without_a_tunnel_becomes_501() {
         let answer = client.answer();
         assert_eq!(answer.status, 501, "{host}: {answer:?}");
         assert!(answer.text().contains("opens no tunnels"), "{host}: {answer:?}");
-        // What follows was said to somebody else.
+        // The bytes that follow were meant for another recipient.
         client.ends();
     }
 }
 
-/// Nor is one refused without it: the client may not have waited for the answer.
+/// Nor do the bytes after a CONNECT that was refused without a handler. The client may not have waited for the
+/// answer.
 #[test]
 fn s9_3_6_nothing_behind_a_refused_connect_is_a_request() {
     let server = lasting();
@@ -328,7 +330,7 @@ fn s10_1_1_continue_is_said_before_the_body_is_waited_for() {
     client.get("/").is(200, "hello");
 }
 
-/// RFC 9110 section 5.6.1.2: its empty elements are ignored.
+/// RFC 9110 section 5.6.1.2: empty elements of the list are ignored.
 #[test]
 fn s10_1_1_expectations_are_a_list() {
     let site = CASE.start();
@@ -383,7 +385,8 @@ fn s15_3_6_reset_content_has_none() {
     client.get("/").is(200, "hello");
 }
 
-/// Without the protocols the client would not know what is required. What the proxy lets nobody ask for is left out.
+/// Without the protocols the client would not know what is required. Protocols that the proxy does not allow
+/// are left out.
 #[test]
 fn s15_5_22_a_426_names_its_protocols_also_through_a_proxy() {
     let handler = |_: &mut Request| {

@@ -1,6 +1,6 @@
-//! RFC 9112, sections 6 to 8: is the length of a message read as the text says, in both directions?
+//! RFC 9112, sections 6 to 8: tests that the length of a message is read as specified, in both directions.
 //!
-//! Each test is named in `docs/conformance.md`, with the sentence that it checks.
+//! `docs/conformance.md` names each test, with the sentence that it checks.
 
 use weftwork::{Request, Response};
 
@@ -17,7 +17,7 @@ fn chunked(body: &str) -> String {
     post("Transfer-Encoding: chunked", body)
 }
 
-/// The handler reads this body, and the connection goes on behind it.
+/// The handler reads this body, and the connection continues after it.
 #[track_caller]
 fn reads(site: &Site, request: &str, body: &str) {
     let mut client = site.client();
@@ -28,7 +28,7 @@ fn reads(site: &Site, request: &str, body: &str) {
     client.answer().is(200, body);
 }
 
-/// It is refused, the connection ends, and nothing behind it is run.
+/// The request is refused, the connection ends, and nothing after it runs.
 #[track_caller]
 fn refuses(site: &Site, request: &str, status: u16) {
     let calls = site.calls();
@@ -106,7 +106,7 @@ fn s6_1_no_transfer_encoding_to_http_10() {
     client.ends();
 }
 
-/// The client of these tests refuses an answer with both fields; here one is asked for.
+/// The client of these tests refuses an answer with both fields. This test requests one.
 #[test]
 fn s6_2_no_answer_has_both_framings() {
     let site = CASE.start();
@@ -157,7 +157,7 @@ fn s6_3_without_framing_there_is_no_body() {
     reads(&site, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\n\r\n", "");
 }
 
-/// Its end is missing: no handler takes it for whole, and the connection ends.
+/// The end of the body is missing. No handler takes the body for whole, and the connection ends.
 #[test]
 fn s6_3_a_body_that_ends_early_is_incomplete() {
     let site = CASE.start();
@@ -194,7 +194,7 @@ fn s6_3_a_tunnel_begins_right_behind_its_head() {
         client.half_close();
         client.ends();
     }
-    // What is left of a body is not for the other end of a tunnel.
+    // The rest of a body does not belong to the other end of a tunnel.
     for fields in ["Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"] {
         let mut client = Client::connect(&server);
         client.send(connect(fields) + "186a0\r\n");
@@ -204,7 +204,7 @@ fn s6_3_a_tunnel_begins_right_behind_its_head() {
     }
 }
 
-/// Its end is missing, and the handler has begun to read it.
+/// The end of the body is missing, and the handler has begun to read.
 #[test]
 fn s8_an_incomplete_body_is_an_error_to_its_handler() {
     let site = CASE.start();
@@ -220,7 +220,7 @@ fn s8_an_incomplete_body_is_an_error_to_its_handler() {
     site.is_well();
 }
 
-/// A body that ends with the connection has no other sign that it is not whole.
+/// A body that ends with the connection has no other sign that it is incomplete.
 #[test]
 fn s8_an_answer_that_ends_with_its_connection_is_reset_where_it_breaks_off() {
     let site = CASE.start();
@@ -243,7 +243,7 @@ fn s7_1_large_sizes_do_not_overflow() {
     for size in ["10000000000000000", "FFFFFFFFFFFFFFFFF", "00000000000000004"] {
         refuses(&site, &chunked(&format!("{size}\r\nbody\r\n0\r\n\r\n")), 400);
     }
-    // As large as 64 bits: what follows is its data, and no next chunk.
+    // As large as 64 bits. The bytes after it are its data, not the next chunk.
     let mut client = site.client();
     client.send(chunked(&format!("FFFFFFFFFFFFFFFF\r\nbody\r\n0\r\n\r\n{BEHIND}")));
     client.half_close();
@@ -309,7 +309,7 @@ fn s7_1_2_trailers_keep_the_grammar_of_fields() {
     refuses(&site, &chunked(&format!("0\r\n{}\r\n", "X: y\r\n".repeat(101))), 431);
 }
 
-/// What a body holds is a body, however much it looks like a request.
+/// The content of a body is never a request, however much it looks like one.
 #[test]
 fn s11_2_no_body_is_taken_for_a_request() {
     let site = CASE.start();

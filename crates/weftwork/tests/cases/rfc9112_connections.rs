@@ -1,6 +1,6 @@
-//! RFC 9112, section 9: when does a connection go on, in which order is it answered, and how does it end?
+//! RFC 9112, section 9: tests when a connection persists, the order of its answers, and how it ends.
 //!
-//! Each test is named in `docs/conformance.md`, with the sentence that it checks.
+//! `docs/conformance.md` names each test, with the sentence that it checks.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn s9_3_version_and_connection_decide_on_persistence() {
     site.check_connection(&get("/", "1.0", "Connection: keep-alive, close\r\n"), Some("close"), false);
 }
 
-/// A connection that cannot go on says so, and one that can does.
+/// A connection that cannot persist says so, and one that can does.
 #[test]
 fn s9_3_a_body_is_read_or_the_connection_closes() {
     let site = CASE.start();
@@ -58,7 +58,7 @@ fn s9_3_a_body_is_read_or_the_connection_closes() {
 fn s9_3_2_answers_come_in_the_order_of_their_requests() {
     let site = CASE.start();
     let mut client = site.client();
-    // Slow, streamed, large, interim, quick: none overtakes another.
+    // Slow, streamed, large, interim and quick answers: no answer overtakes another.
     let paths = ["/sleep/30", "/stream/50000", "/bytes/200000", "/early", "/"];
     client.send(paths.map(|path| get(path, "1.1", "")).concat());
     client.answer().is(200, "slept");
@@ -102,7 +102,7 @@ fn s9_6_nothing_behind_our_close_is_run() {
     }
 }
 
-/// An answer that comes before the request was read whole is not lost to a reset.
+/// An answer that is sent before the request was read whole is not lost to a reset.
 #[test]
 fn s9_6_the_end_is_in_stages() {
     let site = CASE.start();
@@ -116,7 +116,7 @@ fn s9_6_the_end_is_in_stages() {
     client.ends();
 }
 
-/// An empty line behind the request, as old clients send one, does not cost it the answer.
+/// An empty line after the request, as old clients send one, does not lose the answer.
 #[test]
 fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
     const BYTES: usize = 8_000_000;
@@ -136,7 +136,7 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
         assert_eq!((answer.status, answer.body.len()), (200, BYTES), "{version}");
         client.ends();
 
-        // While it is made.
+        // While the answer is made.
         site.inside.gate.shut();
         let mut client = ask("/gate-stream");
         site.inside.gate.wait_for(1);
@@ -145,7 +145,7 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
         client.answer().is(200, "before after");
         client.ends();
 
-        // While it is sent.
+        // While the answer is sent.
         let mut client = ask(&format!("/bytes/{BYTES}"));
         client.wait_for_bytes();
         client.send("\r\n");
@@ -155,7 +155,7 @@ fn s9_6_what_comes_behind_the_last_request_costs_no_answer() {
     }
 }
 
-/// And it does not stay half open for ever.
+/// The connection does not stay half open forever.
 #[test]
 fn s9_6_the_stages_have_an_end() {
     let site = CASE.start_with(|s| s.linger_timeout(Duration::from_millis(150)));

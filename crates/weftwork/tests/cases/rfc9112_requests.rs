@@ -1,6 +1,6 @@
-//! RFC 9112, sections 2 to 5: is a request read as the text says, and refused where it says so?
+//! RFC 9112, sections 2 to 5: tests that a request is read as specified, and refused if the text requires it.
 //!
-//! Each test is named in `docs/conformance.md`, with the sentence that it checks.
+//! `docs/conformance.md` names each test, with the sentence that it checks.
 
 use weftwork::{Request, Response};
 
@@ -9,7 +9,7 @@ use crate::support::{Answer, Client, Site};
 
 const BEHIND: &str = "GET /behind HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// The handler answers with what it has seen.
+/// The handler answers with what it has received.
 #[track_caller]
 fn reads(site: &Site, request: &str, seen: &str) {
     let mut client = site.client();
@@ -18,7 +18,7 @@ fn reads(site: &Site, request: &str, seen: &str) {
     client.get("/").is(200, "hello");
 }
 
-/// It is refused, the connection ends, and nothing of it or behind it is run.
+/// The request is refused, the connection ends, and nothing of the request or after it runs.
 #[track_caller]
 fn refuses(site: &Site, request: impl AsRef<[u8]>, status: u16) {
     let calls = site.calls();
@@ -38,10 +38,10 @@ fn with_field(line: &str) -> String {
 fn s2_2_a_message_is_octets() {
     let site = CASE.start();
     let mut client = site.client();
-    // Neither Latin-1 nor broken UTF-8 in a value says anything about where lines end.
+    // Neither Latin-1 nor broken UTF-8 in a value changes where lines end.
     client.send(b"GET /seen HTTP/1.1\r\nHost: a\r\nX: \xe9\xff\xc3\x28\x80\r\n\r\n");
     client.answer().is(200, "GET a /seen none \\xe9\\xff\\xc3(\\x80");
-    // U+010A has the octet of a line feed in it, in UTF-16.
+    // In UTF-16, U+010A has the octet of a line feed.
     refuses(&site, b"GET /seen HTTP/1.1\r\nHost: a\r\nX: \x01\x0a\r\n\r\n", 400);
 }
 
@@ -166,7 +166,7 @@ fn s3_2_2_absolute_form_is_accepted_and_wins_over_host() {
     client.send("GET http://b HTTP/1.1\r\nHost: a\r\n\r\n");
     client.answer().is(200, "hello");
     reads(&site, "GET http://b/seen HTTP/1.1\r\nHost:\r\n\r\n", "GET b /seen none ");
-    // The Host field is ignored, and has to be there and valid all the same.
+    // The Host field is ignored, but it must be present and valid.
     refuses(&site, "GET http://b/seen HTTP/1.1\r\n\r\n", 400);
     refuses(&site, "GET http://b/seen HTTP/1.1\r\nHost: a b\r\n\r\n", 400);
     for target in ["http:///seen", "http://", "ftp://b/seen", "http:/b/seen", "http://u@b/seen"] {
@@ -187,7 +187,8 @@ fn s3_2_3_authority_form_is_for_connect_alone() {
 fn s3_2_4_asterisk_form_is_for_options_alone() {
     let site = CASE.start();
     let mut client = site.client();
-    // As a proxy sends it on; the last one has to make one of the other, and here there is no other (RFC 9110 section 4.2.3).
+    // As a proxy forwards it. The last proxy must convert one form to the other, and here there is no proxy
+    // (RFC 9110 section 4.2.3).
     for target in ["*", "http://a", "http://a:80"] {
         client.send(format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
         client.answer().is(200, "all of it");
@@ -209,7 +210,7 @@ fn s3_3_an_empty_authority_is_refused() {
 #[test]
 fn s4_a_status_line_has_both_spaces() {
     let site = CASE.start();
-    // A status without a reason; the client of these tests wants the space behind it.
+    // A status without a reason. The client of these tests requires the space after the status.
     let answer: Answer = site.client().get("/status/599");
     assert_eq!(answer.status, 599);
 }
@@ -248,10 +249,10 @@ fn s5_2_a_folded_line_gets_400() {
     }
 }
 
-/// No text that a handler gives can make a line of its own: the types do not take it.
+/// No text of a handler can add a line: the types refuse it.
 #[test]
 fn s5_2_no_line_is_folded_and_none_is_split_in_answers() {
-    // The handler puts what its client says into a field.
+    // The handler copies the client's text into a field.
     let handler = |req: &mut Request| {
         Response::text("").try_with_header("y", &*req.query_value("y").unwrap_or_default())
     };

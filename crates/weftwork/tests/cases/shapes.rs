@@ -1,4 +1,4 @@
-//! Has whatever the library answers by itself one shape, and does it keep to itself what is for the log?
+//! Tests that all answers of the library itself have one form, and that log details stay in the log.
 
 use std::io;
 
@@ -19,7 +19,7 @@ fn router() -> Router {
         .post("/body", |req: &mut Request| -> Result<Bytes> { Ok(req.body().bytes()?) })
 }
 
-/// The detail of a problem, once it is known to be one.
+/// Returns the detail of a problem, after a check that the answer is one.
 #[track_caller]
 fn detail(answer: &Answer, status: u16, title: &str) -> String {
     assert_eq!(answer.status, status, "{answer:?}");
@@ -65,12 +65,12 @@ fn head_gets_the_same_without_the_body() {
     }
 }
 
-/// A path that no other test asks for.
+/// Returns a path that no other test requests.
 fn path(name: &str) -> String {
     format!("/{}/{name}", module_path!().replace("::", "-"))
 }
 
-/// So that a line of the log and the answer that a client reports can be found by one another.
+/// This connects a line of the log with the answer that a client reports.
 #[test]
 fn lines_of_the_log_end_with_the_id_of_their_request() {
     keep_log();
@@ -93,7 +93,7 @@ fn lines_of_the_log_end_with_the_id_of_their_request() {
     }
 }
 
-/// Each request of a connection has its own, or none.
+/// Each request of a connection has its own id, or no id.
 #[test]
 fn an_id_is_not_that_of_the_next_request() {
     keep_log();
@@ -107,7 +107,7 @@ fn an_id_is_not_that_of_the_next_request() {
     assert!(is_logged(&[&path]).ends_with("not today"));
 }
 
-/// Whoever sees the body decoded has a request of its own.
+/// A handler behind a decoder has a `Request` of its own.
 #[cfg(feature = "compression")]
 #[test]
 fn the_id_is_known_behind_a_decoder() {

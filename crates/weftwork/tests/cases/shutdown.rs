@@ -1,4 +1,4 @@
-//! Does a server end in good order, whatever its connections are in the middle of?
+//! Tests that a server stops in good order in every state of its connections.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,7 +9,7 @@ use weftwork::{Report, Request, Running, Server};
 use super::CASE;
 use crate::support::{Client, TIMEOUT, Guarantee, Site, eventually, noise};
 
-/// So many idle connections that every loop has one: when the first ends, the server is draining.
+/// So many idle connections that every loop has one. When the first ends, the server is draining.
 const WITNESSES: usize = 8;
 
 /// A site that is about to be stopped.
@@ -44,7 +44,7 @@ impl Stop {
 }
 
 impl Stopping {
-    /// All that was open has ended by itself: the witnesses and `others`.
+    /// All connections have ended by themselves: the witnesses and `others`.
     #[track_caller]
     fn ends_well(self, others: usize) {
         let report = self.thread.join().unwrap();
@@ -53,12 +53,12 @@ impl Stopping {
     }
 }
 
-/// A request in its middle when the server stops: `first` is known to have been read, `rest` comes later.
+/// A request is half sent when the server stops. `first` is known to have been read, and `rest` arrives later.
 #[track_caller]
 fn finishes(first: &str, rest: &str, body: &str) {
     let stop = Stop::prepare(CASE.start());
     let mut client = stop.site.client();
-    // Read together with the request before it, which is answered.
+    // Read together with the previous request, which is answered.
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{first}"));
     client.answer().is(200, "hello");
     let stopping = stop.begin(TIMEOUT);
@@ -70,7 +70,8 @@ fn finishes(first: &str, rest: &str, body: &str) {
     stopping.ends_well(1);
 }
 
-/// Who has connected has asked, or is about to: its first request may be on its way. That is not waited for for long.
+/// A connected client may have sent its first request already. The server waits for that request, but only
+/// briefly.
 #[test]
 fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
     let mut in_time = false;
@@ -84,7 +85,7 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
         let stopping = stop.begin(TIMEOUT);
         let silent = fresh.split_off(4);
         fresh.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
-        // On a machine that has other things to do, it may have taken too long.
+        // On a busy machine the client may have taken too long.
         in_time = begun.elapsed() < Duration::from_millis(500);
         for client in fresh.iter_mut().filter(|_| in_time) {
             let answer = client.answer();
@@ -96,7 +97,7 @@ fn idle_connections_end_at_once_and_fresh_ones_may_ask() {
     }
 }
 
-/// The kernel has told them that they are connected, and they have asked.
+/// The kernel has confirmed their connections, and they have sent requests.
 #[test]
 fn who_waits_to_be_accepted_is_served() {
     let site = CASE.start_with(|s| s.connections_max(4));
@@ -180,7 +181,7 @@ fn a_stream_gets_to_its_end() {
     stopping.ends_well(1);
 }
 
-/// It is in no hurry to end its side, and has lost nothing by that.
+/// The client is slow to end its side, and loses nothing.
 #[test]
 fn a_client_that_has_its_whole_answer_is_not_cut() {
     let stop = Stop::prepare(CASE.start_with(|s| s.linger_timeout(Duration::from_secs(3600))));
@@ -195,7 +196,7 @@ fn a_client_that_has_its_whole_answer_is_not_cut() {
     drop(client);
 }
 
-/// Past the deadline connections are cut, and handlers are left to themselves.
+/// After the deadline the server cuts connections and abandons handlers.
 #[test]
 fn what_takes_too_long_is_cut() {
     let stop = Stop::prepare(CASE.start());
@@ -247,7 +248,7 @@ fn start_at(address: &str) -> Running {
     server.start(|_: &mut weftwork::Request| "again").expect("it starts again")
 }
 
-/// The server closed first, so its sockets are in TIME_WAIT; that must not keep the next one from the port.
+/// The server closed first, so its sockets are in TIME_WAIT. The next server must still get the port.
 #[test]
 fn the_port_is_free_at_once() {
     let mut running = Site::start(CASE.bind_alone()).running;
@@ -291,7 +292,7 @@ fn a_dropped_server_is_stopped() {
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
-/// A load balancer needs a while to find out. Until then everything goes on, new connections too.
+/// A load balancer needs a while to notice the stop. Until then the server accepts and serves as before.
 #[test]
 fn a_drain_delay_goes_on_as_before() {
     let delay = Duration::from_millis(400);
@@ -318,7 +319,7 @@ fn a_drain_delay_goes_on_as_before() {
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
-/// Cutting everything at once does not wait for it.
+/// A stop without time does not wait for the drain delay.
 #[test]
 fn no_time_means_no_delay() {
     let site = CASE.start_with(|s| s.drain_delay(TIMEOUT));
@@ -327,7 +328,7 @@ fn no_time_means_no_delay() {
     assert!(begun.elapsed() < TIMEOUT / 2);
 }
 
-/// It is made before the handler that has it, and would keep the server for good if it owned any of it.
+/// The handle exists before its handler, and would keep the server forever if it owned a part of the server.
 #[test]
 fn a_handler_that_looks_at_its_server_goes_with_it() {
     let server = CASE.bind("127.0.0.1:0");

@@ -1,4 +1,4 @@
-//! Are connections spread over the loops?
+//! Tests that connections are spread over the loops.
 
 use super::CASE;
 use crate::support::{Client, Guarantee};
@@ -6,8 +6,8 @@ use crate::support::{Client, Guarantee};
 const CONNECTIONS: usize = 64;
 const MOST: usize = 40;
 
-/// A loop that changes threads (a busy machine makes quick handlers look stuck) blurs the count: one clear
-/// look of five is enough, as uneven loops would never give one.
+/// A loop that changes threads blurs the count, because a busy machine makes quick handlers look stuck. One
+/// clear count of five is enough: uneven loops would never give one.
 #[test]
 fn neither_of_two_loops_has_most_connections() {
     if !CASE.guarantees(Guarantee::EvenLoops) {

@@ -1,4 +1,5 @@
-//! Are trailers sent to those who take them, and nothing that may not be one? (RFC 9110 section 6.5)
+//! Tests that trailers are sent to clients that accept them, and that no forbidden trailer is sent (RFC 9110
+//! section 6.5).
 
 use super::CASE;
 
@@ -6,7 +7,7 @@ fn get(path: &str, version: &str, fields: &str) -> String {
     format!("GET /{path} HTTP/{version}\r\nHost: a\r\n{fields}\r\n")
 }
 
-/// The body, and whether the trailer came.
+/// Checks the body, and whether the trailer is sent.
 #[track_caller]
 fn check(path: &str, fields: &str, body: &str, comes: bool) {
     let site = CASE.start();
@@ -60,7 +61,8 @@ fn an_answer_to_head_has_none() {
     client.get("/").is(200, "hello");
 }
 
-/// It would frame, route or describe the message: the handler is told, and nothing of it is sent.
+/// The field would frame, route or describe the message. The handler gets an error, and nothing of the field is
+/// sent.
 #[test]
 fn what_may_not_be_one_is_an_error() {
     let site = CASE.start();

@@ -1,4 +1,4 @@
-//! Does a tunnel through a proxy pass on what both ends say, and end when it has to?
+//! Tests that a tunnel through a proxy relays both directions, and ends when it must.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn an_upgrade_is_a_tunnel() {
         })
     });
     let behind = behind.unwrap();
-    // Of protocols that are not allowed the server does not hear.
+    // The server does not see protocols that are not allowed.
     let strict = before(&behind, |proxy| proxy);
     let mut client = Client::connect(&strict);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
@@ -44,7 +44,7 @@ fn an_upgrade_is_a_tunnel() {
     aside.join().unwrap().unwrap();
     client.half_close();
     assert_eq!(client.rest(), b" bye");
-    // Who goes without a word leaves nothing behind, and a proxy that has stopped has no tunnels.
+    // A client that disconnects without a close leaves no tunnel behind, and a stopped proxy has no tunnels.
     let mut other = asks_for_echo(&proxy);
     assert_eq!(other.exactly(8), b"welcome ");
     eventually("the first tunnel is forgotten", || proxy.counts().connections == 1);
@@ -53,7 +53,7 @@ fn an_upgrade_is_a_tunnel() {
     eventually("every connection behind ends", || behind.counts().connections == 0);
 }
 
-/// A client of a tunnel.
+/// Returns a client of a tunnel.
 #[track_caller]
 fn asks_for_echo(proxy: &Running) -> Client {
     let mut client = Client::connect(proxy);
@@ -62,10 +62,10 @@ fn asks_for_echo(proxy: &Running) -> Client {
     client
 }
 
-/// What the lowered deadlines are set to.
+/// The value of the lowered deadlines.
 const SHORT: Duration = Duration::from_millis(250);
 
-/// A server whose upgraded connections are taken by `take`, and a proxy before it that bears so much silence.
+/// A server whose upgraded connections go to `take`, and a proxy in front of it with this tunnel timeout.
 fn impatient(
     silence: Duration,
     take: fn(&Gate, Upgraded) -> std::io::Result<()>,
@@ -101,7 +101,7 @@ fn a_tunnel_in_which_nothing_moves_ends() {
     eventually("every connection behind ends", || behind.counts().connections == 0);
 }
 
-/// The client has said all, and the server says nothing.
+/// The client has sent everything, and the server sends nothing.
 #[test]
 fn a_tunnel_of_one_direction_ends_as_well() {
     let (_behind, proxy, gate) = impatient(SHORT, hold);
@@ -112,7 +112,7 @@ fn a_tunnel_of_one_direction_ends_as_well() {
     gate.open();
 }
 
-/// The client has more to say, and the server takes none of it.
+/// The client has more to send, and the server reads nothing of it.
 #[test]
 fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
     let (_behind, proxy, gate) = impatient(SHORT, hold);
@@ -124,7 +124,7 @@ fn a_tunnel_whose_server_takes_nothing_ends_as_well() {
 
 #[test]
 fn what_goes_one_way_keeps_a_tunnel() {
-    // The pauses are far shorter than the silence: a busy machine makes them longer.
+    // The pauses are far shorter than the timeout, because a busy machine makes them longer.
     let (_behind, proxy, _) = impatient(SHORT * 8, |_, mut line| {
         (0..50).try_for_each(|_| {
             std::thread::sleep(SHORT / 5);
@@ -134,7 +134,7 @@ fn what_goes_one_way_keeps_a_tunnel() {
     assert_eq!(asks_for_echo(&proxy).exactly(50), [b'x'; 50]);
 }
 
-/// Those at its ends may say goodbye in their own way, until the drain deadline.
+/// The two ends may close in their own way until the drain deadline.
 #[test]
 fn a_tunnel_outlives_the_start_of_a_drain() {
     let behind = CASE.bind("127.0.0.1:0").start(|_: &mut Request| {
@@ -160,7 +160,7 @@ fn a_tunnel_outlives_the_start_of_a_drain() {
     assert_eq!((report.cut, report.stuck), (0, 0), "{report}");
 }
 
-/// The server takes nothing, and the proxy is stopped at once.
+/// The server reads nothing, and the proxy is stopped at once.
 #[test]
 fn a_tunnel_whose_server_takes_nothing_does_not_outlive_the_proxy() {
     let (_behind, proxy, gate) = impatient(TIMEOUT, hold);

@@ -1,4 +1,4 @@
-//! What becomes of a body that the handler has not read? (RFC 9112 sections 9.3 and 9.6)
+//! Tests what happens to a body that the handler has not read (RFC 9112 sections 9.3 and 9.6).
 
 use super::CASE;
 
@@ -22,7 +22,7 @@ fn a_small_one_is_dropped_and_the_connection_goes_on() {
     client.get("/").is(200, "hello");
 }
 
-/// The client sends on after the answer, reads it whole, and sees an orderly end.
+/// The client continues to send after the answer, reads it whole, and sees an orderly end.
 #[test]
 fn a_large_one_ends_the_connection_without_a_reset() {
     let site = CASE.start();
@@ -40,7 +40,8 @@ fn a_large_one_ends_the_connection_without_a_reset() {
     site.is_well();
 }
 
-/// Nobody waits for bytes that are of no use. The handler is asked: it could have lifted the limit.
+/// The server does not wait for bytes that it will discard. The handler still runs, because it could have
+/// raised the limit.
 #[test]
 fn a_declared_length_past_the_limit_is_refused_before_the_body_comes() {
     let site = CASE.start();
@@ -64,7 +65,7 @@ fn the_413_names_the_limit() {
     client.ends();
 }
 
-/// A large chunked body has no declared length: it turns out to be too large while it is dropped.
+/// A large chunked body has no declared length. The server finds it too large while it discards it.
 #[test]
 fn a_large_chunked_one_ends_the_connection() {
     let site = CASE.start();
@@ -75,7 +76,7 @@ fn a_large_chunked_one_ends_the_connection() {
     client.ends();
 }
 
-/// What looks like a request in a body is never run, whether the body is dropped or the connection ends.
+/// A request inside a body never runs, whether the body is discarded or the connection ends.
 #[test]
 fn a_request_in_an_unread_body_is_not_run() {
     let site = CASE.start();
@@ -108,7 +109,7 @@ fn a_fault_in_an_unread_body_ends_the_connection() {
     assert!(site.calls() <= 1);
 }
 
-/// The rest of the body never comes: the answer does, and the connection ends soon after.
+/// The rest of the body never arrives. The answer is sent, and the connection ends soon after.
 #[test]
 fn a_rest_that_does_not_come_is_not_waited_for() {
     let site = CASE.start_with(|s| {
@@ -120,7 +121,7 @@ fn a_rest_that_does_not_come_is_not_waited_for() {
     client.ends();
 }
 
-/// Bytes that come while the handler runs must not turn the close behind its answer into a reset.
+/// Bytes that arrive while the handler runs must not turn the close after its answer into a reset.
 #[test]
 fn a_closing_answer_is_not_lost_to_a_reset() {
     let site = CASE.start();

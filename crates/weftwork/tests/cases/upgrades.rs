@@ -1,4 +1,4 @@
-//! Does a connection that another protocol takes over lose no byte, and end in good order?
+//! Tests that a connection under another protocol loses no byte and ends in good order.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::support::{Client, SiteState, TIMEOUT, Guarantee, eventually, noise};
 
 const ASK: &str = "GET /PATH HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
 
-/// What the lowered deadlines are set to.
+/// The value of the lowered deadlines.
 const SHORT: Duration = Duration::from_millis(250);
-/// More than the kernel takes for a client.
+/// More than the kernel buffers for a client.
 const FLOOD_BYTES: usize = 32 << 20;
 
 fn start() -> (Running, Arc<SiteState>) {
@@ -97,7 +97,7 @@ fn echo_between(mut reader: impl Read, mut writer: impl Write) -> std::io::Resul
     }
 }
 
-/// Reads here and writes elsewhere.
+/// Reads on this thread and writes on another.
 fn split(line: Upgraded) -> std::io::Result<()> {
     let (mut reader, mut writer) = line.split();
     let (sender, brought) = std::sync::mpsc::channel::<Vec<u8>>();
@@ -113,7 +113,7 @@ fn split(line: Upgraded) -> std::io::Result<()> {
     }
 }
 
-/// Waits for the server's end, says a word and takes one.
+/// Waits for the stop of the server, sends a line and reads one.
 fn farewell(mut line: Upgraded) -> std::io::Result<()> {
     let mut word = [0; 2];
     line.write_all(b"ready")?;
@@ -131,7 +131,7 @@ fn timeout(line: Upgraded) -> std::io::Result<()> {
     writer.write_all(format!("{:?}", error.kind()).as_bytes())
 }
 
-/// Answers each whole line with itself, and "end" with the end. At the server's end it waits for one more line.
+/// Echoes each whole line, and ends at "end". When the server stops, the protocol waits for one more line.
 struct Lines(FeedSender);
 
 impl Receive for Lines {
@@ -151,7 +151,7 @@ impl Receive for Lines {
     }
 }
 
-/// Is never done with what comes.
+/// Never consumes what arrives.
 struct Hoard(#[allow(dead_code)] FeedSender);
 
 impl Receive for Hoard {
@@ -160,7 +160,7 @@ impl Receive for Hoard {
     }
 }
 
-/// Takes its time with whatever comes, and may answer each piece.
+/// Consumes slowly, and may answer each piece.
 struct Sink {
     sender: FeedSender,
     says: bool,
@@ -239,7 +239,7 @@ fn a_slow_reader_gets_all() {
     is_well(&server);
 }
 
-/// What nobody reads must not become a reset, which takes what the client was still to get.
+/// Unread bytes must not become a reset, because a reset would discard bytes for the client.
 #[test]
 fn what_is_written_last_comes_to_a_client_that_sends() {
     let (server, _) = start();
@@ -250,7 +250,7 @@ fn what_is_written_last_comes_to_a_client_that_sends() {
     is_well(&server);
 }
 
-/// They do not end their side, and others wait.
+/// Such clients do not end their side, and others wait.
 #[test]
 fn whose_upgrade_is_done_holds_no_thread_that_others_wait_for() {
     let (server, _) = start_with(|s| {
@@ -267,7 +267,7 @@ fn whose_upgrade_is_done_holds_no_thread_that_others_wait_for() {
     is_well(&server);
 }
 
-/// Nor is all of what they still send read.
+/// Not all bytes that they still send are read.
 #[test]
 fn what_comes_behind_an_upgrade_that_is_done_is_bounded() {
     let (server, _) = start_with(|s| s.linger_timeout(Duration::from_secs(3600)));
@@ -360,7 +360,7 @@ fn unless_its_handler_has_time() {
     is_well(&server);
 }
 
-/// It takes some now and then, but not as much as a response would have to be taken.
+/// The client reads a little now and then, but less than the minimum rate of a response.
 #[test]
 fn who_takes_too_little_is_left() {
     let (server, _) = start_with(|s| s.write_timeout(SHORT).rate_bytes_min(weftwork::ByteCount(1 << 40)));
@@ -419,7 +419,7 @@ fn idle_ones_hold_up_nobody() {
 fn they_are_told_that_the_server_stops() {
     let (server, _) = start();
     let mut clients: Vec<Client> = (0..4).map(|_| upgraded(&server, "/farewell")).collect();
-    // One that knows no farewell ends at once.
+    // A protocol without an end of its own ends at once.
     let plain = upgraded(&server, "/echo");
     clients.iter_mut().for_each(|client| assert_eq!(client.exactly(5), b"ready"));
     let stopping = std::thread::spawn(move || server.shutdown(TIMEOUT));
@@ -458,7 +458,7 @@ fn a_protocol_without_a_thread() {
         client.half_close();
         client.ends();
     }
-    // The client goes, and the protocol refuses.
+    // The client leaves, and the protocol refuses.
     drop(upgraded(&server, "/fed"));
     let mut client = upgraded(&server, "/fed");
     client.send("bad\n");
@@ -490,14 +490,15 @@ fn a_protocol_without_a_thread_is_told_that_the_server_stops() {
     assert_eq!((report.drained, report.cut), (1, 0), "{report}");
 }
 
-/// It sends faster than its receiver takes: the others of its loop have their turn all the same, and so has the end.
+/// The client sends faster than its receiver reads. The other connections of its loop still make progress, and
+/// so does the stop.
 #[test]
 fn who_floods_a_fed_connection_does_not_have_the_loop_to_itself() {
     ["/sink", "/sink-and-say"].into_iter().for_each(a_flood_holds_up_nobody);
 }
 
-/// The same where it sends with its request already: the thread that answered that has better things to do. On a Unix
-/// socket there is something to read each time, however much was read.
+/// The same if the client already sends with its request: the thread that answered must not be kept. On a Unix
+/// socket each read finds bytes, however many were read before.
 #[test]
 fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_request() {
     if !CASE.guarantees(Guarantee::FloodsTakeTurns) {
@@ -518,13 +519,13 @@ fn who_floods_a_fed_connection_from_the_start_does_not_keep_the_thread_of_its_re
     }
 }
 
-/// The same of one that a thread or a fiber reads: there is always something to read, so it never waits.
+/// The same for a connection that a thread or a fiber reads. Each read finds bytes, so it never waits.
 #[test]
 fn who_floods_a_connection_does_not_have_its_thread_to_itself() {
     a_flood_holds_up_nobody("/nibble");
 }
 
-/// The same of one whose client takes every byte at once.
+/// The same for a connection whose client reads every byte at once.
 #[test]
 fn who_takes_all_at_once_does_not_have_the_thread_of_its_connection_to_itself() {
     let (server, _) = start();
@@ -555,7 +556,8 @@ fn others_have_their_turn(server: Running, path: &str) {
     for _ in 0..5 {
         Client::connect(&server).get("/").is(200, "hello");
     }
-    // A turn is 20 ms here, and each client needs two or three; a flood that has the loop has it for 20 s.
+    // A turn is 20 ms here, and each client needs two or three. A flood that owns the loop would own it for 20
+    // s.
     assert!(begun.elapsed() < TIMEOUT / 2, "{path}: {:?}", begun.elapsed());
     let report = server.shutdown(SHORT);
     assert_eq!(report.stuck, 0, "{path}: {report:?}");

@@ -1,4 +1,5 @@
-//! Does a body reach the server behind a proxy, whatever that says meanwhile, and is it promised only where there is one?
+//! Tests that a body reaches the server behind a proxy, whatever that server sends meanwhile, and that a client
+//! is not asked for a body that no server wants.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::proxy::{before_address, read_head};
 use crate::support::{Client, Gate, TIMEOUT, chunks, eventually, noise};
 
-/// The server says that it is at it before it has the body, and waits for the rest.
+/// The server sends an interim response before it has the body, and waits for the rest.
 #[test]
 fn an_interim_response_does_not_end_an_upload() {
     let sent = noise(3 << 20);
@@ -74,7 +75,7 @@ fn half_a_line_does_not_end_an_upload() {
     }
 }
 
-/// The server has said all that it says, and reads on; the client, which has the answer, sends on.
+/// The server has sent its whole answer and reads on. The client has the answer and continues to send.
 #[test]
 fn a_whole_answer_does_not_end_an_upload() {
     for (method, answer, body) in [
@@ -95,7 +96,7 @@ fn a_whole_answer_does_not_end_an_upload() {
             stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).unwrap();
             has_answer.pass();
             let got = read_body(&mut stream, expected);
-            // The connection goes on with the next request.
+            // The connection continues with the next request.
             assert!(read_head(&mut stream).starts_with("GET /next "));
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext").unwrap();
             got
@@ -115,7 +116,7 @@ fn a_whole_answer_does_not_end_an_upload() {
     }
 }
 
-/// The server takes nothing of the upload until the client has all of its answer, whose end comes late.
+/// The server reads nothing of the upload until the client has the whole answer, whose end is late.
 #[test]
 fn the_end_of_an_answer_does_not_wait_for_the_upload() {
     let sent = noise(30_000_000);
@@ -143,7 +144,7 @@ fn the_end_of_an_answer_does_not_wait_for_the_upload() {
     assert!(server.join().unwrap() == sent);
 }
 
-/// What HEAD has for a body means nothing, and to lose it would mean something.
+/// The body of a HEAD request has no meaning, but to lose it would have one.
 #[test]
 fn an_answer_to_head_does_not_end_an_upload() {
     let sent = noise(3 << 20);
@@ -165,7 +166,8 @@ fn an_answer_to_head_does_not_end_an_upload() {
     assert!(server.join().unwrap() == sent);
 }
 
-/// Who has answered and ends its side, refuses, or takes nothing any more, is not sent all that a client has to say.
+/// A server that has answered and closed its side, refuses, or stops reading is not sent the rest of the
+/// client's body.
 #[test]
 fn an_upload_that_nobody_takes_ends() {
     for (status, ends) in [("200 OK", true), ("200 OK", false), ("413 Content Too Large", false)] {
@@ -195,7 +197,7 @@ fn an_upload_that_nobody_takes_ends() {
     }
 }
 
-/// A body that was read cannot be sent again, and must not be promised again.
+/// A body that was read cannot be sent again, so the request must not be repeated.
 #[test]
 fn what_had_a_body_is_not_repeated() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -227,7 +229,7 @@ fn read_body(stream: &mut TcpStream, bytes: usize) -> Vec<u8> {
     body
 }
 
-/// What a chunked body carries.
+/// Returns the content of a chunked body.
 fn read_chunks(stream: &mut TcpStream) -> Vec<u8> {
     let mut whole = Vec::new();
     loop {

@@ -1,4 +1,5 @@
-//! What does a handler know of how long its answer is wanted, and what becomes of a request that waited in vain?
+//! Tests what a handler knows of the time that its client waits, and what happens to a request that waited too
+//! long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,13 +22,14 @@ fn a_deadline_is_what_the_settings_or_a_handler_say() {
     assert!((50_000..=60_000).contains(&left(client.get("/deadline/90000"))));
 }
 
-/// It is counted from when the request had come, not from when its connection had.
+/// The time counts from the arrival of the request, not of its connection.
 #[test]
 fn each_request_has_its_own_time() {
     let site = CASE.start_with(|s| s.request_timeout(Duration::from_secs(60)));
     let mut client = site.client();
     client.get("/sleep/300").is(200, "slept");
-    // And not from when a thread began to wait for it: this client thinks for less than such a wait.
+    // The time does not count from when a thread began to wait for the request. The client pauses for less than
+    // such a wait.
     for think in [0, 4].repeat(10) {
         std::thread::sleep(Duration::from_millis(think));
         let begun = Instant::now();
@@ -56,7 +58,7 @@ fn a_client_that_stays_is_not_gone() {
     site.inside.left.store(1, Ordering::SeqCst);
     let mut client = site.client();
     client.get("/gone").is(200, "seen");
-    // Bytes behind the request are no end.
+    // Bytes after the request are not an end.
     client.send("GET /gone HTTP/1.1\r\nHost: a\r\n\r\nGET /");
     client.answer().is(200, "seen");
     assert_eq!(site.inside.left.load(Ordering::SeqCst), 1);
@@ -86,7 +88,8 @@ impl Crowd {
         Crowd { site, running, queued }
     }
 
-    /// Lets the handlers go: the one that waited is not started. Returns its client, after what `leave` made of it.
+    /// Lets the handlers finish. The waiting request is not started. Returns the result of `leave` for its
+    /// client.
     #[track_caller]
     fn abandons<T>(self, leave: impl FnOnce(Client) -> T) -> T {
         let Crowd { site, mut running, queued } = self;
@@ -109,7 +112,7 @@ fn a_queued_request_whose_client_has_left_is_not_started() {
     Crowd::gather(Duration::ZERO).abandons(Client::reset);
 }
 
-/// Most who end their side have left. One that has not is told why.
+/// Most clients that end their side have left. A client that has not left is told why.
 #[test]
 fn a_queued_request_whose_client_has_ended_its_side_is_not_started() {
     if !CASE.guarantees(Guarantee::QueueForThreads) {

@@ -1,4 +1,4 @@
-//! Is a handler that takes too long logged while it runs, with its route and thread?
+//! Tests that a slow handler is logged while it runs, with its route and thread.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::support::{eventually, is_logged, keep_log, logged};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A path that nobody else asks for, so that its lines can be told from others.
+/// Returns a path that no other test requests, so that its log lines can be told apart.
 fn path(route: &str) -> String {
     static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -34,7 +34,7 @@ fn it_is_logged_while_it_runs_and_when_it_ends() {
     }
 }
 
-/// The writer of a streamed body, too.
+/// The same for the writer of a streamed body.
 #[test]
 fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
     keep_log();
@@ -50,7 +50,7 @@ fn a_writer_that_is_stuck_is_logged_while_it_runs_and_when_it_ends() {
     is_logged(&["the writer of a streamed body took", &path]);
 }
 
-/// Its client's time is not its own.
+/// The time of a handler's client does not count.
 #[test]
 fn who_waits_for_a_client_is_not_logged() {
     let patience = SHORT * 6;
@@ -74,7 +74,7 @@ fn who_waits_for_a_client_is_not_logged() {
     }
 }
 
-/// Requests one after the other on one thread are not one long call.
+/// Requests in a row on one thread do not count as one long call.
 #[test]
 fn quick_ones_are_not() {
     keep_log();
@@ -88,7 +88,7 @@ fn quick_ones_are_not() {
     assert!(logged(&[&path]).is_empty());
 }
 
-/// What one took is not the next one's, which came with it.
+/// The time of one request does not count for the next one, which arrived with it.
 #[test]
 fn a_quick_one_behind_a_slow_one_is_not() {
     keep_log();

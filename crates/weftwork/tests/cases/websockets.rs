@@ -1,4 +1,5 @@
-//! Do messages go both ways with a client that we did not write, and does a socket end as the protocol says?
+//! Tests that messages pass both ways with an independent client, and that a socket ends as the protocol
+//! requires.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ struct Chat {
     server: Running,
     hub: WebSocketHub,
     inside: Arc<SiteState>,
-    /// As a program has them that tells all who are there.
+    /// The writers of all sockets, as a program keeps them to broadcast.
     writers: Writers,
 }
 
@@ -97,7 +98,7 @@ fn echo(mut socket: WebSocket) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads here; several others write.
+/// Reads on this thread. Several other threads write.
 fn split(socket: WebSocket) -> std::io::Result<()> {
     let (mut reader, writer) = socket.split();
     while let Some(message) = reader.read()? {
@@ -112,7 +113,7 @@ fn split(socket: WebSocket) -> std::io::Result<()> {
     Ok(())
 }
 
-/// More than may wait: who brings it is told, and nobody waits for the client any longer.
+/// Sends more messages than may wait. The sender gets an error, and the server no longer waits for the client.
 fn flood(socket: WebSocket) -> std::io::Result<()> {
     let (mut reader, writer) = socket.split();
     let threads = (0..2).map(|_| {
@@ -143,7 +144,7 @@ impl Chat {
         tungstenite::client(request, stream).expect("a handshake").0
     }
 
-    /// A member of the hub, who has read the welcome.
+    /// Returns a member of the hub that has read the welcome.
     #[track_caller]
     fn join(&self) -> Client {
         let mut client = self.open("/hub");
@@ -213,7 +214,7 @@ fn a_message_sent_with_the_handshake_is_not_lost() {
     assert_eq!(client.exactly(4), b"\x81\x02hi");
 }
 
-/// A message that is long on its way is a sign of life, byte by byte.
+/// The bytes of a long message count as activity of the client.
 #[test]
 fn who_sends_slowly_is_not_given_up() {
     let chat = start_with(|settings| settings.heartbeat(Duration::from_millis(300)));
@@ -259,7 +260,7 @@ fn a_socket_ends_with_its_code() {
     chat.is_well();
 }
 
-/// Whatever else it says: the program has closed, and its thread is wanted elsewhere.
+/// The program has closed the socket and needs its thread elsewhere, whatever the client still sends.
 #[test]
 fn who_does_not_answer_a_close_is_not_heard_for_ever() {
     let chat = start_with(|settings| settings.linger_timeout(Duration::from_millis(100)));
@@ -297,10 +298,10 @@ fn a_silent_client_is_asked_and_one_that_is_gone_is_noticed() {
         if path == "/hub" {
             says(&mut client, "welcome");
         }
-        // Answered by reading, which the client does.
+        // The client answers by reading.
         assert_eq!(client.read().unwrap(), Sent::Ping(Bytes::new()));
         assert_eq!(client.read().unwrap(), Sent::Ping(Bytes::new()));
-        // From here on it answers nothing.
+        // From here on the client answers nothing.
         let mut deaf = client.get_ref().try_clone().unwrap();
         std::io::copy(&mut deaf, &mut std::io::sink()).unwrap();
     }
@@ -332,7 +333,7 @@ fn a_writer_that_is_kept_holds_no_connection() {
 fn who_takes_nothing_is_cut_off() {
     let chat = start();
     let client = chat.open("/flood");
-    // It stays, and only does not read.
+    // The client stays connected, but does not read.
     chat.is_well();
     drop(client);
 }
@@ -350,7 +351,7 @@ fn a_hub_tells_everybody() {
     }
     drop(clients.pop());
     clients.iter_mut().for_each(|client| says(client, "one has left"));
-    // A function that panics costs the socket that it was told of.
+    // A function that panics costs the socket that it was called for.
     clients[0].send(Sent::text("panic")).unwrap();
     closes(&mut clients.remove(0), 1011);
     clients.iter_mut().for_each(|client| says(client, "one has left"));
@@ -371,7 +372,8 @@ fn the_server_says_that_it_stops() {
     assert_eq!((report.drained, report.cut, report.stuck), (4, 0, 0), "{report}");
 }
 
-/// They have heard it, or could have, and are not waited for until the drain deadline.
+/// Such clients had the chance to see the close, and the server does not wait for them until the drain
+/// deadline.
 #[test]
 fn who_does_not_answer_a_stop_is_waited_for_as_long_as_a_lingerer() {
     let chat = start_with(|settings| settings.linger_timeout(Duration::from_millis(100)));
@@ -388,7 +390,7 @@ fn who_does_not_answer_a_stop_is_waited_for_as_long_as_a_lingerer() {
     for client in &mut clients {
         assert_eq!(client.exactly(4), [0x88, 24, 1001_u16.to_be_bytes()[0], 1001_u16.to_be_bytes()[1]]);
     }
-    // One of either kind does not even notice, and goes on.
+    // Clients of both kinds notice nothing and continue.
     for client in clients.iter_mut().skip(1).step_by(2) {
         while client.try_send(b"\x81\x85\0\0\0\0hello").is_ok() {}
     }

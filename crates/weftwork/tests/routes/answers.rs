@@ -1,4 +1,4 @@
-//! What does each request get?
+//! Tests the answer to each request.
 
 use weftwork::prelude::*;
 use weftwork::{Blocking, Miss, TestClient, Verbs};
@@ -118,7 +118,7 @@ fn the_more_literal_route_wins_and_the_others_are_tried() {
     refused("GET /files", 404, None);
 }
 
-/// As with a `Router`: a capture of one segment has something in it.
+/// As in a `Router`: a capture of one segment is never empty.
 #[test]
 fn no_capture_is_an_empty_segment() {
     refused("GET /users/", 404, None);
@@ -129,7 +129,7 @@ fn no_capture_is_an_empty_segment() {
     found("GET /files//raw", Site::File { path: "/raw".into() });
 }
 
-/// As the extractor `Query` has it: an input that was left empty is none, and a checkbox sends `on`.
+/// As in the extractor `Query`: an input that was left empty counts as missing, and a checkbox sends `on`.
 #[cfg(feature = "json")]
 #[test]
 fn forms_are_read_as_by_the_extractor() {
@@ -171,7 +171,7 @@ fn forms_are_read_as_by_the_extractor() {
     assert_eq!(both("text=x&checked=on&number=on"), 400);
 }
 
-/// What a checkbox sends is a text as any other to other types, and in a path.
+/// For other types, and in a path, the `on` of a checkbox is a text like any other.
 #[test]
 fn on_is_true_for_a_bool_alone() {
     #[derive(Debug, PartialEq)]
@@ -203,7 +203,7 @@ fn on_is_true_for_a_bool_alone() {
     assert_eq!(found, Ok(Users::Find { name: Some(Long("Ada".into())), all: true }));
 }
 
-/// As the documentation of `Routes` has it.
+/// As in the documentation of `Routes`.
 #[test]
 fn a_nest_answers_what_a_route_beside_it_does_not_take() {
     #[derive(Routes, Debug, PartialEq)]
@@ -297,7 +297,7 @@ fn any_takes_every_other_method() {
     }
 }
 
-/// RFC 9112 section 3.2.3: it has an authority in place of a path.
+/// RFC 9112 section 3.2.3: CONNECT has an authority instead of a path.
 #[test]
 fn connect_is_for_the_fallback_and_no_route() {
     #[derive(Routes, Debug)]
@@ -479,7 +479,7 @@ fn the_handler_of_an_unbuffered_route_does_not_wait_for_the_body() {
     }
 }
 
-/// An error may be the whole response, also of a function that the handler calls.
+/// An error may be the whole response, also the error of a function that the handler calls.
 #[test]
 fn an_error_that_is_a_response_is_the_answer() {
     fn of_admins(req: &Request<'_>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Do a hundred routes find what matchit finds?
+//! Tests that a hundred routes find the same as matchit.
 
 #[path = "../support/hundred.rs"]
 mod site;
@@ -6,7 +6,7 @@ mod site;
 use site::Hundred;
 use weftwork::prelude::*;
 
-/// matchit's trees, one for each method, with the place of the route in the enum.
+/// Returns matchit's trees, one for each method, with the name of the route's variant.
 fn trees() -> Vec<(Method, matchit::Router<&'static str>)> {
     let mut trees: Vec<(Method, matchit::Router<&'static str>)> = Vec::new();
     for route in Hundred::ROUTES {
@@ -21,7 +21,7 @@ fn trees() -> Vec<(Method, matchit::Router<&'static str>)> {
     trees
 }
 
-/// An id that is no number is refused by ours.
+/// Returns true for an id that is not a number. Our routes refuse it.
 fn has_strange_id(found: &matchit::Match<'_, '_, &&str>) -> bool {
     found.params.iter().any(|(name, value)| name != "path" && value.parse::<u32>().is_err())
 }
@@ -42,7 +42,7 @@ fn a_hundred_routes_find_what_matchit_finds() {
                 let theirs = match tree.at(&path) {
                     Ok(found) if has_strange_id(&found) => None,
                     Ok(found) => Some(*found.value),
-                    // They take no empty rest.
+                    // matchit accepts no empty rest.
                     Err(_) => (method == Method::GET && path == "/assets/").then_some("Asset"),
                 };
                 hits += usize::from(name.is_some());

@@ -1,4 +1,5 @@
-//! Does `#[derive(Routes)]` keep what it promises: at run time, there and back, and in what it refuses?
+//! Tests that `#[derive(Routes)]` keeps its guarantees: at run time, in both directions, and in what it
+//! refuses.
 #![cfg(feature = "macros")]
 
 mod answers;

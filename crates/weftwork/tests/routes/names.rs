@@ -1,8 +1,8 @@
-//! May an enum have the name of anything that the derive's code uses?
+//! Tests that an enum may have the name of anything that the derive's code uses.
 
 use weftwork::TestClient;
 
-/// An enum of each name with every kind of route, and one that nests it.
+/// For each name, an enum with every kind of route, and an enum that nests it.
 macro_rules! enums_named {
     ($($module:ident: $name:ident),*) => { $(
         mod $module {
@@ -54,7 +54,7 @@ enums_named! {
     blocking: Blocking, method: Method, miss: Miss, path_writer: PathWriter, route: Route, routes: Routes, verbs: Verbs
 }
 
-/// What a macro was given as a type looks like one, and is a group of tokens to the derive.
+/// A type that a macro received looks like a type, and is a group of tokens to the derive.
 macro_rules! listing {
     ($text:ty, $maybe:ty, $many:ty) => {
         #[derive(weftwork::Routes, Debug, PartialEq)]
@@ -73,7 +73,7 @@ fn a_macro_may_bring_the_types() {
     check(Listing::List { text: "a".into(), maybe: Some(1), many: vec![2, 3] }, |_| "all");
 }
 
-/// The trait's constant has the name that a variant takes.
+/// The trait's constant has the same name as a variant.
 #[derive(weftwork::Routes, Debug, PartialEq)]
 #[allow(clippy::upper_case_acronyms)]
 enum Site {
@@ -93,7 +93,7 @@ fn a_variant_may_have_the_name_of_the_constant() {
     assert_eq!(pattern("/in").as_deref(), Some("/in"));
 }
 
-/// A lint that the code of the derive would break is one that nobody could keep.
+/// The derive's code must not break a lint, because its user could not fix that.
 #[deny(non_snake_case, unused_qualifications, clippy::explicit_iter_loop)]
 mod linted {
     use weftwork::Routes;

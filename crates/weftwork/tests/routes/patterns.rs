@@ -1,4 +1,4 @@
-//! Is the pattern told of the route that takes a request, with those of the nests around it?
+//! Tests that the pattern of the route is reported with the patterns of the nests around it.
 
 use weftwork::prelude::*;
 use weftwork::{HandlerExt, Next, TestClient};

@@ -1,10 +1,10 @@
-//! Is every value read back from the path that it wrote?
+//! Tests that every value is read back from the path that was written for it.
 
 use proptest::prelude::*;
 use weftwork::TestClient;
 use weftwork::prelude::*;
 
-/// Each kind of field, beside literal routes that its values could be taken for.
+/// Each kind of field, beside literal routes that its values could be mistaken for.
 #[derive(Routes, Debug, PartialEq, Clone)]
 enum Site {
     #[get("/one/{text}")]
@@ -45,7 +45,7 @@ enum Inner {
     Rest { rest: String },
 }
 
-/// Text that is hard on paths, often.
+/// Returns text that is often hard on paths.
 fn text() -> impl Strategy<Value = String> {
     let hard = prop::sample::select(vec![
         "",
@@ -89,7 +89,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The same, less what no capture of one segment and no `Option` can be.
+/// Returns the same, except text that no capture of one segment and no `Option` can hold.
 fn segment() -> impl Strategy<Value = String> {
     text().prop_filter("an empty one is none", |text| !text.is_empty())
 }
@@ -135,8 +135,8 @@ proptest! {
         prop_assert_eq!(Site::from_path(&Method::GET, &path), Ok(route), "{}", path);
     }
 
-    /// Also through the parser of requests, and without dot segments as RFC 3986 writes them. Browsers take `%2E` for
-    /// one, too, which no encoding helps.
+    /// Also through the parser of requests, and without dot segments as RFC 3986 defines them. Browsers also
+    /// treat `%2E` as a dot segment, and no encoding avoids that.
     #[test]
     fn every_path_is_one_that_can_be_sent(route in site()) {
         let path = route.to_path();
@@ -150,7 +150,8 @@ proptest! {
         prop_assert_eq!(answer.text(), "true");
     }
 
-    /// Whatever a client sends: an answer, no panic, and what is taken is written as something that is taken.
+    /// Whatever a client sends, there is an answer and no panic. An accepted path is written back as an
+    /// accepted path.
     #[test]
     fn no_path_is_too_strange(path in "/[a-z%/.2Fe?&=+]{0,24}") {
         if let Ok(route) = Site::from_path(&Method::GET, &path) {
@@ -170,7 +171,7 @@ fn a_value_that_reads_like_a_literal_is_disguised() {
     assert_eq!(Site::Rest { rest: "new/raw".into() }.to_path(), "/rest/%6Eew/%72aw");
 }
 
-/// As the documentation of `Routes` has it.
+/// As in the documentation of `Routes`.
 #[test]
 fn a_link_to_any_leads_to_the_get_beside_it() {
     #[derive(Routes, Debug, PartialEq)]

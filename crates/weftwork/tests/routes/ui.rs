@@ -1,4 +1,5 @@
-//! Does a mistake in the routes stop the compiler where it is, with its cure? The texts are beside the cases.
+//! Tests that an error in the routes stops the compiler at the error, with its fix. The texts are in files
+//! beside the cases.
 
 #[test]
 fn mistakes_do_not_compile() {

@@ -1,4 +1,4 @@
-//! What a response says, and whether it may say so: the rules of RFC 9112 that a client can check.
+//! Parses a response and checks the rules of RFC 9112 that a client can check.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(super) enum Framing {
 }
 
 impl Answer {
-    /// Reads a head, without its empty line.
+    /// Parses a head, without its empty line.
     pub(super) fn head(text: &str) -> Answer {
         let (line, fields) = text.split_once("\r\n").unwrap_or((text, ""));
         let (version, rest) = line.split_at_checked(9).unwrap_or_else(|| panic!("status line {line:?}"));
@@ -77,7 +77,7 @@ impl Answer {
         std::str::from_utf8(&self.body).expect("a body of text")
     }
 
-    /// The connection ends behind it, it says.
+    /// Returns true if the response says that the connection ends after it.
     pub(crate) fn closes(&self) -> bool {
         self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }

@@ -1,4 +1,5 @@
-//! A client that sends any bytes and reads strictly. Each of its waits has an end, and says what it was for.
+//! A client that sends any bytes and reads strictly. Each of its waits has a timeout, and its panic says what
+//! it waited for.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -17,7 +18,7 @@ enum Socket {
 
 pub(crate) struct Client {
     socket: Socket,
-    /// Read, and not yet part of an answer.
+    /// Bytes that were read and are not yet part of an answer.
     got: Vec<u8>,
 }
 
@@ -31,7 +32,7 @@ impl Client {
         Client::try_connect_to(address).expect("the server takes connections")
     }
 
-    /// Where descriptors are few, there may be none for a client either.
+    /// If descriptors are scarce, there may be no descriptor for a client either.
     pub(crate) fn try_connect_to(address: &Address) -> std::io::Result<Client> {
         let socket = match address {
             Address::Tcp(address) => {
@@ -51,13 +52,13 @@ impl Client {
         Ok(Client { socket, got: Vec::new() })
     }
 
-    /// From now on the kernel takes no more for it than it reads, by and large.
+    /// From now on the kernel buffers hardly more for this client than it reads.
     pub(crate) fn read_hand_to_mouth(&self) {
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
         rustix::net::sockopt::set_socket_recv_buffer_size(stream, 64 << 10).unwrap();
     }
 
-    /// How the server's log names this client.
+    /// Returns the name of this client in the server's log.
     pub(crate) fn name(&self) -> String {
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
         stream.local_addr().unwrap().to_string()
@@ -68,7 +69,7 @@ impl Client {
         self.try_send(bytes).expect("the server takes bytes");
     }
 
-    /// As [`send`](Client::send), where the server may have closed already.
+    /// Like [`send`](Client::send), if the server may already have closed.
     pub(crate) fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         match &mut self.socket {
             Socket::Tcp(stream) => stream.write_all(bytes.as_ref()),
@@ -93,7 +94,7 @@ impl Client {
         std::thread::spawn(move || aside.try_send(&bytes))
     }
 
-    /// Ends this side and goes on reading.
+    /// Ends this side and continues to read.
     pub(crate) fn half_close(&self) {
         match &self.socket {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
@@ -173,7 +174,7 @@ impl Client {
         }
     }
 
-    /// Takes all up to and with `end`.
+    /// Reads up to and including `end`.
     #[track_caller]
     fn through(&mut self, end: &[u8]) -> Vec<u8> {
         let mut from = 0;
@@ -194,9 +195,10 @@ impl Client {
         }
     }
 
-    /// Reads once. False: the server has ended its side.
+    /// Reads once. Returns false if the server has ended its side.
     #[track_caller]
-    /// Takes so many bytes and looks at none. False: the server has ended the connection before, in whatever way.
+    /// Reads `count` bytes and discards them. Returns false if the server has ended the connection before, for
+    /// whatever reason.
     pub(crate) fn takes(&mut self, count: usize) -> bool {
         while self.got.len() < count {
             if !matches!(self.read(), Ok(1..)) {
@@ -228,27 +230,27 @@ impl Client {
         Ok(count)
     }
 
-    /// The server closes, and sends nothing before. A reset is a failure.
+    /// Expects that the server closes and sends nothing before. A reset is a failure.
     #[track_caller]
     pub(crate) fn ends(mut self) {
         self.sees_end();
     }
 
-    /// As [`ends`](Client::ends), and this side stays open.
+    /// Like [`ends`](Client::ends), but this side stays open.
     #[track_caller]
     pub(crate) fn sees_end(&mut self) {
         while self.read_more() {}
         assert!(self.got.is_empty(), "bytes behind the last response: {}", self.shown());
     }
 
-    /// The server closes: what it sent before. A reset is a failure.
+    /// Expects that the server closes, and returns what it sent before. A reset is a failure.
     #[track_caller]
-    pub(crate) fn last_words(mut self) -> Vec<u8> {
+    pub(crate) fn until_close(mut self) -> Vec<u8> {
         while self.read_more() {}
         self.got
     }
 
-    /// The server ends the connection, by whatever means. Returns what came before.
+    /// Expects that the server ends the connection, by a close or a reset. Returns what arrived before.
     #[track_caller]
     pub(crate) fn rest(mut self) -> Vec<u8> {
         loop {
@@ -263,7 +265,8 @@ impl Client {
         }
     }
 
-    /// The server breaks the connection off, so that nobody can take what came for whole. Returns what came.
+    /// Expects that the server aborts the connection, so that no client can take the bytes for a whole answer.
+    /// Returns the bytes.
     #[track_caller]
     pub(crate) fn breaks_off(mut self) -> Vec<u8> {
         loop {
@@ -278,13 +281,13 @@ impl Client {
         }
     }
 
-    /// Reads at least one byte, of whatever.
+    /// Reads at least one byte of any value.
     #[track_caller]
     pub(crate) fn wait_for_bytes(&mut self) {
         assert!(self.read_more(), "the connection ended");
     }
 
-    /// Whether the server has ended its side, as far as is known without waiting.
+    /// Returns true if the server is known to have ended its side. Does not wait.
     pub(crate) fn has_ended(&mut self) -> bool {
         let Socket::Tcp(stream) = &self.socket else { panic!("a TCP client") };
         stream.set_nonblocking(true).unwrap();
@@ -293,26 +296,26 @@ impl Client {
         ended
     }
 
-    /// Reads once, so many bytes at most, and forgets them. Returns how many there were.
+    /// Reads once, at most `most` bytes, and discards them. Returns how many there were.
     pub(crate) fn take(&mut self, most: usize) -> usize {
         let Socket::Tcp(stream) = &mut self.socket else { panic!("a TCP client") };
         stream.read(&mut vec![0; most]).unwrap_or(0)
     }
 
-    /// Reads a head, and nothing of what follows it.
+    /// Reads a head, and nothing after it.
     #[track_caller]
     pub(crate) fn answer_head(&mut self) -> Answer {
         Answer::head(&self.head())
     }
 
-    /// Reads so many bytes, whatever they are.
+    /// Reads `count` bytes of any value.
     #[track_caller]
     pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
         self.fill_to(count);
         self.got.drain(..count).collect()
     }
 
-    /// Reads one chunk of a body that goes on; the last one is empty.
+    /// Reads one chunk of a body that continues. The last chunk is empty.
     #[track_caller]
     pub(crate) fn chunk(&mut self) -> Vec<u8> {
         let line = String::from_utf8(self.through(b"\r\n")).expect("a chunk size");

@@ -1,4 +1,4 @@
-//! Which engine a suite runs on, and what that engine does not promise.
+//! The engine that a suite runs on, and the guarantees that the engine lacks.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -6,7 +6,7 @@ use weftwork::{Engine, Server, Settings};
 
 use super::site::Site;
 
-/// All engines as tests run them that do not stand in the matrix, which checks that none is missing here.
+/// All engines that tests outside of the matrix use. The matrix checks that the list is complete.
 pub(crate) const ENGINES: &[Engine] = &[
     Engine::Adaptive { loops: Some(1) },
     Engine::Adaptive { loops: Some(2) },
@@ -17,22 +17,23 @@ pub(crate) const ENGINES: &[Engine] = &[
     Engine::Fibers { threads: Some(2) },
 ];
 
-/// What some engines promise and others do not.
+/// Guarantees that some engines give and others do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guarantee {
     /// Quick requests do not wait for handlers that block.
     QuickBesideBlocked,
-    /// Nor for clients that are slow in the middle of a request or of an answer.
+    /// Quick requests do not wait for clients that are slow in the middle of a request or an answer.
     QuickBesideSlowClients,
-    /// Requests queue for threads, up to `queue_max`; more get 503.
+    /// Requests queue for threads, up to `queue_max`. Requests above the limit get 503.
     QueueForThreads,
     /// No thread waits for a client.
     ClientsCostNoThread,
-    /// A client that asks without end has no thread to itself.
+    /// A client that sends requests without a pause does not keep a thread.
     FloodsTakeTurns,
     /// Connections are spread evenly over the loops.
     EvenLoops,
-    /// A response that others bring holds no thread while nothing is brought, nor does one whose client is slow.
+    /// A response whose data is sent from other threads holds no thread between the sends, nor while its client
+    /// is slow.
     FeedsWithoutThreads,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct EngineCase {
 }
 
 impl EngineCase {
-    /// False, with the reason printed, where the engine does not promise it.
+    /// Returns false, and prints the reason, if the engine does not give the guarantee.
     pub(crate) fn guarantees(&self, guarantee: Guarantee) -> bool {
         match self.lacks.iter().find(|(missing, _)| *missing == guarantee) {
             None => true,
@@ -54,7 +55,7 @@ impl EngineCase {
         }
     }
 
-    /// A site on a free port, with the default settings.
+    /// Returns a site on a free port, with the default settings.
     pub(crate) fn start(&self) -> Site {
         self.start_with(|settings| settings)
     }
@@ -63,7 +64,8 @@ impl EngineCase {
         Site::start(self.bind("127.0.0.1:0").settings(change))
     }
 
-    /// Where nobody else takes the port when the server has stopped: all others get free ports of 127.0.0.1.
+    /// Binds an address whose port no other test takes after the server has stopped. All others get free ports
+    /// of 127.0.0.1.
     pub(crate) fn bind_alone(&self) -> Server {
         self.bind(&own_address())
     }
@@ -73,7 +75,7 @@ impl EngineCase {
     }
 }
 
-/// An address of the loopback network, of which Linux answers to all, and any free port there.
+/// Returns an address of the loopback network with any free port. Linux answers to the whole network.
 fn own_address() -> String {
     static COUNT: AtomicU8 = AtomicU8::new(0);
     if !cfg!(target_os = "linux") {

@@ -1,4 +1,4 @@
-//! Where handlers wait until the test lets them go, and the test until they have come.
+//! A gate that handlers wait at until the test opens it. The test can wait until they have arrived.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Gate {
-    /// Called by a handler: waits until the gate is open.
+    /// Waits until the gate is open. Handlers call this.
     pub(crate) fn pass(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.inside += 1;
@@ -35,13 +35,13 @@ impl Gate {
         assert!(inside >= count, "{inside} of {count} handlers have come");
     }
 
-    /// Lets all go, now and later.
+    /// Lets all handlers pass, now and later.
     pub(crate) fn open(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).open = true;
         self.changed.notify_all();
     }
 
-    /// Whoever comes from now on waits again.
+    /// Makes all later handlers wait again.
     pub(crate) fn shut(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).open = false;
     }

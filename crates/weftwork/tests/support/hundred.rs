@@ -1,8 +1,8 @@
-//! A site of a hundred routes, and requests for it: what the benchmark and the tests share.
+//! A site of a hundred routes with requests for it, for the benchmark and the tests.
 
 use weftwork::prelude::*;
 
-// What a route holds is compared, not read.
+// The fields of a route are compared and never read.
 #[allow(dead_code)]
 #[derive(Routes, Debug, PartialEq)]
 pub(crate) enum Hundred {

@@ -1,4 +1,5 @@
-//! What the server has logged. All tests of a process share the log: look for what no other test says.
+//! The log of the server. All tests of a process share the log, so a test must look for text that no other test
+//! logs.
 
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -6,16 +7,16 @@ use super::eventually;
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A line that holds one of these panics, once: so a bug of the server's own can be had at will.
+/// A line with one of these texts panics, once. Tests use this to cause a bug of the server's own.
 static TRAPS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The next line that holds `part` is a panic of the thread that logs it.
+/// Makes the thread of the next line that contains `part` panic.
 pub(crate) fn panic_at(part: &str) {
     keep_log();
     TRAPS.lock().unwrap_or_else(PoisonError::into_inner).push(part.to_owned());
 }
 
-/// Lines that are still to panic.
+/// Returns the number of lines that have yet to panic.
 pub(crate) fn traps() -> usize {
     TRAPS.lock().unwrap_or_else(PoisonError::into_inner).len()
 }
@@ -40,7 +41,7 @@ impl log::Log for TestLogger {
     fn flush(&self) {}
 }
 
-/// From now on all lines are kept. To be called before the server starts.
+/// Keeps all lines from now on. Call this before the server starts.
 pub(crate) fn keep_log() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -49,13 +50,13 @@ pub(crate) fn keep_log() {
     });
 }
 
-/// The lines that hold all of `parts`.
+/// Returns the lines that contain all of `parts`.
 pub(crate) fn logged(parts: &[&str]) -> Vec<String> {
     let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     lines.iter().filter(|line| parts.iter().all(|part| line.contains(part))).cloned().collect()
 }
 
-/// Returns the first line that holds all of `parts`, once it is there.
+/// Waits for a line that contains all of `parts`, and returns the first.
 #[track_caller]
 pub(crate) fn is_logged(parts: &[&str]) -> String {
     eventually(&format!("{parts:?} are logged"), || !logged(parts).is_empty());

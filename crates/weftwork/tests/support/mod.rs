@@ -1,4 +1,5 @@
-//! What all suites share: a strict client, a site with every kind of handler, and the rooms to run it in.
+//! The parts that all suites share: a strict client, a site with every kind of handler, and the engines to run
+//! it on.
 
 mod answer;
 mod client;
@@ -25,7 +26,7 @@ pub(crate) use site::{Site, SiteState};
 #[allow(unused_imports)]
 pub(crate) use tree::{CHANGED, Tree};
 
-/// No wait of a test is longer: what takes more than this hangs.
+/// The maximum of every wait in a test. A test that takes longer hangs.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns once `holds` does.
@@ -38,7 +39,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// `count` bytes that repeat, but never at a distance that a buffer could have.
+/// Returns `count` bytes that repeat, but never at a distance that is the size of a buffer.
 pub(crate) fn noise(count: usize) -> Vec<u8> {
     const PERIOD: usize = 8191;
     let mut seed = 0x2545_f491_u32;
@@ -56,7 +57,7 @@ pub(crate) fn noise(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// `data` as chunks of `size`, without the last one.
+/// Returns `data` as chunks of `size`, without the last chunk.
 pub(crate) fn chunks(data: &[u8], size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() * 2);
     for chunk in data.chunks(size) {

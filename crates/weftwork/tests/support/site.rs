@@ -1,4 +1,4 @@
-//! A server with a handler of every kind, and what the test can see of it from inside.
+//! A server with a handler of every kind, and its state as the test sees it from inside.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -19,16 +19,16 @@ pub(crate) struct Site {
     pub(crate) inside: Arc<SiteState>,
 }
 
-/// What handlers share with the test.
+/// State that handlers share with the test.
 #[derive(Default)]
 pub(crate) struct SiteState {
     calls: AtomicUsize,
     pub(crate) gate: Gate,
     threads: Mutex<HashMap<ThreadId, usize>>,
-    /// Handlers that have looked at their clients, and how many of these were seen to leave.
+    /// Handlers that have looked at their clients, and how many of these clients were seen to leave.
     pub(crate) watching: AtomicUsize,
     pub(crate) left: AtomicUsize,
-    /// Writes that failed, of writers that meant to say more than they had declared.
+    /// Failed writes of writers that tried to write more than they had declared.
     pub(crate) refused: AtomicUsize,
 }
 
@@ -44,15 +44,15 @@ impl Site {
         Client::connect(&self.running)
     }
 
-    /// A setting as answers and log lines name it: `head_timeout is 10s`.
+    /// Returns a setting as answers and log lines name it: `head_timeout is 10s`.
     pub(crate) fn setting(&self, name: &str) -> String {
         let all = self.running.settings().list();
         let setting = all.iter().find(|setting| setting.name == name).expect("a setting");
         format!("{name} is {}", setting.value)
     }
 
-    /// Sends `request`, which ends in its empty line, and checks what the answer says of the connection, and whether
-    /// that goes on.
+    /// Sends `request`, which ends in its empty line. Checks the answer's Connection field, and whether the
+    /// connection continues.
     #[track_caller]
     pub(crate) fn check_connection(&self, request: &str, connection: Option<&str>, goes_on: bool) {
         let mut client = self.client();
@@ -65,23 +65,23 @@ impl Site {
         }
     }
 
-    /// How often a handler was called.
+    /// Returns how often a handler was called.
     pub(crate) fn calls(&self) -> usize {
         self.inside.calls.load(Ordering::SeqCst)
     }
 
-    /// Calls of `/thread`, by the thread that answered.
+    /// Returns the calls of `/thread`, by the thread that answered.
     pub(crate) fn calls_by_thread(&self) -> Vec<usize> {
         self.inside.threads.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
 
-    /// The server still answers, and no connection is left behind.
+    /// Checks that the server still answers, and that no connection is left behind.
     #[track_caller]
     pub(crate) fn is_well(&self) {
         self.is_well_behind(b"");
     }
 
-    /// The same for a server whose connections begin with `first`.
+    /// Checks the same for a server whose connections begin with `first`.
     #[track_caller]
     pub(crate) fn is_well_behind(&self, first: &[u8]) {
         let mut client = self.client();
@@ -161,7 +161,7 @@ impl SiteState {
         Response::text("passed")
     }
 
-    /// As `/gate`, in the way that every engine makes room for.
+    /// Like `/gate`, in a call that frees the thread on every engine.
     fn wait_in_blocking(self: &Arc<SiteState>) -> Response {
         let inside = self.clone();
         weftwork::blocking(move || inside.gate.pass());
@@ -191,7 +191,7 @@ impl SiteState {
         answer.with_header(header::CONTENT_LENGTH, HeaderValue::from(declared))
     }
 
-    /// Waits until its client has gone, or the test says that it is enough.
+    /// Waits until its client has left, or until the test ends the wait.
     fn watch_client(&self, req: &Request) -> Response {
         let here = req.client_gone();
         self.watching.fetch_add(1, Ordering::SeqCst);
@@ -209,7 +209,7 @@ impl SiteState {
     }
 }
 
-/// How many milliseconds are left; asks for `number` of them before, if it is not 0.
+/// Sets a deadline `number` milliseconds from now, unless `number` is 0. Returns the remaining milliseconds.
 fn deadline(req: &mut Request, number: usize) -> Response {
     if number > 0 {
         req.set_deadline(req.now() + Duration::from_millis(number as u64));
@@ -239,7 +239,7 @@ fn echo_stream(req: &mut Request) -> Response {
     })
 }
 
-/// The body, its trailers, and what stands in the head under `X`, which is none of them.
+/// Returns the body, its trailers, and the field `X` of the head, which is not a trailer.
 fn trailers(req: &mut Request) -> Result<Response> {
     let body = req.body().text()?;
     let trailers = req.trailers().iter().map(|(name, value)| format!("|{name}={}", value.to_str().unwrap()));
@@ -247,7 +247,7 @@ fn trailers(req: &mut Request) -> Result<Response> {
     Ok(Response::text(body + &trailers.chain(head).collect::<String>()))
 }
 
-/// What the handler sees of a head: method, host, path and query, and the values of all fields `X`.
+/// Returns the handler's view of a head: method, host, path and query, and the values of all fields `X`.
 fn seen(req: &Request) -> Response {
     let x = req.header_lines().filter(|(name, _)| name.eq_ignore_ascii_case("x"));
     let x: Vec<_> = x.map(|(_, value)| value.escape_ascii().to_string()).collect();
@@ -255,7 +255,7 @@ fn seen(req: &Request) -> Response {
     Response::text(format!("{} {host} {} {query} {}", req.method(), req.path(), x.join("|")))
 }
 
-/// Says in its body whether its trailers will be sent.
+/// Writes into its body whether its trailers will be sent.
 fn trailers_out(kind: &str) -> Response {
     let name = if kind == "forbidden" { "content-length" } else { "x-sum" };
     let field = (HeaderName::from_static(name), HeaderValue::from(7));
@@ -270,7 +270,7 @@ fn trailers_out(kind: &str) -> Response {
     if kind == "declared" { answer.with_header(header::CONTENT_LENGTH, HeaderValue::from(9)) } else { answer }
 }
 
-/// Another protocol, which says what it hears.
+/// Another protocol, which echoes what it reads.
 fn echo(mut line: Upgraded) -> std::io::Result<()> {
     let mut bytes = [0; 1000];
     loop {

@@ -1,11 +1,11 @@
-//! A directory of its own for each test, removed with all that is in it.
+//! A directory for each test, removed with all its files at the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// When its files were last changed.
+/// The time of the last change of its files.
 pub(crate) const CHANGED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 pub(crate) struct Tree(PathBuf);
@@ -23,7 +23,7 @@ impl Tree {
         &self.0
     }
 
-    /// Writes a file that was changed at [`CHANGED`], and makes the directories that it is in.
+    /// Writes a file with the modification time [`CHANGED`], and creates its directories.
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -36,7 +36,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // What a failed test leaves behind is not worth a second failure.
+        // Files that a failed test leaves behind are not worth a second failure.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

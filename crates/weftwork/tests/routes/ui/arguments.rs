@@ -1,4 +1,4 @@
-//! Types that are no arguments, and what to write instead.
+//! Types that are not arguments, and the types to use instead.
 
 use weftwork::prelude::*;
 use weftwork::Path;

@@ -1,4 +1,4 @@
-//! A closure that does not say what it takes.
+//! A closure that does not name the types of its arguments.
 
 use weftwork::prelude::*;
 

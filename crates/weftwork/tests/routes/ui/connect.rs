@@ -1,4 +1,4 @@
-//! No route can have CONNECT.
+//! A route cannot have CONNECT.
 
 use weftwork::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A link to what is no route.
+//! A link to a value that is not a route.
 
 use weftwork::prelude::*;
 

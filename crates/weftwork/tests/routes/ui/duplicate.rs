@@ -1,4 +1,4 @@
-//! A name is there twice.
+//! A duplicate name.
 
 use weftwork::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What says something of a variant stands above a field.
+//! An attribute of a variant on a field.
 
 use weftwork::prelude::*;
 

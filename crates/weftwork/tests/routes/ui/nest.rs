@@ -1,4 +1,4 @@
-//! A nest that cannot be one.
+//! An invalid nest.
 
 use weftwork::prelude::*;
 

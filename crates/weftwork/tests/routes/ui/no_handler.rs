@@ -1,4 +1,4 @@
-//! What is no handler by itself, where no router makes it one.
+//! A function that is only a handler in a router, without a router.
 
 use weftwork::prelude::*;
 

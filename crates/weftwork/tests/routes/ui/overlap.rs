@@ -1,4 +1,4 @@
-//! Two routes take the same paths.
+//! Two routes match the same paths.
 
 use weftwork::prelude::*;
 

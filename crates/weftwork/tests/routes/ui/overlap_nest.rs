@@ -1,4 +1,4 @@
-//! A nest takes what is beneath its prefix.
+//! A nest matches all paths under its prefix.
 
 use weftwork::prelude::*;
 
@@ -44,7 +44,7 @@ enum Pages {
     Book { book: String, page: Admin },
 }
 
-/// These two have paths of their own each: no mistake.
+/// These two match different paths, so there is no error.
 #[derive(Routes)]
 enum Books {
     #[nest("/{book}/pages")]

@@ -1,4 +1,4 @@
-//! What is between the braces, or before the equals sign, is no name.
+//! The text between the braces, or before the equals sign, is not a name.
 
 use weftwork::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The text of a route is not one.
+//! The text of a route is invalid.
 
 use weftwork::prelude::*;
 

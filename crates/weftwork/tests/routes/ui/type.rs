@@ -1,4 +1,4 @@
-//! A type cannot be read from a path, or not be missing from it.
+//! A type cannot be read from a path, or cannot be missing from it.
 
 use weftwork::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A capture has no field, so no type.
+//! A capture has no field, so it has no type.
 
 use weftwork::prelude::*;
 
