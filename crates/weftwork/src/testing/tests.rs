@@ -1,4 +1,5 @@
-//! Does a test client see what a client over a socket would, and does its clock rule every deadline?
+//! Tests that a test client sees the same as a client over a socket, and that its clock controls every
+//! deadline.
 
 use std::io::{BufRead, Write};
 
@@ -74,7 +75,7 @@ fn requests_share_a_connection() {
     assert_eq!(client.counts().accepted, 2);
 }
 
-/// Each is read as the answer to its own request, and a refusal as one with a body.
+/// Each is read as the answer to its own request, and a refusal as an answer with a body.
 #[test]
 fn answers_to_head_among_others() {
     let mut connection = client().connect();
@@ -87,7 +88,7 @@ fn answers_to_head_among_others() {
     assert_ne!(refused.header("content-length"), Some("0"), "GET would be told why");
 }
 
-/// No handler has said what they asked for.
+/// No handler has seen these requests.
 #[test]
 fn a_refusal_has_content_unless_it_is_for_head() {
     let long = "x".repeat(40_000);
@@ -245,7 +246,7 @@ fn a_slow_body_is_in_time_or_not() {
     assert_eq!(at_once.post("/length").chunks(parts, Duration::from_secs(2)).send().text(), "3");
     let late = at_once.post("/length").chunks(parts, Duration::from_secs(31)).send();
     assert_eq!(late.status, 408);
-    // Nothing more is waited for behind that answer.
+    // Nothing more is waited for after that answer.
     let least_rate = Duration::from_secs(10);
     assert_eq!(at_once.elapsed(), Duration::from_secs(8) + least_rate);
 }
@@ -264,7 +265,7 @@ fn the_clock_ends_what_it_should() {
     assert_eq!(client.elapsed(), Duration::from_secs(149));
 }
 
-/// A request a minute, for longer than connections usually get to be.
+/// A request a minute, for longer than connections usually live.
 #[test]
 fn no_limit_on_age_is_none() {
     for (age_max, connections) in [(Settings::default().age_max, 2), (Duration::ZERO, 1)] {
@@ -305,7 +306,7 @@ fn a_response_that_comes_later_takes_no_time() {
         "/delayed" => Response::text("delayed").with_delay(hour),
         _ => {
             let (sender, response) = Response::later(hour, StatusCode::NO_CONTENT);
-            // As if somebody kept it.
+            // As if another owner kept it.
             std::mem::forget(sender);
             response
         }
@@ -418,7 +419,7 @@ fn deadlines_of_a_raw_connection() {
     assert_eq!(client.counts().connections, 0);
 }
 
-/// What the test has taken is not held any more.
+/// Bytes that the test has taken are no longer held.
 #[test]
 fn a_client_holds_so_much_and_says_so() {
     let handler = |req: &mut Request<'_>| {

@@ -1,4 +1,4 @@
-//! Are cookies read as browsers mean them, and can nobody slip one in or out?
+//! Tests that cookies are read as browsers mean them, and that no cookie can be forged or hidden.
 
 use super::*;
 use crate::app::cookie_header::COOKIES_MAX;
@@ -32,7 +32,7 @@ fn what_browsers_send() {
     check(&["a=%ff"], &[]);
 }
 
-/// A neighbour's cookie beside ours: nobody can tell which is which.
+/// A cookie of a neighbouring site beside ours: the server cannot tell which is which.
 #[test]
 fn a_name_that_came_twice_is_left_out() {
     check(&["session=ours; session=theirs; other=1"], &[("other", "1")]);
@@ -46,7 +46,7 @@ fn a_name_that_came_twice_is_left_out() {
     assert_eq!((jar.iter().count(), jar.get("session")), (COOKIES_MAX - 1, None));
 }
 
-/// Ways in which a name that a page may set was turned into one that it may not.
+/// Ways in which a name that a page may set was turned into a name that it may not set.
 #[test]
 fn no_name_is_read_as_another() {
     for name in [
@@ -141,7 +141,7 @@ fn a_jar_sends_what_changed() {
     assert!(lines[1].starts_with("old=; Path=/; Max-Age=0; Expires="), "{}", lines[1]);
 }
 
-/// What the crate guarantees holds over the whole way, with our encoding in between.
+/// The guarantees of the cookie crate hold end to end, with our encoding in between.
 #[test]
 fn encrypted_cookies_survive_the_way_and_nothing_else() {
     let (key, other) = (Key::derive_from(&[7; 32]), Key::derive_from(&[8; 32]));
@@ -160,7 +160,7 @@ fn encrypted_cookies_survive_the_way_and_nothing_else() {
     assert_eq!(renamed.private(&key).get("admin"), None, "a value belongs to its name");
 }
 
-/// What the browser gets is what ends a session at the first try, wherever it was set and wherever the logout is.
+/// The value must end a session at the first attempt, wherever the cookie was set and wherever the logout is.
 #[test]
 fn a_cookie_is_removed_where_it_was_set() {
     let removed = |cookie: Cookie<'static>| {
@@ -177,7 +177,7 @@ fn a_cookie_is_removed_where_it_was_set() {
     assert!(Response::text("x").without_cookie(Cookie::build("__Host-a").path("/x")).is_err());
 }
 
-/// Its prefix says already what the removal has to have.
+/// The prefix already defines the attributes that the removal needs.
 #[test]
 fn a_jar_removes_a_cookie_with_a_prefix() {
     let mut jar = sent(&["__Host-a=1; __Secure-b=2; c=3"]);

@@ -1,4 +1,4 @@
-//! Is each argument taken from its place, and is what cannot be taken named?
+//! Tests that each argument is read from its part of the request, and that an error names the argument.
 #![cfg(feature = "json")]
 
 use bytes::Bytes;
@@ -38,7 +38,7 @@ struct Place {
 #[derive(Debug, Deserialize)]
 struct Id(u64);
 
-/// Of its own rules, which serde's types know nothing of.
+/// A type with rules of its own, which serde's types do not know.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
 struct Code(String);
@@ -125,7 +125,7 @@ fn captures_are_taken_as_one_as_a_tuple_or_by_name() {
     );
 }
 
-/// What is left would be called a bad request, and the client cannot help it.
+/// The rest would be reported as a bad request, and the client cannot fix that.
 #[test]
 fn a_body_that_was_read_before_is_no_argument() {
     let reads = |count: usize| {
@@ -150,7 +150,7 @@ fn a_body_that_was_read_before_is_no_argument() {
     assert_eq!(client.post("/both/1").body("text").send().text(), "1 xt");
 }
 
-/// A client cannot help it, and whoever wrote the route has to hear of it.
+/// The client cannot fix it, so the author of the route must get the error.
 #[test]
 fn other_captures_than_the_route_has_are_our_mistake() {
     for path in ["/wrong/tuple/1", "/wrong/one", "/wrong/name/1"] {
@@ -181,7 +181,7 @@ fn queries_are_structs_with_repeated_keys() {
     refused(&get(&format!("/search?{many}")), 400, None, "the query parameters: more than 1000");
 }
 
-/// Also where a name comes again behind another one.
+/// Also if a name occurs again after another one.
 #[test]
 fn pairs_are_taken_in_their_order() {
     type Texts = Vec<(String, String)>;
@@ -213,7 +213,7 @@ fn pairs_are_taken_in_their_order() {
     refused(&client.get("/numbers?a=1&b=x").send(), 400, Some("b"), &wanted);
     let wanted = format!("the query parameter `a` has an invalid name: {number}");
     refused(&client.get("/names?1=x&a=y").send(), 400, Some("a"), &wanted);
-    // A route says how its captures are called, and a text of one name is not called otherwise.
+    // A route names its captures, and a text names none.
     assert_eq!(client.get("/path/1").send().status, 500);
     assert_eq!(client.get("/list?a=1").send().status, 400);
 }
@@ -283,7 +283,7 @@ fn json_is_taken_where_it_is_said_to_be() {
     assert_eq!(answer.field.as_deref(), Some("places[0].b"));
 }
 
-/// Whatever is wrong with a body is said in one form, by every argument that is one.
+/// Every argument that reads the body reports the same problem for the same error.
 #[test]
 fn a_body_that_does_not_come_whole_is_a_problem() {
     let errors = [
@@ -366,7 +366,7 @@ fn cookies_and_fields_are_structs() {
     assert_eq!(answer.text(), "7 Some(\"dark\")");
     let answer = client.get("/cookie").header("cookie", "id=7; theme=%C3%BC").send();
     assert_eq!(answer.text(), "7 Some(\"\u{fc}\")");
-    // Encoded quotes are of the value, as `Request::cookies` reads it.
+    // Encoded quotes belong to the value, as `Request::cookies` reads it.
     let answer = client.get("/cookie").header("cookie", "id=7; theme=%22dark%22").send();
     assert_eq!(answer.text(), "7 Some(\"\\\"dark\\\"\")");
     for tossed in ["id=7; id=8", "\u{2000}id=7", "%69d=7"] {
@@ -376,7 +376,7 @@ fn cookies_and_fields_are_structs() {
     let answer = client.get("/cookie").header("cookie", "id=x").send();
     refused(&answer, 400, Some("id"), "the cookie `id` is \"x\": invalid digit found in string");
     refused(&client.get("/cookie").send(), 400, Some("id"), "the cookie `id` is missing");
-    // A client that sends `x_count` would be told the same again.
+    // A client that sends `x_count` would get the same error again.
     refused(&client.get("/count").send(), 400, Some("x-count"), "the field `x-count` is missing");
     let answer = client.get("/count").header("X-Count", "x_x").send();
     let wanted = "the field `x-count` is \"x_x\": invalid digit found in string";
@@ -489,7 +489,7 @@ fn inputs_that_were_left_empty_are_none() {
     assert!(refused.text().contains(r#"the query parameter `n` is \"x\""#), "{}", refused.text());
 }
 
-/// As browsers send them where a link has them.
+/// As browsers send them in a link.
 #[test]
 fn names_with_brackets_and_lone_percent_signs_are_read() {
     #[derive(Debug, Deserialize)]

@@ -15,7 +15,7 @@ fn one() -> Files {
     embedded(ONE)
 }
 
-/// A path, and the status with the text, or where it leads to.
+/// Each case is a path with its status and text, or with the target of its redirect.
 #[track_caller]
 fn check(router: Router, cases: &[(&str, u16, &str)]) {
     let mut client = TestClient::new(router);
@@ -30,7 +30,8 @@ fn check(router: Router, cases: &[(&str, u16, &str)]) {
     }
 }
 
-/// A router compares what was sent: whatever leads to a file has to be what a route in front can see.
+/// A router compares the path as sent. Every path that leads to a file must therefore be visible to the routes
+/// before it.
 #[test]
 fn no_other_spelling_leads_around_a_route() {
     let guarded = Router::new().get("/docs/{*rest}", || "guarded").mount("/sub", one()).mount("/", one());
@@ -117,7 +118,7 @@ fn what_is_not_there_is_left_to_the_next() {
     );
 }
 
-/// A path that has a route of its own is not one of the files, whatever the method.
+/// A path that has a route of its own is not a file's, whatever the method.
 #[test]
 fn routes_beside_files_keep_their_methods() {
     let router =

@@ -1,4 +1,4 @@
-//! Tests of files that a handler chooses: content type and file name are those of the caller.
+//! Tests of files that a handler chooses: the caller sets content type and file name.
 
 use http::HeaderValue;
 

@@ -1,4 +1,4 @@
-//! Tests of what is served from a directory, and of all that is not.
+//! Tests of what is served from a directory, and of everything that is not.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use crate::message::Payload;
 use crate::message::testing::{Canned, get};
 use crate::{Request, Running, Server};
 
-/// A directory of its own for each test, removed with all that is in it.
+/// A directory for each test, removed with all its files at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -138,7 +138,7 @@ fn a_file_that_is_asked_for_again_is_sent_from_memory() {
         }
     };
     assert!(!in_memory("GET"), "most are asked for once");
-    // It may have been closed again where this thread had to wait.
+    // The file may have been closed again if this thread had to wait.
     assert!((0..100).any(|_| in_memory("GET")));
     assert!(!(0..2).any(|_| in_memory("HEAD")));
 }
@@ -274,7 +274,7 @@ fn nothing_outside_is_served() {
     for path in ["/%", "/%2", "/%zz", "/inside.txt%", "/%+1"] {
         site.check(path, 400);
     }
-    // A link at the place of the index is not followed either: the directory is listed.
+    // A symbolic link in place of the index is not followed either: the directory is listed.
     let listed = site.check("/sub/", 200);
     assert!(listed.body.contains("deep/") && !listed.body.contains("index.html"), "{}", listed.body);
 }
@@ -301,7 +301,7 @@ fn the_portable_walk_refuses_the_same() {
     check("missing", &[Some(Errno::NOENT)]);
     check("missing/file", &[Some(Errno::NOENT)]);
     check("sub/file/below", &[Some(Errno::NOTDIR)]);
-    // Which of the two a link gives differs between systems, and with DIRECTORY.
+    // The error for a symbolic link differs between systems, and with DIRECTORY.
     check("link", &[Some(Errno::LOOP), Some(Errno::MLINK)]);
     check("up/x", &[Some(Errno::LOOP), Some(Errno::NOTDIR)]);
     check("alias/file", &[Some(Errno::LOOP), Some(Errno::NOTDIR)]);
@@ -428,7 +428,7 @@ fn a_directory_without_an_index_is_listed() {
     assert!(!site.check("/", 200).body.contains("../"), "the root has no parent");
 }
 
-/// As whoever may upload chooses them: a byte of a name is eight of the page.
+/// Names as an uploading client chooses them: a byte of a name is eight of the page.
 #[test]
 fn long_names_make_no_longer_page() {
     let scratch = Scratch::new();
@@ -462,7 +462,7 @@ fn if_modified_since() {
     check("If-Modified-Since: yesterday", 200);
     check(&format!("If-Modified-Since: {date}\nIf-None-Match: \"tag\""), 200);
 
-    // A date that HTTP cannot write, and one that has not come yet.
+    // A date that HTTP cannot write, and a date in the future.
     file.set_modified(SystemTime::UNIX_EPOCH - Duration::from_secs(9)).unwrap();
     assert_eq!(site.check("/file.txt", 200).field("last-modified"), Some("Thu, 01 Jan 1970 00:00:00 GMT"));
     file.set_modified(SystemTime::now() + Duration::from_secs(86_400)).unwrap();
@@ -470,7 +470,8 @@ fn if_modified_since() {
     assert!(answer.field("last-modified") <= answer.field("date"), "{}", answer.head);
 }
 
-/// RFC 9110 section 8.8.1: what the compressed sibling has as well says nothing of which of the two a client has a part of.
+/// RFC 9110 section 8.8.1: a date that the compressed sibling shares does not say from which of the two a
+/// client has a part.
 #[test]
 fn a_date_joins_no_parts_of_different_codings() {
     let scratch = Scratch::new();
@@ -496,7 +497,7 @@ fn a_date_joins_no_parts_of_different_codings() {
     check("/film.mp4", "gzip", date, "0123");
 }
 
-/// Who waits for many files holds their descriptors.
+/// Clients that wait for many files hold their descriptors.
 #[test]
 fn where_no_descriptor_is_left_a_client_may_come_again() {
     for error in [Errno::MFILE, Errno::NFILE] {

@@ -1,4 +1,4 @@
-//! Does middleware run in the order that is promised, and does the engine still see the handler?
+//! Tests that middleware runs in the documented order, and that the engine still sees the handler.
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::message::testing::{Canned, get};
 use crate::message::{BodyWriter, Problem, StreamFilter, blocks};
 
-/// Adds its letter to the field `x-way`, on the way in and on the way out.
+/// Adds its letter to the field `x-way`, before and after the call.
 fn mark(letter: &'static str) -> impl Middleware {
     let name = HeaderName::from_static("x-way");
     move |req: &mut Request<'_>, next: Next<'_>| {
@@ -46,7 +46,7 @@ fn what_the_handler_says_of_blocking_passes_through() {
     assert_eq!(plain.with(pass).blocking(&asked), plain.blocking(&asked));
 }
 
-/// Who may read it and which request it was is true of the error, too; how the content was coded and kept is not.
+/// Fields about access and the request's id also apply to the error. Fields about coding and caching do not.
 #[test]
 fn what_was_added_to_a_stream_that_does_not_begin_is_on_its_error() {
     fn busy(_: &mut Request<'_>) -> crate::Result<Response> {
@@ -71,7 +71,7 @@ fn what_was_added_to_a_stream_that_does_not_begin_is_on_its_error() {
     assert_eq!((panicked.status.as_u16(), panicked.header("x-request-id")), (500, Some("id-8")));
 }
 
-/// Else the error would fail for the same reason.
+/// Otherwise the error would fail for the same reason.
 #[test]
 fn an_error_has_no_fields_of_a_head_that_cannot_be_written() {
     let write = |fails| {
@@ -84,7 +84,7 @@ fn an_error_has_no_fields_of_a_head_that_cannot_be_written() {
     }
 }
 
-/// It could be any head, and none of what middleware has said would be in it.
+/// A replacement would lack the fields that middleware has added.
 #[test]
 fn no_other_head_is_written_for_one_that_cannot_be_whatever_the_writer_heeds() {
     type Write = fn(&mut BodyWriter<'_>) -> std::io::Result<()>;

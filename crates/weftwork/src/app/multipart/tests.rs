@@ -1,4 +1,4 @@
-//! Are forms read as browsers send them, in any pieces, and is one that is not whole an error?
+//! Tests that forms are read as browsers send them, in any pieces, and that an incomplete form is an error.
 
 use std::io::Read;
 
@@ -18,7 +18,7 @@ fn canned(parts: &[&[u8]]) -> Canned {
     Canned::asking("POST", "/", &[("Content-Type", "multipart/form-data; boundary=x")]).carrying(parts)
 }
 
-/// What `read` makes of a form that comes in these pieces.
+/// Returns the result of `read` for a form that arrives in these pieces.
 fn read<T>(parts: &[&[u8]], read: impl FnOnce(Multipart<'_>) -> Result<T>) -> Result<T> {
     let mut canned = canned(parts);
     let mut request = canned.request(2 << 20);
@@ -48,7 +48,7 @@ fn expected() -> Vec<(String, String)> {
     vec![pair("title", "A title"), pair("empty", ""), pair("file/a.txt", FILE)]
 }
 
-/// A middleware that checks a signature, say: whose mistake it is, the log tells.
+/// For example, a middleware that checks a signature. The log names the author of the mistake.
 #[test]
 fn a_form_that_was_read_before_is_no_fault_of_its_client() {
     let mut canned = canned(&[FORM.as_bytes()]);
@@ -58,7 +58,7 @@ fn a_form_that_was_read_before_is_no_fault_of_its_client() {
     assert_eq!(request.multipart().err(), Some(BodyError::ReadBefore));
 }
 
-/// Which of them a filter in front has looked at, nobody knows.
+/// It is unknown which of them an earlier filter has checked.
 #[test]
 fn a_content_type_that_comes_twice_is_none() {
     let fields = [("Content-Type", "multipart/form-data; boundary=x"), ("Content-Type", "application/json")];
@@ -78,7 +78,7 @@ fn a_form_whole_byte_by_byte_and_cut_anywhere() {
     assert_eq!(whole(&[&padded]).unwrap(), expected());
 }
 
-/// A client that went away must not leave half a file that looks like one.
+/// A client that disconnected must not leave half a file that looks whole.
 #[test]
 fn a_form_that_is_not_whole_is_an_error_wherever_it_ends() {
     let end = FORM.len() - "\r\n".len();
@@ -124,13 +124,13 @@ fn parts_are_read_or_skipped() {
         form.next_part()?;
         let mut part = form.next_part()?.unwrap();
         part.read_exact(&mut [0; 4])?;
-        // With `Read` in scope, whose `bytes` is another one.
+        // With `Read` in scope, whose `bytes` is a different method.
         Ok(part.bytes()?)
     });
     assert_eq!(rest.unwrap(), FILE.as_bytes()[4..]);
 }
 
-/// CVE-2022-41725, CVE-2023-24536, CVE-2023-30798 and their kin.
+/// CVE-2022-41725, CVE-2023-24536, CVE-2023-30798 and similar.
 #[test]
 fn bombs_meet_their_limits() {
     let part = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n";
@@ -146,7 +146,7 @@ fn bombs_meet_their_limits() {
     let long_field =
         format!("--x\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n1\r\n", "n".repeat(20_000));
     limit_exceeded(ends(long_field), head);
-    // Also where most of the head was read together with the part before it.
+    // Also if most of the head was read together with the previous part.
     limit_exceeded(
         format!("{part}{}", ends(part.replace("\"a\"", &format!("\"{}\"", "n".repeat(8_192))))),
         head,
@@ -174,7 +174,7 @@ fn files_have_a_limit_too() {
     assert!(result.unwrap_err().message().contains("a form whose field `file` has more than 5 bytes"));
 }
 
-/// Each field as it is read, whatever all others may have; and the refusal names it.
+/// The limit of a field applies while it is read, whatever the others' limits. The refusal names the field.
 #[test]
 fn a_field_may_have_a_limit_of_its_own() {
     let limited = |name: &'static str, bytes_max: u64| {
@@ -198,7 +198,7 @@ fn a_field_may_have_a_limit_of_its_own() {
     assert_eq!(problem.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
-/// Also where its data go through a reader that hides why it could not go on; what is skipped has no limit.
+/// Also if its data passes a reader that hides the reason of its error. A skipped field has no limit.
 #[test]
 fn the_limit_of_a_field_holds_for_whoever_reads_it() {
     let mut canned = canned(&[FORM.as_bytes()]);
@@ -228,7 +228,7 @@ fn an_input_for_files_that_was_left_empty_is_no_upload() {
     assert_eq!(whole(&[part("empty.txt", "").as_bytes()]).unwrap(), pair("f/empty.txt", ""));
 }
 
-/// As text it would have another limit, and whoever looks for files would not see it.
+/// As text it would have another limit, and code that looks for files would not see it.
 #[test]
 fn a_file_whose_name_cannot_be_read_is_no_text() {
     let part = |parameters: &str| {
@@ -300,7 +300,7 @@ fn garbage_is_400() {
     assert_eq!(whole(&[b"--x--\r\n"]).unwrap(), [], "a form without parts is one");
 }
 
-/// Files are gone with what held them, on every way out; only what was kept stays.
+/// Files are removed when their owner is dropped, on every path. Only persisted files stay.
 #[test]
 fn temporary_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ fn temporary_files_are_removed() {
     assert_eq!(std::fs::read_to_string(dir.path().join(upload_name())).unwrap(), FILE);
 }
 
-/// A hundred of them in each of a few hundred requests would be all that a process may open.
+/// A hundred uploads in each of a few hundred requests would use up the open files of a process.
 #[test]
 #[cfg(target_os = "linux")]
 fn what_was_saved_is_not_held_open() {
@@ -333,7 +333,7 @@ fn what_was_saved_is_not_held_open() {
         let path = form.uploads()[0].path();
         let is_open = || {
             let links = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
-            // Those of other tests come and go.
+            // Files of other tests come and go.
             links.filter_map(|link| std::fs::read_link(link).ok()).any(|to| to == path)
         };
         assert!(!is_open());
@@ -344,7 +344,7 @@ fn what_was_saved_is_not_held_open() {
     .unwrap();
 }
 
-/// Whoever else may write in the directory does not have its own file taken for an upload.
+/// Another program that may write in the directory must not get its own file accepted as an upload.
 #[test]
 fn another_file_in_the_place_of_an_upload_is_not_opened() {
     let dir = tempfile::tempdir().unwrap();
@@ -408,7 +408,7 @@ fn temporary_files_are_where_the_form_says() {
     assert!(error.to_string().contains(nowhere.to_str().unwrap()), "{error}");
 }
 
-/// Where shared memory is a file system of its own, as on Linux, the kernel itself refuses.
+/// If shared memory is a file system of its own, as on Linux, the kernel itself refuses.
 #[test]
 fn a_file_that_is_kept_on_another_file_system_says_what_to_do() {
     use std::os::unix::fs::MetadataExt;
@@ -435,7 +435,7 @@ fn a_file_is_found_by_its_field() {
     assert!(form.upload("file").is_none() && form.take_upload("file").is_none());
 }
 
-/// What the parser takes for its head goes up to the end of the next one's.
+/// The parser takes everything up to the end of the next head for its head.
 #[test]
 fn a_part_without_a_head_swallows_no_other() {
     const FILE: &str =

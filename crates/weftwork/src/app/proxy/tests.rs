@@ -1,4 +1,4 @@
-//! Which URLs are servers, and which paths and fields a server sees.
+//! Tests which URLs are servers, and which paths and fields a server receives.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -102,7 +102,7 @@ fn the_path_is_passed_on() {
     }
 }
 
-/// Routes in front compare what was sent; the server behind may take it for another path.
+/// Routes before the proxy compare the path as sent. The server behind it may read another path from it.
 #[test]
 fn a_path_that_is_another_one_to_the_server_behind_is_refused_by_its_rule() {
     let below = Proxy::to("http://127.0.0.1:1/base").unwrap().strip_prefix("/api");
@@ -118,13 +118,13 @@ fn a_path_that_is_another_one_to_the_server_behind_is_refused_by_its_rule() {
         assert_eq!(refused.status.as_u16(), 400, "{target}");
         assert!(refused.text().contains(rule), "{}", refused.text());
     }
-    // Nobody is at its port: it went that far.
+    // Nothing listens at the port, so the request reached the connection attempt.
     for target in ["/api/a%2Fb", "/api/a/", "/api/web/https://a.example/b?c=%61//../."] {
         assert_eq!(client.get(target).send().status.as_u16(), 502, "{target}");
     }
 }
 
-/// RFC 9110 section 15.6.2: nothing here opens tunnels. A 405 would owe the client an `Allow`.
+/// RFC 9110 section 15.6.2: this server opens no tunnels. A 405 would require an `Allow`.
 #[test]
 fn connect_is_refused() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
@@ -146,7 +146,7 @@ fn fields_for_one_connection_stay_and_ours_are_said() {
     assert!(with_host.contains("\r\nHost: a.example\r\n"), "{with_host}");
 }
 
-/// RFC 3875 section 4.1.18: servers that make variables of fields see no difference.
+/// RFC 3875 section 4.1.18: servers that turn fields into variables see no difference.
 #[test]
 fn fields_for_one_connection_stay_in_any_spelling() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
@@ -171,7 +171,7 @@ fn forwards_are_counted_where_they_count() {
     assert_eq!(passes_on("OPTIONS", "Max-Forwards: 3\r\n"), is("Max-Forwards: 2"));
     assert_eq!(passes_on("TRACE", "Max-Forwards: 010\r\n"), is("Max-Forwards: 9"));
     assert_eq!(passes_on("GET", "Max-Forwards: 3\r\n"), is("Max-Forwards: 3"));
-    // One number, and only in its own spelling; and what is past counting counts as much.
+    // Exactly one number, and only in its canonical form. A number too large to count is a number as well.
     for wrong in ["Max-Forwards: 5\r\nMax-Forwards: 0\r\n", "Max-Forwards: many\r\n", "Max-Forwards: +3\r\n"]
     {
         assert_eq!(passes_on("OPTIONS", wrong), Err(400), "{wrong}");
@@ -182,7 +182,7 @@ fn forwards_are_counted_where_they_count() {
     assert_eq!(passes_on("OPTIONS", &many), Ok(format!("Max-Forwards: {}", u64::MAX - 1)));
 }
 
-/// Only a trusted proxy is believed about what the client asked it for.
+/// Only a trusted proxy may set the fields about the client's own request.
 #[test]
 fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
@@ -204,14 +204,14 @@ fn what_was_said_before_is_passed_on_from_whom_it_is_believed() {
         "{seen}"
     );
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
-    // One that says so in no other way.
+    // A proxy that sets no other field.
     let only = "GET / HTTP/1.1\r\nHost: a\r\nX-Real-IP: 192.0.2.9\r\n\r\n";
     let seen = sees_from("10.0.0.1:1", &proxy, only).unwrap();
     assert!(
         seen.contains("\r\nX-Real-IP: 192.0.2.9\r\n") && seen.contains("\r\nX-Forwarded-For: 10.0.0.1\r\n"),
         "{seen}"
     );
-    // A proxy before us that says who its client is, and passes on what that one said of itself.
+    // A proxy before this one that adds its client's address, and forwards the client's own claims.
     let forged = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.9\r\nX-Real-IP: 127.0.0.1\r\n\r\n";
     let seen = sees_from("10.0.0.1:1", &proxy, forged).unwrap();
     assert!(seen.contains("\r\nX-Real-IP: 192.0.2.9\r\n") && !seen.contains("127.0.0.1\r\n"), "{seen}");
@@ -249,7 +249,7 @@ fn what_the_proxy_is_to_say_it_says_alone() {
     }
 }
 
-/// RFC 9110 section 10.1.4: what the client takes is said anew, as far as the proxy passes it on.
+/// RFC 9110 section 10.1.4: the proxy writes the client's TE field again, as far as it forwards trailers.
 #[test]
 fn that_trailers_are_taken_is_passed_on() {
     let proxy = Proxy::to("http://127.0.0.1:1").unwrap();
@@ -267,7 +267,7 @@ fn that_trailers_are_taken_is_passed_on() {
     assert_eq!(says("HTTP/1.0", "TE: trailers\r\n"), (None, None));
 }
 
-/// The client's own words, in whatever spelling, are for `RequestIds` to judge.
+/// The client's own field, in any spelling, is left to `RequestIds`.
 #[test]
 fn what_request_ids_have_settled_is_passed_on() {
     let shown = |req: &mut Request<'_>| head_of(&Proxy::to("http://127.0.0.1:1").unwrap(), req);
@@ -313,7 +313,7 @@ fn an_upgrade_is_asked_for_where_the_client_asks_and_may() {
     assert_eq!(asks("Connection: upgrade\r\n"), None);
 }
 
-/// An address at which nobody answers, not even with a refusal: its queue of connections is full.
+/// An address that never answers, not even with a refusal: its queue of connections is full.
 struct BlackHole {
     address: SocketAddr,
     _held: (OwnedFd, Vec<OwnedFd>),
@@ -331,7 +331,7 @@ impl BlackHole {
         let address = SocketAddr::try_from(net::getsockname(&listener).unwrap()).unwrap();
         let clients: Vec<OwnedFd> = (0..4).map(|_| socket()).collect();
         for client in &clients {
-            // It is on its way, and stays there.
+            // The connection attempt never completes.
             let _ = net::connect(client, &address);
         }
         BlackHole { address, _held: (listener, clients) }
@@ -347,19 +347,19 @@ fn an_address_that_is_silent_does_not_use_up_the_time_of_the_others() {
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address, at];
     let begun = Instant::now();
     assert!(proxy.upstream.acquire(Duration::MAX).is_ok());
-    // Half of it is for the first.
+    // Half of the time is for the first address.
     assert!(begun.elapsed() < Duration::from_millis(2500), "{:?}", begun.elapsed());
     assert_eq!(*proxy.upstream.addresses.lock().unwrap(), [at, hole.address], "the next one begins with it");
 }
 
-/// Refuses connections: it has its port, so that nobody else has, and does not listen there.
-struct Deaf(OwnedFd);
+/// Refuses connections: the socket owns its port, so that no other process gets it, and does not listen.
+struct RefusingServer(OwnedFd);
 
-impl Deaf {
-    fn new() -> Deaf {
+impl RefusingServer {
+    fn new() -> RefusingServer {
         let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        Deaf(socket)
+        RefusingServer(socket)
     }
 
     fn address(&self) -> SocketAddr {
@@ -371,15 +371,15 @@ impl Deaf {
 fn a_server_that_has_moved_is_found_again() {
     let hole = BlackHole::new();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let deaf = Deaf::new();
+    let deaf = RefusingServer::new();
     let at = server.local_addr().unwrap();
     let proxy = Proxy::to(&format!("http://{at}")).unwrap().connect_timeout(Duration::from_millis(500));
-    // Its old address is silent: all the time is used up, and the next request finds it.
+    // The old address does not answer: the whole time is used up, and the next request finds the new address.
     *proxy.upstream.addresses.lock().unwrap() = vec![hole.address];
     let failed = proxy.upstream.acquire(Duration::MAX).err();
     assert!(matches!(failed, Some(Failure::Unreachable(error)) if error.kind() == io::ErrorKind::TimedOut));
     assert!(proxy.upstream.acquire(Duration::MAX).is_ok());
-    // It refuses: there is time to look at once.
+    // The address refuses, so there is time for a lookup at once.
     let proxy = Proxy::to(&format!("http://{at}")).unwrap();
     *proxy.upstream.addresses.lock().unwrap() = vec![deaf.address()];
     assert!(proxy.upstream.acquire(Duration::MAX).is_ok());
@@ -396,11 +396,11 @@ impl BlockingHook for Counting {
     fn sleep(&self, _: Duration) {}
 }
 
-/// A resolver may take long: the engine makes room for it, and other requests do not wait for it as well.
+/// A lookup may take long. The engine frees the thread for it, and other requests do not wait for it.
 #[test]
 fn a_name_is_looked_up_where_it_may_wait_and_not_for_each_request() {
     static LOOKED_UP: AtomicUsize = AtomicUsize::new(0);
-    let deaf = Deaf::new();
+    let deaf = RefusingServer::new();
     let mut proxy = Proxy::to(&format!("http://{}", deaf.address())).unwrap();
     proxy.upstream.resolve = |_| {
         LOOKED_UP.fetch_add(1, Ordering::Relaxed);
@@ -427,7 +427,7 @@ fn times_without_end_are_times() {
     }
 }
 
-/// As whoever asks a database passes it on.
+/// As a client of a database passes it on.
 #[test]
 fn the_deadline_of_a_request_holds_for_the_server_behind() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -442,7 +442,7 @@ fn the_deadline_of_a_request_holds_for_the_server_behind() {
     }
 }
 
-/// Its client has sent some of a body, and goes silent.
+/// The client has sent a part of a body, and stops.
 #[test]
 fn the_deadline_of_a_request_holds_for_its_body() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -459,7 +459,7 @@ fn the_deadline_of_a_request_holds_for_its_body() {
     assert_eq!(&status, b"HTTP/1.1 408", "it is not the server behind that is late");
 }
 
-/// Who reads the log is told which knob to turn.
+/// The log line names the setting to change.
 #[test]
 fn who_was_late_is_logged_with_what_bounds_it() {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
@@ -481,7 +481,7 @@ fn an_address_of_ipv6_without_a_port_has_one() {
     }
 }
 
-/// A server that says `begin` and then `more` again and again, for as long as somebody listens, and three seconds at most.
+/// A server that sends `begin` and then `more` repeatedly while a client reads, for three seconds at most.
 fn chatters(begin: &'static str, more: &'static str) -> (Proxy, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
@@ -499,7 +499,7 @@ fn chatters(begin: &'static str, more: &'static str) -> (Proxy, thread::JoinHand
     (proxy.response_timeout(Duration::from_millis(100)), speaker)
 }
 
-/// Nor does it matter whether it has the whole request by then.
+/// The same whether or not it has the whole request by then.
 #[test]
 fn a_server_that_only_says_that_it_will_answer_is_late() {
     for (begin, more) in [

@@ -1,4 +1,4 @@
-//! Does each request come to its handler, and is each mistake in the routes told?
+//! Tests that each request reaches its handler, and that each mistake in the routes is reported.
 
 mod methods;
 mod mistakes;
@@ -177,7 +177,7 @@ fn nests_and_mounts() {
     );
 }
 
-/// The longer end is found first, whichever was registered first.
+/// The longer end is found first, whatever the order of registration.
 #[test]
 fn a_handler_declines_to_one_that_is_as_literal() {
     let declines = |_: &mut Request<'_>| Response::decline();
@@ -244,7 +244,7 @@ fn middleware_goes_around_one_handler_or_a_router() {
     assert_eq!(client.get("/two").send().header("via"), None);
     assert_eq!(client.get("/sub/x").send().header("via"), Some("marked"));
     assert_eq!(client.get("/sub/y").send().status, 404);
-    // What is said around a handler that declines goes with the 404 that comes of it.
+    // The fields that middleware adds around a declining handler are on the resulting 404.
     let say = |req: &mut Request<'_>, next: Next<'_>| {
         next.run(req).with_header(header::VIA, HeaderValue::from_static("marked"))
     };
@@ -261,7 +261,7 @@ fn middleware_goes_around_one_handler_or_a_router() {
     }
 }
 
-/// What middleware has said for a handler that declined is an answer, for a router around it too.
+/// A response of middleware for a handler that declined is an answer, also for an outer router.
 #[test]
 fn what_middleware_makes_of_a_decline_is_heard() {
     type Page = fn(Response) -> Response;
@@ -322,7 +322,7 @@ fn prefixes_are_joined_at_slashes() {
 }
 
 proptest! {
-    /// Asked one by one, patterns take what matchit takes, and capture the same.
+    /// Tested one by one, patterns match the same paths as matchit, with the same captures.
     #[test]
     fn a_pattern_is_what_matchit_makes_of_it(
         parts in prop::collection::vec("a|b|ab|\\{x\\}|a\\{y\\}|\\{z\\}b", 1..4),

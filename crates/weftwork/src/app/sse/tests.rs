@@ -1,4 +1,4 @@
-//! Can no text make two events of one, and does a client that comes again miss nothing?
+//! Tests that no text can make two events of one, and that a reconnecting client misses nothing.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn hub() -> (EventHub, TestClient) {
     (hub, client)
 }
 
-/// What a client that has seen `last` gets, when events 1 to 5 were sent and three are kept.
+/// Checks what a client with the last event id `last` gets, after events 1 to 5 were sent and three are stored.
 #[track_caller]
 fn comes_again(last: Option<&str>, expected: &str) {
     let (hub, client) = hub();
@@ -64,7 +64,7 @@ fn a_client_that_comes_again_gets_what_it_missed() {
     comes_again(Some("5"), "");
     comes_again(Some("4"), &event(5));
     comes_again(Some("3"), &(event(4) + &event(5)));
-    // No longer known, or never: all that is kept.
+    // An id that is unknown, now or always: all stored events.
     comes_again(Some("1"), &(event(3) + &event(4) + &event(5)));
     comes_again(Some("x"), &(event(3) + &event(4) + &event(5)));
 }
@@ -85,7 +85,7 @@ fn a_history_that_is_made_shorter_is_so_at_once() {
     assert_eq!(kept(&hub.with_history(0)), "");
 }
 
-/// More than may wait for a client, by their number or by their bytes: all of it comes, and then what is new.
+/// More events than may wait for a client, by number or by bytes: all of them arrive, and then the new ones.
 #[test]
 fn a_long_backlog_comes_whole() {
     let limits = FeedLimits { messages_max: 10, bytes_max: 1000, overflow: Overflow::Disconnect };
@@ -107,7 +107,7 @@ fn a_long_backlog_comes_whole() {
     }
 }
 
-/// Nobody sends while the loop of a client is busy elsewhere; that is no fault of the client's.
+/// Nothing is sent while the loop of a client is busy elsewhere, and that is not the client's fault.
 #[test]
 fn a_burst_does_not_cut_a_client_that_is_well() {
     let (hub, client) = hub();
@@ -134,7 +134,7 @@ fn a_hub_forgets_who_has_gone() {
     assert_eq!(hub.clients(), 0);
 }
 
-/// A hub whose clients have the name that their request says, and get `first` before all else.
+/// Returns a hub whose clients are named by their request, and get `first` before everything else.
 fn named(first: &'static [&'static str]) -> (EventHub<String>, TestClient) {
     let hub = EventHub::default().with_history(3);
     let own: EventHub<String> = hub.clone();
@@ -157,7 +157,7 @@ fn some_get_what_the_others_do_not() {
     assert_eq!(hub.send_where(&Event::new("ann's"), |name| name == "ann"), 2);
     assert_eq!(hub.send_where(&Event::new("bob's"), |name| name == "bob"), 1);
     assert_eq!(hub.send_where(&Event::new("nobody's"), |_| false), 0);
-    // Whoever is asked may ask the hub.
+    // The closure may call the hub.
     assert_eq!(hub.send_where(&Event::new("three's"), |_| hub.clients() == 3), 3);
     hub.close_all();
     let expected = |own: &str| format!("data: all\n\ndata: {own}\n\ndata: three's\n\n");
@@ -166,7 +166,7 @@ fn some_get_what_the_others_do_not() {
     }
 }
 
-/// Somebody whose leaving is told to the others.
+/// A client whose leaving is sent to the others.
 struct Guest(EventHub<Guest>);
 
 impl Drop for Guest {
@@ -219,7 +219,8 @@ fn who_has_gone_is_not_sent_to() {
     assert_eq!((sent, asked.get()), (1, 1));
 }
 
-/// What it missed, what is first, what is new; and what was sent to some is in no history.
+/// Order: missed events, first events, new events. Events that were sent to some clients are not in the
+/// history.
 #[test]
 fn first_events_come_between_what_was_and_what_will_be() {
     let (hub, client) = named(&["state", "more"]);
@@ -254,7 +255,7 @@ fn a_writer_beats_while_it_waits_and_knows_the_last_id() {
     assert_eq!(response.text(), "data: 7\n\n:\n\n:\n\ndata: last\n\n");
 }
 
-/// Silence is what counts, not how long one wait is: many look for news every second.
+/// The idle time counts, not the length of one wait: many writers poll every second.
 #[test]
 fn a_writer_beats_through_many_short_waits() {
     let mut client = TestClient::new(|req: &mut Request| {

@@ -1,4 +1,4 @@
-//! Who is let in, what bytes make which messages, and what is said at the end.
+//! Tests which clients are accepted, which bytes make which messages, and what is sent at the end.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -65,10 +65,10 @@ fn what_is_none_is_told_how_to_ask() {
     is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{VERSION}"), 426, "has to be 13");
 }
 
-/// Nobody would read it, and what follows a 101 is another protocol (RFC 9110 section 7.8).
+/// The body would not be read, and after a 101 another protocol follows (RFC 9110 section 7.8).
 #[test]
 fn a_handshake_has_no_body() {
-    // `is_refused` puts an empty line behind, which is the end of each.
+    // `is_refused` appends an empty line, which is the end of each.
     for body in ["Content-Length: 3\r\n\r\na", "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"] {
         is_refused(&format!("GET / HTTP/1.1\r\n{ASK}{KEY}{VERSION}{body}"), 400, "no body");
     }
@@ -107,7 +107,7 @@ fn pages_of_other_origins_stay_outside() {
     }
 }
 
-/// RFC 9110 section 4.2.3. Programs that write an `Origin` may name the port in `Host`, too.
+/// RFC 9110 section 4.2.3. Programs that write an `Origin` may include the port in `Host`, too.
 #[test]
 fn the_default_port_is_no_other_origin() {
     let asks = |port: u16, origin: &str| {
@@ -123,7 +123,7 @@ fn the_default_port_is_no_other_origin() {
     }
 }
 
-/// It would let nobody in, and whoever wrote it would learn that from users.
+/// Such an origin would admit no client, and its author would learn that from users.
 #[test]
 fn what_no_browser_writes_is_no_origin() {
     for origin in [
@@ -155,7 +155,7 @@ fn the_server_chooses_the_sub_protocol() {
     assert!(one.contains("sec-websocket-protocol: good\r\n"), "{one}");
 }
 
-/// A client's frame: masked, by a mask that changes something.
+/// Returns a client's frame, with a mask that changes the bytes.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mask = [1, 2, 3, 4];
     let mut bytes = vec![first];
@@ -171,7 +171,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The same with so many zeros for a payload: more than two bytes can count.
+/// Returns the same with `bytes` zeros as payload, more than two bytes can count.
 fn long_frame(first: u8, bytes: usize) -> Vec<u8> {
     let mut frame = vec![first, 0x80 | 127];
     frame.extend_from_slice(&(bytes as u64).to_be_bytes());
@@ -205,7 +205,7 @@ fn read(parts: Vec<&[u8]>) -> (Vec<FrameEvent>, FrameError) {
     }
 }
 
-/// The bytes give this, whole, byte by byte, and with half a frame behind.
+/// Checks that the bytes give these events: whole, byte by byte, and with half a frame after them.
 #[track_caller]
 fn gives(bytes: &[u8], expected: &[FrameEvent]) {
     let tail = [bytes, &[0x81, 0x85, 1]].concat();
@@ -247,7 +247,7 @@ fn faults_have_their_codes() {
     fails(&frame(0x81, b"\xff"), frames::CLOSE_TEXT);
     fails(&frame(0x82, &[0; 1001]), frames::CLOSE_TOO_LARGE);
     fails(&[frame(0x02, &[0; 600]), frame(0x80, &[0; 600])].concat(), frames::CLOSE_TOO_LARGE);
-    // Not masked, reserved bits, an unknown opcode, a continuation of nothing, a ping in parts.
+    // Not masked, reserved bits, an unknown opcode, a continuation without a start, a ping in parts.
     fails(b"\x81\x01x", frames::CLOSE_PROTOCOL);
     fails(&frame(0xc1, b"x"), frames::CLOSE_PROTOCOL);
     fails(&frame(0x83, b"x"), frames::CLOSE_PROTOCOL);
@@ -259,7 +259,7 @@ fn hello() -> FrameEvent {
     FrameEvent::Message(Message::Text("hello".to_owned()))
 }
 
-/// What was large once is not held for life, in one piece or in several.
+/// Buffers of a large message are released later, for one frame and for several.
 #[test]
 fn a_large_message_is_not_paid_for_afterwards() {
     let mut parts = vec![long_frame(0x02, 400_000), long_frame(0x00, 400_000), frame(0x80, b"end")];
@@ -274,7 +274,7 @@ fn a_large_message_is_not_paid_for_afterwards() {
     }
 }
 
-/// It takes bytes to make a server hold some.
+/// Only received bytes make a server allocate memory.
 #[test]
 fn a_length_that_is_only_declared_takes_no_memory() {
     let bytes = &long_frame(0x82, 1 << 20)[..20];
@@ -283,8 +283,8 @@ fn a_length_that_is_only_declared_takes_no_memory() {
     assert!(incoming.footprint() <= 1024, "{} bytes are held", incoming.footprint());
 }
 
-/// Room is zeroed before it is read into, however little then comes: a long frame in small parts is not paid for with its
-/// length for each of them.
+/// Space is zeroed before it is read into. A long frame in small parts must not cost its whole length for each
+/// part.
 #[test]
 fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
     struct Widest<'b>(Parts<'b>, usize);
@@ -300,7 +300,7 @@ fn a_long_frame_in_small_parts_has_little_room_made_for_each() {
     assert!(
         matches!(incoming.next(&mut source), Ok(FrameEvent::Message(Message::Binary(event))) if event.len() == 1 << 20)
     );
-    // Less would be a system call more often than large frames need.
+    // Less space would need more system calls than large frames should.
     assert_eq!(source.1, 16 << 10);
 }
 
@@ -312,7 +312,7 @@ fn nothing_is_read_behind_a_fault_or_a_close() {
     }
 }
 
-/// A hub knows who its sockets are, by what they were accepted with.
+/// A hub identifies its sockets by the value that they were accepted with.
 #[test]
 fn a_room_hears_what_is_said_in_it() {
     let rooms =
@@ -343,7 +343,7 @@ fn a_room_hears_what_is_said_in_it() {
     assert_eq!((one.read(), other.read()), (None, None));
 }
 
-/// An unwilling client is asked and then given up, however much is sent to it meanwhile.
+/// An unresponsive client gets a ping and is then disconnected, however much is sent to it in between.
 #[test]
 fn a_deaf_client_leaves_although_the_hub_talks() {
     let left = Arc::new(AtomicBool::new(false));
@@ -367,7 +367,7 @@ fn a_deaf_client_leaves_although_the_hub_talks() {
     assert!(connection.is_closed());
 }
 
-/// What comes is a sign of life, and so is a part of a frame.
+/// Received bytes count as activity, also a part of a frame.
 #[test]
 fn a_client_that_talks_is_not_asked() {
     let hub = WebSocketHub::new(WebSockets::new(), |_, _, _| {});
@@ -383,7 +383,7 @@ fn a_client_that_talks_is_not_asked() {
     assert_eq!(hub.sockets().len(), 1);
 }
 
-/// The server says that it stops, and after that no more: RFC 6455 section 5.5.1.
+/// The server sends a close when it stops, and nothing after: RFC 6455 section 5.5.1.
 #[test]
 fn no_frame_follows_a_close() {
     let hub = WebSocketHub::new(WebSockets::new(), |_, _, _| {});
@@ -402,7 +402,7 @@ fn no_frame_follows_a_close() {
     assert_eq!((connection.received(), connection.is_closed()), (Vec::new(), true));
 }
 
-/// Whoever has looked at the sockets before may send after.
+/// A sender that has checked the sockets before may send after.
 #[test]
 fn no_frame_follows_a_close_that_came_between() {
     let hub = WebSocketHub::new(WebSockets::new(), |_, _, event| {
@@ -424,13 +424,13 @@ fn no_frame_follows_a_close_that_came_between() {
             true
         });
         assert_eq!(reached, 0);
-        // Nor where the hub's function panics behind it.
+        // Nor if the hub's function panics after it.
         connection.borrow_mut().send(frame(0x81, b"message"));
         assert_eq!(connection.borrow_mut().received(), b"");
     }
 }
 
-/// RFC 6455 section 5.5: a control frame has up to 125 bytes, and is no message.
+/// RFC 6455 section 5.5: a control frame has up to 125 bytes, and is not a message.
 #[test]
 fn the_limit_on_messages_is_none_on_control_frames() {
     let connect = || {
@@ -471,7 +471,7 @@ fn a_close_ends_it() {
         (&b""[..], None),
         (b"\x03\xe8", Some((1000, String::new()))),
         (b"\x03\xe9bye", Some((1001, "bye".to_owned()))),
-        // Codes that must not be sent are answered as a fault of the protocol.
+        // Codes that must not be sent are answered as a protocol error.
         (b"\x03\xed", Some((1002, "Protocol violation".to_owned()))),
     ] {
         let (all, failed) = read(vec![&frame(0x88, payload)]);

@@ -1,4 +1,5 @@
-//! Does a test read events as a page would, whoever sends them, and does its clock let the handler on?
+//! Tests that a test client reads events as a page would, whichever thread sends them, and that its clock lets
+//! the handler continue.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ fn a_hub_is_read_by_many() {
     assert_eq!((one.read(), one.retry()), (None, Some(Duration::from_secs(2))));
 }
 
-/// What came before the end is read behind it.
+/// Bytes before the end are read after it.
 #[test]
 fn an_interim_response_is_not_the_head_of_a_stream() {
     let hub = EventHub::default();

@@ -1,4 +1,5 @@
-//! Is there one line for each request, true in all its parts, and never a second one that a client wrote?
+//! Tests that each request has exactly one line, which is correct in all parts, and that no client can write a
+//! line.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,7 @@ impl Write for Shared {
     }
 }
 
-/// The line for one request; its date and duration are checked here and cut out.
+/// Returns the line for one request. Its date and duration are checked here and removed.
 fn line(format: LogFormat, mut canned: Canned, handler: impl Handler) -> String {
     let written = Shared::default();
     let log = AccessLog::to(format, written.clone()).unwrap();
@@ -69,7 +70,7 @@ fn a_line_says_what_happened() {
     assert_eq!(common(old, |_: &mut Request<'_>| "x"), r#"192.0.2.7 - - "GET / HTTP/1.0" 200 1"#);
 }
 
-/// Of what comes later: what was sent, and when it was.
+/// For a response that is sent later, the line shows what was sent, and when.
 #[test]
 fn a_response_that_comes_later_has_its_line_then() {
     let written = Shared::default();
@@ -94,7 +95,7 @@ fn a_response_that_comes_later_has_its_line_then() {
     assert!(lines[1].contains("GET /left HTTP/1.1\" 204 0 "), "{lines:?}");
 }
 
-/// Also where nothing but a head was sent, and what stood in for it has a body.
+/// Also if only a head was sent, and its fallback has a body.
 #[test]
 fn a_head_that_comes_later_is_whole() {
     let later = |_: &mut Request<'_>| {
@@ -181,7 +182,7 @@ fn user_id_and_trace_are_in_the_line() {
     assert_eq!((&json["status"], &json["target"]), (&201.into(), &"/".into()));
 }
 
-/// What a program says is UTF-8; what a client says is bytes of nobody knows which encoding.
+/// Text of the program is UTF-8. Text of a client is bytes in an unknown encoding.
 #[test]
 fn text_of_the_program_comes_out_of_json_as_it_was() {
     let named = |req: &mut Request<'_>| {
@@ -197,7 +198,7 @@ fn text_of_the_program_comes_out_of_json_as_it_was() {
     assert_eq!(json["referer"], "\u{c3}\u{a9}");
 }
 
-/// This is the line in which they are looked for most.
+/// These are the lines in which the two ids matter most.
 #[test]
 fn a_panic_is_logged_with_its_user_id_and_trace() {
     let handler = |req: &mut Request<'_>| -> Response {
@@ -212,7 +213,7 @@ fn a_panic_is_logged_with_its_user_id_and_trace() {
     assert_eq!(json["trace_id"].as_str().map(str::len), Some(32));
 }
 
-/// CVE-2020-7694 and its kin: terminals obey escape sequences, and a newline forges an entry.
+/// CVE-2020-7694 and similar: terminals obey escape sequences, and a newline forges an entry.
 #[test]
 fn no_client_writes_the_log() {
     let evil = "x\" 200 1 \"\\\u{9b}31m\u{fc}\t";
@@ -236,7 +237,7 @@ fn no_client_writes_the_log() {
     }
 }
 
-/// Blocks in its first write until the test lets it go on.
+/// Blocks in its first write until the test releases it.
 struct Stuck {
     entered: Sender<()>,
     go_on: Receiver<()>,
@@ -253,7 +254,7 @@ impl Write for Stuck {
     }
 }
 
-/// A sink with such a writer, what tells that it writes, and what lets it go on.
+/// Returns a sink with such a writer, a channel that reports the write, and a channel that releases it.
 fn stuck(lines_max: usize) -> (Sink, Receiver<()>, Sender<()>) {
     let ((entered, has_entered), (let_go, go_on)) = (channel(), channel());
     let sink = Sink::start(Box::new(Stuck { entered, go_on }), lines_max).unwrap();
@@ -272,7 +273,7 @@ fn nobody_waits_for_a_stuck_writer() {
     drop(let_go);
 }
 
-/// A line may be as long as a head, and each of its bytes four to six.
+/// A line may be as long as a head, and each of its bytes becomes four to six.
 #[test]
 fn long_lines_do_not_fill_the_memory_behind_a_stuck_writer() {
     let (sink, has_entered, let_go) = stuck(AccessLog::LINES_MAX);

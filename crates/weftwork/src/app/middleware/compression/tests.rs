@@ -1,4 +1,4 @@
-//! Does what was compressed come out as it went in, and is what must not be touched left alone?
+//! Tests that compressed content decodes to the original, and that content which must not change is left alone.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,7 +28,7 @@ fn undo(coding: &str, bytes: &[u8]) -> Vec<u8> {
     all
 }
 
-/// The coding of the answer, its fields, and its decoded body.
+/// Returns the coding of the answer, its fields, and its decoded body.
 fn ask(method: &str, accept: &str, handler: impl crate::Handler) -> (Option<String>, Response, Vec<u8>) {
     let site = handler.with(Compression::new());
     let mut canned = Canned::asking(method, "/", &[("Accept-Encoding", accept)]);
@@ -159,7 +159,7 @@ fn a_stream_is_compressed_on_its_way() {
     }
 }
 
-/// What was written before a flush can be read before anything else is written.
+/// Bytes that were written before a flush can be read before anything else is written.
 #[test]
 fn a_flush_brings_everything_to_the_client() {
     for coding in ["zstd", "br", "gzip"] {
@@ -204,7 +204,7 @@ fn a_file_is_compressed_while_it_is_sent() {
     std::fs::remove_file(path).unwrap();
 }
 
-/// RFC 9110 section 9.3.2: the fields that GET would have given.
+/// RFC 9110 section 9.3.2: the fields are those of GET.
 #[test]
 fn head_tells_what_get_would() {
     let (coding, fields, _) = ask("HEAD", "gzip", page);
@@ -212,7 +212,7 @@ fn head_tells_what_get_would() {
     assert_eq!(fields.header(header::ETAG).unwrap(), "W/\"1\"");
 }
 
-/// As a proxy does, or a handler for HEAD alone: they have the length, and no content to compress (section 8.6).
+/// Proxies, and handlers for HEAD alone, have the length and no content to compress (section 8.6).
 #[test]
 fn head_tells_what_get_would_of_a_length_that_is_only_declared() {
     let declaring = |length: u64| {
@@ -233,7 +233,7 @@ fn head_tells_what_get_would_of_a_length_that_is_only_declared() {
     let (coding, fields, _) = ask("HEAD", "gzip", declaring(20));
     assert_eq!((coding, fields.header(header::CONTENT_LENGTH)), (None, Some("20")));
     assert_eq!(fields.header(header::ETAG), Some("\"1\""));
-    // What has no content may not say that it is coded.
+    // A response without content must not claim a coding.
     assert_eq!(ask("GET", "gzip", declaring(5000)).0, None);
 }
 
@@ -251,10 +251,10 @@ fn a_304_has_the_tag_of_what_it_stands_for() {
     for (known, tag) in [
         ("W/\"1\"", "W/\"1\""),
         ("\"0\", W/\"1\"", "W/\"1\""),
-        // A picture, or what was compressed before: it went out as it is, under a strong tag.
+        // A picture, or content that was compressed before: it was sent unchanged, with a strong tag.
         ("\"1\"", "\"1\""),
         ("W/\"11\", \"1\"", "\"1\""),
-        // The 200 of today would be compressed.
+        // A 200 would be compressed now.
         ("*", "W/\"1\""),
     ] {
         ask(&[gzip, ("If-None-Match", known)], tag);
@@ -263,7 +263,7 @@ fn a_304_has_the_tag_of_what_it_stands_for() {
     ask(&[gzip, since], "W/\"1\"");
     ask(&[since], "\"1\"");
     ask(&[gzip, since, ("Cache-Control", "no-transform")], "\"1\"");
-    // What it has was compressed, and it is asked for otherwise now.
+    // The client's content was compressed, and the request now asks for another form.
     ask(&[since, ("If-None-Match", "W/\"1\"")], "W/\"1\"");
 }
 
@@ -277,7 +277,7 @@ fn vary_is_said_once() {
     }
 }
 
-/// The answer of a mount that has nothing: the next is asked.
+/// A mount without an answer declines, and the next one is called.
 #[test]
 fn what_is_declined_stays_so() {
     let lost = |_: &mut Request<'_>| Response { declined: true, ..Response::text("not here, ".repeat(100)) };
@@ -287,7 +287,7 @@ fn what_is_declined_stays_so() {
     assert_eq!(response.body().unwrap(), "found");
 }
 
-/// RFC 9110 section 15.3.7: what a 200 would have.
+/// RFC 9110 section 15.3.7: the fields of the 200.
 #[test]
 fn a_part_varies_as_the_whole_does() {
     for (content_type, varies) in [
@@ -305,7 +305,7 @@ fn a_part_varies_as_the_whole_does() {
     }
 }
 
-/// It would be that of other bytes.
+/// Otherwise the digest would be that of other bytes.
 #[test]
 fn a_digest_that_is_to_come_is_left_true() {
     for (trailer, touched) in [("x-sum", true), ("x-sum, Content-Digest", false), ("repr-digest", false)] {

@@ -1,4 +1,4 @@
-//! Who may read what, and are the classic mistakes not made?
+//! Tests who may read a response, and that no known CORS mistake is possible.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{Router, TestClient};
 
 const APP: &str = "https://app.example";
 
-/// The fields of the answer that have to do with CORS, one a line.
+/// Returns the CORS fields of the answer, one on each line.
 fn ask(cors: Cors, method: &str, fields: &[(&str, &str)]) -> (u16, String) {
     let site = (|_: &mut Request<'_>| "x").with(cors);
     let response = Canned::asking(method, "/", fields).call(&site);
@@ -40,7 +40,7 @@ fn a_listed_origin_may_read() {
     assert!(allows(listed(), "http://localhost:3000"));
 }
 
-/// Prefixes, suffixes, patterns, `null`: the list of mistakes that others made.
+/// Prefixes, suffixes, patterns and `null`: known mistakes of other libraries.
 #[test]
 fn nobody_else_may() {
     for origin in [
@@ -65,7 +65,7 @@ fn nobody_else_may() {
     assert_eq!(ask(listed(), "GET", &twice).1, "vary: origin\n");
 }
 
-/// A response that is kept in a cache says that it depends on who asked, also where nobody did.
+/// A cached response must say that it depends on the origin, also if the request had none.
 #[test]
 fn every_answer_varies() {
     assert_eq!(ask(listed(), "GET", &[]), (200, "vary: origin\n".into()));
@@ -101,7 +101,7 @@ fn a_preflight_of_others_is_refused() {
     assert_eq!(ask(listed(), "OPTIONS", &asked), (403, "vary: origin\n".into()));
 }
 
-/// Without its two fields it is a question for the handler.
+/// Without its two fields it is a request for the handler.
 #[test]
 fn an_options_request_is_not_always_a_preflight() {
     assert_eq!(ask(listed(), "OPTIONS", &[("Origin", APP)]).0, 200);
@@ -124,7 +124,7 @@ fn a_function_sees_only_origins() {
     assert!(!allows(Cors::origin_if(|_| true), "x"));
 }
 
-/// A handler that grants by itself does not widen what is allowed here.
+/// A handler that grants access itself does not extend what is allowed here.
 #[test]
 fn a_grant_of_the_handler_is_replaced() {
     let open = |_: &mut Request<'_>| {
@@ -139,7 +139,7 @@ fn a_grant_of_the_handler_is_replaced() {
     let response = Canned::asking("GET", "/", &[("Origin", APP)]).call(&open.with(listed()));
     assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_ORIGIN), Some(APP));
     assert_eq!(response.header(header::ACCESS_CONTROL_ALLOW_CREDENTIALS), None);
-    // What others bring is no different.
+    // The same applies to responses that are sent later.
     let brought = move |req: &mut Request<'_>| {
         let (sender, response) = Response::later(Duration::MAX, StatusCode::NO_CONTENT);
         sender.send(open(req)).unwrap();
@@ -166,7 +166,8 @@ fn mistakes_in_the_settings_are_told() {
     assert!(listed().exposed(["a\r\nb"]).is_err());
 }
 
-/// What it grants is a request to its own router: another one would be made with the leave of the first.
+/// A preflight grants a request to its own router. Otherwise the permission of one router would apply to
+/// another.
 #[test]
 fn a_preflight_for_the_route_of_another_is_granted_nothing() {
     let api = || Router::new().delete("/items/{id}", || "item").with(listed().methods([Method::DELETE]));
@@ -196,7 +197,7 @@ fn a_preflight_for_the_route_of_another_is_granted_nothing() {
     }
 }
 
-/// Whoever answers it: neither the router nor a handler for OPTIONS grants what Cors does not.
+/// Whichever handler answers: neither the router nor a handler for OPTIONS grants what Cors does not.
 #[test]
 fn a_preflight_that_is_not_answered_here_is_granted_nothing() {
     let grants = |_: &mut Request<'_>| {

@@ -1,4 +1,4 @@
-//! Are compressed bodies read as they were meant, and are those refused that are made to do harm?
+//! Tests that compressed bodies are read correctly, and that malicious ones are refused.
 
 use std::io::Write;
 
@@ -125,7 +125,7 @@ fn garbage_is_an_error() {
     }
 }
 
-/// CVE-2018-1000518 and its kin: a few kilobytes that stand for gigabytes.
+/// CVE-2018-1000518 and similar: a few kilobytes that decode to gigabytes.
 #[test]
 fn a_bomb_is_refused_before_it_goes_off() {
     for coding in CODINGS {
@@ -160,7 +160,7 @@ fn the_limit_is_on_the_decoded_bytes() {
     }
 }
 
-/// A short text may be compressed as well as it likes, and the ratio can be moved.
+/// A short text may have any ratio, and the ratio can be set.
 #[test]
 fn the_ratio_counts_past_the_first_bytes() {
     for coding in CODINGS {
@@ -176,7 +176,7 @@ fn the_ratio_counts_past_the_first_bytes() {
     }
 }
 
-/// Members that hold nothing never meet a limit on what they hold.
+/// Empty members never reach a limit on the decoded size.
 #[test]
 fn nobody_sends_nothing_for_ever() {
     let empty = pack("gzip", b"").repeat(20_000);
@@ -185,7 +185,7 @@ fn nobody_sends_nothing_for_ever() {
     refused(400, "zstd", &skippable.repeat(500));
 }
 
-/// A frame that wants more memory than RFC 9659 grants.
+/// A frame that needs more memory than RFC 9659 allows.
 #[test]
 fn large_windows_are_refused() {
     let mut writer = zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
@@ -238,7 +238,8 @@ fn an_error_stays_an_error() {
         .call(&twice);
 }
 
-/// What a router has found out is known behind it, and is forgotten again where the next one is asked.
+/// Data that a router adds to the request is visible behind the middleware, and is removed before the next
+/// mount.
 #[test]
 fn captures_states_and_mounts_are_known_behind_it() {
     struct Name(&'static str);

@@ -1,4 +1,5 @@
-//! Is each request counted once, by what cannot be made up, and does the page say so?
+//! Tests that each request is counted once, under labels that a client cannot invent, and that the page shows
+//! it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +8,7 @@ use crate::app::middleware::HandlerExt;
 use crate::message::testing::Canned;
 use crate::{Problem, Router, Server, TestClient};
 
-/// The lines of a page that begin with `name`.
+/// Returns the lines of a page that begin with `name`.
 fn lines(page: &str, name: &str) -> Vec<String> {
     page.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
 }
@@ -115,7 +116,7 @@ fn the_page_is_what_was_asked_for() {
     let plain = client.get("/metrics").send();
     assert_eq!(plain.header("content-type"), Some("text/plain; charset=utf-8"));
     assert_eq!(plain.header("cache-control"), Some("no-store"));
-    // As Prometheus asks.
+    // As Prometheus sends it.
     let accept =
         "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.2,*/*;q=0.1";
     let open = client.get("/metrics").header("accept", accept).send();

@@ -1,4 +1,5 @@
-//! What is kept answers in the handler's place, to whom it is for, while it is fresh; and nothing else is.
+//! Tests that a stored response answers for the handler while it is fresh and only for its own requests, and
+//! that nothing else does.
 
 mod changed;
 mod found;
@@ -22,7 +23,7 @@ fn with(response: Response, fields: &[(&str, &str)]) -> Response {
     fields.iter().fold(response, set)
 }
 
-/// Answers how often it has run, with what `dress` makes of that.
+/// A handler that answers with the number of its runs, after `dress` has changed the response.
 fn counting(dress: impl Fn(&mut Request<'_>, Response) -> Response + Send + Sync + 'static) -> impl Handler {
     let runs = AtomicUsize::new(0);
     move |req: &mut Request<'_>| {
@@ -31,7 +32,7 @@ fn counting(dress: impl Fn(&mut Request<'_>, Response) -> Response + Send + Sync
     }
 }
 
-/// A client of a cache before a handler that answers with these fields.
+/// Returns a client of a cache before a handler that answers with these fields.
 fn client_of(cache: ResponseCache, fields: &'static [(&str, &str)]) -> TestClient {
     TestClient::new(counting(move |_, response| with(response, fields)).with(cache))
 }
@@ -48,14 +49,14 @@ fn asked(client: &mut TestClient, target: &str, fields: &[(&str, &str)]) -> Test
     request.send()
 }
 
-/// The run of the handler that answers.
+/// Returns the number of the handler's run that made the answer.
 fn run(client: &mut TestClient, target: &str, fields: &[(&str, &str)]) -> usize {
     let answer = asked(client, target, fields);
     assert_eq!(answer.status, StatusCode::OK, "{target} {fields:?}");
     answer.text().parse().unwrap()
 }
 
-/// Whether a second request like that is answered without the handler.
+/// Returns true if a second request like that is answered without the handler.
 #[track_caller]
 fn is_kept(client: &mut TestClient, fields: &[(&str, &str)]) -> bool {
     let first = run(client, "/", fields);
@@ -188,7 +189,7 @@ fn what_a_request_wishes() {
     for wish in ["no-cache", "max-age=0"] {
         assert!(is_kept(&mut fresh_for_a_minute(), &[("cache-control", wish)]), "{wish}");
     }
-    // What no key knows is passed on, also where something is kept.
+    // A request with parts outside of the key reaches the handler, even if a response is stored.
     for special in [
         ("range", "bytes=0-0"),
         ("upgrade", "websocket"),
@@ -212,7 +213,7 @@ fn what_a_request_wishes() {
     assert_eq!(run(&mut client, "/", &[]), 2);
 }
 
-/// The fields that say so are gone behind what decodes the body.
+/// The fields that announce a body are gone after it has been decoded.
 #[cfg(feature = "compression")]
 #[test]
 fn a_decoded_body_is_a_body() {
@@ -249,7 +250,7 @@ fn conditions_are_answered_from_what_is_kept() {
     }
     assert_eq!(run(&mut client, "/", &[("if-none-match", "\"other\"")]), 1);
 
-    // The first one may be conditional, too: the whole response is kept.
+    // The first request may be conditional, too: the whole response is stored.
     let mut client = client_of(ResponseCache::new(), &[("cache-control", "max-age=60"), ("etag", "\"own\"")]);
     let first = asked(&mut client, "/", &[("if-none-match", "\"own\"")]);
     assert_eq!((first.status, first.header("age")), (StatusCode::NOT_MODIFIED, None));
@@ -329,7 +330,7 @@ fn a_wrong_length_fails_each_time_alike() {
     assert_eq!(given(9), [StatusCode::INTERNAL_SERVER_ERROR; 2]);
 }
 
-/// Who asks first says no `Origin`, who asks next does.
+/// The first request has no `Origin`, and the next one has.
 #[test]
 fn a_grant_for_any_origin_is_kept_for_all() {
     use crate::middleware::Cors;

@@ -1,4 +1,4 @@
-//! What happens to connections that are kept, and to requests that are sent on them.
+//! Tests of kept connections, and of the requests that are sent on them.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use super::super::Proxy;
 use super::{IDLE_AGE_MAX, lock};
 use crate::TestClient;
 
-/// A proxy that keeps `count` connections, and their other ends.
+/// Returns a proxy that keeps `count` connections, and their other ends.
 fn keeping(count: usize) -> (Proxy, TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
@@ -21,14 +21,15 @@ fn keeping(count: usize) -> (Proxy, TcpListener, Vec<TcpStream>) {
     (proxy, listener, ends)
 }
 
-/// Reads a head, says `answer`, and ends the connection; with `resets`, by a reset: a byte is left unread.
+/// Reads a head, sends `answer`, and ends the connection. If `resets`, it ends by a reset, because a byte is
+/// left unread.
 fn end_behind(mut stream: TcpStream, answer: &str, resets: bool) -> usize {
     let (mut head, mut byte) = (Vec::new(), [0]);
     let end = if resets { &b"\r\n\r"[..] } else { b"\r\n\r\n" };
     while !head.ends_with(end) && matches!(stream.read(&mut byte), Ok(1)) {
         head.push(byte[0]);
     }
-    // Where nobody has asked, the connection has ended already.
+    // If no request came, the connection has already ended.
     let asked = usize::from(!head.is_empty());
     if asked > 0 {
         stream.write_all(answer.as_bytes()).unwrap();
@@ -36,7 +37,7 @@ fn end_behind(mut stream: TcpStream, answer: &str, resets: bool) -> usize {
     asked
 }
 
-/// RFC 9110 section 9.2.2: what was repeated without being asked for is not repeated again.
+/// RFC 9110 section 9.2.2: a request that was repeated automatically is not repeated again.
 #[test]
 fn a_request_is_sent_twice_at_most() {
     for (method, resets) in [("GET", false), ("GET", true), ("DELETE", false), ("PUT", true)] {
@@ -46,21 +47,21 @@ fn a_request_is_sent_twice_at_most() {
         let fresh = thread::spawn(move || end_behind(listener.accept().unwrap().0, "", resets));
         let mut client = TestClient::new(proxy);
         assert_eq!(client.request(method.parse().unwrap(), "/").send().status.as_u16(), 502);
-        // The kept ones that were not asked end with it.
+        // The unused kept connections end with it.
         drop(client);
         let asked: usize = idle.into_iter().map(|end| end.join().unwrap()).sum();
         assert_eq!((asked, fresh.join().unwrap()), (1, 1), "{method}, resets: {resets}");
     }
 }
 
-/// Who has begun to answer has the request.
+/// A server that has begun to answer has the request.
 #[test]
 fn a_request_of_which_something_was_said_is_not_sent_again() {
     for resets in [false, true] {
         let (proxy, listener, mut idle) = keeping(1);
         let end = idle.remove(0);
         let behind = thread::spawn(move || end_behind(end, "HTTP/1.1 20", resets));
-        // Whoever is asked again says nothing.
+        // The server of the repeated request sends nothing.
         let proxy = proxy.response_timeout(Duration::from_secs(3));
         let answer = TestClient::new(proxy).get("/").send();
         assert_eq!((answer.status.as_u16(), behind.join().unwrap()), (502, 1), "resets: {resets}");
@@ -69,7 +70,7 @@ fn a_request_of_which_something_was_said_is_not_sent_again() {
     }
 }
 
-/// Fresh ones lie above them, and may be all that is ever used.
+/// Newer connections are above them in the stack, and may be the only ones that are used.
 #[test]
 fn connections_that_are_too_old_are_closed() {
     let closes = |end: &mut TcpStream| {
@@ -87,12 +88,12 @@ fn connections_that_are_too_old_are_closed() {
             *since = since.checked_sub(IDLE_AGE_MAX).unwrap();
         }
     };
-    // By one that is taken.
+    // When a connection is taken.
     let (proxy, _listener, mut ends) = keeping(3);
     age(&proxy, &[true, true, false]);
     let (conn, is_reused) = proxy.upstream.acquire(Duration::MAX).ok().unwrap();
     assert!(is_reused && ends[..2].iter_mut().all(closes) && is_open(&ends[2]));
-    // By one that is kept, which finds room where they were.
+    // When a connection is kept, and takes their place.
     let (mut proxy, _listener, mut ends) = keeping(2);
     proxy.upstream.idle_max = 2;
     age(&proxy, &[true, true]);

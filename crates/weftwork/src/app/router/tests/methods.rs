@@ -1,4 +1,4 @@
-//! Is a path that has routes answered by them, whatever the method and whatever is beside them?
+//! Tests that a path with routes is answered by them, whatever the method and the mounts beside them.
 
 use super::*;
 use crate::middleware::Cors;
@@ -21,7 +21,7 @@ fn the_fallback_of_what_is_nested_answers_no_405() {
             ("POST /x", "404"),
         ],
     );
-    // What declines has left the path to whoever comes next.
+    // A handler that declines has left the path to the next one.
     let declines = Router::new().get("/x", |_: &mut Request<'_>| Response::decline()).fallback(show("else"));
     check(
         Router::new().nest("/api", declines),
@@ -54,7 +54,7 @@ fn the_methods_of_a_path_are_those_of_its_routes_and_of_what_is_mounted_over_it(
     );
 }
 
-/// It is the one that the client knows.
+/// The client knows only the whole path.
 #[test]
 fn a_refused_method_is_told_with_the_whole_path() {
     let api = Router::new().mount("/links", Router::new().post("/", show("add")).post("/x", show("x")));
@@ -65,7 +65,7 @@ fn a_refused_method_is_told_with_the_whole_path() {
     }
 }
 
-/// What middleware around a mount says of its 405, it says of the one that names the routes before it, too.
+/// Fields that middleware around a mount adds to its 405 are also on the 405 that names the earlier routes.
 #[test]
 fn a_method_refused_by_two_keeps_the_headers_of_the_mount() {
     let other =
@@ -89,7 +89,7 @@ fn a_method_refused_by_two_keeps_the_headers_of_the_mount() {
     assert_eq!((told.status.as_u16(), told.header("allow")), (204, Some("GET, HEAD, PUT, OPTIONS")));
 }
 
-/// RFC 9110 section 9.3.7: whoever is mounted at the root answers for the whole server, too.
+/// RFC 9110 section 9.3.7: a mount at the root answers for the whole server, too.
 #[test]
 fn the_methods_of_the_server_are_also_those_of_what_is_mounted_at_its_root() {
     let over = || Router::new().get("/a", show("a"));
@@ -101,7 +101,7 @@ fn the_methods_of_the_server_are_also_those_of_what_is_mounted_at_its_root() {
     check(Router::new().put("/b", show("b")).mount("/m", over()), &[("OPTIONS *", "204 PUT, OPTIONS")]);
 }
 
-/// RFC 9110 section 15.5.6: the field has to be there, and lists every method.
+/// RFC 9110 section 15.5.6: the field must be present, and lists every method.
 #[test]
 fn methods_without_a_constant_are_allowed_too() {
     let router = Router::new()

@@ -1,12 +1,12 @@
-//! Is each mistake in the routes told before a server starts?
+//! Tests that each mistake in the routes is reported before a server starts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 use crate::error::panic_message;
 
-/// The server does not start, and says why; and an answer is 500. The match makes a new kind fail to compile until there is a case of
-/// it.
+/// The server does not start and reports the mistake, and an answer is 500. The match makes a new kind fail to
+/// compile until it has a case.
 #[track_caller]
 fn check_mistake(router: Router, error: RouteError, text: &str) {
     match &error {
@@ -22,7 +22,7 @@ fn check_mistake(router: Router, error: RouteError, text: &str) {
     let wrapped: Arc<dyn Handler> = Arc::new(blocks(unbuffered(router.with(around))));
     let refused = crate::Server::bind("127.0.0.1:0").unwrap().start(wrapped.clone()).unwrap_err();
     assert_eq!(refused.to_string(), text);
-    // A state may still be given by a router around this one.
+    // An outer router may still provide a state.
     assert_eq!(wrapped.check().is_ok(), matches!(error, RouteError::MissingState { .. }), "{text}");
     assert_eq!(crate::message::testing::get("/", &wrapped).status(), 500);
     let panic = catch_unwind(AssertUnwindSafe(|| drop(TestClient::new(wrapped)))).unwrap_err();
@@ -141,7 +141,7 @@ fn every_mistake_is_told_before_the_start() {
     }
 }
 
-/// What the docs of `Router` say of captures at one place; nothing untrue is said of those that are refused.
+/// The docs of `Router` describe which captures may share a position. The error of a refused pair must be true.
 #[test]
 fn captures_that_cannot_be_told_apart_are_refused_as_that() {
     let errors = |one, other| Router::new().get(one, show("1")).get(other, show("2")).errors().to_vec();
@@ -184,7 +184,7 @@ fn a_server_does_not_start_with_a_mistake() {
     assert_eq!(error.to_string(), "the route GET /a conflicts with /a: both match the same paths");
 }
 
-/// As those of what is mounted.
+/// The same as for mounts.
 #[test]
 fn mistakes_of_a_router_within_a_route_are_told_too() {
     let why = "invalid route \"a\": a path must start with a slash";

@@ -1,9 +1,9 @@
-//! Is the route told that takes a request, as it was written?
+//! Tests that the pattern of the matching route is reported as it was written.
 
 use super::*;
 use crate::middleware::BodyLimit;
 
-/// Answers with the pattern, whatever the router would have said.
+/// Answers with the pattern, whatever the router would have answered.
 fn told(req: &mut Request<'_>, next: Next<'_>) -> Response {
     let pattern = next.pattern(req).unwrap_or_else(|| "none".into());
     Response::text("")

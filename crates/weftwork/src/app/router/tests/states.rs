@@ -1,4 +1,4 @@
-//! Is each state found by the handlers that take it, and is one that nobody gives told before the start?
+//! Tests that handlers get their states, and that a missing state is reported before the start.
 
 use std::borrow::Cow;
 
@@ -50,7 +50,7 @@ fn a_state_that_the_program_shares_is_given_as_its_arc() {
     }
 }
 
-/// Also where the router that was given both is nested.
+/// Also if the router that has both is nested.
 #[test]
 fn of_two_states_of_one_type_the_later_is_taken() {
     let twice = || {
@@ -71,7 +71,7 @@ fn passes(req: &mut Request<'_>, next: Next<'_>) -> Response {
     next.run(req)
 }
 
-/// Routes without one, so that its fallback is all there is.
+/// No routes, so that only its fallback is used.
 enum Nothing {}
 
 impl Routes for Nothing {
@@ -98,7 +98,7 @@ fn nothing() -> impl Handler {
     routes(|route: Nothing, _: &mut Request<'_>| -> Response { match route {} }).fallback(name)
 }
 
-/// Every way for a handler to be in a router; each takes the state at `/at`.
+/// Every way to put a handler into a router. Each handler takes the state at `/at`.
 fn ways() -> Vec<(Router, &'static str)> {
     let admin = || Router::new().get("/at", name);
     vec![

@@ -1,4 +1,4 @@
-//! Is nothing answered, or kept, that was made before a change of its target?
+//! Tests that no response from before a change of its target is sent or stored.
 
 use super::*;
 
@@ -29,8 +29,8 @@ fn what_is_changed_is_forgotten() {
     assert_ne!(run(&mut client, "/a", &[]), before);
 }
 
-/// The handler of a GET has read what is about to change, and ends after that. Its cache is used meanwhile: no lock is
-/// held.
+/// The handler of a GET has read the old state, and ends after the change. The test uses the cache in between,
+/// so no lock is held.
 #[test]
 fn what_a_change_overtook_is_not_kept() {
     for overtakes in [
@@ -57,7 +57,7 @@ fn what_a_change_overtook_is_not_kept() {
     }
 }
 
-/// The body is made, and with it the change, when the middleware has returned.
+/// The writer makes the body, and with it the change, after the middleware has returned.
 #[test]
 fn what_a_writer_changes_is_forgotten_when_it_is_done() {
     let cache = Arc::new(ResponseCache::new());
@@ -68,7 +68,7 @@ fn what_a_writer_changes_is_forgotten_when_it_is_done() {
     let writer = move |_: &mut Request<'_>| {
         let reader = reader.clone();
         Response::stream(move |out| {
-            // Somebody reads what is about to change.
+            // Another request reads the old state.
             run(&mut TestClient::new(reader), "/", &[]);
             std::io::Write::write_all(out, b"changed")
         })
@@ -77,8 +77,8 @@ fn what_a_writer_changes_is_forgotten_when_it_is_done() {
     assert_eq!(run(&mut TestClient::new(page), "/", &[]), 2);
 }
 
-/// Targets share their counts of changes, but few do. Which ones is chance: with 4,096 counts a hundred changes hinder
-/// one target of 40, with 64 four of five.
+/// Targets share their counts of changes, but few do. Which ones is random: with 4,096 counts a hundred changes
+/// affect one target of 40, and with 64 counts four of five.
 #[test]
 fn changes_of_other_targets_hinder_little() {
     let cache = Arc::new(ResponseCache::new());
@@ -97,7 +97,7 @@ fn changes_of_other_targets_hinder_little() {
     assert!(kept >= 12, "{kept} of 20");
 }
 
-/// It may have changed something before.
+/// The handler may have changed something before its panic.
 #[test]
 fn what_a_handler_that_panics_may_have_changed_is_forgotten() {
     let handler = counting(|req, response| {
@@ -110,7 +110,7 @@ fn what_a_handler_that_panics_may_have_changed_is_forgotten() {
     assert_ne!(run(&mut client, "/", &[]), before);
 }
 
-/// What a change is refused with in time says nothing of the change that is brought.
+/// An early refusal of a change says nothing of a change that comes later.
 #[test]
 fn a_change_that_comes_later_is_a_change() {
     use std::sync::Mutex;

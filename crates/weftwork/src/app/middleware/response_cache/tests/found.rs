@@ -1,4 +1,4 @@
-//! What is kept is found by all that it was made for, and there is never more of it than was said.
+//! Tests that a stored response is found for all its requests, and that the cache stays within its size.
 
 use bytes::Bytes;
 
@@ -29,7 +29,7 @@ fn a_key_is_all_that_names_the_target() {
         }
     }
     assert_eq!(run(&mut client, "/a/b", &[("host", "OTHER.example")]), 7, "hosts have no case");
-    // A handler can read the `Host` beside a whole URI, which names nothing.
+    // A handler can read the `Host` beside a whole URI, and that `Host` names nothing.
     assert_eq!(run(&mut client, "http://localhost/a/b", &[("host", "evil.example")]), 11);
     assert_eq!(run(&mut client, "/a/b", &[]), 2);
 }
@@ -127,11 +127,11 @@ fn all_that_is_kept_is_counted() {
     };
     let plain = bytes(|response| response);
     assert!(bytes(|response| response.with_content_type(long())) > plain + 900);
-    // The name once in the field `Vary`, once beside the values that it has.
+    // The name occurs once in the field `Vary`, and once with its values.
     assert!(bytes(|response| response.with_header(header::VARY, long())) > plain + 2000);
 }
 
-/// Values and bodies may be parts of something larger, which would not be counted and yet be held.
+/// Values and bodies may be slices of a larger buffer, which would be held without being counted.
 #[test]
 fn what_is_larger_is_not_held() {
     struct Large {
