@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 
 use crate::failure::{Failure, Result};
 use crate::procs::pin::Cores;
@@ -27,17 +27,9 @@ pub(crate) struct ServerArgs {
 /// The argument `--cores`.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct CoreArgs {
-    /// Cores to pin to, or spans of them: 0-3,4-7 gives each server four, and as many workers, loops or GOMAXPROCS
+    /// Cores to pin to, or spans of them: 0-3,4-7 gives each server four, with as many workers, loops or GOMAXPROCS, and the load four threads
     #[arg(long, value_name = "SERVER,LOAD", default_value = "0,1")]
     pub cores: Cores,
-}
-
-/// The generator of the load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LoadKind {
-    #[default]
-    Own,
-    Wrk,
 }
 
 /// Arguments of `quick`, `full` and `router`.
@@ -63,10 +55,6 @@ pub(crate) struct GridArgs {
     /// each engine, and every server of others that is installed; bare,typed in router]
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     pub(crate) subjects: Vec<Subject>,
-    /// Generator of the load. wrk takes a thread for each core of the load, own takes one in all. wrk does not do bodies, fields,
-    /// ranges, churn, fixed rates, mixed and idle
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) load: LoadKind,
     /// Connections of the idle workload
     #[arg(long, value_name = "N", default_value_t = IDLE, value_parser = count(1, 1_000_000))]
     pub(crate) idle: usize,

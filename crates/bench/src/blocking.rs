@@ -62,8 +62,7 @@ pub(crate) fn run(args: &BlockingArgs) -> Result<()> {
                     worst = worst.max(tally.latency_ms(0.99));
                 }
             }
-            let others = if blocks { ", others block" } else { "" };
-            println!("{engine}: p99 of {SLICE:?} at most {worst:.2} ms{others}");
+            println!("{engine}: p99 of {SLICE:?} at most {worst:.2} ms, others block: {blocks}");
         }
         series.push(Series { name, points });
     }

@@ -72,14 +72,10 @@ impl Listeners {
     fn listen(&mut self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         let mut events = Vec::with_capacity(1024);
-        loop {
+        while Instant::now() < until {
             interrupt::check()?;
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
-            }
             events.clear();
-            let timeout = Timespec::try_from(left.min(Duration::from_millis(100))).ok();
+            let timeout = Timespec::try_from(Duration::from_millis(100)).ok();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -88,6 +84,7 @@ impl Listeners {
                 self.read(event.data.u64() as usize);
             }
         }
+        Ok(())
     }
 
     fn read(&mut self, at: usize) {

@@ -6,12 +6,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-
-use crate::args::{GridArgs, GridOptions, LoadKind};
+use crate::args::{GridArgs, GridOptions};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
-use crate::load::wrk;
 use crate::measure::{Metric, Sample, measure};
 use crate::peers::{IGNORES_CLOSE, Peers};
 use crate::procs::distance::Distance;
@@ -91,7 +88,7 @@ fn check_measured(results: &Results) -> Result<()> {
         return Ok(());
     }
     let why = counted.find_map(|cell| cell.why.as_deref());
-    let why = why.unwrap_or("no server that takes part can do, with this --load, what --only asks for");
+    let why = why.unwrap_or("no server that takes part can do what --only asks for");
     Err(Failure::Run(format!("nothing {}was measured: {why}", if has_ours { "of weft " } else { "" })))
 }
 
@@ -100,9 +97,6 @@ pub(crate) fn prepare(args: &GridArgs, subjects: &[Subject], workloads: &[&Workl
     interrupt::install()?;
     let cores = args.server.cores.cores;
     cores.check()?;
-    if args.load == LoadKind::Own && cores.load.count > 1 {
-        eprintln!("note: the own load is one thread; --load wrk uses every core of the load");
-    }
     if congestion_control() == "bbr" {
         eprintln!(
             "note: this kernel paces TCP (BBR), and long bodies are measured by its timers: \
@@ -112,9 +106,6 @@ pub(crate) fn prepare(args: &GridArgs, subjects: &[Subject], workloads: &[&Workl
     let files_max = limits::raise_files()?;
     if workloads.iter().any(|workload| workload.kind == Kind::Idle) {
         check_idle(args.idle as u64, subjects, files_max)?;
-    }
-    if args.load == LoadKind::Wrk {
-        wrk::check_installed(wrk::PROGRAM)?;
     }
     // Before pinning: a build may use all cores.
     let peers = Peers::new(&args.server, subjects, workloads, files_max)?;
@@ -159,7 +150,7 @@ fn measure_all(options: &GridOptions, peers: &mut Peers) -> Result<Results> {
         load_core: cores.load.first,
         server_cores: cores.server.count,
         load_cores: cores.load.count,
-        load: args.load.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+        load: "own".to_owned(),
         subjects: peers.subjects.iter().map(|subject| info(subject, peers)).collect(),
         left_out: peers.left_out.clone(),
         workloads: collect(&rows),
@@ -182,13 +173,9 @@ fn info(subject: &Subject, peers: &Peers) -> SubjectInfo {
 }
 
 fn empty_rows(options: &GridOptions, subjects: &[Subject]) -> Vec<Row> {
-    let takes_part = |subject: &Subject, workload: &Workload| {
-        let is_for_wrk = matches!(&workload.kind, Kind::Requests(group) if wrk::can(group));
-        (options.args.load == LoadKind::Own || is_for_wrk) && subject.can(workload.ask)
-    };
     let mut rows = Vec::new();
     for &workload in &options.workloads {
-        for subject in subjects.iter().filter(|subject| takes_part(subject, workload)) {
+        for subject in subjects.iter().filter(|subject| subject.can(workload.ask)) {
             let why = left_out(subject, workload);
             rows.push(Row { workload, subject: subject.clone(), samples: Vec::new(), why });
         }

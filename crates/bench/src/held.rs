@@ -30,19 +30,16 @@ pub(crate) fn run(args: &CrowdArgs) -> Result<()> {
     let asked = begun.elapsed();
     // Half of the rest, for the last clients to come into their handlers.
     let Some(rest) = time.checked_sub(asked) else {
-        let message =
-            format!("--seconds: the last client came after {asked:.1?}, when the first was answered");
-        return Err(Failure::Usage(message));
+        let why = "--seconds: the last client came when the first was answered, after";
+        return Err(Failure::Usage(format!("{why} {asked:.1?}")));
     };
     interrupt::sleep(rest / 2)?;
     println!("{}", crowded.cost(args.clients)?);
     let answered = answers(&mut clients, begun + asked + time + LATE_MAX)?;
     println!("answers          {answered} right, {} not", args.clients - answered);
     println!("last answer      {:.1?} after the first was asked for", begun.elapsed());
-    match answered == args.clients {
-        true => Ok(()),
-        false => Err(Failure::Run("not every client was answered".to_owned())),
-    }
+    let is_well = answered == args.clients;
+    is_well.then_some(()).ok_or_else(|| Failure::Run("not every client was answered".to_owned()))
 }
 
 /// Counts the right answers that have come by then.

@@ -185,23 +185,14 @@ fn faults(now: &Kept, kept: &Kept) -> Vec<String> {
 impl Toolchain {
     fn here() -> Self {
         let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-        let avx2 = if has_avx2() { " with avx2" } else { "" };
+        let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let avx2 = if flags.contains(" avx2") { " with avx2" } else { "" };
         Toolchain {
             rustc: first_line(Command::new(rustc).arg("--version")),
             libc: first_line(Command::new("getconf").arg("GNU_LIBC_VERSION")),
             cpu: format!("{}{avx2}", env::consts::ARCH),
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_avx2() -> bool {
-    std::is_x86_feature_detected!("avx2")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_avx2() -> bool {
-    false
 }
 
 impl fmt::Display for Toolchain {
@@ -228,10 +219,9 @@ impl Kept {
 
     /// Keeps these figures. Figures of other cases stay only if they are of the same compiler.
     fn write(mut self, before: Kept) -> Result<()> {
-        if before.toolchain == self.toolchain {
-            let others = before.cases.into_iter().filter(|(name, _)| find(name).is_some());
-            let others: Vec<_> = others.filter(|(name, _)| !self.cases.contains_key(name)).collect();
-            self.cases.extend(others);
+        let others = before.cases.into_iter().filter(|_| before.toolchain == self.toolchain);
+        for (name, count) in others.filter(|(name, _)| find(name).is_some()) {
+            self.cases.entry(name).or_insert(count);
         }
         let text =
             serde_json::to_string_pretty(&self).map_err(|error| Failure::step("instructions.json", error))?;

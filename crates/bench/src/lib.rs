@@ -2,7 +2,6 @@
 
 mod args;
 mod blocking;
-mod browser;
 mod crowd;
 mod events;
 mod failure;
@@ -35,12 +34,10 @@ use results::Results;
 pub use args::{CoreArgs, count};
 pub use failure::{Failure, Result};
 pub use load::response::{Answer, Malformed, ResponseParser};
-pub use peers::build::build_weft;
-pub use peers::{file_bytes, weft_command};
-pub use procs::limits::raise_files;
+pub use peers::{build::build_weft, file_bytes, weft_command};
 pub use procs::pin::{Cores, Span, pin};
 pub use procs::server::{Ports, Server};
-pub use procs::usage::resident_bytes;
+pub use procs::{limits::raise_files, usage::resident_bytes};
 pub use report::table::table;
 
 /// Measures weft beside hand-written floors and the servers of others, in one run on this machine

@@ -1,4 +1,4 @@
-//! The load. Our own generator counts every error. wrk is there to check it with.
+//! The load: a generator that counts every error.
 
 pub(crate) mod connection;
 pub(crate) mod generator;
@@ -7,9 +7,6 @@ mod paced;
 pub(crate) mod probe;
 pub(crate) mod response;
 pub(crate) mod tally;
-pub(crate) mod wrk;
-
-use crate::browser;
 
 /// Connections that all ask for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,16 +30,8 @@ pub(crate) struct Group {
 impl Group {
     /// GET, keep-alive, one request at a time.
     pub(crate) const fn get(path: &'static str, connections: usize) -> Self {
-        Group {
-            path,
-            connections,
-            depth: 1,
-            close: false,
-            body_bytes: 0,
-            browser: false,
-            lots_max: 0,
-            range: None,
-        }
+        let (depth, close, body_bytes, browser, lots_max, range) = (1, false, 0, false, 0, None);
+        Group { path, connections, depth, close, body_bytes, browser, lots_max, range }
     }
 
     /// One request, as sent. With `close` the connection is to end after it.
@@ -50,7 +39,7 @@ impl Group {
         let method = if self.body_bytes > 0 { "POST" } else { "GET" };
         let mut head = format!("{method} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.path);
         if self.browser {
-            head.push_str(browser::FIELDS);
+            head.push_str(&browser_fields());
         }
         if let Some((first, last)) = self.range {
             head.push_str(&format!("Range: bytes={first}-{last}\r\n"));
@@ -71,5 +60,18 @@ impl Group {
             (0..self.body_bytes.div_ceil(16)).flat_map(|line| format!("{line:015}\n").into_bytes()).collect();
         body.truncate(self.body_bytes);
         body
+    }
+}
+
+/// Returns the header fields that a browser sends: nineteen, and Host before them.
+pub(crate) fn browser_fields() -> String {
+    include_str!("load/browser.txt").replace('\n', "\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_browser_sends_twenty_fields_with_host() {
+        assert_eq!(1 + super::browser_fields().matches("\r\n").count(), 20);
     }
 }

@@ -5,14 +5,16 @@ mod meter;
 mod metric;
 
 use std::slice::from_ref;
+use std::sync::Barrier;
+use std::thread;
 use std::time::Duration;
 
-use crate::args::{GridOptions, LoadKind};
+use crate::args::GridOptions;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::load::generator::Generator;
 use crate::load::tally::Tally;
-use crate::load::{Group, idle, wrk};
+use crate::load::{Group, idle};
 use crate::peers::Peers;
 use crate::procs::server::Server;
 use crate::procs::usage::resident_bytes;
@@ -38,20 +40,19 @@ pub(crate) fn measure(
     let mut server = peers.start(subject, workload)?;
     let body = expected(&server, subject, workload, workload.group())?;
     let bench = Bench { server: &server, options, time: options.time.max(workload.time_min) };
-    let sample = match (&workload.kind, options.args.load) {
-        (Kind::Requests(group), LoadKind::Own) => {
+    let sample = match &workload.kind {
+        Kind::Requests(group) => {
             let (tallies, errors, mut sample) = bench.ask(from_ref(group), &[&body])?;
             sample.0.extend(tallies.first().map(latencies).into_iter().flatten());
             sample.0.push((Metric::ERRORS, errors));
             sample
         }
-        (Kind::Requests(group), LoadKind::Wrk) => bench.requests_of_wrk(group, peers)?,
-        (Kind::Paced { group, per_s }, _) => bench.paced(group, *per_s, &body)?,
-        (Kind::Mixed { quick, blockers }, _) => {
+        Kind::Paced { group, per_s } => bench.paced(group, *per_s, &body)?,
+        Kind::Mixed { quick, blockers } => {
             let blocked = expected(&server, subject, workload, blockers)?;
             bench.mixed([quick, blockers], [&body, &blocked])?
         }
-        (Kind::Idle, _) => bench.idle_connections()?,
+        Kind::Idle => bench.idle_connections()?,
     };
     server.check()?;
     Ok(sample)
@@ -75,26 +76,10 @@ impl Bench<'_> {
         let before = generator.drive_at(f64::from(per_s), WARM_UP)?;
         let meter = self.meter();
         let tally = generator.drive_at(f64::from(per_s), self.time)?;
-        let mut sample = meter.costs(tally.answers() as f64);
+        let mut sample = meter.stop().costs(tally.answers() as f64);
         sample.0.extend(latencies(&tally));
         let unanswered = tally.unanswered as f64;
         sample.0.extend([(Metric::UNANSWERED, unanswered), (Metric::ERRORS, errors(&[before, tally]))]);
-        Ok(sample)
-    }
-
-    fn requests_of_wrk(&self, group: &Group, peers: &Peers) -> Result<Sample> {
-        let port = self.server.port;
-        let early = warm_up(port, group, WARM_UP)?;
-        let (meter, threads) = (self.meter(), self.options.args.server.cores.cores.load.count);
-        let report = wrk::run(group, port, self.time, threads, peers.scratch.path())?;
-        interrupt::check()?;
-        let mut sample = meter.costs(report.requests);
-        sample.0.extend([
-            (Metric::RATE, report.rate),
-            (Metric::P50_MS, report.p50_ms),
-            (Metric::P99_MS, report.p99_ms),
-            (Metric::ERRORS, early + report.errors),
-        ]);
         Ok(sample)
     }
 
@@ -116,15 +101,45 @@ impl Bench<'_> {
         Ok(sample)
     }
 
-    /// Drives all groups. Returns the tally of each, the errors of all, and the cost of the answers.
+    /// Drives all groups, with a thread for each core of the load. Returns the tally of each group, the errors of all, and the cost of the
+    /// answers.
     fn ask(&self, groups: &[Group], bodies: &[&[u8]]) -> Result<(Vec<Tally>, f64, Sample)> {
-        let mut generator = Generator::expecting(self.server.port, groups, bodies, false)?;
-        let before = generator.drive(WARM_UP)?;
-        let meter = self.meter();
-        let tallies = generator.drive(self.time)?;
-        let costs = meter.costs(tallies.iter().map(Tally::answers).sum::<u64>() as f64);
-        let errors = errors(&before) + errors(&tallies) + errors(&generator.wait_for_late()?);
-        Ok((tallies, errors, costs))
+        let threads = self.options.args.server.cores.cores.load.count;
+        let [begin, end] = [(); 2].map(|()| Barrier::new(threads + 1));
+        let drive = |at: usize| -> Result<[Vec<Tally>; 3]> {
+            let share = |group: &Group| {
+                let connections = (group.connections + at) / threads;
+                Group { connections, ..group.clone() }
+            };
+            let groups: Vec<Group> = groups.iter().map(share).collect();
+            let warmed = Generator::expecting(self.server.port, &groups, bodies, false)
+                .and_then(|mut generator| Ok((generator.drive(WARM_UP)?, generator)));
+            begin.wait();
+            let driven = warmed.and_then(|(early, mut one)| Ok((early, one.drive(self.time)?, one)));
+            end.wait();
+            let (early, tallies, mut generator) = driven?;
+            Ok([early, tallies, generator.wait_for_late()?])
+        };
+        thread::scope(|scope| {
+            let drive = &drive;
+            let loads: Vec<_> = (0..threads).map(|at| scope.spawn(move || drive(at))).collect();
+            begin.wait();
+            let meter = self.meter();
+            end.wait();
+            let used = meter.stop();
+            let (mut all, mut sum) = (0.0, Vec::<Tally>::new());
+            for load in loads {
+                let failed = |_| Failure::Run("a thread of the load panicked".to_owned());
+                let [early, tallies, late] = load.join().map_err(failed)??;
+                all += errors(&early) + errors(&tallies) + errors(&late);
+                match sum.is_empty() {
+                    true => sum = tallies,
+                    false => sum.iter_mut().zip(&tallies).for_each(|(sum, tally)| sum.add(tally)),
+                }
+            }
+            let costs = used.costs(sum.iter().map(Tally::answers).sum::<u64>() as f64);
+            Ok((sum, all, costs))
+        })
     }
 
     fn idle_connections(&self) -> Result<Sample> {
@@ -136,13 +151,13 @@ impl Bench<'_> {
         let bytes = settled_bytes(pid)?.saturating_sub(before) as f64;
         let meter = self.meter();
         interrupt::sleep(IDLE_TIME)?;
-        let (cpu_us, switches) = meter.server_used();
+        let used = meter.stop();
         let connections = held.connections.len() as f64;
         Ok(Sample(vec![
             (Metric::CONNECTIONS, connections),
             (Metric::BYTES_EACH, bytes / connections.max(1.0)),
-            (Metric::IDLE_CPU_MS, cpu_us / 1e3),
-            (Metric::IDLE_SWITCHES, switches / IDLE_TIME.as_secs_f64()),
+            (Metric::IDLE_CPU_MS, used.cpu_us / 1e3),
+            (Metric::IDLE_SWITCHES, used.switches / IDLE_TIME.as_secs_f64()),
             (Metric::ERRORS, early + held.failed as f64),
         ]))
     }

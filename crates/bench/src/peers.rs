@@ -60,20 +60,23 @@ impl Peers {
             None if subjects.iter().any(Subject::is_weft) => build::build_weft()?,
             None => PathBuf::new(),
         };
+        let (bench, ports, scratch) = (env::current_exe()?, Ports::begin(), tempfile::tempdir()?);
+        let (args, answer_bytes, programs) = (args.clone(), ANSWER_BYTES, BTreeMap::new());
+        let (wanted, subjects, left_out, versions) = (subjects, Vec::new(), Vec::new(), BTreeMap::new());
         let mut peers = Peers {
-            args: args.clone(),
+            args,
             weft,
-            bench: env::current_exe()?,
+            bench,
             files_max,
-            answer_bytes: ANSWER_BYTES,
-            ports: Ports::begin(),
-            programs: BTreeMap::new(),
-            scratch: tempfile::tempdir()?,
-            subjects: Vec::new(),
-            left_out: Vec::new(),
-            versions: BTreeMap::new(),
+            answer_bytes,
+            ports,
+            programs,
+            scratch,
+            subjects,
+            left_out,
+            versions,
         };
-        for subject in subjects {
+        for subject in wanted {
             peers.admit(subject)?;
         }
         peers.write_files(workloads.iter().any(|workload| workload.ask == Ask::File))?;
@@ -134,7 +137,11 @@ impl Peers {
                 let files = (workload.ask == Ask::File).then(|| self.scratch.path().join("files"));
                 weft_command(weft, port, engine.as_ref().or(self.args.engine.as_ref()), files.as_deref())
             }
-            Subject::Peer(peer) => self.peer(peer, port)?,
+            Subject::Peer(peer) => {
+                let program = self.programs.get(peer.name).map(PathBuf::as_path).unwrap_or(Path::new(""));
+                let workers = self.args.cores.cores.server.count;
+                command(peer, program, port, workers, self.files_max, self.scratch.path())?
+            }
             Subject::Site(site) => {
                 let mut command = Command::new(&self.bench);
                 command.args(["site", site.name(), "--port", &port.to_string()]);
@@ -159,26 +166,17 @@ impl Peers {
         command
     }
 
-    fn peer(&self, peer: &Peer, port: u16) -> Result<Command> {
-        let program = self.programs.get(peer.name).map(PathBuf::as_path).unwrap_or(Path::new(""));
-        let workers = self.args.cores.cores.server.count;
-        command(peer, program, port, workers, self.files_max, self.scratch.path())
-    }
-
     /// Has the floors send as many bytes as weft does, so that neither gains by a shorter answer.
     fn match_answers(&mut self) -> Result<()> {
-        let weft = self.subjects.iter().find(|subject| subject.is_weft()).cloned();
-        if let Some(weft) = weft {
-            let server = self.start(&weft, &QUICK[0]).map_err(|failure| match failure {
-                Failure::Run(message) => Failure::Run(format!("{weft}: {message}")),
-                other => other,
-            })?;
-            let probed = probe::probe(server.port, &HEALTH)?;
-            if probed.status != 200 {
-                return Err(Failure::Run(format!("{weft}: {} answers {}", HEALTH.path, probed.status)));
-            }
-            self.answer_bytes = probed.wire_bytes;
+        let Some(weft) = self.subjects.iter().find(|subject| subject.is_weft()).cloned() else {
+            return Ok(());
+        };
+        let server = self.start(&weft, &QUICK[0])?;
+        let probed = probe::probe(server.port, &HEALTH)?;
+        if probed.status != 200 {
+            return Err(Failure::Run(format!("{weft}: {} answers {}", HEALTH.path, probed.status)));
         }
+        self.answer_bytes = probed.wire_bytes;
         Ok(())
     }
 }
@@ -196,11 +194,8 @@ fn command(
         (scratch.join(peer.name).with_extension("conf"), scratch.join("answers"), scratch.join("files"));
     let connections = files_max.saturating_sub(OTHER_FILES).min(CONNECTIONS_MAX);
     let descriptors = files_max.min(DESCRIPTORS_MAX);
-    let user = if peer.configuration.contains("@user@") {
-        build::version_of("id", &["-un"])?
-    } else {
-        String::new()
-    };
+    let has_user = peer.configuration.contains("@user@");
+    let user = has_user.then(|| build::version_of("id", &["-un"])).transpose()?.unwrap_or_default();
     let is_one = workers == 1;
     let values = [
         ("@name@", peer.name.to_owned()),

@@ -21,7 +21,7 @@ pub(crate) fn pages(results: &Results, path: &Path) -> Result<()> {
     let folder = path.with_extension("");
     fs::create_dir_all(&folder).map_err(|error| Failure::step(folder.display(), error))?;
     for chart in charts::charts(results) {
-        write(&folder.join(&chart.file), &chart.draw(results)?)?;
+        write(&folder.join(chart.file), &chart.draw(results)?)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::measure::Metric;
 use crate::peers::Peers;
 use crate::procs::distance::Distance;
 use crate::report::{counts, decides};
-use crate::results::{Cell, Column, Results, Row, Runoff, Score, columns};
+use crate::results::{Cell, Column, Results, Row, Runoff, columns};
 use crate::subject::Subject;
 use crate::turns;
 use crate::workloads::Workload;
@@ -72,9 +72,9 @@ fn of_column(
     if runoff.is_none() {
         eprintln!("run-off    {:<15} says nothing: the cores were moved in most rounds", workload.name);
     }
-    for Score { subject, figure, over_ours, .. } in runoff.iter().flat_map(|runoff| &runoff.scores) {
-        let (value, ratio) = (figure.median, over_ours.median);
-        eprintln!("run-off    {:<15} {subject:<17} {value:.2}, {ratio:.3} of ours", workload.name);
+    for score in runoff.iter().flat_map(|runoff| &runoff.scores) {
+        let (value, ratio) = (score.figure.median, score.over_ours.median);
+        eprintln!("run-off    {:<15} {:<17} {value:.2}, {ratio:.3} of ours", workload.name, score.subject);
     }
     Ok(runoff)
 }
@@ -89,22 +89,21 @@ fn contenders(results: &Results, column: &Column) -> Vec<String> {
     let metric = decides(&column.name);
     let is_rival = |cell: &&Cell| is_ours(cell) || !cell.subject.starts_with("weft");
     let rivals = column.cells.iter().filter(is_rival);
-    let mut figures: Vec<(&Cell, f64)> =
-        rivals.filter_map(|cell| Some((cell, counts(results, cell, metric)?))).collect();
-    figures.sort_by(|one, other| metric.behind(one.1, other.1).total_cmp(&1.0));
-    let Some(&(first, _)) = figures.first() else { return Vec::new() };
-    let near = figures.into_iter().map(|(cell, _)| cell);
-    let near = near.filter(|cell| is_ours(cell) || is_near(metric, cell, first));
-    let (ours, others): (Vec<&Cell>, Vec<&Cell>) = near.partition(|cell| is_ours(cell));
-    if ours.is_empty() || others.is_empty() {
-        return Vec::new();
-    }
-    ours.into_iter().chain(others.into_iter().take(OTHERS_MAX)).map(|cell| cell.subject.clone()).collect()
+    let mut figures: Vec<(f64, &Cell)> =
+        rivals.filter_map(|cell| Some((counts(results, cell, metric)?, cell))).collect();
+    figures.sort_by(|one, other| metric.behind(one.0, other.0).total_cmp(&1.0));
+    let Some(&(_, first)) = figures.first() else { return Vec::new() };
+    let (ours, others): (Vec<&Cell>, Vec<&Cell>) =
+        figures.into_iter().map(|(_, cell)| cell).partition(|cell| is_ours(cell));
+    let near: Vec<&Cell> = others.into_iter().filter(|cell| is_near(metric, cell, first)).collect();
+    let has_both = !ours.is_empty() && !near.is_empty();
+    let all = ours.into_iter().chain(near.into_iter().take(OTHERS_MAX)).filter(|_| has_both);
+    all.map(|cell| cell.subject.clone()).collect()
 }
 
 /// A median of two rounds may be of a good one and a bad one. So the best round of a server and the worst one of the first count too.
 fn is_near(metric: Metric, cell: &Cell, first: &Cell) -> bool {
-    let (Some(mine), Some(theirs)) = (cell.figures.get(metric.key), first.figures.get(metric.key)) else {
+    let [Some(mine), Some(theirs)] = [cell, first].map(|one| one.figures.get(metric.key)) else {
         return false;
     };
     let (best, worst) = if metric.more_is_better { (mine.high, theirs.low) } else { (mine.low, theirs.high) };

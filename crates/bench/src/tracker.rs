@@ -93,28 +93,24 @@ type Figure = (&'static str, fn(&Track) -> Option<f64>);
 
 const RATIOS: [Figure; 2] = [("floor", |track| track.of_floor), ("nginx", |track| track.of_nginx)];
 
-/// Names each ratio under 80 % of the best, and each figure that is gone.
+/// Names each ratio under 80 % of the best, and each that is gone.
 fn warnings(now: &Entry, last: &[&Entry]) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut names: Vec<&String> = last.iter().flat_map(|entry| entry.figures.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        for (what, of) in RATIOS {
-            let sound =
-                |entry: &&&Entry| entry.figures.get(name).is_some_and(|one| one.broken(name).is_none());
-            let values = last
-                .iter()
-                .filter(sound)
-                .filter_map(|entry| Some((entry.figures.get(name).and_then(of)?, &entry.commit)));
-            let Some((best, commit)) = values.reduce(|best, next| if next.0 > best.0 { next } else { best })
-            else {
-                continue;
-            };
-            match now.figures.get(name).and_then(of) {
-                Some(now) if now >= best * LEAST => {}
-                Some(now) => warnings.push(format!("{name} of {what}: {now:.3}, was {best:.3} at {commit}")),
-                None => warnings.push(format!("{name} of {what}: not measured, was {best:.3} at {commit}")),
+    for (what, of) in RATIOS {
+        let mut best: BTreeMap<&String, (f64, &String)> = BTreeMap::new();
+        for (entry, (name, track)) in
+            last.iter().flat_map(|entry| entry.figures.iter().map(move |one| (entry, one)))
+        {
+            let ratio = of(track).filter(|_| track.broken(name).is_none());
+            if let Some(ratio) = ratio.filter(|ratio| best.get(name).is_none_or(|known| *ratio > known.0)) {
+                best.insert(name, (ratio, &entry.commit));
+            }
+        }
+        for (name, (best, commit)) in best {
+            let now = now.figures.get(name).and_then(of);
+            if now.is_none_or(|now| now < best * LEAST) {
+                let now = now.map_or("not measured".to_owned(), |now| format!("{now:.3}"));
+                warnings.push(format!("{name} of {what}: {now}, was {best:.3} at {commit}"));
             }
         }
     }

@@ -146,17 +146,10 @@ impl TurnServer {
         };
         let groups = std::slice::from_ref(group);
         let generator = Generator::expecting(server.port, groups, &[&body], per_s.is_some())?;
-        let mut one = TurnServer {
-            name,
-            server,
-            generator,
-            per_s,
-            reopens: workload.is_bulk(),
-            early_errors: 0,
-            turns: Vec::new(),
-            used: Usage::default(),
-            is_charged: true,
-        };
+        let (reopens, early_errors, turns) = (workload.is_bulk(), 0, Vec::new());
+        let (used, is_charged) = (Usage::default(), true);
+        let mut one =
+            TurnServer { name, server, generator, per_s, reopens, early_errors, turns, used, is_charged };
         one.warm_up(WARM_UP)?;
         Ok(one)
     }

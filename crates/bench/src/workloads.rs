@@ -1,6 +1,5 @@
 //! The workloads, and what weft must reach.
 
-mod reasons;
 mod table;
 
 use std::borrow::Cow;
@@ -11,7 +10,6 @@ use crate::floors::Floor;
 use crate::load::Group;
 use crate::measure::Metric;
 use crate::subject::Subject;
-pub(crate) use reasons::{UNKNOWN, why_lost};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Workload {
@@ -77,13 +75,10 @@ pub(crate) enum Target {
 
 pub(crate) const HEALTH: Group = Group::get("/health", 64);
 /// Files of the file workloads: name, length.
+#[rustfmt::skip]
 pub(crate) const FILES: &[(&str, usize)] = &[
-    ("1k.bin", 1 << 10),
-    ("64k.bin", 64 << 10),
-    ("100k.bin", 100 << 10),
-    ("1m.bin", 1 << 20),
-    ("10m.bin", 10 << 20),
-    ("page.html", 20 << 10),
+    ("1k.bin", 1 << 10), ("64k.bin", 64 << 10), ("100k.bin", 100 << 10),
+    ("1m.bin", 1 << 20), ("10m.bin", 10 << 20), ("page.html", 20 << 10),
 ];
 const TURN: Duration = Duration::from_millis(30);
 /// Servers take some ten milliseconds to find as many threads as handlers that block take.

@@ -40,7 +40,7 @@ fn check_refused(line: &str, reason: &str) {
 fn quick_defaults() {
     let quick = options("quick").unwrap();
     assert_eq!((quick.rounds, quick.time, quick.args.idle), (5, Duration::from_secs(1), 9_000));
-    assert_eq!((quick.args.server.cores.cores, quick.args.load), (Cores::default(), LoadKind::Own));
+    assert_eq!((quick.args.server.cores.cores, quick.args.json), (Cores::default(), None));
     assert_eq!((quick.workloads.len(), quick.subjects.len(), quick.runoff), (QUICK.len(), 3, Duration::ZERO));
 }
 
@@ -54,10 +54,9 @@ fn quick_choices() {
     assert_eq!(quick.subjects, [Subject::Floor, Subject::Weft { engine: Some("reactor".to_owned()) }]);
     assert_eq!(quick.args.server.cores.cores, Cores { server: Span::one(2), load: Span::one(3) });
     assert_eq!((quick.args.json, quick.time), (Some("a".into()), Duration::from_millis(500)));
-    let spans = options("quick --cores 0-3,4-7 --load wrk").unwrap().args;
+    let spans = options("quick --cores 0-3,4-7").unwrap().args;
     let four = |first| Span { first, count: 4 };
     assert_eq!(spans.server.cores.cores, Cores { server: four(0), load: four(4) });
-    assert_eq!(spans.load, LoadKind::Wrk);
     assert_eq!(names(&options("quick --only close").unwrap()), ["close"]);
     let unknown = options("quick --only health").map(|_| ());
     assert!(
@@ -126,7 +125,6 @@ fn wrong_arguments() {
     check_refused("quick --seconds 0", "0.2 to 60 seconds");
     check_refused("quick --subjects apache", "unknown subject 'apache': floor, weft, weft:ENGINE, nginx");
     check_refused("quick --cores 1", "SERVER,LOAD");
-    check_refused("quick --load ab", "own, wrk");
     check_refused("quick --colour", "--colour");
     check_refused("full --runoff 61", "0.2 to 60 seconds");
     check_refused("turns --turn-ms 2", "2 is not in 5..=10000");

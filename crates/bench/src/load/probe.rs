@@ -36,17 +36,12 @@ pub(crate) fn probe(port: u16, group: &Group) -> Result<Probed> {
     let status = loop {
         let received = stream.read(&mut input).map_err(|error| Failure::step(group.path, error))?;
         let fed = parser.feed(&input[..received]);
-        match fed {
-            Ok((used, Some(answer))) => {
-                wire_bytes += used;
-                break answer.status;
-            }
-            Ok((used, None)) if received > 0 => wire_bytes += used,
-            Ok(_) => match parser.end() {
-                Some(answer) => break answer.status,
-                None => return Err(Failure::Run(format!("{}: closed without an answer", group.path))),
-            },
-            Err(_) => return Err(Failure::Run(format!("{}: the answer is not HTTP", group.path))),
+        let (used, answer) = fed.map_err(|_| Failure::step(group.path, "the answer is not HTTP"))?;
+        wire_bytes += used;
+        match answer.or_else(|| if received == 0 { parser.end() } else { None }) {
+            Some(answer) => break answer.status,
+            None if received == 0 => return Err(Failure::step(group.path, "closed without an answer")),
+            None => {}
         }
     };
     let took = start.elapsed();

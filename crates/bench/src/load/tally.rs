@@ -1,6 +1,5 @@
 //! The counts of a group: answers, errors and latencies.
 
-use std::fmt;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -11,7 +10,7 @@ use crate::failure::{Failure, Result};
 /// Highest latency kept apart, in nanoseconds; what is slower counts as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) ok: u64,
     /// Answers whose status is not 2xx.
@@ -32,16 +31,9 @@ impl Tally {
     pub(crate) fn new() -> Result<Self> {
         let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
             .map_err(|error| Failure::step("latency histogram", error))?;
-        Ok(Tally {
-            ok: 0,
-            non_2xx: 0,
-            wrong: 0,
-            socket_errors: 0,
-            timeouts: 0,
-            unanswered: 0,
-            elapsed: Duration::ZERO,
-            latency_ns,
-        })
+        let (ok, non_2xx, wrong, socket_errors, timeouts, unanswered) = (0, 0, 0, 0, 0, 0);
+        let elapsed = Duration::ZERO;
+        Ok(Tally { ok, non_2xx, wrong, socket_errors, timeouts, unanswered, elapsed, latency_ns })
     }
 
     /// Answers are of the time that begins now; connections that broke before it were not counted yet.
@@ -70,6 +62,16 @@ impl Tally {
         self.latency_ns.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX));
     }
 
+    /// Adds what another thread of the load has counted in the same time.
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.ok += other.ok;
+        self.non_2xx += other.non_2xx;
+        self.wrong += other.wrong;
+        self.socket_errors += other.socket_errors;
+        self.timeouts += other.timeouts;
+        self.latency_ns += &other.latency_ns;
+    }
+
     pub(crate) fn errors(&self) -> u64 {
         self.non_2xx + self.wrong + self.socket_errors + self.timeouts
     }
@@ -87,18 +89,5 @@ impl Tally {
     /// Latency in milliseconds at a quantile from 0 to 1.
     pub(crate) fn latency_ms(&self, quantile: f64) -> f64 {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1e6
-    }
-}
-
-impl fmt::Debug for Tally {
-    /// Without the histogram: thousands of numbers say less than three.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { ok, non_2xx, wrong, socket_errors, timeouts, unanswered, elapsed, .. } = self;
-        let [p50, p99, most] = [0.5, 0.99, 1.0].map(|quantile| self.latency_ms(quantile));
-        write!(
-            out,
-            "{ok} ok, {non_2xx} non-2xx, {wrong} wrong, {socket_errors} broken, {timeouts} late, {unanswered} \
-             unanswered in {elapsed:?}; ms: p50 {p50}, p99 {p99}, most {most}"
-        )
     }
 }

@@ -23,27 +23,38 @@ impl Meter {
         Meter { pid, cores, start: Instant::now(), server: Usage::of(pid), others }
     }
 
-    /// Returns the CPU of the server since the start, in microseconds, and its context switches.
-    pub(super) fn server_used(&self) -> (f64, f64) {
+    /// Reads all counters again.
+    pub(super) fn stop(self) -> Used {
+        let elapsed = self.start.elapsed();
         let now = Usage::of(self.pid);
-        (now.cpu_us_since(&self.server), now.switches.saturating_sub(self.server.switches) as f64)
+        let others_us = ticks_us(others_ticks(self.cores).saturating_sub(self.others));
+        let cpu_us = now.cpu_us_since(&self.server);
+        let switches = now.switches.saturating_sub(self.server.switches) as f64;
+        Used { elapsed, cpu_us, switches, others_us, peak: Peak::of(self.pid) }
     }
+}
 
+/// What was used in the measured time.
+pub(super) struct Used {
+    elapsed: Duration,
+    pub(super) cpu_us: f64,
+    pub(super) switches: f64,
+    others_us: f64,
+    peak: Peak,
+}
+
+impl Used {
     /// Returns the cost of `requests`, and what other processes used meanwhile.
     pub(super) fn costs(&self, requests: f64) -> Sample {
-        let elapsed = self.start.elapsed();
-        let (cpu_us, switches) = self.server_used();
-        let others_us = ticks_us(others_ticks(self.cores).saturating_sub(self.others));
-        let peak = Peak::of(self.pid);
         // A server that answers nothing has no cost a request, rather than an endless one.
         let requests = requests.max(1.0);
         Sample(vec![
-            (Metric::CPU_US, cpu_us / requests),
-            (Metric::SWITCHES, switches / requests),
-            (Metric::BUSY, percent(cpu_us, elapsed)),
-            (Metric::OTHERS, percent(others_us, elapsed)),
-            (Metric::PEAK_BYTES, peak.bytes as f64),
-            (Metric::THREADS, peak.threads as f64),
+            (Metric::CPU_US, self.cpu_us / requests),
+            (Metric::SWITCHES, self.switches / requests),
+            (Metric::BUSY, percent(self.cpu_us, self.elapsed)),
+            (Metric::OTHERS, percent(self.others_us, self.elapsed)),
+            (Metric::PEAK_BYTES, self.peak.bytes as f64),
+            (Metric::THREADS, self.peak.threads as f64),
         ])
     }
 }

@@ -28,17 +28,10 @@ const RUST_BINARY: &str = "weftwork-bench-peers";
 /// Where the installer of golang.org puts it, used if `go` is not on the path.
 const GO: &str = "/usr/local/go/bin/go";
 const QUIET: [&str; 4] = ["--noinform", "--no-sysinit", "--no-userinit", "--disable-debugger"];
+#[rustfmt::skip]
 pub(super) const LISP: &[&str] = &[
-    "--core",
-    "@program@",
-    "--dynamic-space-size",
-    "2048",
-    QUIET[0],
-    QUIET[1],
-    QUIET[2],
-    QUIET[3],
-    "--eval",
-    "(weftwork-bench:serve @port@)",
+    "--core", "@program@", "--dynamic-space-size", "2048", QUIET[0], QUIET[1], QUIET[2], QUIET[3],
+    "--eval", "(weftwork-bench:serve @port@)",
 ];
 
 pub(super) fn folder() -> PathBuf {

@@ -1,7 +1,7 @@
 //! Ends a child process on every path: it is asked first, then killed, by pid, and waited for.
 
 use std::io;
-use std::process::{Child, ChildStdout, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,6 @@ impl ChildGuard {
 
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
-    }
-
-    pub(crate) fn stdout(&mut self) -> Option<&mut ChildStdout> {
-        self.0.stdout.as_mut()
     }
 
     /// Its status, if it has ended.

@@ -18,11 +18,20 @@ pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A chart of many columns.
 pub(super) struct Chart {
-    pub(super) file: String,
-    pub(super) title: String,
+    pub(super) file: &'static str,
+    pub(super) title: &'static str,
     metric: Metric,
     is_grid: bool,
 }
+
+#[rustfmt::skip]
+static CHARTS: [Chart; 5] = [
+    Chart { file: "grid-rate.svg", title: "The grid by requests/s (framed: first of its column)", metric: Metric::RATE, is_grid: true },
+    Chart { file: "grid-cpu.svg", title: "The grid by CPU us a request (framed: first of its column)", metric: Metric::CPU_US, is_grid: true },
+    Chart { file: "latency-p50.svg", title: "Latency at a fixed rate: median, milliseconds, over requests asked for a second", metric: Metric::P50_MS, is_grid: false },
+    Chart { file: "latency-p99.svg", title: "Latency at a fixed rate: 99th percentile, milliseconds, over requests asked for a second", metric: Metric::P99_MS, is_grid: false },
+    Chart { file: "latency-p999.svg", title: "Latency at a fixed rate: 99.9th percentile, milliseconds, over requests asked for a second", metric: Metric::P999_MS, is_grid: false },
+];
 
 /// The families of the grid: name, handler and connections.
 pub(super) const FAMILIES: &[(&str, &str)] = &[
@@ -42,28 +51,9 @@ const FONT: &str = "system-ui, sans-serif";
 const FONT_SIZE: i32 = 14;
 
 /// Returns every chart that the run has figures for.
-pub(super) fn charts(results: &Results) -> Vec<Chart> {
-    let mut charts = Vec::new();
-    if !grid_columns(results).is_empty() {
-        for (file, metric) in [("grid-rate.svg", Metric::RATE), ("grid-cpu.svg", Metric::CPU_US)] {
-            let title = format!("The grid by {} (framed: first of its column)", metric.title);
-            charts.push(Chart { file: file.to_owned(), title, metric, is_grid: true });
-        }
-    }
-    if !rates(results).is_empty() {
-        let quantiles = [
-            (Metric::P50_MS, "median"),
-            (Metric::P99_MS, "99th percentile"),
-            (Metric::P999_MS, "99.9th percentile"),
-        ];
-        charts.extend(quantiles.map(|(metric, name)| Chart {
-            file: format!("latency-{}.svg", metric.key.trim_end_matches("_ms")),
-            title: format!("Latency at a fixed rate: {name}, milliseconds, over requests asked for a second"),
-            metric,
-            is_grid: false,
-        }));
-    }
-    charts
+pub(super) fn charts(results: &Results) -> Vec<&'static Chart> {
+    let [has_rates, has_grid] = [!rates(results).is_empty(), !grid_columns(results).is_empty()];
+    CHARTS.iter().filter(|chart| if chart.is_grid { has_grid } else { has_rates }).collect()
 }
 
 impl Chart {

@@ -7,7 +7,6 @@ use super::standing::{command, counts, decides, first, how, ours, score, standin
 use super::table::{first_line, short};
 use crate::measure::Metric;
 use crate::results::{Cell, Column, LeftOut, Results, Score};
-use crate::workloads::UNKNOWN;
 
 const METHOD: &str = include_str!("method.md");
 
@@ -44,7 +43,7 @@ fn write_lost(out: &mut String, results: &Results) {
         if won < standings.len() { " It is behind in:" } else { "" }
     );
     for standing in standings.iter().filter(|standing| !standing.is_won) {
-        let _ = writeln!(out, "- {}.\n  Why: {}.", standing.says, standing.why);
+        let _ = writeln!(out, "- {}.", standing.says);
     }
 }
 
@@ -115,7 +114,7 @@ fn write_errors(out: &mut String, results: &Results) {
             }
         }
         for (name, cell) in cells().filter(|(_, cell)| cell.failed_rounds > 0) {
-            let why = cell.why.as_deref().map_or(UNKNOWN, first_line);
+            let why = cell.why.as_deref().map_or("of unknown cause", first_line);
             let _ = writeln!(out, "- {}, {name}: {} failed rounds: {why}.", subject.name, cell.failed_rounds);
         }
     }

@@ -4,7 +4,7 @@
 use crate::measure::Metric;
 use crate::procs::pin::Span;
 use crate::results::{Cell, Column, Results, Score, major_minor};
-use crate::workloads::{UNKNOWN, keeps_up, why_lost};
+use crate::workloads::keeps_up;
 
 use super::table::{first_line, short};
 pub(crate) use crate::workloads::decides;
@@ -53,8 +53,6 @@ pub(super) fn ours(column: &Column) -> Option<&Cell> {
 pub(super) struct Standing {
     pub(super) is_won: bool,
     pub(super) says: String,
-    /// If it is lost: the reason, if that is known.
-    pub(super) why: String,
 }
 
 pub(super) fn standings(results: &Results) -> Vec<Standing> {
@@ -65,21 +63,18 @@ pub(super) fn standings(results: &Results) -> Vec<Standing> {
 fn standing(results: &Results, column: &Column) -> Option<Standing> {
     let metric = decides(&column.name);
     let ours = ours(column)?;
-    let lost = |says: String, why: Option<&str>| {
-        let (says, why) = (format!("{}: {says}", column.name), why.map_or(UNKNOWN, first_line).to_owned());
-        Some(Standing { is_won: false, says, why })
-    };
+    let lost = |says: String| Some(Standing { is_won: false, says: format!("{}: {says}", column.name) });
     let Some(mine) = counts(results, ours, metric) else {
-        let says = format!("{} errors, {} failed rounds", ours.errors, ours.failed_rounds);
-        return lost(says, ours.why.as_deref());
+        let why = ours.why.as_deref().map_or(String::new(), |why| format!(": {}", first_line(why)));
+        return lost(format!("{} errors, {} failed rounds{why}", ours.errors, ours.failed_rounds));
     };
     if let Some(failed) = column.runoff.as_ref().and_then(|runoff| runoff.failed.as_deref()) {
-        return lost("its run-off failed".to_owned(), Some(failed));
+        return lost(format!("its run-off failed: {}", first_line(failed)));
     }
     let scores = column.runoff.iter().flat_map(|runoff| &runoff.scores);
     let errors: f64 = scores.filter(|score| score.subject == ours.subject).map(|score| score.errors).sum();
     if errors > 0.0 {
-        return lost(format!("{errors} errors in its run-off"), None);
+        return lost(format!("{errors} errors in its run-off"));
     }
     let mut rivals = column.clone();
     rivals.cells.retain(|cell| !cell.subject.starts_with("weft") || cell.subject == ours.subject);
@@ -101,7 +96,7 @@ fn standing(results: &Results, column: &Column) -> Option<Standing> {
         "{} ({}): {mine} {}, {name} {best}: {percent:.1} % behind{sure}",
         column.name, column.title, metric.title
     );
-    Some(Standing { is_won: behind <= TIE, says, why: why_lost(&column.name, name).to_owned() })
+    Some(Standing { is_won: behind <= TIE, says })
 }
 
 /// Says how far the rounds of both lie apart.
@@ -151,7 +146,7 @@ pub(super) fn how(results: &Results) -> String {
         ),
     };
     format!(
-        "{}, {build}. {}, {} cores, {} GiB, Linux {}{congestion}, {}. Server on {server}, load ({}) on {load}. {} of {} s a \
+        "{}, {build}. {}, {} cores, {} GiB, Linux {}{congestion}, {}. Server on {server}, load ({}) on {load}. {} rounds of {} s a \
          cell, in turn{runoff}; medians; {} minutes in all.{}",
         results.when,
         machine.cpu,
@@ -160,7 +155,7 @@ pub(super) fn how(results: &Results) -> String {
         major_minor(&machine.kernel),
         machine.rustc,
         results.load,
-        if results.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", results.rounds) },
+        results.rounds,
         results.seconds,
         results.took_s.div_ceil(60),
         results.core_distances.map(|distances| format!(" {distances}")).unwrap_or_default(),

@@ -78,16 +78,10 @@ pub fn table<R: IntoIterator<Item = String>>(head: Vec<String>, rows: impl IntoI
 /// Writes thousands apart: 150,210.
 pub(crate) fn number(value: f64, decimals: usize) -> String {
     let plain = format!("{value:.decimals$}");
-    let digits = plain.find('.').unwrap_or(plain.len());
-    let mut text = String::new();
-    for (at, letter) in plain.char_indices() {
-        let behind = digits.saturating_sub(at);
-        if at > 0 && at < digits && behind % 3 == 0 && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(letter);
-    }
-    text
+    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
+    let groups = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok());
+    format!("{sign}{}{rest}", groups.collect::<Vec<_>>().join(","))
 }
 
 /// Writes three digits and a unit: 151k, 4.46, 873.

@@ -144,9 +144,9 @@ fn a_run_off_that_we_fail_in_is_lost() {
     let runoff = results.workloads[0].runoff.as_mut().unwrap();
     runoff.scores[0].errors = 3.0;
     let says = |results: &Results| {
-        let standing::Standing { is_won, says, why } = standings(results).remove(0);
+        let standing::Standing { is_won, says } = standings(results).remove(0);
         assert!(!is_won);
-        format!("{says}: {why}")
+        says
     };
     assert!(says(&results).starts_with("health-100: 3 errors in its run-off"));
     let text = markdown(&results);
@@ -179,7 +179,7 @@ fn pages_hold_every_column_and_are_well_formed() {
     let names = ["health-100", "slow-close-10", "json-64", "rate-5000", "rate-20000"];
     let results = results(names.map(|name| column(name, cells())).into());
     let charts_of = charts(&results);
-    let files: Vec<&str> = charts_of.iter().map(|chart| chart.file.as_str()).collect();
+    let files: Vec<&str> = charts_of.iter().map(|chart| chart.file).collect();
     let latencies = ["latency-p50.svg", "latency-p99.svg", "latency-p999.svg"];
     assert_eq!(files, [["grid-rate.svg", "grid-cpu.svg"].as_slice(), &latencies].concat());
     for chart in &charts_of {
@@ -192,7 +192,7 @@ fn pages_hold_every_column_and_are_well_formed() {
     assert!(charts_of[1].draw(&results).unwrap().contains("\n1.00 !\n"), "the cheat");
     assert!(text.contains("## Errors and failures\n\nNone.\n"), "{text}");
     let lost = "- health-100 (title of <health-100>): 5.00 CPU us a request, nginx 4.50: 11.1 % behind; our rounds lie 2 % \
-                apart, theirs 2 %.\n  Why: not yet explained.\n";
+                apart, theirs 2 %.\n";
     assert!(text.contains(lost), "{text}");
 }
 
@@ -236,13 +236,6 @@ fn pages_name_the_command_and_who_was_left_out() {
     let text = markdown(&results);
     assert!(text.contains(&format!("Measured by `{shown}`.")), "{text}");
     assert!(text.contains("- astra: it does not build:\n") && !text.contains("whole log"), "{text}");
-}
-
-#[test]
-fn a_loss_is_explained() {
-    let cells = vec![cell("weft:adaptive", 1e3, 5.0, 0.0), cell("lighttpd", 2e3, 4.0, 0.0)];
-    let results = results(vec![column("file-1m", cells)]);
-    assert!(markdown(&results).contains("  Why: where BBR paces what is sent"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use weftwork_wire::{After, BodyEvent, BodyLength, Date, Head, HeadEvent, Http1, Limits, ResponseHead};
 
-use crate::browser;
+use crate::load::browser_fields;
 
 pub(super) const SMALL: &[u8] = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:20000\r\n\r\n";
 const CLOSING: &[u8] = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:20000\r\nConnection: close\r\n\r\n";
@@ -19,7 +19,7 @@ pub(super) const CHUNKED: &[u8] =
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 pub(super) fn browser_head() -> Vec<u8> {
-    format!("GET /articles/7?page=2 HTTP/1.1\r\nHost: www.example.com\r\n{}\r\n", browser::FIELDS)
+    format!("GET /articles/7?page=2 HTTP/1.1\r\nHost: www.example.com\r\n{}\r\n", browser_fields())
         .into_bytes()
 }
 

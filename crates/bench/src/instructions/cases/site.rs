@@ -5,61 +5,35 @@ use std::hint::black_box;
 use weftwork::prelude::*;
 use weftwork::{Handler, Routes, TestClient, routes};
 
+#[rustfmt::skip]
 #[derive(Routes)]
 pub(super) enum Ten {
-    #[get("/")]
-    Home,
-    #[get("/articles")]
-    Articles,
-    #[get("/articles/{id}")]
-    Article { id: u64 },
-    #[get("/articles/{id}/comments/{comment}")]
-    Comment { id: u64, comment: u64 },
-    #[get("/users/{name}")]
-    User { name: String },
-    #[get("/search?{q}")]
-    Search { q: String },
-    #[get("/files/{*path}")]
-    File { path: String },
-    #[get("/about")]
-    About,
-    #[get("/contact")]
-    Contact,
-    #[get("/health")]
-    Health,
+    #[get("/")] Home,
+    #[get("/articles")] Articles,
+    #[get("/articles/{id}")] Article { id: u64 },
+    #[get("/articles/{id}/comments/{comment}")] Comment { id: u64, comment: u64 },
+    #[get("/users/{name}")] User { name: String },
+    #[get("/search?{q}")] Search { q: String },
+    #[get("/files/{*path}")] File { path: String },
+    #[get("/about")] About,
+    #[get("/contact")] Contact,
+    #[get("/health")] Health,
 }
 
-/// As many again beneath each of ten prefixes.
+/// As many again below each of ten prefixes.
 macro_rules! ten_times {
-    ($module:ident, $inner:path) => {
+    ($module:ident, $inner:path, $($name:ident $prefix:literal)*) => {
         mod $module {
             use weftwork::prelude::*;
             use $inner as Inner;
 
             #[derive(Routes)]
-            pub(in super::super) enum Site {
-                #[nest("/alpha")]
-                Alpha(Inner),
-                #[nest("/beta")]
-                Beta(Inner),
-                #[nest("/gamma")]
-                Gamma(Inner),
-                #[nest("/delta")]
-                Delta(Inner),
-                #[nest("/epsilon")]
-                Epsilon(Inner),
-                #[nest("/zeta")]
-                Zeta(Inner),
-                #[nest("/eta")]
-                Eta(Inner),
-                #[nest("/theta")]
-                Theta(Inner),
-                #[nest("/iota")]
-                Iota(Inner),
-                #[nest("/kappa")]
-                Kappa(Inner),
-            }
+            pub(in super::super) enum Site { $(#[nest($prefix)] $name(Inner),)* }
         }
+    };
+    ($module:ident, $inner:path) => {
+        ten_times!($module, $inner, Alpha "/alpha" Beta "/beta" Gamma "/gamma" Delta "/delta" Epsilon "/epsilon"
+            Zeta "/zeta" Eta "/eta" Theta "/theta" Iota "/iota" Kappa "/kappa");
     };
 }
 ten_times!(hundred, super::Ten);
@@ -101,17 +75,10 @@ const PREFIXES: [&str; 10] =
 
 /// The ten paths beneath each prefix.
 fn router(prefixes: &[impl AsRef<str>]) -> Router {
+    #[rustfmt::skip]
     let paths = [
-        "/",
-        "/articles",
-        "/articles/{id}",
-        "/articles/{id}/comments/{comment}",
-        "/users/{name}",
-        "/search",
-        "/files/{*path}",
-        "/about",
-        "/contact",
-        "/health",
+        "/", "/articles", "/articles/{id}", "/articles/{id}/comments/{comment}", "/users/{name}",
+        "/search", "/files/{*path}", "/about", "/contact", "/health",
     ];
     let beneath = prefixes.iter().flat_map(|prefix| paths.map(|path| [prefix.as_ref(), path].concat()));
     beneath.fold(Router::new(), |router, path| router.get(&path, || "OK"))
