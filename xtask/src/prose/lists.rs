@@ -18,11 +18,11 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("docs/coming-from/hunchentoot.md", 486),
     ("docs/coming-from/tiny_http.md", 426),
     ("docs/conformance.md", 4196),
-    ("docs/deploying.md", 2112),
+    ("docs/deploying.md", 1900),
     ("docs/engines.md", 1832),
-    ("docs/middleware.md", 2458),
+    ("docs/middleware.md", 2050),
     ("docs/performance.md", 11515),
-    ("docs/testing.md", 983),
+    ("docs/testing.md", 850),
     ("examples/README.md", 180),
     ("fuzz/README.md", 285),
 ];
@@ -45,6 +45,9 @@ pub(super) const FORBIDDEN: &[(&str, &str)] = &[
 /// Files and folders in which comments may still use forbidden phrases. The list only shrinks.
 pub(super) const EXEMPT_FROM_WORDS: &[&str] = &[
     "ARCHITECTURE.md",
+    "docs/benchmarks.md",
+    "docs/engines.md",
+    "docs/performance.md",
     "crates/bench/",
     "crates/fiber/README.md",
     "crates/weftwork/src/app/proxy",
@@ -54,7 +57,6 @@ pub(super) const EXEMPT_FROM_WORDS: &[&str] = &[
     "crates/weftwork/src/message/",
     "crates/weftwork/src/transport/",
     "crates/wire/",
-    "docs/",
 ];
 
 /// Stands for all test files in a list of exemptions.
