@@ -11,8 +11,7 @@ mod tests;
 mod text;
 
 use lists::{
-    ALLOWED_MAX, BUDGETS, EXEMPT_FROM_MODULE_DOCS, EXEMPT_FROM_WORDS, FORBIDDEN, QUESTION_WORDS, TESTS,
-    VERBATIM,
+    ALLOWED_MAX, BUDGETS, EXEMPT_FROM_MODULE_DOCS, EXEMPT_FROM_WORDS, FORBIDDEN, QUESTION_WORDS, VERBATIM,
 };
 use text::{Kind, Paragraph};
 
@@ -77,7 +76,7 @@ impl Exempt {
 
     /// Keeps the fault unless its file is exempt.
     fn admit(&mut self, file: &File, fault: Fault, faults: &mut Vec<Fault>) {
-        let holds = |folder: &&str| file.path.starts_with(*folder) || (*folder == TESTS && file.test);
+        let holds = |folder: &&str| file.path.starts_with(*folder);
         match self.folders.iter().position(holds) {
             Some(at) => self.needed[at] = true,
             None => faults.push(fault),

@@ -1,4 +1,4 @@
-//! What a process holds: memory, descriptors, threads.
+//! Reads the memory, descriptors and threads of a process.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use procfs::process::Process;
 use crate::health::Checks;
 use weftwork_bench::resident_bytes;
 
-/// Growth that is none: allocators and pools keep what they once needed.
+/// Growth that does not count, because allocators and pools keep memory.
 const BYTES_SLACK: u64 = 2 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -21,7 +21,7 @@ pub(super) const BUDGETS: &[(&str, usize)] = &[
     ("docs/deploying.md", 1900),
     ("docs/engines.md", 1832),
     ("docs/middleware.md", 2050),
-    ("docs/performance.md", 11515),
+    ("docs/performance.md", 11550),
     ("docs/testing.md", 850),
     ("examples/README.md", 180),
     ("fuzz/README.md", 285),
@@ -59,22 +59,15 @@ pub(super) const EXEMPT_FROM_WORDS: &[&str] = &[
     "crates/wire/",
 ];
 
-/// Stands for all test files in a list of exemptions.
-pub(super) const TESTS: &str = "(tests)";
-
 /// Files and folders in which the documentation of a module may still start with a question. The list only shrinks.
 pub(super) const EXEMPT_FROM_MODULE_DOCS: &[&str] = &[
     "crates/bench/",
-    "crates/fiber/benches/",
-    "crates/weftwork/benches/",
     "crates/weftwork/src/conn",
     "crates/weftwork/src/engine/",
     "crates/weftwork/src/message/",
-    "crates/weftwork/src/testing/",
     "crates/weftwork/src/transport/",
     "crates/wire/",
     "fuzz/",
-    TESTS,
 ];
 
 /// A module's first sentence that starts so is a question or a clause without a subject.
